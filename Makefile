@@ -1,0 +1,28 @@
+# The two commands a new user needs are `make demo` and `make test`; each does all the set-up.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test bench lock clean
+
+$(VENV)/.run: requirements.lock pyproject.toml scripts/setup
+	@scripts/setup $(PYTHON) $(VENV) requirements.lock && touch $@
+
+$(VENV)/.dev: requirements-dev.lock pyproject.toml scripts/setup
+	@scripts/setup $(PYTHON) $(VENV) requirements-dev.lock && touch $@ $(VENV)/.run
+
+demo: $(VENV)/.run
+	@$(BIN)/idgraph demo
+
+test: $(VENV)/.dev
+	@$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/pytest -n 2
+
+bench: $(VENV)/.run
+	@$(BIN)/python -m benchmarks
+
+lock: $(VENV)/.dev ## Resolve the dependencies anew (needs uv).
+	@uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml -o requirements.lock -q --upgrade
+	@uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml --group dev -o requirements-dev.lock -q --upgrade
+
+clean:
+	rm -rf $(VENV) build *.egg-info .mypy_cache .pytest_cache .ruff_cache

@@ -1,0 +1,56 @@
+"""The profile index protocol: search over what policy allows to be indexed.
+
+One contract suite (`tests/contracts/test_profile_index.py`) runs over every implementation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from model.queries import Query, Scalar
+
+
+class IndexDocument(NamedTuple):
+    """What the index may know of a profile.
+
+    `version` is the profile's; a lower one never replaces a higher one. `fields` maps attribute path to a
+    value or list of values: only indexable attributes, and of sealed ones only the blind-index token.
+    Types may clash between documents and within a list; no clash is an error.
+    """
+
+    id: str
+    version: int
+    fields: Mapping[str, Scalar | list[Scalar]]
+
+
+class SearchPage(NamedTuple):
+    """Ids of matching profiles, sorted, and where to go on; `cursor` is None on the last page."""
+
+    ids: list[str]
+    cursor: str | None
+
+
+class ProfileIndex(Protocol):
+    """Safe for several processes and threads at once. Every method blocks.
+
+    Every method raises `ProfileIndexError` when the index is away; that is always safe to retry.
+    """
+
+    def put(self, documents: Sequence[IndexDocument]) -> dict[str, str]:
+        """Index each document, replacing an older version whole; a stale one is a success without effect.
+        One bad document does not hold the others: gives the reason by id for those not taken.
+        Visible to searches from any process when it returns."""
+        ...
+
+    def delete(self, ids: Sequence[str]) -> None:
+        """Remove documents; ids that are not there are no error."""
+        ...
+
+    def search(self, query: Query, limit: int = 20, cursor: str | None = None) -> SearchPage:
+        """Raises `QueryError` for a cursor that this index did not give out."""
+        ...
+
+    def count(self, query: Query) -> int: ...
+
+    def close(self) -> None: ...

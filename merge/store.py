@@ -1,0 +1,92 @@
+"""The profile store protocol: fragments by id, conditional writes, and the outbox beside them.
+
+One contract suite (`tests/contracts/test_profile_store.py`) runs over every implementation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+NEW = 0
+"""The version of a fragment that does not exist yet; the first write makes version 1."""
+
+
+class StoredFragment(NamedTuple):
+    """A fragment as the store keeps it. `state` is opaque here (see `merge.codec`)."""
+
+    id: str
+    version: int
+    state: bytes
+
+
+class FragmentWrite(NamedTuple):
+    """A conditional write: takes effect only if the stored version is still `expected_version`.
+
+    `identifiers` (text forms, `type:value`) are added to those the fragment can be found by; none is ever
+    taken away by a write.
+    """
+
+    id: str
+    expected_version: int
+    state: bytes
+    identifiers: frozenset[str]
+
+
+class OutboxEntry(NamedTuple):
+    """A fragment whose version `version` has not been confirmed by the index."""
+
+    fragment_id: str
+    version: int
+
+
+class ProfileStore(Protocol):
+    """Safe for several processes and threads at once. Every method blocks.
+
+    Every method raises `StoreError` when the store is away or refuses; that is always safe to retry.
+    """
+
+    def read(self, ids: Sequence[str]) -> dict[str, StoredFragment]:
+        """The fragments of these ids that exist, each read as one whole version."""
+        ...
+
+    def write(self, writes: Sequence[FragmentWrite]) -> set[str]:
+        """Write each fragment whose version is still the expected one, as version `expected + 1`, and put
+        it into the outbox in the same transaction. Gives the ids that were NOT written because their
+        version had moved on. At most one write an id. Durable when it returns."""
+        ...
+
+    def find(self, identifier: str) -> list[str]:
+        """Ids of all fragments that carry an identifier (`type:value`), sorted."""
+        ...
+
+    def identifiers(self, fragment_id: str) -> frozenset[str]:
+        """All identifiers that a fragment can be found by."""
+        ...
+
+    def scan(self, after: str = "", limit: int = 1000) -> list[StoredFragment]:
+        """Up to `limit` fragments with an id greater than `after`, sorted by id in UTF-8 byte order."""
+        ...
+
+    def count(self) -> int:
+        """How many fragments there are."""
+        ...
+
+    def outbox(self, limit: int = 1000) -> list[OutboxEntry]:
+        """Oldest entries first: one entry a fragment, with its newest written version."""
+        ...
+
+    def settle(self, entries: Sequence[OutboxEntry]) -> None:
+        """Remove entries that the index has confirmed. An entry whose fragment was written again since
+        (its version is newer) stays."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def scan_all(store: ProfileStore, page: int = 1000) -> Iterator[StoredFragment]:
+    """All fragments in the order of their ids, a page in memory at a time."""
+    after = ""
+    while fragments := store.scan(after, page):
+        yield from fragments
+        after = fragments[-1].id

@@ -1,0 +1,1 @@
+"""Owns specs and attribute metadata as versions, behind REST."""

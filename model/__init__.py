@@ -1,0 +1,1 @@
+"""The words of the design as types, and the one error tree. Imports nothing of ours."""

@@ -1,0 +1,39 @@
+"""JSON in and out, exact and canonical.
+
+Integers keep every digit. A decimal number becomes a `float` when the float says the same number, else a
+`decimal.Decimal`, so that no digit is lost between an event and an export. Output is canonical: keys
+sorted, no white space, UTF-8; equal values give equal bytes.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+
+# A double keeps 15 significant digits; a literal of at most 15 characters cannot have more.
+_SAFE_LITERAL = 15
+
+
+def _exact_number(literal: str) -> float | Decimal:
+    value = float(literal)
+    if len(literal) <= _SAFE_LITERAL and value not in (float("inf"), float("-inf")):
+        return value
+    exact = Decimal(literal)
+    return value if Decimal(repr(value)) == exact else exact
+
+
+_decoder = msgspec.json.Decoder(float_hook=_exact_number)
+_encoder = msgspec.json.Encoder(order="sorted", decimal_format="number")
+
+MalformedJSON = (msgspec.DecodeError, RecursionError, UnicodeError)
+"""What `decode` raises for bytes that are not JSON. Their messages hold offsets, never content."""
+
+decode = _decoder.decode
+"""Bytes or text of one JSON value to Python values; raises one of `MalformedJSON`."""
+
+
+def encode(value: Any) -> bytes:
+    """A JSON value as canonical bytes."""
+    return _encoder.encode(value)

@@ -1,0 +1,79 @@
+"""Events that were set aside, with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+from typing import NamedTuple, Protocol
+
+
+class DeadLetterReason(StrEnum):
+    """Why an event was set aside."""
+
+    NOT_JSON = "not_json"
+    NOT_OBJECT = "not_object"
+    TOO_LARGE = "too_large"
+    CORRUPT_SOURCE = "corrupt_source"
+    WRONG_TYPE = "wrong_type"
+    MISSING_SOURCE = "missing_source"
+    MISSING_TYPE = "missing_type"
+    MISSING_ID = "missing_id"
+    MISSING_ORDINAL = "missing_ordinal"
+    BAD_ORDINAL = "bad_ordinal"
+    FUTURE_ORDINAL = "future_ordinal"
+    MISSING_IDENTIFIER = "missing_identifier"
+    NO_SPEC = "no_spec"
+    SPEC_UNUSABLE = "spec_unusable"
+    TRANSFORM_FAILED = "transform_failed"
+    KEY_UNAVAILABLE = "key_unavailable"
+    COMMIT_FAILED = "commit_failed"
+    STAGE_CRASHED = "stage_crashed"
+
+
+class DeadLetter(NamedTuple):
+    """One set-aside event. `payload` is the raw record, sealed; nothing else here holds event values.
+
+    `id` is derived from position, stage and reason, so a replayed batch sets nothing aside twice.
+    `batch` is `FLOW/NUMBER`; `attempt` differs each time the batch runs.
+    """
+
+    id: str
+    reason: DeadLetterReason
+    stage: str
+    detail: str
+    source: str
+    position: str
+    spec: str | None
+    snapshot_version: int
+    batch: str
+    attempt: str
+    payload: bytes
+    set_aside_at: int
+
+
+class DeadLetters(Protocol):
+    """Where dead letters stay. All methods block; all raise StoreError, which is retryable."""
+
+    def put(self, letters: Sequence[DeadLetter]) -> None:
+        """Durable when it returns. The same id again replaces the letter."""
+        ...
+
+    def settle_batch(self, batch: str, attempt: str) -> int:
+        """The batch is done: drop its letters from earlier attempts. Gives how many."""
+        ...
+
+    def get(self, letter_id: str) -> DeadLetter | None: ...
+
+    def scan(self, reason: str | None = None, source: str | None = None) -> Iterator[DeadLetter]:
+        """Letters in the order of their ids."""
+        ...
+
+    def counts(self) -> dict[str, int]:
+        """Letters by reason."""
+        ...
+
+    def drop(self, ids: Sequence[str]) -> int:
+        """Remove letters for good; gives how many there were."""
+        ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,90 @@
+"""The one error tree.
+
+Every error that idgraph raises on purpose is an `IdgraphError`. A message names the place (file, key,
+JSON pointer, path) and never a value that came in an event: values may be personal data (law 3).
+"""
+
+from __future__ import annotations
+
+
+class IdgraphError(Exception):
+    """Base of all errors that idgraph raises on purpose."""
+
+
+class ConfigError(IdgraphError):
+    """The configuration cannot be used. The message names the file or variable and the key."""
+
+
+class SpecError(IdgraphError):
+    """A mapping spec is malformed; raised when it is compiled or saved, never for an event.
+
+    `pointer` is the JSON pointer (RFC 6901) of the wrong place within the spec that was given.
+    """
+
+    def __init__(self, message: str, pointer: str = "", hint: str | None = None) -> None:
+        self.message = message
+        self.pointer = pointer
+        self.hint = hint
+        place = pointer or "(the whole spec)"
+        super().__init__(f"{place}: {message}" + (f" ({hint})" if hint else ""))
+
+    def under(self, prefix: str) -> SpecError:
+        """The same error, its pointer seen from a document that holds the spec at `prefix`."""
+        return SpecError(self.message, prefix + self.pointer, self.hint)
+
+
+class TransformError(IdgraphError):
+    """A compiled spec could not be applied to a payload.
+
+    `pointer` is the JSON pointer of the operation within the spec. The message holds no payload values.
+    """
+
+    def __init__(self, message: str, pointer: str = "") -> None:
+        self.message = message
+        self.pointer = pointer
+        super().__init__(f"{pointer or '(the whole spec)'}: {message}")
+
+
+class EventError(IdgraphError):
+    """An event cannot be processed; it becomes a dead letter with `reason` (see `DeadLetterReason`)."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        self.reason = reason
+        self.message = message
+        super().__init__(f"{reason}: {message}")
+
+
+class MetadataError(IdgraphError):
+    """Specs or attribute metadata were refused, or the metadata service gave no usable answer."""
+
+
+class UnauthorizedError(MetadataError):
+    """The metadata service refused the token. Retrying does not help."""
+
+
+class StoreError(IdgraphError):
+    """A profile store, key store or dead-letter store failed. Retryable unless said otherwise."""
+
+
+class ConflictError(StoreError):
+    """A fragment kept changing under its writer until the retries were used up."""
+
+
+class ProfileIndexError(IdgraphError):
+    """A profile index failed; what it did not take stays in the outbox."""
+
+
+class QueryError(IdgraphError):
+    """A search query is malformed. The message shows the part that cannot be read."""
+
+
+class KeyProviderError(IdgraphError):
+    """A key is missing, refused or damaged. The message never holds key material."""
+
+
+class SealError(IdgraphError):
+    """A sealed value was altered, moved, truncated or belongs to another key."""
+
+
+class FlowStoppedError(IdgraphError):
+    """A flow stopped itself on purpose, for instance because too many events became dead letters."""

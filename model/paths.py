@@ -1,0 +1,51 @@
+"""Attribute paths: `payroll.insights.daysSinceSignup`.
+
+A path is the keys from the root of the unified schema to a leaf, joined by dots. A dot or a backslash
+inside a key is escaped with a backslash, so that every tuple of keys has exactly one path and back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+def escape(key: str) -> str:
+    """One key as it stands in a path."""
+    if "." in key or "\\" in key:
+        return key.replace("\\", "\\\\").replace(".", "\\.")
+    return key
+
+
+def join(keys: Iterable[str]) -> str:
+    """Keys to path."""
+    return ".".join(map(escape, keys))
+
+
+def split(path: str) -> tuple[str, ...]:
+    """Path to keys; `split(join(keys)) == keys` for every non-empty tuple of keys."""
+    if "\\" not in path:
+        return tuple(path.split("."))
+    keys: list[str] = []
+    key: list[str] = []
+    characters = iter(path)
+    for character in characters:
+        if character == "\\":
+            key.append(next(characters, "\\"))
+        elif character == ".":
+            keys.append("".join(key))
+            key.clear()
+        else:
+            key.append(character)
+    keys.append("".join(key))
+    return tuple(keys)
+
+
+def ancestors(path: str) -> list[str]:
+    """All proper prefixes of a path, the longest first: `a.b.c` gives `['a.b', 'a']`."""
+    keys = split(path)
+    return [join(keys[:length]) for length in range(len(keys) - 1, 0, -1)]
+
+
+def is_within(path: str, scope: str) -> bool:
+    """Whether `path` is `scope` or lies below it; the empty scope holds everything."""
+    return not scope or path == scope or path.startswith(scope + ".")

@@ -1,0 +1,77 @@
+"""The metadata snapshot: all that a pipeline needs, at one version number."""
+
+from __future__ import annotations
+
+import re
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from model.attributes import AttributeMetadata, Classification, EncryptionLevel
+from model.specs import SpecDocument
+
+
+class DiscoveryDefaults(BaseModel):
+    """What holds for an attribute that no metadata knows yet."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    classification: Classification = Classification.INTERNAL
+    encryption: EncryptionLevel = EncryptionLevel.NONE
+    authorization_level: int = Field(default=0, ge=0, le=100)
+    indexable: bool = True
+
+
+class MetadataSnapshot(BaseModel):
+    """All active specs and all attribute metadata at one version."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    version: int = Field(ge=0)
+    specs: tuple[SpecDocument, ...] = ()
+    attributes: tuple[AttributeMetadata, ...] = ()
+    defaults: DiscoveryDefaults = DiscoveryDefaults()
+
+    def spec_for(self, source: str, event_type: str) -> SpecDocument | None:
+        """The active spec that maps events of this source and type.
+
+        Of the specs whose two patterns match, the one with the more exact source wins, then the more exact
+        event type. A name without `*` is more exact than any pattern; of two patterns the one with more
+        literal characters is more exact. What is still equal is decided by name, the lower first, so that
+        the answer never depends on the order of the list.
+        """
+        matching = [
+            spec
+            for spec in self.specs
+            if pattern_matches(spec.source, source) and pattern_matches(spec.event_type, event_type)
+        ]
+        return min(matching, key=_precedence, default=None)
+
+    def protected_identifier_types(self) -> frozenset[str]:
+        """Identifier types that are matched by keyed hash.
+
+        A type is protected as soon as one spec finds it at a protected attribute: were it protected only
+        there, the same person would have two names and one of them would be readable.
+        """
+        protected = {attribute.path for attribute in self.attributes if attribute.is_protected}
+        if self.defaults.encryption is not EncryptionLevel.NONE:
+            known = {attribute.path for attribute in self.attributes}
+            protected |= {
+                place.path for spec in self.specs for place in spec.identifiers if place.path not in known
+            }
+        return frozenset(
+            place.type for spec in self.specs for place in spec.identifiers if place.path in protected
+        )
+
+
+def pattern_matches(pattern: str, name: str) -> bool:
+    """Whether a source or event-type pattern (`*` for any run of characters) matches a name."""
+    if "*" not in pattern:
+        return pattern == name
+    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name, re.DOTALL) is not None
+
+
+def _precedence(spec: SpecDocument) -> tuple[bool, int, bool, int, str]:
+    def literal(pattern: str) -> tuple[bool, int]:
+        return "*" in pattern, -len(pattern.replace("*", ""))
+
+    return (*literal(spec.source), *literal(spec.event_type), spec.name)

@@ -1,0 +1,1 @@
+"""Serves profiles to product teams: lookup, search, export."""

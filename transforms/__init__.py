@@ -1,0 +1,1 @@
+"""Pure: the mapping language and its compiler, schema diff, encryption."""
