@@ -16,7 +16,8 @@ import msgspec
 _SAFE_LITERAL = 15
 
 
-def _exact_number(literal: str) -> float | Decimal:
+def exact_number(literal: str) -> float | Decimal:
+    """A decimal literal as the float that says the same number, else as a Decimal."""
     value = float(literal)
     if len(literal) <= _SAFE_LITERAL and value not in (float("inf"), float("-inf")):
         return value
@@ -24,7 +25,7 @@ def _exact_number(literal: str) -> float | Decimal:
     return value if Decimal(repr(value)) == exact else exact
 
 
-_decoder = msgspec.json.Decoder(float_hook=_exact_number)
+_decoder = msgspec.json.Decoder(float_hook=exact_number)
 _encoder = msgspec.json.Encoder(order="sorted", decimal_format="number")
 
 MalformedJSON = (msgspec.DecodeError, RecursionError, UnicodeError)

@@ -1,0 +1,148 @@
+"""The state of a fragment: a join-semilattice of registers.
+
+`join` is commutative, associative and idempotent, so the order, the duplication and the batching of events
+cannot show in the result (law 1). Three things are joined: registers by path (the later one wins),
+snapshot markers (the later one wins), and the identifiers seen (the earliest evidence is kept).
+
+What a profile shows is a function of the joined state:
+
+- **Leaf against subtree.** Of two registers where one path is a prefix of the other, only the later one
+  shows. Writing `a` replaces everything older below `a`; writing `a.b` replaces an older leaf at `a`.
+- **Snapshots.** A marker (source, scope, stamp) hides what the same source set earlier below the scope.
+
+`normalise` drops what can never show again. It removes only what the remaining state would hide anyway,
+so joining normalised states gives the same as joining the originals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from merge.registers import later, order_key
+from model import paths
+from model.fragments import FragmentChange, Kind, Register
+from model.stamps import SpecRef, Stamp
+
+
+class Evidence(NamedTuple):
+    """The event, and the spec version, that showed an identifier to belong to a fragment."""
+
+    stamp: Stamp
+    spec: SpecRef
+
+
+class FragmentState:
+    """Mutable while it is being joined; not safe for several threads.
+
+    `registers` by attribute path, `markers` by (source, scope), `identifiers` by text form.
+    """
+
+    __slots__ = ("identifiers", "markers", "registers")
+
+    def __init__(self) -> None:
+        self.registers: dict[str, Register] = {}
+        self.markers: dict[tuple[str, str], Stamp] = {}
+        self.identifiers: dict[str, Evidence] = {}
+
+    def apply(self, change: FragmentChange) -> None:
+        """Join in what one event asks. Call `normalise` before the state is shown or stored."""
+        registers = self.registers
+        for path, register in change.mutations:
+            mine = registers.get(path)
+            if mine is None:
+                registers[path] = register
+            elif mine[0] < register[0]:
+                registers[path] = register
+            elif mine[0] == register[0]:
+                registers[path] = later(mine, register)
+        self._join_identifiers((str(i), Evidence(change.stamp, change.spec)) for i in change.identifiers)
+        if change.scope is not None:
+            self._join_markers([((change.stamp.source, change.scope), change.stamp)])
+
+    def join(self, other: FragmentState) -> bool:
+        """Join in another state of the same fragment; gives whether that changed anything."""
+        changed = False
+        registers = self.registers
+        for path, register in other.registers.items():
+            mine = registers.get(path)
+            if mine is None or (
+                mine is not register and mine != register and later(mine, register) is register
+            ):
+                registers[path] = register
+                changed = True
+        changed |= self._join_identifiers(other.identifiers.items())
+        return self._join_markers(other.markers.items()) or changed
+
+    def _join_identifiers(self, seen: Iterable[tuple[str, Evidence]]) -> bool:
+        changed = False
+        for identifier, evidence in seen:
+            mine = self.identifiers.get(identifier)
+            if mine is None or evidence < mine:
+                self.identifiers[identifier] = evidence
+                changed = True
+        return changed
+
+    def _join_markers(self, markers: Iterable[tuple[tuple[str, str], Stamp]]) -> bool:
+        changed = False
+        for place, stamp in markers:
+            mine = self.markers.get(place)
+            if mine is None or stamp > mine:
+                self.markers[place] = stamp
+                changed = True
+        return changed
+
+    def normalise(self) -> None:
+        """Drop what can never show again; idempotent."""
+        if self.markers:
+            self._delete_what_snapshots_hide()
+        self._drop_what_ancestors_hide()
+
+    def _delete_what_snapshots_hide(self) -> None:
+        # The stamp stays, as a delete: an older value of another source must not come back because
+        # the value that had replaced it went away, or the order of arrival would show.
+        for path, register in self.registers.items():
+            if register.kind is not Kind.DELETED and self._is_hidden_by_marker(path, register):
+                self.registers[path] = register._replace(kind=Kind.DELETED, value=None)
+
+    def _is_hidden_by_marker(self, path: str, register: Register) -> bool:
+        return any(
+            source == register.stamp.source and stamp > register.stamp and paths.is_within(path, scope)
+            for (source, scope), stamp in self.markers.items()
+        )
+
+    def _drop_what_ancestors_hide(self) -> None:
+        registers = self.registers
+        hidden = [
+            path
+            for path, register in registers.items()
+            if any(
+                _beats(registers[above], register) for above in paths.ancestors(path) if above in registers
+            )
+        ]
+        for path in hidden:
+            del registers[path]
+
+    def visible(self) -> Iterator[tuple[str, Register]]:
+        """The registers that show, deleted ones left out. The state must be normalised."""
+        registers = self.registers
+        replaced = {
+            above
+            for path, register in registers.items()
+            for above in paths.ancestors(path)
+            if above in registers and not _beats(registers[above], register)
+        }
+        for path, register in registers.items():
+            if register.kind is not Kind.DELETED and path not in replaced:
+                yield path, register
+
+    def oldest(self) -> Stamp | None:
+        """The earliest stamp by which the fragment was named; decides a profile's id."""
+        return min((evidence.stamp for evidence in self.identifiers.values()), default=None)
+
+
+def _beats(above: Register, below: Register) -> bool:
+    # One event never writes a leaf and something below it; two spec versions of one event may.
+    if above.stamp != below.stamp:
+        return above.stamp > below.stamp
+    return order_key(above) >= order_key(below)
