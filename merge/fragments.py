@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from merge.registers import later, order_key
+from merge.registers import later
 from model import paths
 from model.fragments import FragmentChange, Kind, Register
 from model.stamps import SpecRef, Stamp
@@ -50,9 +50,7 @@ class FragmentState:
         registers = self.registers
         for path, register in change.mutations:
             mine = registers.get(path)
-            if mine is None:
-                registers[path] = register
-            elif mine[0] < register[0]:
+            if mine is None or mine[0] < register[0]:
                 registers[path] = register
             elif mine[0] == register[0]:
                 registers[path] = later(mine, register)
@@ -113,13 +111,12 @@ class FragmentState:
 
     def _drop_what_ancestors_hide(self) -> None:
         registers = self.registers
-        hidden = [
-            path
-            for path, register in registers.items()
-            if any(
-                _beats(registers[above], register) for above in paths.ancestors(path) if above in registers
-            )
-        ]
+        hidden = []
+        for path, register in registers.items():
+            for above in paths.ancestors(path):
+                if above in registers and _beats(registers[above], register):
+                    hidden.append(path)
+                    break
         for path in hidden:
             del registers[path]
 
@@ -142,7 +139,7 @@ class FragmentState:
 
 
 def _beats(above: Register, below: Register) -> bool:
-    # One event never writes a leaf and something below it; two spec versions of one event may.
-    if above.stamp != below.stamp:
-        return above.stamp > below.stamp
-    return order_key(above) >= order_key(below)
+    # One event never writes a leaf and something below it. Two spec versions of one event may: the newer
+    # one wins, and a careless source that reuses event ids gets the leaf. The values must not decide,
+    # since a snapshot marker may have taken one away.
+    return (above.stamp, above.spec) >= (below.stamp, below.spec)

@@ -7,6 +7,7 @@ inside a key is escaped with a backslash, so that every tuple of keys has exactl
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 
 def escape(key: str) -> str:
@@ -40,10 +41,11 @@ def split(path: str) -> tuple[str, ...]:
     return tuple(keys)
 
 
-def ancestors(path: str) -> list[str]:
-    """All proper prefixes of a path, the longest first: `a.b.c` gives `['a.b', 'a']`."""
+@lru_cache(maxsize=65_536)
+def ancestors(path: str) -> tuple[str, ...]:
+    """All proper prefixes of a path, the longest first: `a.b.c` gives `('a.b', 'a')`."""
     keys = split(path)
-    return [join(keys[:length]) for length in range(len(keys) - 1, 0, -1)]
+    return tuple(join(keys[:length]) for length in range(len(keys) - 1, 0, -1))
 
 
 def is_within(path: str, scope: str) -> bool:
