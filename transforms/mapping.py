@@ -1,0 +1,119 @@
+"""A mapping spec made ready: from an event to the unified schema, with what names and orders it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from model import paths
+from model.dead_letters import DeadLetterReason
+from model.errors import EventError
+from model.events import Event
+from model.identifiers import Identifier
+from model.ordinals import read_ordinal
+from model.specs import SpecDocument
+from model.stamps import Stamp
+from transforms import compile_spec
+
+RESERVED_KEY = "_event"
+"""Top-level key of the mapped output that serves `id`, `ordinal` and identifiers and is not stored."""
+
+MAX_IDENTIFIER_LENGTH = 1024
+MAX_EVENT_ID_LENGTH = 1024
+
+
+class MappedEvent(NamedTuple):
+    """An event in the unified schema. `identifiers` holds the one that names the fragment first."""
+
+    stamp: Stamp
+    identifiers: tuple[Identifier, ...]
+    output: dict[str, Any]
+
+
+class MappingSpec:
+    """One version of a mapping spec, compiled. Immutable, safe for several threads."""
+
+    def __init__(self, document: SpecDocument) -> None:
+        """Raises SpecError when the operations do not compile."""
+        self.document = document
+        self.ref = document.ref
+        self.scope = document.scope if document.mode == "snapshot" else None
+        self._transform = compile_spec(document.operations)
+        self._id = paths.split(document.id) if document.id else None
+        self._ordinal = paths.split(document.ordinal) if document.ordinal else None
+        primary = next(place for place in document.identifiers if place.primary)
+        others = [place for place in document.identifiers if not place.primary]
+        self._places = [
+            (place.type, paths.split(place.path), place.primary or place.fallback)
+            for place in (primary, *others)
+        ]
+
+    def map(self, event: Event) -> MappedEvent | None:
+        """None when the spec maps the payload to nothing. Raises TransformError, or EventError with the
+        reason when the mapped output has no usable id, ordinal or identifier."""
+        output = self._transform(event.payload, event.context())
+        if output is None:
+            return None
+        if type(output) is not dict:
+            raise EventError(DeadLetterReason.TRANSFORM_FAILED, "the spec's output is not an object")
+        stamp = Stamp(
+            self.document.priority,
+            self._read_ordinal(event, output),
+            event.source,
+            self._read_id(event, output),
+        )
+        return MappedEvent(stamp, self._read_identifiers(output), output)
+
+    def _read_id(self, event: Event, output: dict[str, Any]) -> str:
+        value = _get(output, self._id) if self._id else event.id
+        if value is None:
+            raise EventError(
+                DeadLetterReason.MISSING_ID, "neither the mapped output nor the envelope has an id"
+            )
+        return _text(value, "the event id", MAX_EVENT_ID_LENGTH)
+
+    def _read_ordinal(self, event: Event, output: dict[str, Any]) -> int:
+        value = _get(output, self._ordinal) if self._ordinal else event.ordinal
+        if value is None:
+            raise EventError(
+                DeadLetterReason.MISSING_ORDINAL, "neither the mapped output nor the envelope has an ordinal"
+            )
+        return read_ordinal(value)
+
+    def _read_identifiers(self, output: dict[str, Any]) -> tuple[Identifier, ...]:
+        name: Identifier | None = None
+        found: list[Identifier] = []
+        for kind, keys, may_name in self._places:
+            value = _get(output, keys)
+            if value is None or value == "":
+                continue
+            for element in value if type(value) is list else (value,):
+                if element is None or element == "":
+                    continue
+                identifier = Identifier(kind, _text(element, f"the identifier {kind}", MAX_IDENTIFIER_LENGTH))
+                if name is None and may_name:
+                    name = identifier
+                elif identifier not in found:
+                    found.append(identifier)
+        if name is None:
+            wanted = ", ".join(kind for kind, _, may_name in self._places if may_name)
+            raise EventError(DeadLetterReason.MISSING_IDENTIFIER, f"the mapped output has none of: {wanted}")
+        return (name, *(identifier for identifier in found if identifier != name))
+
+
+def _get(tree: Any, keys: tuple[str, ...]) -> Any:
+    for key in keys:
+        if type(tree) is not dict:
+            return None
+        tree = tree.get(key)
+    return tree
+
+
+def _text(value: Any, what: str, limit: int) -> str:
+    text = value if type(value) is str else str(value) if type(value) is int else None
+    if not text:
+        raise EventError(
+            DeadLetterReason.WRONG_TYPE, f"{what} is a {type(value).__name__}, not text or an integer"
+        )
+    if len(text) > limit:
+        raise EventError(DeadLetterReason.WRONG_TYPE, f"{what} is longer than {limit} characters")
+    return text

@@ -1,0 +1,191 @@
+"""Schema diff: the leaves of a mapped output, each with the policy that holds for it.
+
+What protects is inherited, so that a clash of shapes cannot uncover what policy protects:
+
+- below a protected attribute everything is protected, unless an admin declared (status `active`) otherwise;
+- a value at a path *above* a protected attribute (a string or an array where an object was) is protected
+  too, since it may hold what the attribute held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+from model import paths
+from model.attributes import AttributeMetadata, AttributeStatus, DataType, EncryptionLevel
+from model.dead_letters import DeadLetterReason
+from model.errors import EventError
+from model.schema_changes import SchemaChange
+from model.snapshots import DiscoveryDefaults, MetadataSnapshot
+from transforms.mapping import RESERVED_KEY
+
+MAX_LEAVES = 10_000
+MAX_DEPTH = 64
+MAX_PATH = 1024
+MAX_CACHED_UNKNOWN = 100_000
+
+DATA_TYPES = {
+    str: DataType.STRING,
+    int: DataType.INTEGER,
+    float: DataType.NUMBER,
+    Decimal: DataType.NUMBER,
+    bool: DataType.BOOLEAN,
+    list: DataType.ARRAY,
+}
+
+
+class AttributePolicy(NamedTuple):
+    """What must happen to a value of one attribute on its way to the store and the index."""
+
+    encryption: EncryptionLevel
+    indexable: bool
+    authorization_level: int
+
+    def stricter(self, other: AttributePolicy) -> AttributePolicy:
+        """Whatever either forbids is forbidden."""
+        return AttributePolicy(
+            max(self.encryption, other.encryption, key=_STRICTNESS.index),
+            self.indexable and other.indexable,
+            max(self.authorization_level, other.authorization_level),
+        )
+
+
+_STRICTNESS = (EncryptionLevel.NONE, EncryptionLevel.SEARCHABLE, EncryptionLevel.PROTECTED)
+
+
+class AttributeNode:
+    """One key of the unified schema: an attribute, the way to attributes, or both after a clash."""
+
+    __slots__ = ("children", "depth", "path", "policy", "protects", "types")
+
+    def __init__(
+        self, path: str, depth: int, policy: AttributePolicy, protects: AttributePolicy | None
+    ) -> None:
+        self.children: dict[str, AttributeNode] = {}
+        self.path = path
+        self.depth = depth
+        self.policy = policy
+        self.protects = protects
+        """The policy that undeclared attributes below inherit, if one does."""
+        self.types: frozenset[DataType] = frozenset()
+        """Types that no longer need to be reported."""
+
+
+class Leaves(NamedTuple):
+    """What one event sets. A value of None deletes."""
+
+    values: list[tuple[AttributeNode, Any]]
+    unexpected: list[tuple[str, DataType]]
+
+
+class AttributeTree:
+    """All attributes of one snapshot by key. Grows by a bounded cache of unknown paths; one per thread."""
+
+    def __init__(self, snapshot: MetadataSnapshot) -> None:
+        self._default = _default_policy(snapshot.defaults)
+        self._root = AttributeNode("", 0, self._default, None)
+        self._unknown = 0
+        # Parents come before children, so that a child finds what it inherits.
+        for attribute in sorted(snapshot.attributes, key=lambda attribute: paths.split(attribute.path)):
+            self._declare(attribute)
+        _protect_above(self._root)
+
+    def _declare(self, attribute: AttributeMetadata) -> None:
+        node = self._root
+        for key in paths.split(attribute.path):
+            node = node.children.get(key) or self._add(node, key, node.children)
+        own = AttributePolicy(attribute.encryption, attribute.indexable, attribute.authorization_level)
+        if attribute.status is AttributeStatus.RETIRED:
+            own = own._replace(indexable=False)
+        if node.protects and attribute.status is AttributeStatus.DISCOVERED:
+            own = own.stricter(node.protects)
+        node.policy = own
+        node.protects = own if own.encryption is not EncryptionLevel.NONE else None
+        node.types = frozenset(seen for seen in DataType if attribute.accepts(seen))
+
+    def policy(self, path: str) -> AttributePolicy:
+        """The policy that holds for a path, declared or not."""
+        node = self._root
+        for key in paths.split(path):
+            child = node.children.get(key)
+            if child is None:
+                return node.protects or self._default
+            node = child
+        return node.policy
+
+    def _add(self, parent: AttributeNode, key: str, siblings: dict[str, AttributeNode]) -> AttributeNode:
+        path = f"{parent.path}.{paths.escape(key)}" if parent.depth else paths.escape(key)
+        if not path or len(path) > MAX_PATH or parent.depth >= MAX_DEPTH:
+            raise EventError(
+                DeadLetterReason.TRANSFORM_FAILED,
+                f"the mapped output has an attribute path that is empty, longer than {MAX_PATH} characters "
+                f"or deeper than {MAX_DEPTH} keys",
+            )
+        node = AttributeNode(path, parent.depth + 1, parent.protects or self._default, parent.protects)
+        siblings[key] = node
+        return node
+
+    def leaves(self, output: dict[str, Any]) -> Leaves:
+        """The leaves of a mapped output. Raises EventError for one out of bounds.
+
+        An empty object sets nothing. An array is one leaf.
+        """
+        found = Leaves([], [])
+        root = self._root
+        for key, value in output.items():
+            if key != RESERVED_KEY:
+                self._visit(root, key, value, found)
+        if len(found.values) > MAX_LEAVES:
+            raise EventError(
+                DeadLetterReason.TRANSFORM_FAILED, f"the mapped output has more than {MAX_LEAVES} leaves"
+            )
+        return found
+
+    def _visit(self, parent: AttributeNode, key: str, value: Any, found: Leaves) -> None:
+        node = parent.children.get(key)
+        if node is None:
+            # Hostile keys must not fill the memory of a worker: beyond the bound nodes are not kept.
+            keep = self._unknown < MAX_CACHED_UNKNOWN
+            self._unknown += keep
+            node = self._add(parent, key, parent.children if keep else {})
+        if type(value) is dict:
+            for below, inner in value.items():
+                self._visit(node, below, inner, found)
+            return
+        found.values.append((node, value))
+        if value is not None:
+            seen = DATA_TYPES[type(value)]
+            if seen not in node.types:
+                found.unexpected.append((node.path, seen))
+
+
+def schema_changes(
+    unexpected: Iterable[tuple[str, DataType]], source: str, position: str
+) -> dict[tuple[str, DataType], SchemaChange]:
+    """Schema changes by what makes them the same change."""
+    return {
+        (path, seen): SchemaChange.model_construct(
+            path=path, data_type=seen, source=source, first_event=position
+        )
+        for path, seen in unexpected
+    }
+
+
+def _default_policy(defaults: DiscoveryDefaults) -> AttributePolicy:
+    return AttributePolicy(defaults.encryption, defaults.indexable, defaults.authorization_level)
+
+
+def _protect_above(node: AttributeNode) -> AttributePolicy | None:
+    strictest: AttributePolicy | None = None
+    for child in node.children.values():
+        for below in (
+            _protect_above(child),
+            child.policy if child.policy.encryption is not EncryptionLevel.NONE else None,
+        ):
+            if below is not None:
+                strictest = below if strictest is None else strictest.stricter(below)
+    if strictest is not None:
+        node.policy = node.policy.stricter(strictest)
+    return strictest
