@@ -1,0 +1,184 @@
+"""Attribute metadata: read, searched and edited."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from sqlalchemy import Select, insert, select, update
+from sqlalchemy.orm import Session
+
+from metadata_service.attribute_rules import check_attribute
+from metadata_service.cursors import Page, from_cursor, to_cursor
+from metadata_service.edits import Edit
+from metadata_service.records import AttributeVersionRecord
+from metadata_service.refusals import UnknownSubjectError
+from metadata_service.tables import AttributeRow, AttributeVersionRow, SnapshotRow
+from model.attributes import (
+    AttributeDefinition,
+    AttributeMetadata,
+    AttributeStatus,
+    Classification,
+    DataType,
+    EncryptionLevel,
+)
+
+PATHS_A_QUERY = 1000  # well below what every database takes as parameters
+
+
+class AttributeFilter(NamedTuple):
+    """What a search asks for; every part that is given must hold.
+
+    `words` stand, in any order and case, in path, name or description; `prefix` begins the path.
+    """
+
+    words: str = ""
+    prefix: str = ""
+    source: str | None = None
+    status: AttributeStatus | None = None
+    classification: Classification | None = None
+    encryption: EncryptionLevel | None = None
+    data_type: DataType | None = None
+
+
+def get_attribute(session: Session, path: str) -> str:
+    """The latest version as JSON. Raises UnknownSubjectError."""
+    document = session.scalar(_latest().where(AttributeRow.path == path))
+    if document is None:
+        raise UnknownSubjectError("no attribute has this path")
+    return document
+
+
+def find_attributes(session: Session, paths: Iterable[str]) -> Iterator[AttributeMetadata]:
+    """The latest versions of those that exist, in any order."""
+    wanted = list(paths)
+    for start in range(0, len(wanted), PATHS_A_QUERY):
+        some = wanted[start : start + PATHS_A_QUERY]
+        for document in session.scalars(_latest().where(AttributeRow.path.in_(some))):
+            yield AttributeMetadata.model_validate_json(document)
+
+
+def search_attributes(
+    session: Session, wanted: AttributeFilter, cursor: str | None, limit: int
+) -> Page[AttributeMetadata]:
+    """Attributes in the order of their paths."""
+    query = _latest().order_by(AttributeRow.path).limit(limit + 1)
+    for column in ("source", "status", "classification", "encryption", "data_type"):
+        value = getattr(wanted, column)
+        if value is not None:
+            query = query.where(getattr(AttributeRow, column) == str(value))
+    for word in wanted.words.casefold().split():
+        query = query.where(AttributeRow.search_text.contains(_without_nul(word), autoescape=True))
+    if wanted.prefix:
+        # Not LIKE: it ignores case on SQLite. No character is above this one.
+        prefix = _without_nul(wanted.prefix)
+        query = query.where(AttributeRow.path >= prefix, AttributeRow.path <= prefix + "\U0010ffff")
+    if cursor:
+        query = query.where(AttributeRow.path > from_cursor(cursor, str))
+    found = [AttributeMetadata.model_validate_json(document) for document in session.scalars(query)]
+    more = len(found) > limit
+    found = found[:limit]
+    return Page(items=found, next=to_cursor(found[-1].path) if more else None)
+
+
+def attribute_versions(
+    session: Session, path: str, cursor: str | None, limit: int
+) -> Page[AttributeVersionRecord]:
+    """All versions of an attribute, the newest first. Raises UnknownSubjectError."""
+    query = (
+        select(AttributeVersionRow, SnapshotRow)
+        .join(SnapshotRow, SnapshotRow.version == AttributeVersionRow.snapshot_version)
+        .where(AttributeVersionRow.path == path)
+        .order_by(AttributeVersionRow.version.desc())
+        .limit(limit + 1)
+    )
+    if cursor:
+        query = query.where(AttributeVersionRow.version < from_cursor(cursor, int))
+    else:
+        get_attribute(session, path)
+    found = [
+        AttributeVersionRecord(
+            metadata=AttributeMetadata.model_validate_json(row.document),
+            snapshot_version=edit.version,
+            at=edit.at,
+            actor=edit.actor,
+            reason=edit.reason,
+        )
+        for row, edit in session.execute(query)
+    ]
+    more = len(found) > limit
+    found = found[:limit]
+    return Page(items=found, next=to_cursor(found[-1].metadata.version) if more else None)
+
+
+def put_attribute(
+    edit: Edit, definition: AttributeDefinition, precondition: Callable[[str | None], None]
+) -> tuple[str, bool]:
+    """Declare or redefine an attribute; the same definition again makes no new version.
+
+    What events showed (first event, conflicts) stays. Gives the document and whether the path is new.
+    `precondition` sees the present document and raises to stop. Raises RefusedError.
+    """
+    check_attribute(definition)
+    document = edit.session.scalar(_latest().where(AttributeRow.path == definition.path))
+    precondition(document)
+    stated = definition.model_dump()
+    if document is None:
+        changed = AttributeMetadata(**stated, version=1, created=edit.at)
+        write_versions(edit, created=[changed], changed=[])
+    else:
+        known = AttributeMetadata.model_validate_json(document)
+        if known.model_dump(include=set(AttributeDefinition.model_fields)) == stated:
+            return document, False
+        changed = known.model_copy(update=dict(definition) | {"version": known.version + 1, "conflicts": ()})
+        conflicts = tuple(seen for seen in known.conflicts if not changed.accepts(seen.data_type))
+        changed = changed.model_copy(update={"conflicts": conflicts})
+        write_versions(edit, created=[], changed=[changed])
+    edit.record("attribute", definition.path, changed.version, "saved")
+    return changed.model_dump_json(), document is None
+
+
+def write_versions(
+    edit: Edit, created: Sequence[AttributeMetadata], changed: Sequence[AttributeMetadata]
+) -> None:
+    """Store new versions of new and of known attributes. The change log is the caller's."""
+    versions = [
+        {
+            "path": attribute.path,
+            "version": attribute.version,
+            "snapshot_version": edit.version,
+            "document": attribute.model_dump_json(),
+        }
+        for attribute in (*created, *changed)
+    ]
+    edit.session.execute(insert(AttributeVersionRow), versions)
+    if created:
+        edit.session.execute(insert(AttributeRow), [_searchable(attribute) for attribute in created])
+    if changed:
+        edit.session.execute(update(AttributeRow), [_searchable(attribute) for attribute in changed])
+
+
+def _latest() -> Select[str]:
+    return select(AttributeVersionRow.document).join(
+        AttributeRow,
+        (AttributeRow.path == AttributeVersionRow.path)
+        & (AttributeRow.version == AttributeVersionRow.version),
+    )
+
+
+def _searchable(attribute: AttributeMetadata) -> dict[str, str | int | None]:
+    text = f"{attribute.path}\n{attribute.name}\n{attribute.description}"
+    return {
+        "path": attribute.path,
+        "version": attribute.version,
+        "data_type": attribute.data_type,
+        "status": attribute.status,
+        "classification": attribute.classification,
+        "encryption": attribute.encryption,
+        "source": attribute.source,
+        "search_text": _without_nul(text.casefold()),
+    }
+
+
+def _without_nul(text: str) -> str:
+    return text.replace("\x00", " ")  # PostgreSQL's text has no NUL

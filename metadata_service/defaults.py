@@ -1,0 +1,30 @@
+"""The discovery defaults: what holds for an attribute that nobody declared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from metadata_service.edits import Edit
+from metadata_service.tables import DefaultsRow
+from model.snapshots import DiscoveryDefaults
+
+
+def discovery_defaults(session: Session) -> DiscoveryDefaults:
+    """Those in force."""
+    newest = select(DefaultsRow.document).order_by(DefaultsRow.snapshot_version.desc()).limit(1)
+    document = session.scalar(newest)
+    return DiscoveryDefaults() if document is None else DiscoveryDefaults.model_validate_json(document)
+
+
+def put_discovery_defaults(
+    edit: Edit, defaults: DiscoveryDefaults, precondition: Callable[[str], None]
+) -> None:
+    """Put others in force, for attributes discovered from now on."""
+    known = discovery_defaults(edit.session)
+    precondition(known.model_dump_json())
+    if defaults != known:
+        edit.session.add(DefaultsRow(snapshot_version=edit.version, document=defaults.model_dump_json()))
+        edit.record("discovery_defaults", "", None, "saved")

@@ -1,0 +1,126 @@
+"""What events showed about the schema becomes attribute metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from metadata_service.attribute_rules import path_problem
+from metadata_service.attributes import find_attributes, write_versions
+from metadata_service.database import revision_in
+from metadata_service.defaults import discovery_defaults
+from metadata_service.edits import Edit
+from metadata_service.records import RefusedChange, SchemaAnswer
+from model.attributes import AttributeMetadata, AttributeStatus, TypeConflict
+from model.schema_changes import SchemaChange
+
+MAX_CHANGES = 5000
+
+
+def apply_schema_changes(edit: Edit, entries: Sequence[Any]) -> SchemaAnswer:
+    """Take the changes that can be taken, refuse the others one by one. Taking a change again has no
+    effect."""
+    changes, problems = _readable(entries)
+    known = {
+        attribute.path: attribute
+        for attribute in find_attributes(edit.session, {change.path for change in changes})
+    }
+    seen = _Discovery(edit, known)
+    for change in changes:
+        seen.take(change)
+    seen.write()
+    return SchemaAnswer(
+        created=seen.created,
+        conflicted=seen.conflicted,
+        unchanged=seen.unchanged,
+        refused=len(problems),
+        problems=problems,
+        snapshot_version=edit.version if edit.changed else revision_in(edit.session).version,
+    )
+
+
+class _Discovery:
+    """The attributes that one request touches, as they become."""
+
+    def __init__(self, edit: Edit, known: dict[str, AttributeMetadata]) -> None:
+        self.created = self.conflicted = self.unchanged = 0
+        self._edit = edit
+        self._stored = dict(known)
+        self._now = known
+        self._defaults = discovery_defaults(edit.session)
+
+    def take(self, change: SchemaChange) -> None:
+        attribute = self._now.get(change.path)
+        if attribute is None:
+            self.created += 1
+            self._now[change.path] = self._discovered(change)
+        elif attribute.accepts(change.data_type):
+            self.unchanged += 1
+        else:
+            self.conflicted += 1
+            self._now[change.path] = self._with_conflict(attribute, change)
+
+    def write(self) -> None:
+        created = [attribute for path, attribute in self._now.items() if path not in self._stored]
+        changed = [
+            attribute
+            for path, attribute in self._now.items()
+            if attribute is not self._stored.get(path, attribute)
+        ]
+        if created or changed:
+            write_versions(self._edit, created, changed)
+        for attribute in created:
+            self._edit.record("attribute", attribute.path, attribute.version, "discovered")
+        for attribute in changed:
+            self._edit.record("attribute", attribute.path, attribute.version, "conflicted")
+
+    def _discovered(self, change: SchemaChange) -> AttributeMetadata:
+        return AttributeMetadata(
+            path=change.path,
+            data_type=change.data_type,
+            source=change.source,
+            first_event=change.first_event,
+            status=AttributeStatus.DISCOVERED,
+            version=1,
+            created=self._edit.at,
+            **dict(self._defaults),
+        )
+
+    def _with_conflict(self, attribute: AttributeMetadata, change: SchemaChange) -> AttributeMetadata:
+        conflict = TypeConflict(
+            data_type=change.data_type,
+            source=change.source,
+            first_event=change.first_event,
+            first_seen=self._edit.at,
+        )
+        # All that one request adds to an attribute is one version of it, the first if it is new.
+        stored = self._stored.get(attribute.path)
+        version = stored.version + 1 if stored else 1
+        return attribute.model_copy(
+            update={"conflicts": (*attribute.conflicts, conflict), "version": version}
+        )
+
+
+def _readable(entries: Sequence[Any]) -> tuple[list[SchemaChange], list[RefusedChange]]:
+    changes: list[SchemaChange] = []
+    problems: list[RefusedChange] = []
+    for index, entry in enumerate(entries):
+        try:
+            change = SchemaChange.model_validate(entry)
+        except ValidationError as error:
+            wrong = error.errors(include_input=False, include_context=False, include_url=False)[0]
+            place = ".".join(map(str, wrong["loc"]))
+            problems.append(
+                RefusedChange(index=index, reason=f"{place}: {wrong['msg']}" if place else wrong["msg"])
+            )
+            continue
+        reason = path_problem(change.path) or (
+            "source: holds a NUL character" if "\x00" in change.source else None
+        )
+        if reason:
+            problems.append(RefusedChange(index=index, reason=reason))
+        else:
+            changes.append(change)
+    return changes, problems

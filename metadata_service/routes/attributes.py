@@ -1,0 +1,96 @@
+"""Attribute metadata."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from urllib.parse import unquote
+
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
+
+from metadata_service import attributes
+from metadata_service.attributes import AttributeFilter
+from metadata_service.conditional import IfMatch, IfNoneMatch, json_answer, precondition
+from metadata_service.cursors import Page
+from metadata_service.records import AttributeVersionRecord
+from metadata_service.refusals import BadQueryError, RefusedError
+from metadata_service.service import Actor, Cursor, Limit, Reason, Service
+from model.attributes import (
+    AttributeDefinition,
+    AttributeMetadata,
+    AttributeStatus,
+    Classification,
+    DataType,
+    EncryptionLevel,
+)
+
+router = APIRouter(prefix="/v1/attributes", tags=["attributes"])
+
+
+def _path(
+    request: Request,
+    path: Annotated[str, Path(description="Dotted path; a slash within it is written %2F.")],  # noqa: ARG001
+) -> str:
+    # From the raw URL: in the decoded one a slash of the path cannot be told from one of the URL.
+    raw = request.scope["raw_path"].decode("ascii").partition("/v1/attributes/")[2]
+    try:
+        return unquote(raw.partition("/")[0], errors="strict")
+    except UnicodeDecodeError as error:
+        raise BadQueryError("the path is not UTF-8") from error
+
+
+AttributePath = Annotated[str, Depends(_path)]
+
+
+@router.get("")
+def search(
+    service: Service,
+    q: Annotated[str, Query(max_length=200, description="Words in path, name or description.")] = "",
+    prefix: Annotated[str, Query(max_length=1024, description="How the path begins.")] = "",
+    source: str | None = None,
+    status: AttributeStatus | None = None,
+    classification: Classification | None = None,
+    encryption: EncryptionLevel | None = None,
+    data_type: DataType | None = None,
+    cursor: Cursor = None,
+    limit: Limit = 100,
+) -> Page[AttributeMetadata]:
+    """Attributes by path."""
+    wanted = AttributeFilter(q, prefix, source, status, classification, encryption, data_type)
+    with service.database.read() as session:
+        return attributes.search_attributes(session, wanted, cursor, limit)
+
+
+@router.put("/{path}", response_model=AttributeMetadata)
+def put(
+    path: AttributePath,
+    definition: AttributeDefinition,
+    service: Service,
+    actor: Actor,
+    reason: Reason = "",
+    if_match: IfMatch = None,
+    if_none_match: IfNoneMatch = None,
+) -> Response:
+    """Declare or redefine an attribute. The same definition again makes no new version."""
+    if definition.path != path:
+        raise RefusedError("the path is not the one in the URL", "/path")
+    holds = precondition(if_match, if_none_match)
+    with service.database.write(actor, reason) as edit:
+        document, created = attributes.put_attribute(edit, definition, holds)
+    return json_answer(document, status=201 if created else 200)
+
+
+@router.get("/{path}", response_model=AttributeMetadata)
+def get(path: AttributePath, service: Service, if_none_match: IfNoneMatch = None) -> Response:
+    """One attribute."""
+    with service.database.read() as session:
+        document = attributes.get_attribute(session, path)
+    return json_answer(document, if_none_match)
+
+
+@router.get("/{path}/versions")
+def list_versions(
+    path: AttributePath, service: Service, cursor: Cursor = None, limit: Limit = 100
+) -> Page[AttributeVersionRecord]:
+    """All versions of an attribute, the newest first."""
+    with service.database.read() as session:
+        return attributes.attribute_versions(session, path, cursor, limit)

@@ -1,0 +1,16 @@
+"""Is the service alive, and its database too?"""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from metadata_service.service import Service
+
+router = APIRouter(tags=["health"])
+
+
+@router.get("/healthz")
+def health(service: Service) -> dict[str, str]:
+    """Needs no token. 503 when the database does not answer."""
+    service.database.revision()
+    return {"status": "ok"}

@@ -1,0 +1,75 @@
+"""Runs the service, in this thread or in another."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import uvicorn
+from fastapi import FastAPI
+
+from model.errors import MetadataError
+
+START_SECONDS = 30
+STOP_SECONDS = 5
+
+
+class _Server(uvicorn.Server):
+    """Lets waiting readers go when it stops, so that stopping does not wait for them."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self.config.app.state.service.watch.close()  # type: ignore[union-attr]
+        await super().shutdown(sockets)
+
+
+def serve(app: FastAPI, host: str = "127.0.0.1", port: int = 8001) -> None:
+    """Serve until the process is told to stop (SIGINT, SIGTERM)."""
+    _server(app, host, port).run()
+
+
+@contextmanager
+def serving(app: FastAPI, host: str = "127.0.0.1", port: int = 0) -> Iterator[str]:
+    """Serve from a thread while the block runs; gives the URL. Port 0 takes a free one."""
+    listener = _listen(host, port)
+    server = _server(app, host, port)
+    thread = threading.Thread(target=server.run, args=([listener],), name="metadata-service", daemon=True)
+    thread.start()
+    try:
+        deadline = time.monotonic() + START_SECONDS
+        while not server.started:
+            if not thread.is_alive() or time.monotonic() > deadline:
+                raise MetadataError("the metadata service did not start")
+            time.sleep(0.005)
+        yield f"http://{host}:{listener.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join(START_SECONDS)
+        listener.close()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    # The protocol must be named: asyncio sets TCP_NODELAY only on sockets that say they are TCP, and
+    # without it every small answer waits 40 ms for an acknowledgement.
+    listener = socket.socket(family, kind, protocol)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind(address)
+    listener.listen(128)
+    return listener
+
+
+def _server(app: FastAPI, host: str, port: int) -> _Server:
+    config = uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        ws="none",
+        log_config=None,
+        access_log=False,  # a query may hold what somebody searched for
+        server_header=False,
+        timeout_graceful_shutdown=STOP_SECONDS,
+    )
+    return _Server(config)

@@ -1,0 +1,41 @@
+"""What the routes work with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, cast
+
+from fastapi import Depends, Query, Request
+
+from metadata_service.database import Database
+from metadata_service.settings import ServiceSettings
+from metadata_service.snapshots import SnapshotCache
+from metadata_service.spec_rules import CompileSpec
+from metadata_service.tokens import TokenRecord
+from metadata_service.watch import RevisionWatch
+
+
+@dataclass(frozen=True)
+class MetadataService:
+    """One running service."""
+
+    settings: ServiceSettings
+    database: Database
+    snapshots: SnapshotCache
+    watch: RevisionWatch
+    compile_spec: CompileSpec
+
+
+def _service(request: Request) -> MetadataService:
+    return cast(MetadataService, request.app.state.service)
+
+
+def _actor(request: Request) -> str:
+    return cast(TokenRecord, request.state.caller).name
+
+
+Service = Annotated[MetadataService, Depends(_service)]
+Actor = Annotated[str, Depends(_actor)]
+Reason = Annotated[str, Query(max_length=1000, description="Why the change is made; kept with it.")]
+Limit = Annotated[int, Query(ge=1, le=1000)]
+Cursor = Annotated[str | None, Query(max_length=10_000, description="`next` of the page before.")]

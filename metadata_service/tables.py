@@ -1,0 +1,168 @@
+"""The tables, as typed ORM classes.
+
+Versions and the change log are append-only; the migrations add triggers that refuse to alter or delete
+them. `attributes` and `specs` are what is looked up: one row each, pointing at the latest version.
+Documents are kept as the JSON text that is served, so that key order survives and a snapshot is a join of
+texts.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from sqlalchemy import (
+    BigInteger,
+    DateTime,
+    Dialect,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Text,
+    TypeDecorator,
+    UniqueConstraint,
+)
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+# PostgreSQL compares text by locale unless told otherwise; cursors need one order everywhere.
+Ordered = Text().with_variant(Text(collation="C"), "postgresql")
+Counter = BigInteger().with_variant(Integer(), "sqlite")
+
+
+class UtcTime(TypeDecorator[datetime]):
+    """An instant; SQLite, which has no time zones, holds it as UTC."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002
+        return value and value.astimezone(UTC)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData(
+        naming_convention={
+            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+
+
+class SnapshotRow(Base):
+    """One committed edit: who, when and why. The newest row is the state of the catalogue.
+
+    `nonce` is random, so that a database made anew or restored from a backup never repeats an ETag.
+    """
+
+    __tablename__ = "snapshots"
+
+    version: Mapped[int] = mapped_column(Counter, primary_key=True, autoincrement=False)
+    nonce: Mapped[str] = mapped_column(String(16))
+    at: Mapped[datetime] = mapped_column(UtcTime)
+    actor: Mapped[str] = mapped_column(Text)
+    reason: Mapped[str] = mapped_column(Text)
+
+
+class ChangeRow(Base):
+    """One thing that an edit did to one subject."""
+
+    __tablename__ = "changes"
+    __table_args__ = (Index(None, "kind", "subject"),)
+
+    id: Mapped[int] = mapped_column(Counter, primary_key=True)
+    snapshot_version: Mapped[int] = mapped_column(ForeignKey("snapshots.version"), index=True)
+    kind: Mapped[str] = mapped_column(String(20))
+    subject: Mapped[str] = mapped_column(Ordered)
+    subject_version: Mapped[int | None]
+    action: Mapped[str] = mapped_column(String(20))
+
+
+class AttributeVersionRow(Base):
+    """One immutable version of an attribute; `document` is `AttributeMetadata` as JSON."""
+
+    __tablename__ = "attribute_versions"
+
+    path: Mapped[str] = mapped_column(Ordered, primary_key=True)
+    version: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    snapshot_version: Mapped[int] = mapped_column(ForeignKey("snapshots.version"), index=True)
+    document: Mapped[str] = mapped_column(Text)
+
+
+class AttributeRow(Base):
+    """What is searched for and filtered by, of the latest version of an attribute."""
+
+    __tablename__ = "attributes"
+    __table_args__ = (
+        ForeignKeyConstraint(["path", "version"], ["attribute_versions.path", "attribute_versions.version"]),
+    )
+
+    path: Mapped[str] = mapped_column(Ordered, primary_key=True)
+    version: Mapped[int]
+    data_type: Mapped[str] = mapped_column(String(20))
+    status: Mapped[str] = mapped_column(String(20))
+    classification: Mapped[str] = mapped_column(String(20))
+    encryption: Mapped[str] = mapped_column(String(20))
+    source: Mapped[str | None] = mapped_column(Text)
+    search_text: Mapped[str] = mapped_column(Text)
+
+
+class SpecVersionRow(Base):
+    """One version of a mapping spec. Only `status` may change; `document` is `SpecDefinition` without it."""
+
+    __tablename__ = "spec_versions"
+
+    name: Mapped[str] = mapped_column(Ordered, primary_key=True)
+    version: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    status: Mapped[str] = mapped_column(String(20))
+    snapshot_version: Mapped[int] = mapped_column(ForeignKey("snapshots.version"), index=True)
+    document: Mapped[str] = mapped_column(Text)
+
+
+class SpecRow(Base):
+    """A spec by name. The patterns are those of its active version: no two specs may share them."""
+
+    __tablename__ = "specs"
+    __table_args__ = (
+        UniqueConstraint("active_source", "active_event_type"),
+        ForeignKeyConstraint(["name", "latest_version"], ["spec_versions.name", "spec_versions.version"]),
+    )
+
+    name: Mapped[str] = mapped_column(Ordered, primary_key=True)
+    latest_version: Mapped[int]
+    active_version: Mapped[int | None]
+    active_source: Mapped[str | None] = mapped_column(Text)
+    active_event_type: Mapped[str | None] = mapped_column(Text)
+
+
+class DefaultsRow(Base):
+    """One version of the discovery defaults; the newest holds."""
+
+    __tablename__ = "discovery_defaults"
+
+    snapshot_version: Mapped[int] = mapped_column(
+        ForeignKey("snapshots.version"), primary_key=True, autoincrement=False
+    )
+    document: Mapped[str] = mapped_column(Text)
+
+
+class TokenRow(Base):
+    """A bearer token; only its SHA-256 is kept."""
+
+    __tablename__ = "tokens"
+
+    id: Mapped[int] = mapped_column(Counter, primary_key=True)
+    name: Mapped[str] = mapped_column(Text)
+    role: Mapped[str] = mapped_column(String(20))
+    digest: Mapped[str] = mapped_column(String(64), unique=True)
+    created: Mapped[datetime] = mapped_column(UtcTime)
+    expires: Mapped[datetime | None] = mapped_column(UtcTime)
+    revoked: Mapped[datetime | None] = mapped_column(UtcTime)

@@ -1,0 +1,176 @@
+"""The metadata service over HTTP."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from types import TracebackType
+from typing import NamedTuple, Self
+
+import httpx
+from pydantic import BaseModel
+
+from model.attributes import AttributeDefinition, AttributeMetadata
+from model.schema_changes import SchemaChange
+from model.snapshots import DiscoveryDefaults, MetadataSnapshot
+from model.specs import SpecDefinition, SpecDocument
+from sinks.metadata_http import Answer, MetadataConnection, quoted
+
+MAX_CHANGES = 5000
+
+log = logging.getLogger(__name__)
+
+
+class SpecSummary(BaseModel):
+    """A spec by name: its latest version, and which version maps events now."""
+
+    name: str
+    latest_version: int
+    active_version: int | None
+    document: SpecDocument
+
+
+class SpecVersion(BaseModel):
+    document: SpecDocument
+
+
+class SpecCheck(BaseModel):
+    warnings: list[str]
+
+
+class RefusedChange(BaseModel):
+    reason: str
+
+
+class SchemaAnswer(BaseModel):
+    refused: int
+    problems: list[RefusedChange]
+
+
+class FetchedSnapshot(NamedTuple):
+    """A snapshot with the ETag to ask for the next one."""
+
+    snapshot: MetadataSnapshot
+    etag: str
+
+
+class MetadataClient:
+    """Calls one metadata service. Safe to share between threads; never pickled, since it holds a token.
+
+    Every method blocks and raises `MetadataError` when the service is away, fails or refuses,
+    `UnauthorizedError` when it refuses the token. Messages name method, URL and status, never the token.
+    """
+
+    def __init__(self, url: str, token: str, timeout: float = 10.0) -> None:
+        self._http = MetadataConnection(url, token, timeout)
+
+    def snapshot(self, etag: str | None = None, wait: float = 0) -> FetchedSnapshot | None:
+        """The snapshot, or None if it still has this ETag after `wait` seconds (at most 60)."""
+        answer = self._http.call(
+            "GET",
+            "/v1/snapshot",
+            params={"wait": wait} if wait else {},
+            headers={"If-None-Match": etag} if etag else {},
+            timeout=httpx.Timeout(self._http.timeout, read=self._http.timeout + wait),
+        )
+        if answer.status_code == httpx.codes.NOT_MODIFIED:
+            return None
+        snapshot = self._http.read(MetadataSnapshot, answer)
+        return FetchedSnapshot(snapshot, answer.headers.get("ETag", ""))
+
+    def send(self, changes: list[SchemaChange]) -> None:
+        """Implements `SchemaUpdates`. What the service refuses for good is logged and not sent again."""
+        for start in range(0, len(changes), MAX_CHANGES):
+            some = [change.model_dump(mode="json") for change in changes[start : start + MAX_CHANGES]]
+            answer = self._http.get_model(SchemaAnswer, "PATCH", "/v1/schema", json={"changes": some})
+            if answer.refused:
+                reasons = sorted({problem.reason for problem in answer.problems})
+                log.warning("%d schema changes were refused: %s", answer.refused, "; ".join(reasons))
+
+    def put_spec(self, definition: SpecDefinition, reason: str = "", etag: str | None = None) -> SpecSummary:
+        """Store a new version, also active if its status says so; the same again makes none.
+
+        With `etag` only if the spec still has it. Raises SpecError, with the place, for a refused spec.
+        """
+        return self._put(SpecSummary, f"/v1/specs/{quoted(definition.name)}", definition, reason, etag)
+
+    def check(self, definition: SpecDefinition) -> list[str]:
+        """Would this spec be accepted? Gives warnings; raises SpecError, with the place, if not."""
+        body = definition.model_dump(mode="json")
+        return self._http.get_model(SpecCheck, "POST", "/v1/specs/check", json=body).warnings
+
+    def activate(self, name: str, version: int | None = None, reason: str = "") -> SpecSummary:
+        """Let a version (the latest, if none is given) map events."""
+        return self._set_status(name, "active", version, reason)
+
+    def retire(self, name: str, version: int | None = None, reason: str = "") -> SpecSummary:
+        """Let a version (the active one, if none is given) map no more events."""
+        return self._set_status(name, "retired", version, reason)
+
+    def get_spec(self, name: str) -> SpecSummary | None:
+        """None if there is none of this name."""
+        return self._http.find_model(SpecSummary, "GET", f"/v1/specs/{quoted(name)}")
+
+    def get_spec_version(self, name: str, version: int) -> SpecDocument | None:
+        """None if there is no such version."""
+        path = f"/v1/specs/{quoted(name)}/versions/{version}"
+        found = self._http.find_model(SpecVersion, "GET", path)
+        return None if found is None else found.document
+
+    def list_specs(self) -> list[SpecSummary]:
+        """All specs, by name."""
+        return list(self._http.pages(SpecSummary, "/v1/specs", {}))
+
+    def put_attribute(
+        self, definition: AttributeDefinition, reason: str = "", etag: str | None = None
+    ) -> AttributeMetadata:
+        """Declare or redefine an attribute; the same definition again makes no new version."""
+        # An AttributeMetadata is a definition too, but what it has besides is not an admin's to state.
+        stated = AttributeDefinition.model_validate(
+            definition.model_dump(include=set(AttributeDefinition.model_fields))
+        )
+        return self._put(AttributeMetadata, f"/v1/attributes/{quoted(stated.path)}", stated, reason, etag)
+
+    def get_attribute(self, path: str) -> AttributeMetadata | None:
+        """None if the path is unknown."""
+        return self._http.find_model(AttributeMetadata, "GET", f"/v1/attributes/{quoted(path)}")
+
+    def search_attributes(self, words: str = "", **filters: str) -> Iterator[AttributeMetadata]:
+        """Attributes by path, fetched page by page. Filters: `prefix`, `source`, `status`,
+        `classification`, `encryption`, `data_type`."""
+        return self._http.pages(AttributeMetadata, "/v1/attributes", {"q": words, **filters})
+
+    def get_defaults(self) -> DiscoveryDefaults:
+        """The discovery defaults in force."""
+        return self._http.get_model(DiscoveryDefaults, "GET", "/v1/discovery-defaults")
+
+    def put_defaults(self, defaults: DiscoveryDefaults, reason: str = "") -> DiscoveryDefaults:
+        """Change the discovery defaults."""
+        return self._put(DiscoveryDefaults, "/v1/discovery-defaults", defaults, reason)
+
+    def close(self) -> None:
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _put(
+        self, kind: type[Answer], path: str, body: BaseModel, reason: str, etag: str | None = None
+    ) -> Answer:
+        return self._http.get_model(
+            kind,
+            "PUT",
+            path,
+            json=body.model_dump(mode="json"),
+            params={"reason": reason} if reason else {},
+            headers={"If-Match": etag} if etag else {},
+        )
+
+    def _set_status(self, name: str, status: str, version: int | None, reason: str) -> SpecSummary:
+        body = {"status": status, "version": version, "reason": reason}
+        return self._http.get_model(SpecSummary, "POST", f"/v1/specs/{quoted(name)}/status", json=body)
