@@ -1,0 +1,107 @@
+"""Dead letters in one SQLite file."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from model.dead_letters import DeadLetter, DeadLetterReason
+from model.errors import StoreError
+from sinks.sqlite_files import SqliteFile
+from sinks.sqlite_schema import Schema
+
+# Columns in the order of DeadLetter's fields.
+_SCHEMA = Schema(
+    application_id=0x69646764,
+    migrations=(
+        (
+            """CREATE TABLE letters (
+                id TEXT NOT NULL UNIQUE,
+                reason TEXT NOT NULL,
+                stage TEXT NOT NULL,
+                detail TEXT NOT NULL,
+                source TEXT NOT NULL,
+                position TEXT NOT NULL,
+                spec TEXT,
+                snapshot_version INTEGER NOT NULL,
+                batch TEXT NOT NULL,
+                attempt TEXT NOT NULL,
+                payload BLOB NOT NULL,
+                set_aside_at INTEGER NOT NULL)""",
+            "CREATE INDEX letters_by_reason ON letters (reason, id)",
+            "CREATE INDEX letters_by_source ON letters (source, id)",
+            "CREATE INDEX letters_by_batch ON letters (batch)",
+        ),
+    ),
+)
+
+_PAGE = 100
+
+
+class SqliteDeadLetters:
+    """`DeadLetters` in one file, made when first used, for the owner only."""
+
+    def __init__(self, path: str | Path) -> None:
+        self._file = SqliteFile(path, _SCHEMA, StoreError)
+
+    def put(self, letters: Sequence[DeadLetter]) -> None:
+        if letters:
+            # REPLACE finds the old letter by the unique id.
+            self._file.write(
+                lambda connection: connection.executemany(
+                    "INSERT OR REPLACE INTO letters VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", letters
+                )
+            )
+
+    def settle_batch(self, batch: str, attempt: str) -> int:
+        return self._file.write(
+            lambda connection: (
+                connection.execute(
+                    "DELETE FROM letters WHERE batch = ? AND attempt <> ?", (batch, attempt)
+                ).rowcount
+            )
+        )
+
+    def get(self, letter_id: str) -> DeadLetter | None:
+        found = self._letters("WHERE id = ?", [letter_id])
+        return found[0] if found else None
+
+    def scan(self, reason: str | None = None, source: str | None = None) -> Iterator[DeadLetter]:
+        """A page in memory at a time; letters put or dropped meanwhile may or may not be seen."""
+        wanted = [(column, value) for column, value in (("reason", reason), ("source", source)) if value]
+        where = "".join(f"{column} = ? AND " for column, _ in wanted)
+        after = ""
+        while page := self._letters(
+            f"WHERE {where}id > ? ORDER BY id LIMIT {_PAGE}", [*(value for _, value in wanted), after]
+        ):
+            yield from page
+            after = page[-1].id
+
+    def counts(self) -> dict[str, int]:
+        return dict(
+            self._file.read(
+                lambda connection: connection.execute(
+                    "SELECT reason, count(*) FROM letters GROUP BY reason ORDER BY reason"
+                ).fetchall()
+            )
+        )
+
+    def drop(self, ids: Sequence[str]) -> int:
+        if not ids:
+            return 0
+        return self._file.write(
+            lambda connection: (
+                connection.executemany("DELETE FROM letters WHERE id = ?", [(each,) for each in ids]).rowcount
+            )
+        )
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _letters(self, where: str, values: list[str]) -> list[DeadLetter]:
+        def work(connection: sqlite3.Connection) -> list[DeadLetter]:
+            rows = connection.execute(f"SELECT * FROM letters {where}", values)  # noqa: S608 - ours only
+            return [DeadLetter(row[0], DeadLetterReason(row[1]), *row[2:]) for row in rows]
+
+        return self._file.read(work)

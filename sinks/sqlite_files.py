@@ -1,0 +1,132 @@
+"""One SQLite file, shared by threads and processes: connections, transactions, retries, errors."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
+from pathlib import Path
+from typing import TypeVar
+
+from model.errors import IdgraphError
+from sinks.sqlite_connections import Connections
+from sinks.sqlite_schema import Schema
+
+T = TypeVar("T")
+V = TypeVar("V")
+
+CHUNK = 500
+"""How many values one IN list holds."""
+
+# SQLite itself waits for a lock (see sqlite_connections); some of its answers come without waiting.
+_RETRY_SECONDS = 30
+_ATTEMPTS_TO_TRUNCATE = 5
+_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL}
+
+_REASONS = {
+    sqlite3.SQLITE_BUSY: "another writer holds it for too long",
+    sqlite3.SQLITE_LOCKED: "another writer holds it for too long",
+    sqlite3.SQLITE_PROTOCOL: "another writer holds it for too long",
+    sqlite3.SQLITE_CANTOPEN: "cannot be opened or created",
+    sqlite3.SQLITE_CORRUPT: "is damaged; restore it from a backup",
+    sqlite3.SQLITE_FULL: "the disk is full",
+    sqlite3.SQLITE_IOERR: "the disk failed to read or write",
+    sqlite3.SQLITE_NOTADB: "is damaged or not an SQLite database",
+    sqlite3.SQLITE_PERM: "may not be read or written",
+    sqlite3.SQLITE_READONLY: "may not be written",
+    sqlite3.SQLITE_TOOBIG: "a value is larger than SQLite holds",
+}
+
+
+class SqliteFile:
+    """Runs units of work, each in one transaction. Safe for several threads and processes, and over fork.
+
+    `error` is what is raised instead of sqlite3's errors; its message names the file, never a value.
+    Nothing is opened before the first use.
+    """
+
+    def __init__(self, path: str | Path, schema: Schema, error: type[IdgraphError]) -> None:
+        self.path = Path(path)
+        self._error = error
+        self._connections = Connections(self.path, schema, error)
+
+    def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run `work` on one snapshot of the file."""
+        return self._run("BEGIN", work)
+
+    def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run `work` as the only writer; durable when it returns, without effect when it raises.
+
+        `work` runs again from the start when another writer was in the way.
+        """
+        return self._run("BEGIN IMMEDIATE", work)
+
+    def truncate_log(self) -> None:
+        """Move the log into the file and empty it, so that deleted rows stand in neither.
+
+        Raises the file's error when a reader was in the way for too long.
+        """
+
+        def checkpoint(connection: sqlite3.Connection) -> int:
+            return int(connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0])
+
+        for attempt in range(_ATTEMPTS_TO_TRUNCATE):
+            if not self._run(None, checkpoint):
+                return
+            _pause(attempt)
+        raise self._error(f"{self.path}: deleted rows are still in the log, a reader holds it; delete again")
+
+    def close(self) -> None:
+        """Every later call raises. Closing twice is no error."""
+        self._connections.close()
+
+    def _run(self, begin: str | None, work: Callable[[sqlite3.Connection], T]) -> T:
+        deadline = time.monotonic() + _RETRY_SECONDS
+        for attempt in count():
+            try:
+                with self._connections.lend() as connection:
+                    if begin is None:
+                        return work(connection)
+                    connection.execute(begin)
+                    result = work(connection)
+                    connection.execute("COMMIT")
+                    return result
+            except sqlite3.Error as error:
+                if _code(error) not in _BUSY or time.monotonic() > deadline:
+                    raise self._explained(error) from None
+                _pause(attempt)
+            except UnicodeEncodeError:
+                raise self._error(f"{self.path}: text that is not valid Unicode cannot be stored") from None
+            except OverflowError:
+                raise self._error(f"{self.path}: a number of more than 64 bits cannot be stored") from None
+            except OSError as error:
+                raise self._error(f"{self.path}: {error.strerror or type(error).__name__}") from None
+        raise AssertionError("unreachable")
+
+    def _explained(self, error: sqlite3.Error) -> IdgraphError:
+        # SQLite's own message may quote what it was given, so only its code goes on.
+        name = getattr(error, "sqlite_errorname", None) or type(error).__name__
+        reason = _REASONS.get(_code(error), "SQLite refused")
+        return self._error(f"{self.path}: {reason} ({name})")
+
+
+def chunks(values: Sequence[V]) -> Iterator[Sequence[V]]:
+    """The values in lists that fit an IN list."""
+    for start in range(0, len(values), CHUNK):
+        yield values[start : start + CHUNK]
+
+
+def marks(number: int) -> str:
+    """`?,?,?` for an IN list."""
+    return ",".join("?" * number)
+
+
+def _code(error: sqlite3.Error) -> int:
+    # The low byte of an extended code is the primary one.
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
+
+
+def _pause(attempt: int) -> None:
+    time.sleep(random.uniform(0.005, 0.02) * min(attempt + 1, 20))  # noqa: S311 - no secret

@@ -1,0 +1,146 @@
+"""The embedded profile store: fragments, what they can be found by, and the outbox in one SQLite file.
+
+See docs/adr/0002-profile-store.md for the tables and what they cost.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from merge.store import NEW, FragmentWrite, OutboxEntry, StoredFragment
+from model.errors import StoreError
+from sinks.sqlite_files import SqliteFile, chunks, marks
+from sinks.sqlite_schema import Schema
+
+# `named` says that the fragment's own id is among its identifiers: nearly always so, and it saves two rows.
+_SCHEMA = Schema(
+    application_id=0x69646770,
+    migrations=(
+        (
+            """CREATE TABLE fragments (
+                number INTEGER PRIMARY KEY,
+                id TEXT NOT NULL UNIQUE,
+                version INTEGER NOT NULL,
+                named INTEGER NOT NULL,
+                state BLOB NOT NULL)""",
+            """CREATE TABLE identifiers (
+                identifier TEXT NOT NULL,
+                fragment INTEGER NOT NULL,
+                PRIMARY KEY (identifier, fragment)) WITHOUT ROWID""",
+            "CREATE INDEX identifiers_of_fragment ON identifiers (fragment)",
+            "CREATE TABLE outbox (place INTEGER PRIMARY KEY, fragment INTEGER NOT NULL UNIQUE)",
+        ),
+    ),
+    # Megabytes of log between checkpoints (pages of 8 KiB): a page written often is moved home once.
+    settings=("PRAGMA wal_autocheckpoint = 4000", "PRAGMA cache_size = -32768"),
+)
+
+
+class SqliteProfileStore:
+    """A `ProfileStore` in one file. `path` and its folder are made when first used, for the owner only."""
+
+    def __init__(self, path: str | Path) -> None:
+        self._file = SqliteFile(path, _SCHEMA, StoreError)
+
+    def read(self, ids: Sequence[str]) -> dict[str, StoredFragment]:
+        def work(connection: sqlite3.Connection) -> dict[str, StoredFragment]:
+            return {
+                row[0]: StoredFragment._make(row)
+                for chunk in chunks(ids)
+                for row in connection.execute(
+                    f"SELECT id, version, state FROM fragments WHERE id IN ({marks(len(chunk))})",  # noqa: S608 - marks only
+                    chunk,
+                )
+            }
+
+        return self._file.read(work) if ids else {}
+
+    def write(self, writes: Sequence[FragmentWrite]) -> set[str]:
+        return self._file.write(lambda connection: _write(connection, writes)) if writes else set()
+
+    def find(self, identifier: str) -> list[str]:
+        query = """
+            SELECT id FROM fragments WHERE id = ?1 AND named
+            UNION SELECT id FROM identifiers JOIN fragments ON number = fragment WHERE identifier = ?1
+            ORDER BY id"""
+        return [row[0] for row in self._rows(query, (identifier,))]
+
+    def identifiers(self, fragment_id: str) -> frozenset[str]:
+        query = """
+            SELECT id FROM fragments WHERE id = ?1 AND named
+            UNION ALL SELECT identifier FROM fragments JOIN identifiers ON fragment = number WHERE id = ?1"""
+        return frozenset(row[0] for row in self._rows(query, (fragment_id,)))
+
+    def scan(self, after: str = "", limit: int = 1000) -> list[StoredFragment]:
+        query = "SELECT id, version, state FROM fragments WHERE id > ? ORDER BY id LIMIT ?"
+        return [StoredFragment._make(row) for row in self._rows(query, (after, limit))]
+
+    def count(self) -> int:
+        return int(self._rows("SELECT count(*) FROM fragments", ())[0][0])
+
+    def outbox(self, limit: int = 1000) -> list[OutboxEntry]:
+        query = "SELECT id, version FROM outbox JOIN fragments ON number = fragment ORDER BY place LIMIT ?"
+        return [OutboxEntry._make(row) for row in self._rows(query, (limit,))]
+
+    def settle(self, entries: Sequence[OutboxEntry]) -> None:
+        if entries:
+            self._file.write(
+                lambda connection: connection.executemany(
+                    "DELETE FROM outbox WHERE fragment = "
+                    "(SELECT number FROM fragments WHERE id = ? AND version <= ?)",
+                    entries,
+                )
+            )
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _rows(self, query: str, values: tuple[str | int, ...]) -> list[tuple[str, ...]]:
+        return self._file.read(lambda connection: connection.execute(query, values).fetchall())
+
+
+def _write(connection: sqlite3.Connection, writes: Sequence[FragmentWrite]) -> set[str]:
+    stored = _versions(connection, [write.id for write in writes])
+    number = connection.execute("SELECT coalesce(max(number), 0) FROM fragments").fetchone()[0]
+    inserts: list[tuple[int, str, bool, bytes]] = []
+    updates: list[tuple[bytes, bool, int]] = []
+    carried: list[tuple[str, int]] = []
+    touched: list[tuple[int]] = []
+    refused: set[str] = set()
+    # In the order of the ids: neighbours in the index share pages.
+    for write in sorted(writes):
+        found, version = stored.get(write.id, (0, NEW))
+        if version != write.expected_version:
+            refused.add(write.id)
+            continue
+        named = write.id in write.identifiers
+        if found:
+            updates.append((write.state, named, found))
+        else:
+            number += 1
+            found = number
+            inserts.append((found, write.id, named, write.state))
+        touched.append((found,))
+        carried.extend((identifier, found) for identifier in write.identifiers if identifier != write.id)
+    connection.executemany(
+        "INSERT INTO fragments (number, id, version, named, state) VALUES (?, ?, 1, ?, ?)", inserts
+    )
+    connection.executemany(
+        "UPDATE fragments SET version = version + 1, state = ?, named = named OR ? WHERE number = ?", updates
+    )
+    connection.executemany("INSERT OR IGNORE INTO identifiers VALUES (?, ?)", sorted(carried))
+    connection.executemany("INSERT OR IGNORE INTO outbox (fragment) VALUES (?)", touched)
+    return refused
+
+
+def _versions(connection: sqlite3.Connection, ids: Iterable[str]) -> dict[str, tuple[int, int]]:
+    return {
+        row[0]: (row[1], row[2])
+        for chunk in chunks(list(ids))
+        for row in connection.execute(
+            f"SELECT id, number, version FROM fragments WHERE id IN ({marks(len(chunk))})",  # noqa: S608 - marks only
+            chunk,
+        )
+    }
