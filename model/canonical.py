@@ -26,6 +26,7 @@ def exact_number(literal: str) -> float | Decimal:
 
 
 _decoder = msgspec.json.Decoder(float_hook=exact_number)
+_ordered_encoder = msgspec.json.Encoder(decimal_format="number")
 _encoder = msgspec.json.Encoder(order="sorted", decimal_format="number")
 
 MalformedJSON = (msgspec.DecodeError, RecursionError, UnicodeError)
@@ -38,3 +39,8 @@ decode = _decoder.decode
 def encode(value: Any) -> bytes:
     """A JSON value as canonical bytes."""
     return _encoder.encode(value)
+
+
+def encode_ordered(value: Any) -> bytes:
+    """A JSON value as bytes with its keys in the order they have."""
+    return _ordered_encoder.encode(value)

@@ -43,6 +43,15 @@ class AttributePolicy(NamedTuple):
     indexable: bool
     authorization_level: int
 
+    @property
+    def is_protected(self) -> bool:
+        return self.encryption is not EncryptionLevel.NONE
+
+    @property
+    def is_searchable(self) -> bool:
+        """Protected, with a blind index for equality."""
+        return self.encryption is EncryptionLevel.SEARCHABLE
+
     def stricter(self, other: AttributePolicy) -> AttributePolicy:
         """Whatever either forbids is forbidden."""
         return AttributePolicy(
@@ -102,7 +111,7 @@ class AttributeTree:
         if node.protects and attribute.status is AttributeStatus.DISCOVERED:
             own = own.stricter(node.protects)
         node.policy = own
-        node.protects = own if own.encryption is not EncryptionLevel.NONE else None
+        node.protects = own if own.is_protected else None
         node.types = frozenset(seen for seen in DataType if attribute.accepts(seen))
 
     def policy(self, path: str) -> AttributePolicy:
@@ -114,6 +123,11 @@ class AttributeTree:
                 return node.protects or self._default
             node = child
         return node.policy
+
+    def is_indexable(self, path: str) -> bool:
+        """Whether policy lets the plaintext at a path into the index."""
+        policy = self.policy(path)
+        return policy.indexable and not policy.is_protected
 
     def _add(self, parent: AttributeNode, key: str, siblings: dict[str, AttributeNode]) -> AttributeNode:
         path = f"{parent.path}.{paths.escape(key)}" if parent.depth else paths.escape(key)
@@ -182,7 +196,7 @@ def _protect_above(node: AttributeNode) -> AttributePolicy | None:
     for child in node.children.values():
         for below in (
             _protect_above(child),
-            child.policy if child.policy.encryption is not EncryptionLevel.NONE else None,
+            child.policy if child.policy.is_protected else None,
         ):
             if below is not None:
                 strictest = below if strictest is None else strictest.stricter(below)

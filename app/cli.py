@@ -1,0 +1,81 @@
+"""The command line: `idgraph --help`."""
+
+from __future__ import annotations
+
+import logging
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from app.commands import dead_letters, flow, keys, mapping, metadata, profiles
+from app.commands.demo import demo
+
+EPILOG = (
+    "Exit codes: 0 done, 1 something failed, 2 wrong command line or configuration, 3 not found, "
+    "4 the flow stopped itself, 5 metadata service away or token refused, 130 interrupted."
+)
+
+app = typer.Typer(
+    name="idgraph",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=EPILOG,
+    help="One private profile per person, out of events from many systems.\n\n"
+    "A first look: `idgraph demo`. Then: `idgraph keys init`, `idgraph serve metadata`, `idgraph specs apply "
+    "FILE`, `idgraph run`, and `idgraph search`.",
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"idgraph {version('idgraph')}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    context: typer.Context,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config", "-c", help="Configuration file. Default: $IDGRAPH_CONFIG, then ./idgraph.toml."
+        ),
+    ] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say more on standard error.")] = False,
+    _show_version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and end.")
+    ] = False,
+) -> None:
+    """Takes what belongs to every command."""
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
+    # Only ours: what libraries log at this level may hold URLs with what somebody searched for.
+    for name in ("app", "ingestion", "merge", "metadata_service", "profile_service", "sinks", "transforms"):
+        logging.getLogger(name).setLevel(logging.DEBUG if verbose else logging.INFO)
+    context.obj = config
+
+
+app.command()(demo)
+app.command()(flow.run)
+app.command()(flow.publish)
+app.command("map")(mapping.map_payloads)
+app.command()(mapping.check)
+app.command()(profiles.lookup)
+app.command()(profiles.search)
+app.command()(profiles.export)
+app.add_typer(dead_letters.commands, name="dead-letters")
+app.add_typer(metadata.specs, name="specs")
+app.add_typer(metadata.attributes, name="attributes")
+app.add_typer(keys.commands, name="keys")
+app.add_typer(metadata.serve, name="serve")
+
+
+def main() -> None:
+    """The entry point of `idgraph`."""
+    app()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,174 @@
+"""`idgraph dead-letters`: what was set aside, why, and how to get it back."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from app import wiring
+from app.commands.context import settings_of
+from app.exits import Exit, told
+from app.output import console, print_json
+from ingestion.replay import replay as replay_letters
+from ingestion.tasks import WorkerResources
+from model.dead_letters import DeadLetter, DeadLetters
+from model.errors import MetadataError, SealError
+
+commands = typer.Typer(no_args_is_help=True, help="What was set aside, why, and how to get it back.")
+
+Ids = Annotated[list[str] | None, typer.Argument(help="Ids of dead letters.", show_default=False)]
+Reason = Annotated[str | None, typer.Option(help="Only letters with this reason.")]
+Source = Annotated[str | None, typer.Option(help="Only letters of this source.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object a letter, for scripts.")]
+
+
+@commands.command("list")
+def list_letters(
+    context: typer.Context,
+    reason: Reason = None,
+    source: Source = None,
+    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 20,
+    as_json: Json = False,
+) -> None:
+    """List dead letters, and how many there are by reason."""
+    with told(), wiring.opened(_ready(context)) as resources:
+        letters = resources.dead_letters
+        shown = [letter for _, letter in zip(range(limit), letters.scan(reason, source), strict=False)]
+        if as_json:
+            for letter in shown:
+                print_json(_described(letter))
+            return
+        counts = letters.counts()
+        if not counts:
+            print("no dead letters")
+            return
+        table = Table("id", "reason", "stage", "position", "spec", "detail", box=None)
+        for letter in shown:
+            table.add_row(
+                letter.id, letter.reason, letter.stage, letter.position, letter.spec or "-", letter.detail
+            )
+        console().print(table)
+        print("; ".join(f"{name}: {count}" for name, count in sorted(counts.items())), file=sys.stderr)
+
+
+@commands.command()
+def show(
+    context: typer.Context,
+    letter_id: Annotated[str, typer.Argument(help="Id of a dead letter.")],
+    reveal: Annotated[
+        bool, typer.Option("--reveal", help="Show the record itself; needs the keyring.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Show one dead letter. The record is sealed; --reveal shows it."""
+    with told(), wiring.opened(_ready(context)) as resources:
+        letter = resources.dead_letters.get(letter_id)
+        if letter is None:
+            print("no such dead letter", file=sys.stderr)
+            raise typer.Exit(Exit.NOT_FOUND)
+        described = _described(letter)
+        if reveal:
+            described["record"] = _record(letter, resources)
+        if as_json:
+            print_json(described)
+        else:
+            for key, value in described.items():
+                print(f"{key}: {value}")
+
+
+@commands.command()
+def replay(
+    context: typer.Context,
+    ids: Ids = None,
+    reason: Reason = None,
+    source: Source = None,
+    everything: Annotated[bool, typer.Option("--all", help="All letters.")] = False,
+) -> None:
+    """Give letters through the pipeline again, under the specs of now.
+
+    Those that pass leave the list; the others stay with their new reason. Exit code 1 if some stay.
+    """
+    with told():
+        settings = _ready(context)
+        pinned = wiring.newest_snapshot(settings)
+        with wiring.opened(settings) as resources:
+            chosen = _chosen(resources.dead_letters, ids, reason, source, everything)
+            report = replay_letters(
+                chosen, wiring.worker_plan(settings), resources, pinned.snapshot, resources.sealer.open
+            )
+        _send(settings, report.changes)
+        print(
+            f"replayed {report.replayed}, still dead {report.still_dead}, to be given again as files "
+            f"{report.partial}, unreadable {report.unreadable}"
+        )
+        if report.still_dead or report.partial or report.unreadable:
+            raise typer.Exit(Exit.FAILED)
+
+
+@commands.command()
+def drop(
+    context: typer.Context,
+    ids: Ids = None,
+    reason: Reason = None,
+    source: Source = None,
+    everything: Annotated[bool, typer.Option("--all", help="All letters.")] = False,
+) -> None:
+    """Remove letters for good."""
+    with told(), wiring.opened(_ready(context)) as resources:
+        chosen = [letter.id for letter in _chosen(resources.dead_letters, ids, reason, source, everything)]
+        print(f"dropped {resources.dead_letters.drop(chosen)}")
+
+
+def _ready(context: typer.Context) -> Any:
+    settings = settings_of(context)
+    wiring.ensure_keyring(settings)
+    return settings
+
+
+def _chosen(
+    letters: DeadLetters, ids: list[str] | None, reason: str | None, source: str | None, everything: bool
+) -> Iterable[DeadLetter]:
+    if not (ids or reason or source or everything):
+        raise typer.BadParameter("name letters, or give --reason, --source or --all")
+    if ids:
+        return [letter for letter_id in ids if (letter := letters.get(letter_id)) is not None]
+    return list(letters.scan(reason, source))
+
+
+def _described(letter: DeadLetter) -> dict[str, Any]:
+    moment = datetime.fromtimestamp(letter.set_aside_at / 1000, UTC)
+    return {
+        "id": letter.id,
+        "reason": str(letter.reason),
+        "stage": letter.stage,
+        "detail": letter.detail,
+        "source": letter.source,
+        "position": letter.position,
+        "spec": letter.spec,
+        "snapshot": letter.snapshot_version,
+        "set_aside": moment.isoformat(timespec="milliseconds"),
+    }
+
+
+def _record(letter: DeadLetter, resources: WorkerResources) -> str:
+    try:
+        payload = resources.sealer.open(letter.payload, letter.id, letter.position)
+    except SealError as error:
+        return f"({error})"
+    return payload.decode(errors="backslashreplace")
+
+
+def _send(settings: Any, changes: list[Any]) -> None:
+    if not changes:
+        return
+    try:
+        with wiring.metadata_client(settings) as client:
+            client.send(changes)
+    except MetadataError as error:
+        # The events are committed; the next event with these attributes reports them again.
+        print(f"warning: {len(changes)} schema change(s) not sent: {error}", file=sys.stderr)

@@ -1,0 +1,139 @@
+"""`idgraph run` and `idgraph publish`: events in."""
+
+from __future__ import annotations
+
+import gzip
+import signal
+import sys
+import threading
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from app.commands.context import settings_of
+from app.exits import told
+from app.output import print_json
+from app.publish import publish_lines
+from ingestion.flow import BatchReport
+from model.errors import ConfigError
+
+EVENTS_PER_FILE = 50_000
+
+
+def run(
+    context: typer.Context,
+    until_done: Annotated[
+        bool, typer.Option("--until-done", help="Stop when the files present at the start are done.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a micro-batch.")] = False,
+) -> None:
+    """Run the flow: read new files of all sources, build, store and index profiles.
+
+    Runs until Ctrl-C. However it ends, the next run goes on where it stopped. Exit code 4 when too many
+    events became dead letters.
+    """
+    from app.flow_runner import run_flow
+
+    with told(), stopping_on_signals() as stop:
+        settings = settings_of(context)
+        run_flow(settings, stop, until_done, print_batch_json if as_json else print_batch)
+        if stop.is_set() and not until_done:
+            print("stopped; the next run goes on from here", file=sys.stderr)
+
+
+def publish(
+    context: typer.Context,
+    source: Annotated[str, typer.Argument(help="Name of a configured source.")],
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(help="JSON Lines files, .gz too; standard input if left out.", show_default=False),
+    ] = None,
+) -> None:
+    """Publish events to a source. Lines are passed on as they are; the flow judges them."""
+    with told():
+        config = settings_of(context).source(source)
+        total = 0
+        lines = _lines(files or [])
+        while chunk := list(islice(lines, EVENTS_PER_FILE)):
+            publish_lines(config, chunk)
+            total += len(chunk)
+        print(f"published {total} event(s) to {source}", file=sys.stderr)
+
+
+def _lines(files: list[Path]) -> Iterator[bytes]:
+    if not files:
+        yield from (line for line in map(_ended, sys.stdin.buffer) if not line.isspace())
+    for file in files:
+        try:
+            with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as stream:
+                yield from (line for line in map(_ended, stream) if not line.isspace())
+        except (OSError, EOFError, zlib.error) as error:
+            reason = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
+            raise ConfigError(f"{file}: {reason}; what could be read before was published") from None
+
+
+def _ended(line: bytes) -> bytes:
+    return line if line.endswith(b"\n") else line + b"\n"
+
+
+@contextmanager
+def stopping_on_signals() -> Iterator[threading.Event]:
+    """An event that Ctrl-C or SIGTERM sets; a second Ctrl-C interrupts at once."""
+    stop = threading.Event()
+    previous = {}
+
+    def ask(number: int, _frame: object) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        print("stopping after this micro-batch (again to interrupt it)", file=sys.stderr)
+        stop.set()
+
+    for name in (signal.SIGINT, signal.SIGTERM):
+        previous[name] = signal.signal(name, ask)
+    try:
+        yield stop
+    finally:
+        for name, handler in previous.items():
+            signal.signal(name, handler)
+
+
+def print_batch(report: BatchReport) -> None:
+    """A line a micro-batch, for people."""
+    counts = report.counts
+    if not counts.events:
+        return
+    dead = f", {counts.dead_letters()} dead letters" if counts.dead_letters() else ""
+    rate = counts.events / report.seconds
+    print(
+        f"batch {report.number}: {counts.events} events, {counts.written} profiles written{dead}, "
+        f"{report.seconds:.2f} s ({rate:,.0f}/s), snapshot {report.snapshot_version}",
+        flush=True,
+    )
+
+
+def print_batch_json(report: BatchReport) -> None:
+    """A JSON line a micro-batch, for scripts."""
+    counts = report.counts
+    print_json(
+        {
+            "batch": report.number,
+            "seconds": round(report.seconds, 4),
+            "snapshot": report.snapshot_version,
+            "tasks": report.tasks,
+            "events": counts.events,
+            "bytes": counts.bytes,
+            "skipped": counts.skipped,
+            "dead_letters": counts.dead,
+            "protected": counts.protected,
+            "written": counts.written,
+            "unchanged": counts.unchanged,
+            "conflicts": counts.conflicts,
+            "unindexed": counts.unindexed,
+        }
+    )
+    sys.stdout.flush()

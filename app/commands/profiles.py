@@ -1,0 +1,119 @@
+"""`idgraph lookup`, `search` and `export`: reading profiles."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from app import wiring
+from app.commands.context import settings_of
+from app.exits import Exit, told
+from app.output import console, print_json, profile_tree
+from model import canonical
+from model.errors import QueryError
+from model.identifiers import Identifier
+from profile_service.profiles import Profile
+from profile_service.query_language import parse_query
+
+Reveal = Annotated[bool, typer.Option("--reveal", help="Show protected values; needs the keyring.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object a profile, for scripts.")]
+
+
+def lookup(
+    context: typer.Context,
+    identifier: Annotated[str, typer.Argument(help="TYPE:VALUE, for instance user_id:480")],
+    reveal: Reveal = False,
+    as_json: Json = False,
+) -> None:
+    """Show the profiles that carry an identifier. Exit code 3 if there is none."""
+    with told():
+        settings = settings_of(context)
+        wiring.ensure_keyring(settings)
+        try:
+            wanted = Identifier.parse(identifier)
+        except ValueError as error:
+            raise QueryError(str(error)) from None
+        with wiring.opened(settings) as resources:
+            found = wiring.profile_reader(settings, resources).lookup(wanted, reveal)
+        _show(found, as_json)
+        if not found:
+            print("no profile carries this identifier", file=sys.stderr)
+            raise typer.Exit(Exit.NOT_FOUND)
+
+
+def search(
+    context: typer.Context,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="path=value, path=prefix*, path>=n, path:word, or a word alone; all must hold",
+            show_default=False,
+        ),
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="Profiles a page.")] = 5,
+    cursor: Annotated[str | None, typer.Option(help="Go on after a page.")] = None,
+    count: Annotated[bool, typer.Option("--count", help="Only how many profiles match.")] = False,
+    reveal: Reveal = False,
+    as_json: Json = False,
+) -> None:
+    """Search profiles by what policy lets into the index.
+
+    Examples: idgraph search demographics.age>=30 activity.platform=ios; idgraph search guitar
+    """
+    with told():
+        settings = settings_of(context)
+        wiring.ensure_keyring(settings)
+        pinned = wiring.newest_snapshot(settings)
+        types = {attribute.path: attribute.data_type for attribute in pinned.snapshot.attributes}
+        query = parse_query(words or [], types.get)
+        with wiring.opened(settings) as resources:
+            reader = wiring.profile_reader(settings, resources, pinned)
+            total = reader.count(query)
+            if count:
+                print(total)
+                return
+            page = reader.search(query, limit, cursor, reveal)
+        _show(page.profiles, as_json)
+        more = f"; more with --cursor {page.cursor}" if page.cursor else ""
+        print(f"{len(page.profiles)} of {total} profile(s){more}", file=sys.stderr)
+
+
+def export(
+    context: typer.Context,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="A file; standard output if left out.")
+    ] = None,
+    provenance: Annotated[
+        bool, typer.Option("--provenance", help="With each value's stamp and spec version.")
+    ] = False,
+    reveal: Reveal = False,
+) -> None:
+    """Write all profiles, one canonical JSON line each, sorted by id.
+
+    Two stores that hold the same profiles give the same bytes, so `cmp` compares them. Protected values
+    are masked, unless --reveal.
+    """
+    with told():
+        settings = settings_of(context)
+        wiring.ensure_keyring(settings)
+        with wiring.opened(settings) as resources:
+            reader = wiring.profile_reader(settings, resources)
+            lines = (
+                canonical.encode(profile.canonical(provenance)) + b"\n" for profile in reader.scan(reveal)
+            )
+            if output is None:
+                sys.stdout.buffer.writelines(lines)
+                sys.stdout.buffer.flush()
+            else:
+                wiring.write_export(output, lines)
+
+
+def _show(profiles: list[Profile], as_json: bool) -> None:
+    for profile in profiles:
+        if as_json:
+            print_json(profile.canonical(provenance=True))
+        else:
+            console().print(profile_tree(profile))

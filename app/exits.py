@@ -1,0 +1,66 @@
+"""Exit codes that scripts can use, and how errors are told."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import IntEnum
+
+import typer
+
+from model.errors import (
+    ConfigError,
+    FlowStoppedError,
+    IdgraphError,
+    MetadataError,
+    QueryError,
+    SpecError,
+    UnauthorizedError,
+)
+
+
+class Exit(IntEnum):
+    """0 is success."""
+
+    FAILED = 1
+    """Something did not work: bad input lines, a refused spec, a store that failed."""
+    USAGE = 2
+    """The command line or the configuration is wrong."""
+    NOT_FOUND = 3
+    """What was asked for is not there."""
+    STOPPED = 4
+    """The flow stopped itself: too many dead letters."""
+    UNAVAILABLE = 5
+    """The metadata service is away, or refused the token."""
+    INTERRUPTED = 130
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """Turn an error of the error tree into a message on standard error and an exit code."""
+    try:
+        yield
+    except IdgraphError as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise typer.Exit(_code(error)) from None
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        raise typer.Exit(Exit.INTERRUPTED) from None
+    except BrokenPipeError:
+        # The reader of our output went away (`| head`); nothing more can be told there.
+        sys.stderr.close()
+        raise typer.Exit(Exit.FAILED) from None
+
+
+def _code(error: IdgraphError) -> Exit:
+    match error:
+        case ConfigError() | QueryError():
+            return Exit.USAGE
+        case FlowStoppedError():
+            return Exit.STOPPED
+        case UnauthorizedError() | MetadataError():
+            return Exit.UNAVAILABLE
+        case SpecError():
+            return Exit.FAILED
+    return Exit.FAILED

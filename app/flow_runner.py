@@ -1,0 +1,62 @@
+"""Running the configured flow in this process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+
+from app import wiring
+from app.java import require_java
+from app.settings import Settings
+from ingestion.flow import BatchReport, Flow
+from ingestion.outbox import OutboxDrainer
+from ingestion.schema_buffer import SchemaBuffer
+from ingestion.session import start_session
+from ingestion.snapshots import SnapshotFollower
+from ingestion.source_files import is_glob
+from model.errors import ConfigError
+from transforms.schema import AttributeTree
+
+
+def run_flow(
+    settings: Settings, stop: threading.Event, until_done: bool, on_batch: Callable[[BatchReport], None]
+) -> None:
+    """Run until `stop` is set, or with `until_done` until the files present at the start are done.
+
+    Raises ConfigError for what must be mended before anything runs, UnauthorizedError and MetadataError
+    when there is no snapshot to start with, and whatever stopped the flow.
+    """
+    if not settings.sources:
+        raise ConfigError("no sources are configured; add a [[sources]] table to idgraph.toml")
+    require_java()
+    wiring.prepare_directory(settings)
+    wiring.ensure_keyring(settings)
+    for source in settings.sources:
+        folder = source.path.parent if is_glob(source.path) else source.path
+        folder.mkdir(parents=True, exist_ok=True)
+    state = settings.flow_state()
+    with ExitStack() as stack:
+        client = stack.enter_context(closing(wiring.metadata_client(settings)))
+        resources = stack.enter_context(wiring.opened(settings))
+        snapshots = stack.enter_context(SnapshotFollower(client, wiring.snapshot_file(settings)))
+        schema = stack.enter_context(
+            SchemaBuffer(
+                client,
+                state / "schema-changes.jsonl",
+                settings.metadata.max_updates,
+                settings.metadata.schema_update_interval,
+            )
+        )
+        stack.enter_context(
+            OutboxDrainer(
+                resources.store,
+                resources.index,
+                lambda: AttributeTree(snapshots.current().snapshot).is_indexable,
+            )
+        )
+        session = start_session(settings.flow, state / "spark")
+        stack.callback(session.stop)
+        plan = wiring.worker_plan(settings)
+        flow = Flow(session, plan, state, snapshots, schema, resources.dead_letters, on_batch)
+        flow.run(stop, until_done)

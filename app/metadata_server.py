@@ -1,0 +1,49 @@
+"""Starting the metadata service from the configuration."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from urllib.parse import urlsplit
+
+from fastapi import FastAPI
+
+from app import wiring
+from app.settings import Settings
+from metadata_service.app import create_app
+from metadata_service.server import serve, serving
+from metadata_service.settings import ServiceSettings
+from metadata_service.tokens import Role, create_token
+from model.errors import ConfigError
+
+TOKEN_NAME = "first-admin"  # noqa: S105 - a name, not a token
+
+
+def serve_here(settings: Settings, host: str | None, port: int | None) -> None:
+    """Serve until the process is told to stop. Raises ConfigError."""
+    address = urlsplit(settings.metadata.url)
+    app = _application(settings)
+    host = host or address.hostname or "127.0.0.1"
+    port = address.port or 8410 if port is None else port
+    print(f"metadata service on http://{host}:{port}, token in {settings.token_file()}", file=sys.stderr)
+    serve(app, host, port)
+
+
+@contextmanager
+def serving_here(settings: Settings, port: int = 0) -> Iterator[str]:
+    """Serve from a thread while the block runs; gives the URL."""
+    with serving(_application(settings), "127.0.0.1", port) as url:
+        yield url
+
+
+def _application(settings: Settings) -> FastAPI:
+    wiring.prepare_directory(settings)
+    app = create_app(ServiceSettings(settings.database_url()))
+    database = app.state.service.database
+    try:
+        # The same token again has no effect, so a configured or earlier one simply stays valid.
+        create_token(database, TOKEN_NAME, Role.ADMIN, wiring.metadata_token(settings))
+    except ConfigError:
+        wiring.write_private(settings.token_file(), create_token(database, TOKEN_NAME, Role.ADMIN))
+    return app

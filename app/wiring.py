@@ -1,0 +1,148 @@
+"""Wiring: which adapter stands behind which protocol. Nothing else in idgraph chooses one."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from app.settings import Settings
+from ingestion.snapshots import PinnedSnapshot, cached_snapshot
+from ingestion.tasks import WorkerPlan, WorkerResources
+from model.errors import ConfigError, MetadataError
+from model.snapshots import MetadataSnapshot
+from profile_service.profiles import ProfileReader
+from sinks.keyring import KeyringFile
+from sinks.metadata_client import MetadataClient
+from sinks.sqlite_data_keys import SqliteDataKeys
+from sinks.sqlite_dead_letters import SqliteDeadLetters
+from sinks.sqlite_index import SqliteProfileIndex
+from sinks.sqlite_profiles import SqliteProfileStore
+from transforms.blind_index import BlindIndex
+from transforms.dead_letter_sealing import DeadLetterSealer
+from transforms.sealing import DataKeys
+
+QUICK_SECONDS = 2.0
+"""How long a command that only reads waits for the metadata service before it uses the last snapshot."""
+
+
+def prepare_directory(settings: Settings) -> None:
+    """Make the directory that idgraph writes to, readable by its owner only."""
+    try:
+        settings.flow_state().mkdir(parents=True, exist_ok=True, mode=0o700)
+        settings.directory.chmod(0o700)
+    except OSError as error:
+        raise ConfigError(f"{settings.directory}: {error.strerror}") from None
+
+
+def worker_plan(settings: Settings) -> WorkerPlan:
+    """What Spark workers need to know: places, never keys or tokens."""
+    told = {"directory": str(settings.directory), "keyring": str(settings.keyring_file())}
+    return WorkerPlan(settings.flow, settings.sources_by_name(), json.dumps(told), open_resources)
+
+
+def open_resources(settings: str) -> WorkerResources:
+    """Open the embedded adapters; runs in workers as well as in commands."""
+    told = json.loads(settings)
+    directory = Path(told["directory"])
+    provider = KeyringFile(Path(told["keyring"]))
+    return WorkerResources(
+        store=SqliteProfileStore(directory / "profiles.db"),
+        index=SqliteProfileIndex(directory / "index.db"),
+        dead_letters=SqliteDeadLetters(directory / "dead-letters.db"),
+        data_keys=DataKeys(provider, SqliteDataKeys(directory / "data-keys.db")),
+        blind_index=BlindIndex(provider),
+        sealer=DeadLetterSealer(provider),
+    )
+
+
+@contextmanager
+def opened(settings: Settings) -> Iterator[WorkerResources]:
+    """The embedded adapters for a command, closed at its end."""
+    resources = open_resources(worker_plan(settings).settings)
+    with ExitStack() as stack:
+        for closing in (resources.store, resources.index, resources.dead_letters, resources.data_keys):
+            stack.callback(closing.close)
+        yield resources
+
+
+def metadata_client(settings: Settings, timeout: float = 10.0) -> MetadataClient:
+    """The metadata service's client. Raises ConfigError when there is no token."""
+    return MetadataClient(settings.metadata.url, metadata_token(settings), timeout)
+
+
+def metadata_token(settings: Settings) -> str:
+    """The token from the configuration, the environment or its file."""
+    if settings.metadata.token:
+        return settings.metadata.token
+    try:
+        return settings.token_file().read_text(encoding="ascii").strip()
+    except FileNotFoundError:
+        raise ConfigError(
+            f"no token for the metadata service: there is no file {settings.token_file()}. Start it with "
+            "`idgraph serve metadata`, which makes one, or set IDGRAPH_METADATA__TOKEN"
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{settings.token_file()}: {type(error).__name__}") from None
+
+
+def snapshot_file(settings: Settings) -> Path:
+    """Where the flow keeps its last snapshot."""
+    return settings.flow_state() / "snapshot.json"
+
+
+def newest_snapshot(settings: Settings) -> PinnedSnapshot:
+    """The service's snapshot, or when it is away the flow's last one, or else an empty one."""
+    try:
+        client = metadata_client(settings, QUICK_SECONDS)
+    except ConfigError:
+        client = None
+    if client is not None:
+        try:
+            answer = client.snapshot(None, 0)
+            if answer is not None:
+                return PinnedSnapshot(answer[1], answer[0])
+        except MetadataError:
+            pass
+        finally:
+            client.close()
+    return cached_snapshot(snapshot_file(settings)) or PinnedSnapshot("", MetadataSnapshot(version=0))
+
+
+def profile_reader(
+    settings: Settings, resources: WorkerResources, pinned: PinnedSnapshot | None = None
+) -> ProfileReader:
+    """Reads profiles from the embedded adapters, by default under the newest snapshot to be had."""
+    snapshot = (pinned or newest_snapshot(settings)).snapshot
+    return ProfileReader(
+        resources.store, resources.index, resources.data_keys, resources.blind_index, snapshot
+    )
+
+
+def ensure_keyring(settings: Settings) -> None:
+    """A clear error before Spark starts when the keyring is missing or unusable."""
+    file = settings.keyring_file()
+    if not file.exists():
+        raise ConfigError(f"there is no keyring at {file}; make one with `idgraph keys init`")
+    KeyringFile(file)
+
+
+def write_private(path: Path, content: str) -> None:
+    """Write a small secret file, readable by its owner only; refuses to replace one."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="ascii") as stream:
+        stream.write(content)
+
+
+def write_export(path: Path, lines: Iterable[bytes]) -> None:
+    """Write a file of profiles, whole or not at all, readable by its owner only."""
+    part = path.with_name(f".{path.name}.part")
+    try:
+        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.writelines(lines)
+        part.replace(path)
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None

@@ -1,0 +1,115 @@
+"""The commit stage: join what the map stage gave by fragment, commit, index, settle. Plain Python, no Spark.
+
+The order makes each crash harmless: the store writes a fragment and its outbox entry in one transaction;
+the index follows; only what the index confirmed leaves the outbox. What is given again changes nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+from merge import codec
+from merge.commit import CommitResult, Committer
+from merge.documents import document
+from merge.fragments import FragmentState
+from merge.index import IndexDocument, ProfileIndex
+from merge.store import OutboxEntry, ProfileStore
+from model.errors import ProfileIndexError
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class CommitOutput:
+    """Counts of one task."""
+
+    written: int = 0
+    unchanged: int = 0
+    conflicts: int = 0
+    unindexed: int = 0
+
+
+@dataclass(slots=True)
+class CommitStage:
+    """Commits the fragments of one task. `fragments_at_once` bounds each read and write of the store."""
+
+    store: ProfileStore
+    index: ProfileIndex
+    is_indexable: Callable[[str], bool]
+    fragments_at_once: int = 1000
+    committer: Committer = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.committer = Committer(self.store)
+
+    def run(self, fragments: Iterable[tuple[str, FragmentState]]) -> CommitOutput:
+        """Raises StoreError (retryable) when the store is away; an index that is away only leaves the
+        outbox longer."""
+        output = CommitOutput()
+        joined: dict[str, FragmentState] = {}
+        for fragment_id, state in fragments:
+            present = joined.setdefault(fragment_id, state)
+            if present is not state:
+                present.join(state)
+            # Several chunks' worth are held so that a fragment's changes meet before they are written.
+            if len(joined) >= 8 * self.fragments_at_once:
+                self._commit(joined, output)
+                joined = {}
+        self._commit(joined, output)
+        return output
+
+    def _commit(self, joined: dict[str, FragmentState], output: CommitOutput) -> None:
+        # Sorted, so that two tasks and the pages of a B-tree meet in the same order.
+        remaining = iter(sorted(joined))
+        while ids := list(islice(remaining, self.fragments_at_once)):
+            result = self.committer.commit({fragment_id: joined[fragment_id] for fragment_id in ids})
+            output.written += len(result.written)
+            output.unchanged += result.unchanged
+            output.conflicts += result.conflicts
+            output.unindexed += self._index(result)
+
+    def _index(self, result: CommitResult) -> int:
+        documents = [
+            document(fragment_id, version, state, self.is_indexable)
+            for fragment_id, version, state in result.written
+        ]
+        return put_and_settle(self.store, self.index, documents)
+
+
+def put_and_settle(store: ProfileStore, index: ProfileIndex, documents: Sequence[IndexDocument]) -> int:
+    """Index documents and take what was confirmed out of the outbox; gives how many stay in it."""
+    if not documents:
+        return 0
+    try:
+        refused = index.put(documents)
+    except ProfileIndexError as error:
+        log.warning("index away, %d profile(s) stay in the outbox: %s", len(documents), error)
+        return len(documents)
+    store.settle([OutboxEntry(doc.id, doc.version) for doc in documents if doc.id not in refused])
+    return len(refused)
+
+
+def drain_outbox(
+    store: ProfileStore, index: ProfileIndex, is_indexable: Callable[[str], bool], at_once: int = 1000
+) -> int:
+    """Index what earlier commits left in the outbox; gives how many were settled. Stops at the first
+    page of which nothing could be settled, to be called again later."""
+    settled = 0
+    while entries := store.outbox(at_once):
+        stored = store.read([entry.fragment_id for entry in entries])
+        documents = [
+            document(fragment.id, fragment.version, codec.decode(fragment.state), is_indexable)
+            for fragment in stored.values()
+        ]
+        gone = [entry for entry in entries if entry.fragment_id not in stored]
+        if gone:
+            index.delete([entry.fragment_id for entry in gone])
+            store.settle(gone)
+        left = put_and_settle(store, index, documents)
+        settled += len(entries) - left
+        if left:
+            break
+    return settled

@@ -1,0 +1,91 @@
+"""Decode: from a record's bytes to an event, its envelope's fields read from where the source says."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from ingestion.configuration import Place, SourceConfig
+from model import canonical, paths
+from model.dead_letters import DeadLetterReason
+from model.errors import EventError
+from model.events import Event, RawRecord
+from model.ordinals import read_ordinal
+
+MAX_NAME = 200
+
+
+class EnvelopeReader:
+    """Reads the records of one source. Immutable."""
+
+    def __init__(self, config: SourceConfig) -> None:
+        self._source = _PlaceReader(config.source or Place(const=config.name))
+        self._type = _PlaceReader(config.type)
+        self._id = _PlaceReader(config.id)
+        self._ordinal = _PlaceReader(config.ordinal)
+        self._payload = paths.split(config.payload) if config.payload else ()
+
+    def read(self, record: RawRecord) -> Event:
+        """Raises EventError with the reason; its message holds no value of the record."""
+        try:
+            body = canonical.decode(record.value)
+        except RecursionError:
+            raise EventError(DeadLetterReason.NOT_JSON, "the record is nested too deeply") from None
+        except canonical.MalformedJSON as error:
+            raise EventError(DeadLetterReason.NOT_JSON, f"the record is not JSON: {error}") from None
+        if type(body) is not dict:
+            raise EventError(DeadLetterReason.NOT_OBJECT, "the record is not a JSON object")
+        ordinal = self._ordinal.read(body, record)
+        event_id = self._id.read(body, record)
+        return Event(
+            source=_name(self._source.read(body, record), "source", DeadLetterReason.MISSING_SOURCE),
+            type=_name(self._type.read(body, record), "type", DeadLetterReason.MISSING_TYPE),
+            id=None if event_id is None else _text(event_id, "id"),
+            ordinal=None if ordinal is None else read_ordinal(ordinal),
+            position=record.position,
+            payload=_get(body, self._payload) if self._payload else body,
+            raw=record.value,
+        )
+
+
+class _PlaceReader:
+    def __init__(self, place: Place | None) -> None:
+        self._const = place.const if place else None
+        self._keys = paths.split(place.path) if place and place.path is not None else None
+        self._content = bool(place and place.content)
+
+    def read(self, body: dict[str, Any], record: RawRecord) -> Any:
+        if self._keys is not None:
+            return _get(body, self._keys)
+        if self._content:
+            return hashlib.sha256(record.value).hexdigest()[:32]
+        return self._const
+
+
+def _get(tree: Any, keys: tuple[str, ...]) -> Any:
+    for key in keys:
+        if type(tree) is not dict:
+            return None
+        tree = tree.get(key)
+    return tree
+
+
+def _text(value: Any, what: str) -> str:
+    if type(value) is str and value:
+        return value
+    if type(value) is int:
+        return str(value)
+    raise EventError(
+        DeadLetterReason.WRONG_TYPE, f"the envelope's {what} is a {type(value).__name__}, not text"
+    )
+
+
+def _name(value: Any, what: str, missing: DeadLetterReason) -> str:
+    if value is None:
+        raise EventError(missing, f"the record has no {what} where the source's configuration looks for it")
+    name = _text(value, what)
+    if len(name) > MAX_NAME:
+        raise EventError(
+            DeadLetterReason.WRONG_TYPE, f"the envelope's {what} is longer than {MAX_NAME} characters"
+        )
+    return name

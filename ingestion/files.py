@@ -1,0 +1,91 @@
+"""Reading JSON Lines files, whole or gzip'd, with the line as position and damage as a value.
+
+Spark tells which files are new; this reads them. Spark's own text reader gives no line numbers, and for a
+truncated gzip file either fails the whole batch or drops the rest in silence (docs/adr/0006-files.md).
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from io import BufferedIOBase
+from pathlib import Path
+from typing import NamedTuple
+
+from model.dead_letters import DeadLetterReason
+from model.events import RawRecord
+
+CHUNK = 1 << 20
+_BOM = b"\xef\xbb\xbf"
+
+
+class DamagedRecord(NamedTuple):
+    """What could not be read as a record: `record.value` holds the bytes that there were."""
+
+    record: RawRecord
+    reason: DeadLetterReason
+    detail: str
+
+
+def read_records(path: Path, source: str, max_bytes: int) -> Iterator[RawRecord | DamagedRecord]:
+    """The lines of a file in order, blank ones left out; at most about `max_bytes` in memory.
+
+    Damage is given in place of the lines that it hides: the lines before it are whole.
+    """
+    number = 0
+    try:
+        with _open(path) as stream:
+            for line, length in _lines(stream, max_bytes):
+                number += 1
+                content = line.removeprefix(_BOM) if number == 1 else line
+                record = RawRecord(source, _position(path, number), content)
+                if length > max_bytes:
+                    detail = f"the record has {length} bytes, more than {max_bytes}; the first {max_bytes} are kept here"
+                    yield DamagedRecord(record, DeadLetterReason.TOO_LARGE, detail)
+                elif content and not content.isspace():
+                    yield record
+    except _Damage as damage:
+        record = RawRecord(source, _position(path, number + 1), damage.partial)
+        detail = f"the file cannot be read from this line on: {damage.reason}; give it again whole"
+        yield DamagedRecord(record, DeadLetterReason.CORRUPT_SOURCE, detail)
+
+
+class _Damage(Exception):  # noqa: N818 - never leaves this module
+    def __init__(self, reason: str, partial: bytes) -> None:
+        self.reason = reason
+        self.partial = partial
+        super().__init__(reason)
+
+
+def _open(path: Path) -> BufferedIOBase:
+    try:
+        return gzip.GzipFile(path, "rb") if path.suffix == ".gz" else path.open("rb")
+    except (FileNotFoundError, PermissionError, IsADirectoryError) as error:
+        raise _Damage(error.strerror or type(error).__name__, b"") from None
+
+
+def _position(path: Path, line: int) -> str:
+    return f"file:{path.parent.name}/{path.name}#{line}"
+
+
+def _lines(stream: BufferedIOBase, max_bytes: int) -> Iterator[tuple[bytes, int]]:
+    """Lines without their ends, and their true lengths; of an over-long line only the first bytes."""
+    held = b""  # the line that has begun, at most max_bytes of it
+    length = 0  # how long it is so far
+    while True:
+        try:
+            chunk = stream.read1(CHUNK)
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            # read1 raises only when nothing more could be decompressed, so `held` is all there is.
+            raise _Damage(f"{type(error).__name__}: {error}", held) from None
+        if not chunk:
+            break
+        first, *rest = chunk.split(b"\n")
+        held += first[: max(0, max_bytes - len(held))]
+        length += len(first)
+        for following in rest:
+            yield held, length
+            held, length = following[:max_bytes], len(following)
+    if length:
+        yield held, length

@@ -1,0 +1,169 @@
+"""A flow: one Structured Streaming query from files to committed, indexed profiles.
+
+Each micro-batch pins a snapshot, broadcasts it when its version changed, and runs one Spark job. Spark is
+the shell: what happens to an event is in the stages, which know nothing of Spark.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from typing import NamedTuple
+
+from pyspark.broadcast import Broadcast
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from ingestion.dead_letter_guard import DeadLetterGuard
+from ingestion.outcomes import StageReport
+from ingestion.schema_buffer import SchemaBuffer
+from ingestion.set_aside import BatchAttempt
+from ingestion.snapshots import SnapshotFollower
+from ingestion.source_files import spark_path
+from ingestion.tasks import (
+    ROW_SCHEMA,
+    BatchOrder,
+    WorkerPlan,
+    commit_task,
+    decode_reports,
+    map_task,
+    whole_task,
+)
+from model.dead_letters import DeadLetters
+from model.errors import FlowStoppedError, IdgraphError
+
+log = logging.getLogger(__name__)
+
+# binaryFile reads a file's content only when that column is asked for; here Spark tells which files are
+# new, remembers them in the checkpoint, and packs them into tasks by size.
+_FILE_SCHEMA = "path string, modificationTime timestamp, length long, content binary"
+
+
+class BatchReport(NamedTuple):
+    """One finished micro-batch. `seconds` from its start to its end."""
+
+    number: int
+    seconds: float
+    snapshot_version: int
+    tasks: int
+    counts: StageReport
+
+
+class Flow:
+    """Runs one flow. `state` is its directory: checkpoint, journal, last snapshot."""
+
+    def __init__(
+        self,
+        session: SparkSession,
+        plan: WorkerPlan,
+        state: Path,
+        snapshots: SnapshotFollower,
+        schema: SchemaBuffer,
+        dead_letters: DeadLetters,
+        on_batch: Callable[[BatchReport], None],
+    ) -> None:
+        self._session = session
+        self._plan = plan
+        self._state = state
+        self._snapshots = snapshots
+        self._schema = schema
+        self._dead_letters = dead_letters
+        self._on_batch = on_batch
+        self._guard = DeadLetterGuard(plan.flow.dead_letters)
+        self._broadcast: tuple[str, Broadcast[bytes]] | None = None
+        self._query_id: Future[str] = Future()
+        self._failure: IdgraphError | None = None
+
+    def run(self, stop: threading.Event, until_done: bool) -> None:
+        """Blocks until `stop` is set, or with `until_done` until all files present at the start are done.
+
+        Raises what stopped the flow: FlowStoppedError for too many dead letters, StoreError and others of
+        the error tree when a sink failed. Whatever happened, running again goes on where it stopped.
+        """
+        query = self._start(until_done)
+        try:
+            while not stop.is_set() and not query.awaitTermination(0.2):
+                pass
+        except PySparkException as error:
+            raise self._failure or FlowStoppedError(f"Spark stopped the flow: {_cause(error)}") from None
+        finally:
+            query.stop()
+            self._forget_broadcast()
+
+    def _start(self, until_done: bool) -> StreamingQuery:
+        flow = self._plan.flow
+        files = (
+            self._session.readStream.format("binaryFile")
+            .schema(_FILE_SCHEMA)
+            .option("maxFilesPerTrigger", flow.max_files_per_batch)
+            # Without this a file whose modification time is a week older than the newest is ignored.
+            .option("maxFileAge", "36500d")
+            .load(spark_path(self._plan.sources))
+            .select("path")
+        )
+        writer = files.writeStream.foreachBatch(self._process).queryName(flow.name)
+        writer = writer.option("checkpointLocation", str(self._state / "checkpoint"))
+        if until_done:
+            writer = writer.trigger(availableNow=True)
+        else:
+            writer = writer.trigger(processingTime=f"{round(flow.trigger_seconds * 1000)} milliseconds")
+        query = writer.start()
+        self._query_id.set_result(str(query.id))
+        return query
+
+    def _process(self, files: DataFrame, number: int) -> None:
+        try:
+            self._run_batch(files, number)
+        except IdgraphError as error:
+            # Spark hands only a text on; the caller of `run` wants the error.
+            self._failure = error
+            raise
+
+    def _run_batch(self, files: DataFrame, number: int) -> None:
+        started = time.monotonic()
+        pinned = self._snapshots.current()
+        # The query's id keeps the batches of two checkpoints of one flow apart.
+        batch = BatchAttempt(f"{self._plan.flow.name}/{self._query_id.result()}/{number}", uuid.uuid4().hex)
+        order = BatchOrder(
+            batch, pinned.etag, self._broadcast_of(pinned.etag, pinned.snapshot.model_dump_json)
+        )
+        # There is no public way to ask a DataFrame for its number of tasks that does not plan it anew.
+        tasks = files._jdf.queryExecution().toRdd().getNumPartitions()
+        if tasks <= 1:
+            rows = files.mapInArrow(whole_task(self._plan, order), ROW_SCHEMA)
+        else:
+            rows = (
+                files.mapInArrow(map_task(self._plan, order), ROW_SCHEMA)
+                .repartition(self._plan.flow.partitions, "key")
+                .mapInArrow(commit_task(self._plan, order), ROW_SCHEMA)
+            )
+        counts = decode_reports(rows.toArrow().column("body").to_pylist())
+        self._schema.add(counts.schema_changes())
+        self._guard.check(counts)
+        self._dead_letters.settle_batch(batch.batch, batch.attempt)
+        seconds = time.monotonic() - started
+        self._on_batch(BatchReport(number, seconds, pinned.snapshot.version, tasks, counts))
+
+    def _broadcast_of(self, etag: str, content: Callable[[], str]) -> Broadcast[bytes]:
+        if self._broadcast is None or self._broadcast[0] != etag:
+            self._forget_broadcast()
+            self._broadcast = (etag, self._session.sparkContext.broadcast(content().encode()))
+        return self._broadcast[1]
+
+    def _forget_broadcast(self) -> None:
+        if self._broadcast is not None:
+            self._broadcast[1].unpersist()
+            self._broadcast = None
+
+
+def _cause(error: PySparkException) -> str:
+    """The innermost message of a failed query, without Spark's own frames."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    named = [line for line in lines if line.startswith("model.errors.")]
+    return (named or lines or [type(error).__name__])[-1].removeprefix("model.errors.")

@@ -1,0 +1,223 @@
+"""The map stage: decode, map, diff the schema, seal by policy, combine. Plain Python, no Spark.
+
+Events go through in chunks, because the data keys of a chunk's fragments are fetched in one read. A bad
+event becomes a dead letter and nothing else of the chunk is touched (law 5). Plaintext that policy
+protects does not leave this stage (law 3).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, NamedTuple
+
+from ingestion.configuration import FlowConfig, SourceConfig
+from ingestion.envelope import EnvelopeReader
+from ingestion.files import DamagedRecord
+from ingestion.set_aside import BatchAttempt, LetterWriter
+from merge.fragments import FragmentState
+from model.attributes import DataType, EncryptionLevel
+from model.dead_letters import DeadLetter, DeadLetterReason
+from model.errors import EventError, KeyProviderError, SealError, SpecError, TransformError
+from model.events import Event, RawRecord
+from model.fragments import FragmentChange, Kind, Mutation, Register
+from model.identifiers import Identifier
+from model.sealed import SealedValue
+from model.stamps import SpecRef, Stamp
+from transforms.blind_index import BlindIndex
+from transforms.compiled import CompiledSnapshot
+from transforms.schema import DATA_TYPES, AttributeNode
+from transforms.sealing import DataKeys, SealingKey
+
+
+@dataclass(slots=True)
+class MapOutput:
+    """What a chunk of events became: side outputs are values."""
+
+    fragments: dict[str, FragmentState] = field(default_factory=dict)
+    changes: dict[tuple[str, DataType], tuple[str, str]] = field(default_factory=dict)
+    letters: list[DeadLetter] = field(default_factory=list)
+    events: int = 0
+    bytes: int = 0
+    skipped: int = 0
+    protected: int = 0
+
+
+class _Prepared(NamedTuple):
+    """An event that is mapped and waits for its fragment's data key."""
+
+    record: RawRecord
+    stamp: Stamp
+    spec: SpecRef
+    identifiers: tuple[Identifier, ...]
+    leaves: list[tuple[AttributeNode, Any]]
+    scope: str | None
+    seals: bool
+
+
+class MapStage:
+    """Maps the records of one micro-batch with exactly one snapshot (law 4). One per task."""
+
+    def __init__(
+        self,
+        snapshot: CompiledSnapshot,
+        sources: Mapping[str, SourceConfig],
+        flow: FlowConfig,
+        batch: BatchAttempt,
+        data_keys: DataKeys,
+        blind_index: BlindIndex,
+        letters: LetterWriter,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._snapshot = snapshot
+        self._flow = flow
+        self._batch = batch
+        self._data_keys = data_keys
+        self._blind_index = blind_index
+        self._letters = letters
+        self._now = now
+        self._readers = {name: EnvelopeReader(config) for name, config in sources.items()}
+        self._timed = {name for name, config in sources.items() if config.ordinal_unit == "epoch_ms"}
+
+    def run(self, records: Iterable[RawRecord | DamagedRecord]) -> Iterator[MapOutput]:
+        """One output for every `combine_events` records, in order. Raises StoreError when the key store is
+        away: the batch is given again."""
+        remaining = iter(records)
+        while chunk := list(islice(remaining, self._flow.combine_events)):
+            yield self._map_chunk(chunk)
+
+    def _map_chunk(self, chunk: list[RawRecord | DamagedRecord]) -> MapOutput:
+        output = MapOutput(events=len(chunk))
+        latest = int((self._now() + self._flow.max_future_skew_seconds) * 1000)
+        prepared: list[_Prepared] = []
+        for item in chunk:
+            if isinstance(item, DamagedRecord):
+                output.bytes += len(item.record.value)
+                self._set_aside(output, item.record, "read", item.reason, item.detail, None)
+                continue
+            output.bytes += len(item.value)
+            event = self._prepare(item, latest, output)
+            if event is not None:
+                prepared.append(event)
+        keys = self._fetch_keys({str(event.identifiers[0]) for event in prepared if event.seals})
+        for event in prepared:
+            self._combine(event, keys, output)
+        return output
+
+    def _prepare(self, record: RawRecord, latest: int, output: MapOutput) -> _Prepared | None:
+        stage, spec_ref = "decode", None
+        try:
+            event = self._readers[record.source].read(record)
+            stage = "map"
+            spec = self._find_spec(event)
+            spec_ref = spec.ref
+            mapped = spec.map(event)
+            if mapped is None:
+                output.skipped += 1
+                return None
+            if mapped.stamp.ordinal > latest and record.source in self._timed:
+                raise EventError(
+                    DeadLetterReason.FUTURE_ORDINAL,
+                    "the ordinal lies further in the future than the allowed skew",
+                )
+            stage = "diff"
+            leaves = self._snapshot.attributes.leaves(mapped.output)
+            stage = "encrypt"
+            identifiers = self._protect_identifiers(mapped.identifiers)
+        except EventError as error:
+            self._set_aside(output, record, stage, DeadLetterReason(error.reason), error.message, spec_ref)
+        except TransformError as error:
+            self._set_aside(output, record, stage, DeadLetterReason.TRANSFORM_FAILED, str(error), spec_ref)
+        except SpecError as error:
+            self._set_aside(output, record, stage, DeadLetterReason.SPEC_UNUSABLE, str(error), spec_ref)
+        except Exception as error:
+            # Only the type: the message of a stranger's exception may quote the event.
+            self._set_aside(
+                output, record, stage, DeadLetterReason.STAGE_CRASHED, type(error).__name__, spec_ref
+            )
+        else:
+            for change in leaves.unexpected:
+                output.changes.setdefault(change, (event.source, event.position))
+            seals = any(
+                value is not None and node.policy.encryption is not EncryptionLevel.NONE
+                for node, value in leaves.values
+            )
+            return _Prepared(record, mapped.stamp, spec.ref, identifiers, leaves.values, spec.scope, seals)
+        return None
+
+    def _find_spec(self, event: Event) -> Any:
+        spec = self._snapshot.spec_for(event.source, event.type)
+        if spec is None:
+            raise EventError(
+                DeadLetterReason.NO_SPEC, "no active mapping spec matches the event's source and type"
+            )
+        return spec
+
+    def _protect_identifiers(self, identifiers: tuple[Identifier, ...]) -> tuple[Identifier, ...]:
+        protected = self._snapshot.protected_identifiers
+        return tuple(
+            self._blind_index.identifier(identifier) if identifier.type in protected else identifier
+            for identifier in identifiers
+        )
+
+    def _fetch_keys(self, fragment_ids: set[str]) -> dict[str, SealingKey] | KeyProviderError:
+        try:
+            return self._data_keys.fetch(sorted(fragment_ids), create=True) if fragment_ids else {}
+        except KeyProviderError as error:
+            return error
+
+    def _combine(
+        self, event: _Prepared, keys: dict[str, SealingKey] | KeyProviderError, output: MapOutput
+    ) -> None:
+        fragment_id = str(event.identifiers[0])
+        if event.seals and isinstance(keys, KeyProviderError):
+            reason = DeadLetterReason.KEY_UNAVAILABLE
+            self._set_aside(output, event.record, "encrypt", reason, str(keys), event.spec)
+            return
+        key = keys.get(fragment_id) if not isinstance(keys, KeyProviderError) else None
+        try:
+            mutations = tuple(self._mutation(event, node, value, key) for node, value in event.leaves)
+        except (SealError, KeyProviderError) as error:
+            reason = DeadLetterReason.KEY_UNAVAILABLE
+            self._set_aside(output, event.record, "encrypt", reason, str(error), event.spec)
+            return
+        output.protected += (
+            sum(mutation.register.kind is Kind.SEALED for mutation in mutations) if event.seals else 0
+        )
+        state = output.fragments.get(fragment_id)
+        if state is None:
+            state = output.fragments[fragment_id] = FragmentState()
+        state.apply(
+            FragmentChange(fragment_id, event.stamp, event.spec, mutations, event.identifiers, event.scope)
+        )
+
+    def _mutation(
+        self, event: _Prepared, node: AttributeNode, value: Any, key: SealingKey | None
+    ) -> Mutation:
+        if value is None:
+            return Mutation(node.path, Register(event.stamp, event.spec, Kind.DELETED, None))
+        encryption = node.policy.encryption
+        if encryption is EncryptionLevel.NONE:
+            return Mutation(node.path, Register(event.stamp, event.spec, Kind.PLAIN, value))
+        if key is None:
+            raise KeyProviderError("the fragment's data key was not given out")
+        token = None
+        if encryption is EncryptionLevel.SEARCHABLE and type(value) is not list:
+            token = self._blind_index.token(node.path, value, DATA_TYPES[type(value)])
+        sealed = SealedValue(key.seal(value, node.path, event.stamp.source, event.stamp.event_id), token)
+        return Mutation(node.path, Register(event.stamp, event.spec, Kind.SEALED, str(sealed)))
+
+    def _set_aside(
+        self,
+        output: MapOutput,
+        record: RawRecord,
+        stage: str,
+        reason: DeadLetterReason,
+        detail: str,
+        spec: SpecRef | None,
+    ) -> None:
+        output.letters.append(
+            self._letters.letter(record, stage, reason, detail, spec, self._snapshot.version, self._batch)
+        )

@@ -1,0 +1,59 @@
+"""Following up on what an index that was away did not take, beside the flow and while it is idle."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from ingestion.commit_stage import drain_outbox
+from merge.index import ProfileIndex
+from merge.store import OutboxEntry, ProfileStore
+from model.errors import IdgraphError
+
+log = logging.getLogger(__name__)
+
+POLL_SECONDS = 1.0
+
+
+class OutboxDrainer:
+    """A thread that drains the outbox when its oldest entry has stayed for two looks: a younger one is
+    most likely being indexed by the task that wrote it. Use as a context manager."""
+
+    def __init__(
+        self, store: ProfileStore, index: ProfileIndex, policy: Callable[[], Callable[[str], bool]]
+    ) -> None:
+        """`policy` gives, at each drain, what says which paths may be indexed."""
+        self._store = store
+        self._index = index
+        self._policy = policy
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="outbox-drainer", daemon=True)
+
+    def __enter__(self) -> OutboxDrainer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Drain what is left, once."""
+        self._stop.set()
+        self._thread.join(timeout=60)
+        self._drain()
+
+    def _run(self) -> None:
+        seen: list[OutboxEntry] = []
+        while not self._stop.wait(POLL_SECONDS):
+            try:
+                oldest = self._store.outbox(1)
+            except IdgraphError as error:
+                log.warning("the outbox cannot be read: %s", error)
+                continue
+            if oldest and oldest == seen:
+                self._drain()
+            seen = oldest
+
+    def _drain(self) -> None:
+        try:
+            drain_outbox(self._store, self._index, self._policy())
+        except IdgraphError as error:
+            log.warning("the outbox waits: %s", error)

@@ -1,0 +1,128 @@
+"""Following the metadata service: the newest snapshot at hand, the last good one on disk."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import random
+import threading
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from pydantic import ValidationError
+
+from model.errors import MetadataError, UnauthorizedError
+from model.snapshots import MetadataSnapshot
+
+log = logging.getLogger(__name__)
+
+LONG_POLL_SECONDS = 10.0
+FIRST_RETRY_SECONDS = 0.2
+LAST_RETRY_SECONDS = 5.0
+
+
+class SnapshotSource(Protocol):
+    """The metadata service as a pipeline sees it."""
+
+    def snapshot(self, etag: str | None, wait: float) -> tuple[MetadataSnapshot, str] | None:
+        """The snapshot and its ETag; None if it is still `etag` after up to `wait` seconds. Raises
+        MetadataError when the service is away, UnauthorizedError when it refuses the token."""
+        ...
+
+
+class PinnedSnapshot(NamedTuple):
+    """A snapshot with the ETag that tells it from all others."""
+
+    etag: str
+    snapshot: MetadataSnapshot
+
+
+class SnapshotFollower:
+    """Polls in a thread of its own and never blocks a micro-batch.
+
+    While the service is away the last snapshot stays in force; it is kept in `cache_file` for the next
+    start. Use as a context manager.
+    """
+
+    def __init__(self, source: SnapshotSource, cache_file: Path) -> None:
+        self._source = source
+        self._cache_file = cache_file
+        self._current: PinnedSnapshot | None = None
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name="snapshot-follower", daemon=True)
+
+    def __enter__(self) -> SnapshotFollower:
+        """Get a first snapshot and start to follow.
+
+        Raises UnauthorizedError for a refused token, and MetadataError when the service is away and no
+        earlier snapshot is on disk.
+        """
+        try:
+            answer = self._source.snapshot(None, 0)
+            assert answer is not None  # noqa: S101 - without an ETag there is always an answer
+            self._take(answer)
+        except UnauthorizedError:
+            raise
+        except MetadataError as error:
+            self._current = cached_snapshot(self._cache_file)
+            if self._current is None:
+                raise MetadataError(
+                    f"{error}; and there is no earlier snapshot in {self._cache_file}"
+                ) from error
+            log.warning("%s; going on with snapshot %d from disk", error, self._current.snapshot.version)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+
+    def current(self) -> PinnedSnapshot:
+        """The newest snapshot. Never blocks."""
+        assert self._current is not None  # noqa: S101 - set by __enter__
+        return self._current
+
+    def _follow(self) -> None:
+        pause = FIRST_RETRY_SECONDS
+        while not self._stop.is_set():
+            try:
+                answer = self._source.snapshot(self.current().etag, LONG_POLL_SECONDS)
+                if answer is not None and not self._stop.is_set():
+                    self._take(answer)
+                pause = FIRST_RETRY_SECONDS
+            except MetadataError as error:
+                if self._stop.is_set():
+                    return
+                level = logging.ERROR if isinstance(error, UnauthorizedError) else logging.WARNING
+                log.log(level, "%s; snapshot %d stays in force", error, self.current().snapshot.version)
+                self._stop.wait(random.uniform(pause / 2, pause))  # noqa: S311 - no secret
+                pause = min(2 * pause, LAST_RETRY_SECONDS)
+
+    def _take(self, answer: tuple[MetadataSnapshot, str]) -> None:
+        snapshot, etag = answer
+        self._current = PinnedSnapshot(etag, snapshot)
+        body = b'{"etag":%s,"snapshot":%s}' % (json.dumps(etag).encode(), snapshot.model_dump_json().encode())
+        write_atomically(self._cache_file, body)
+
+
+def cached_snapshot(file: Path) -> PinnedSnapshot | None:
+    """The last good snapshot that a follower left on disk, if there is one that can be read."""
+    try:
+        kept = json.loads(file.read_bytes())
+        return PinnedSnapshot(kept["etag"], MetadataSnapshot.model_validate(kept["snapshot"]))
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError, ValidationError) as error:
+        log.warning("the snapshot in %s cannot be read: %s", file, type(error).__name__)
+        return None
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Replace a file so that a crash leaves the old or the new content; readable by its owner only."""
+    part = path.with_name(f".{path.name}.part")
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())
+    part.replace(path)

@@ -1,0 +1,39 @@
+"""Which files belong to which source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from ingestion.configuration import SourceConfig
+from model.errors import ConfigError
+
+_GLOB = frozenset("*?[")
+
+
+def is_glob(path: Path) -> bool:
+    """Whether a source's path is a glob of files rather than a directory."""
+    return any(character in _GLOB for character in path.name)
+
+
+def source_of(path: Path, sources: Mapping[str, SourceConfig]) -> str:
+    """The source that a file belongs to: the first, in the order of the configuration, that holds it."""
+    for name, config in sources.items():
+        if is_glob(config.path):
+            if path.parent == config.path.parent and fnmatchcase(path.name, config.path.name):
+                return name
+        elif path.parent == config.path:
+            return name
+    raise ConfigError(f"no source holds the file {path.name}")
+
+
+def spark_path(sources: Mapping[str, SourceConfig]) -> str:
+    """One path for Spark's file source that holds the files of all sources."""
+    return "{" + ",".join(_escaped(config.path) for config in sources.values()) + "}"
+
+
+def _escaped(path: Path) -> str:
+    # Directories are literal: what Hadoop's globs would read into them is escaped.
+    folder = "".join(f"\\{c}" if c in "{}[]*?,\\" else c for c in str(path.parent if is_glob(path) else path))
+    return f"{folder}/{path.name}" if is_glob(path) else folder

@@ -1,0 +1,222 @@
+"""What runs in a Spark worker process: Arrow batches in, Arrow batches out, the stages between.
+
+A worker process lives through many micro-batches. What is dear to make - open stores, the compiled
+snapshot - is kept here by process; keys come from the worker's own provider and never from the driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import pyarrow as pa
+
+from ingestion.commit_stage import CommitStage
+from ingestion.configuration import FlowConfig, SourceConfig
+from ingestion.files import DamagedRecord, read_records
+from ingestion.map_stage import MapOutput, MapStage
+from ingestion.outcomes import StageReport, encode_report
+from ingestion.set_aside import BatchAttempt, LetterWriter, PayloadSealer
+from ingestion.source_files import source_of
+from merge import codec
+from merge.fragments import FragmentState
+from merge.index import ProfileIndex
+from merge.store import ProfileStore
+from model.dead_letters import DeadLetters
+from model.events import RawRecord
+from model.snapshots import MetadataSnapshot
+from transforms.blind_index import BlindIndex
+from transforms.compiled import CompiledSnapshot
+from transforms.sealing import DataKeys
+
+ROW_SCHEMA = "key string, body binary"
+"""Rows between the stages and to the driver: a fragment (its id and state), or a report (empty key)."""
+
+_ARROW_SCHEMA = pa.schema([("key", pa.string()), ("body", pa.binary())])
+_REPORT = ""
+
+
+@dataclass(slots=True)
+class WorkerResources:
+    """What a worker process opens for itself."""
+
+    store: ProfileStore
+    index: ProfileIndex
+    dead_letters: DeadLetters
+    data_keys: DataKeys
+    blind_index: BlindIndex
+    sealer: PayloadSealer
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerPlan:
+    """What the driver tells a worker: configuration and how to open resources, never keys or tokens.
+
+    `open_resources(settings)` runs once a worker process for each distinct `settings`, a JSON text.
+    """
+
+    flow: FlowConfig
+    sources: dict[str, SourceConfig]
+    settings: str
+    open_resources: Callable[[str], WorkerResources]
+
+
+class BatchOrder(NamedTuple):
+    """One micro-batch: which run of it, and under which snapshot. `snapshot` is a broadcast of JSON."""
+
+    attempt: BatchAttempt
+    etag: str
+    snapshot: Any
+
+
+@dataclass(slots=True)
+class _Process:
+    resources: dict[str, WorkerResources] = field(default_factory=dict)
+    compiled: tuple[str, CompiledSnapshot] | None = None
+
+
+_process = _Process()
+
+
+def resources(plan: WorkerPlan) -> WorkerResources:
+    """This process's resources for a plan, opened when first asked for."""
+    opened = _process.resources.get(plan.settings)
+    if opened is None:
+        opened = _process.resources[plan.settings] = plan.open_resources(plan.settings)
+    return opened
+
+
+def compiled(order: BatchOrder) -> CompiledSnapshot:
+    """The order's snapshot, compiled once a process and version."""
+    if _process.compiled is None or _process.compiled[0] != order.etag:
+        snapshot = MetadataSnapshot.model_validate_json(order.snapshot.value)
+        previous = _process.compiled[1] if _process.compiled else None
+        _process.compiled = (order.etag, CompiledSnapshot(snapshot, previous))
+    return _process.compiled[1]
+
+
+def map_task(
+    plan: WorkerPlan, order: BatchOrder
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Arrow batches of file paths to rows of combined fragments and a report."""
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for output in _mapped(plan, order, batches):
+            keys = list(output.fragments)
+            bodies = []
+            for state in output.fragments.values():
+                state.normalise()
+                bodies.append(codec.encode(state))
+            yield _rows([*keys, _REPORT], [*bodies, encode_report(_map_report(output))])
+
+    return run
+
+
+def commit_task(
+    plan: WorkerPlan, order: BatchOrder
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Rows of the map stage, shuffled by fragment, to reports."""
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        reports: list[bytes] = []
+
+        def fragments() -> Iterator[tuple[str, FragmentState]]:
+            for batch in batches:
+                for key, body in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
+                    if key == _REPORT:
+                        reports.append(body)
+                    else:
+                        yield key, codec.decode(body)
+
+        reports.append(encode_report(_commit(plan, order, fragments())))
+        yield _rows([_REPORT] * len(reports), reports)
+
+    return run
+
+
+def whole_task(
+    plan: WorkerPlan, order: BatchOrder
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Both stages in one task, for a micro-batch too small to gain from a shuffle."""
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        total = StageReport()
+
+        def fragments() -> Iterator[tuple[str, FragmentState]]:
+            for output in _mapped(plan, order, batches):
+                total.add(_map_report(output))
+                yield from output.fragments.items()
+
+        total.add(_commit(plan, order, fragments()))
+        yield _rows([_REPORT], [encode_report(total)])
+
+    return run
+
+
+def _mapped(plan: WorkerPlan, order: BatchOrder, batches: Iterable[pa.RecordBatch]) -> Iterator[MapOutput]:
+    tools = resources(plan)
+    stage = MapStage(
+        compiled(order),
+        plan.sources,
+        plan.flow,
+        order.attempt,
+        tools.data_keys,
+        tools.blind_index,
+        LetterWriter(tools.sealer),
+    )
+    for output in stage.run(_records(plan, batches)):
+        if output.letters:
+            tools.dead_letters.put(output.letters)
+        yield output
+
+
+def _records(plan: WorkerPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[RawRecord | DamagedRecord]:
+    for batch in batches:
+        for uri in batch.column(0).to_pylist():
+            path = Path(uri.removeprefix("file:").replace("///", "/", 1))
+            yield from read_records(path, source_of(path, plan.sources), plan.flow.max_event_bytes)
+
+
+def _map_report(output: MapOutput) -> StageReport:
+    dead: dict[str, int] = {}
+    for letter in output.letters:
+        dead[letter.reason] = dead.get(letter.reason, 0) + 1
+    return StageReport(
+        events=output.events,
+        bytes=output.bytes,
+        skipped=output.skipped,
+        protected=output.protected,
+        dead=dead,
+        changes=[(path, kind, *origin) for (path, kind), origin in output.changes.items()],
+    )
+
+
+def _commit(
+    plan: WorkerPlan, order: BatchOrder, fragments: Iterator[tuple[str, FragmentState]]
+) -> StageReport:
+    tools = resources(plan)
+    stage = CommitStage(
+        tools.store, tools.index, compiled(order).attributes.is_indexable, plan.flow.commit_fragments
+    )
+    output = stage.run(fragments)
+    return StageReport(
+        written=output.written,
+        unchanged=output.unchanged,
+        conflicts=output.conflicts,
+        unindexed=output.unindexed,
+    )
+
+
+def _rows(keys: list[str], bodies: list[bytes]) -> pa.RecordBatch:
+    return pa.record_batch([pa.array(keys, pa.string()), pa.array(bodies, pa.binary())], schema=_ARROW_SCHEMA)
+
+
+def decode_reports(bodies: Iterable[bytes]) -> StageReport:
+    """All tasks' reports added up."""
+    total = StageReport()
+    for body in bodies:
+        total.add(msgspec.json.decode(body, type=StageReport))
+    return total

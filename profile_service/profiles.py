@@ -1,0 +1,174 @@
+"""Profiles as product teams see them: found by any identifier or by search, protected values masked.
+
+Until identity resolution is there, **a profile is a fragment**: this module is the only one that says so.
+A profile's id is its fragment's id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from merge import codec
+from merge.fragments import Evidence, FragmentState
+from merge.index import ProfileIndex
+from merge.render import tree
+from merge.store import ProfileStore, StoredFragment, scan_all
+from model.errors import KeyProviderError, SealError
+from model.fragments import Kind, Register
+from model.identifiers import HASHED_PREFIX, Identifier
+from model.queries import Clause, FullText, Prefix, Query, Range, Term
+from model.sealed import SealedValue
+from model.snapshots import MetadataSnapshot
+from transforms.blind_index import BlindIndex
+from transforms.schema import DATA_TYPES, AttributeTree
+from transforms.sealing import DataKeys
+
+MASK = {"$protected": True}
+"""What stands in place of a protected value. No plain leaf can look like it: leaves are never objects."""
+
+UNREADABLE = {"$protected": "unreadable"}
+"""What a revealed profile shows where the key is gone or the value was altered."""
+
+
+class ProfileLeaf(NamedTuple):
+    """One attribute value with where it came from. `value` is `MASK` when protected and not revealed."""
+
+    path: str
+    value: Any
+    protected: bool
+    register: Register
+
+
+class Profile(NamedTuple):
+    """One person's profile. `identifiers` and `leaves` are sorted."""
+
+    id: str
+    version: int
+    identifiers: tuple[Identifier, ...]
+    leaves: tuple[ProfileLeaf, ...]
+    evidence: dict[str, Evidence]
+
+    def attributes(self) -> dict[str, Any]:
+        """The attributes as nested objects."""
+        return tree((leaf.path, leaf.value) for leaf in self.leaves)
+
+    def canonical(self, provenance: bool) -> dict[str, Any]:
+        """The profile as `idgraph export` writes it; the store's version counter is left out (law 1)."""
+        body: dict[str, Any] = {
+            "id": self.id,
+            "identifiers": [{"type": i.type, "value": i.value} for i in self.identifiers],
+            "attributes": self.attributes(),
+        }
+        if provenance:
+            body["provenance"] = {leaf.path: _origin(leaf.register) for leaf in self.leaves}
+        return body
+
+
+class SearchResult(NamedTuple):
+    """A page of profiles, sorted by id."""
+
+    profiles: list[Profile]
+    cursor: str | None
+
+
+class ProfileReader:
+    """Reads profiles. `snapshot` says which identifiers and attributes are matched by keyed hash."""
+
+    def __init__(
+        self,
+        store: ProfileStore,
+        index: ProfileIndex,
+        data_keys: DataKeys,
+        blind_index: BlindIndex,
+        snapshot: MetadataSnapshot,
+    ) -> None:
+        self._store = store
+        self._index = index
+        self._data_keys = data_keys
+        self._blind_index = blind_index
+        self._attributes = AttributeTree(snapshot)
+        self._protected_identifiers = snapshot.protected_identifier_types()
+
+    def lookup(self, identifier: Identifier, reveal: bool = False) -> list[Profile]:
+        """All profiles that carry an identifier, sorted by id."""
+        names = {str(identifier)}
+        if not identifier.value.startswith(HASHED_PREFIX):
+            # Both names are looked for: values stored before the type was protected keep their old one.
+            names.add(str(self._blind_index.identifier(identifier)))
+        ids = sorted({fragment_id for name in names for fragment_id in self._store.find(name)})
+        stored = self._store.read(ids)
+        return [self._profile(stored[fragment_id], reveal) for fragment_id in ids if fragment_id in stored]
+
+    def search(
+        self, query: Query, limit: int = 20, cursor: str | None = None, reveal: bool = False
+    ) -> SearchResult:
+        """Profiles that match. Raises QueryError for a query that a protected attribute cannot answer."""
+        page = self._index.search(self._rewrite(query), limit, cursor)
+        stored = self._store.read(page.ids)
+        found = [self._profile(stored[name], reveal) for name in page.ids if name in stored]
+        return SearchResult(found, page.cursor)
+
+    def count(self, query: Query) -> int:
+        """How many profiles match."""
+        return self._index.count(self._rewrite(query))
+
+    def scan(self, reveal: bool = False) -> Iterator[Profile]:
+        """All profiles, sorted by id, a page in memory at a time."""
+        for fragment in scan_all(self._store):
+            yield self._profile(fragment, reveal)
+
+    def _rewrite(self, query: Query) -> Query:
+        return Query(tuple(self._rewrite_clause(clause) for clause in query.clauses))
+
+    def _rewrite_clause(self, clause: Clause) -> Clause:
+        match clause:
+            case Term(path, value) if self._attributes.policy(path).is_searchable:
+                return Term(path, self._blind_index.token(path, value, DATA_TYPES[type(value)]))
+            case Prefix() | Range() | FullText() | Term():
+                return clause
+
+    def _profile(self, fragment: StoredFragment, reveal: bool) -> Profile:
+        state = codec.decode(fragment.state)
+        leaves = sorted(self._leaves(fragment.id, state, reveal), key=lambda leaf: leaf.path)
+        identifiers = sorted(Identifier.parse(text) for text in state.identifiers)
+        return Profile(fragment.id, fragment.version, tuple(identifiers), tuple(leaves), state.identifiers)
+
+    def _leaves(self, fragment_id: str, state: FragmentState, reveal: bool) -> Iterator[ProfileLeaf]:
+        visible = list(state.visible())
+        sealed = any(register.kind is Kind.SEALED for _, register in visible)
+        keys = self._data_keys.fetch([fragment_id], create=False) if reveal and sealed else {}
+        for path, register in visible:
+            if register.kind is Kind.SEALED:
+                yield ProfileLeaf(
+                    path,
+                    self._open(keys.get(fragment_id), path, register) if reveal else MASK,
+                    True,
+                    register,
+                )
+            elif self._attributes.policy(path).is_protected and not reveal:
+                # Stored before policy protected it.
+                yield ProfileLeaf(path, MASK, True, register)
+            else:
+                yield ProfileLeaf(path, register.value, False, register)
+
+    def _open(self, key: Any, path: str, register: Register) -> Any:
+        if key is None:
+            return UNREADABLE
+        try:
+            sealed = SealedValue.parse(register.value).ciphertext
+            return key.open(sealed, path, register.stamp.source, register.stamp.event_id)
+        except (SealError, KeyProviderError):
+            return UNREADABLE
+
+
+def _origin(register: Register) -> dict[str, Any]:
+    stamp = register.stamp
+    return {
+        "source": stamp.source,
+        "event": stamp.event_id,
+        "ordinal": stamp.ordinal,
+        "priority": stamp.priority,
+        "spec": register.spec.name,
+        "spec_version": register.spec.version,
+    }
