@@ -1,0 +1,110 @@
+"""The keyring file on disk: read with its permissions checked, changed under a lock, written atomically."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from model.errors import KeyProviderError
+from sinks.keyring_content import Keyring, parse, render
+
+MAX_BYTES = 1 << 20
+
+
+class FileStamp(NamedTuple):
+    """Changes whenever the file is replaced."""
+
+    inode: int
+    modified_ns: int
+    size: int
+
+
+def read(path: Path) -> tuple[Keyring, FileStamp]:
+    """The keyring with the stamp of what was read. Raises KeyProviderError when the file is missing,
+    damaged, of a later format, or when others than its owner have any right to it."""
+    try:
+        with path.open("rb") as stream:
+            status = os.fstat(stream.fileno())
+            if status.st_mode & 0o077:
+                raise KeyProviderError(
+                    f"{path}: others than its owner may use this keyring; run: chmod 600 {shlex.quote(str(path))}"
+                )
+            content = stream.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise KeyProviderError(f"there is no keyring at {path}") from None
+    except OSError as error:
+        raise KeyProviderError(f"{path}: the keyring cannot be read: {error.strerror}") from None
+    keyring = parse(content)
+    if isinstance(keyring, str):
+        # Raised here and not where it was found: a decoder's error could keep key bytes as its context.
+        raise KeyProviderError(f"{path}: the keyring cannot be used: {keyring}")
+    return keyring, _stamp(status)
+
+
+def stamp(path: Path) -> FileStamp:
+    """The stamp of the file as it is now. Raises KeyProviderError when it is gone."""
+    try:
+        return _stamp(path.stat())
+    except OSError as error:
+        raise KeyProviderError(f"{path}: the keyring cannot be read: {error.strerror}") from None
+
+
+def create(path: Path) -> None:
+    """Make a keyring file with one key. Raises KeyProviderError if there is any file of this name."""
+    with _changing(path):
+        if os.path.lexists(path):
+            raise KeyProviderError(f"{path} exists; a keyring is never replaced")
+        _write(path, Keyring.new().with_new_key())
+
+
+def add_version(path: Path) -> tuple[Keyring, FileStamp]:
+    """Add a key and make it current; gives the new content. Raises KeyProviderError."""
+    with _changing(path):
+        keyring, _ = read(path)
+        _write(path, keyring.with_new_key())
+        return read(path)
+
+
+@contextmanager
+def _changing(path: Path) -> Iterator[None]:
+    """Whoever changes the keyring holds the lock of a file beside it, so that no change is lost."""
+    try:
+        descriptor = os.open(
+            path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
+        )
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise KeyProviderError(f"{path}: the keyring cannot be written: {error.strerror}") from None
+
+
+def _write(path: Path, keyring: Keyring) -> None:
+    part = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(render(keyring))
+            stream.flush()
+            os.fsync(stream.fileno())
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def _stamp(status: os.stat_result) -> FileStamp:
+    return FileStamp(status.st_ino, status.st_mtime_ns, status.st_size)

@@ -1,0 +1,121 @@
+"""The data keys of fragments: fetched or made a batch at a time, unwrapped, cached within bounds."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+
+from model.errors import KeyProviderError, StoreError
+from transforms.key_holder import KeyHolder
+from transforms.keys import DataKeyStore, KeyProvider, WrappedKey
+from transforms.sealing_key import DATA_KEY_BYTES, SealingKey, UnusableKey
+
+__all__ = ["DataKeys", "SealingKey"]
+
+
+class DataKeys(KeyHolder):
+    """The data keys of fragments, unwrapped and cached. Safe for several threads; one per process.
+
+    At most `cache_size` keys are kept, the least recently used ones go first, and none is used for longer
+    than `cache_seconds` after it was read: an erased key is forgotten by then.
+    """
+
+    def __init__(
+        self,
+        provider: KeyProvider,
+        store: DataKeyStore,
+        cache_size: int = 20_000,
+        cache_seconds: float = 300.0,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._provider = provider
+        self._store = store
+        self._cache_size = cache_size
+        self._cache_seconds = cache_seconds
+        self._now = now
+        self._lock = threading.Lock()
+        self._cache: OrderedDict[str, tuple[float, SealingKey]] = OrderedDict()
+        self._next_sweep = now() + cache_seconds
+
+    def fetch(self, fragment_ids: Iterable[str], create: bool) -> dict[str, SealingKey]:
+        """The keys of these fragments, in one read of the store, or none if all are cached.
+
+        With `create` missing keys are made, and every fragment is in the answer: of two workers who create
+        at once both get the key that was stored first. Without `create` fragments without a key are left
+        out. Blocks. Raises StoreError (retryable), and KeyProviderError when no key can be made; a stored
+        key that cannot be unwrapped is given as an `UnusableKey`.
+        """
+        wanted = dict.fromkeys(fragment_ids)
+        found, missing = self._cached(wanted)
+        if not missing:
+            return found
+        stored = self._store.get(missing)
+        fetched = {name: self._unwrap(name, key) for name, key in stored.items()}
+        absent = [name for name in missing if name not in stored]
+        if create and absent:
+            fetched |= self._create(absent)
+        self._remember(fetched)
+        return found | fetched
+
+    def close(self) -> None:
+        """Forget all keys and close the store."""
+        with self._lock:
+            self._cache.clear()
+        self._store.close()
+
+    def _cached(self, wanted: Iterable[str]) -> tuple[dict[str, SealingKey], list[str]]:
+        found: dict[str, SealingKey] = {}
+        missing: list[str] = []
+        oldest = self._now() - self._cache_seconds
+        with self._lock:
+            for name in wanted:
+                entry = self._cache.get(name)
+                if entry is None or entry[0] <= oldest:
+                    missing.append(name)
+                else:
+                    self._cache.move_to_end(name)
+                    found[name] = entry[1]
+        return found, missing
+
+    def _remember(self, fetched: dict[str, SealingKey]) -> None:
+        now = self._now()
+        with self._lock:
+            if now >= self._next_sweep:
+                # Keys that nobody asks for again must leave memory too.
+                self._next_sweep = now + self._cache_seconds
+                oldest = now - self._cache_seconds
+                for name in [name for name, (read, _) in self._cache.items() if read <= oldest]:
+                    del self._cache[name]
+            for name, key in fetched.items():
+                # A key that could not be unwrapped is tried again: the keyring may be mended by then.
+                if not isinstance(key, UnusableKey):
+                    self._cache[name] = (now, key)
+                    self._cache.move_to_end(name)
+            while len(self._cache) > self._cache_size:
+                self._cache.popitem(last=False)
+
+    def _create(self, fragment_ids: Sequence[str]) -> dict[str, SealingKey]:
+        made = {name: secrets.token_bytes(DATA_KEY_BYTES) for name in fragment_ids}
+        wrapped = {name: self._provider.wrap(key, context(name)) for name, key in made.items()}
+        stored = self._store.put_absent(wrapped)
+        keys: dict[str, SealingKey] = {}
+        for name, key in made.items():
+            kept = stored.get(name)
+            if kept is None:
+                raise StoreError("the data-key store took a key and did not give it back")
+            keys[name] = SealingKey(key, name) if kept == wrapped[name] else self._unwrap(name, kept)
+        return keys
+
+    def _unwrap(self, fragment_id: str, key: WrappedKey) -> SealingKey:
+        try:
+            return SealingKey(self._provider.unwrap(key, context(fragment_id)), fragment_id)
+        except KeyProviderError as error:
+            return UnusableKey(str(error))
+
+
+def context(fragment_id: str) -> bytes:
+    """What a fragment's data key is wrapped with: its id in UTF-8."""
+    return fragment_id.encode("utf-8", "surrogatepass")

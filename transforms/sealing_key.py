@@ -1,0 +1,114 @@
+"""Sealing attribute values under the data key of their fragment.
+
+Wire format of a sealed value, version 1, written as standard base64 with padding:
+
+    byte  0        format version, 0x01
+    bytes 1..4     data-key version: which of a fragment's data keys sealed it (see `SealingKey`)
+    bytes 5..20    synthetic IV of AES-SIV (RFC 5297), which is also the authentication tag
+    bytes 21..     ciphertext, a multiple of 16 bytes
+
+The plaintext is the value's canonical JSON, so types survive, filled up with spaces to a multiple of 16
+bytes, so that `true` and `false` or two first names do not differ in length. The key is 64 bytes
+(AES-256-SIV). The one associated-data component is the first five bytes, then the canonical JSON of the
+fragment id, then that of [path, source, event id]. JSON ends where it ends, so no two places give the
+same bytes. A value is opened only with all of them equal: it cannot be moved.
+
+The same value, place and key give the same bytes (law 1); other events give other bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from binascii import Error as Base64Error
+from binascii import a2b_base64, b2a_base64
+from typing import Any
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESSIV
+
+from model.canonical import decode, encode
+from model.errors import KeyProviderError, SealError
+from transforms.key_holder import KeyHolder
+
+DATA_KEY_BYTES = 64
+FORMAT_VERSION = b"\x01"
+
+_BLOCK = 16
+_HEADER_BYTES = 5
+_SHORTEST = _HEADER_BYTES + 16 + _BLOCK
+
+
+class SealingKey(KeyHolder):
+    """The handle of one fragment's data key. Safe for several threads.
+
+    The data-key version is four bytes of a hash of the key: it needs no counter that could start again
+    after an erasure, and it tells a value of another key from an altered one.
+    """
+
+    __slots__ = ("_header", "_place", "_siv")
+
+    def __init__(self, data_key: bytes, fragment_id: str) -> None:
+        """Raises KeyProviderError for a key that is not 64 bytes long."""
+        if len(data_key) != DATA_KEY_BYTES:
+            raise KeyProviderError(f"a data key has {DATA_KEY_BYTES} bytes, this one has {len(data_key)}")
+        self._siv = AESSIV(data_key)
+        self._header = FORMAT_VERSION + hashlib.sha256(b"idgraph data-key version\0" + data_key).digest()[:4]
+        self._place = self._header + encode(fragment_id)
+
+    def seal(self, value: Any, path: str, source: str, event_id: str) -> str:
+        """A JSON value as sealed text. Raises SealError for a value that JSON cannot hold."""
+        try:
+            plain = encode(value)
+            place = self._place + encode((path, source, event_id))
+        except (TypeError, ValueError, OverflowError, RecursionError):
+            plain = b""
+        if not plain:
+            # Raised outside the handler: the codec's error quotes the value and would hang on as context.
+            raise SealError(f"the value at {path!a} cannot be written as JSON")
+        plain = plain.ljust(-(-len(plain) // _BLOCK) * _BLOCK)
+        return b2a_base64(self._header + self._siv.encrypt(plain, [place]), newline=False).decode("ascii")
+
+    def open(self, text: str, path: str, source: str, event_id: str) -> Any:
+        """The value that was sealed. Raises SealError when the text was altered or truncated, comes from
+        another fragment, path, event or data key, or has a format version that this code does not know."""
+        try:
+            sealed = a2b_base64(text)
+            place = self._place + encode((path, source, event_id))
+        except (Base64Error, ValueError):
+            sealed, place = b"", b""
+        # Base64 has several spellings of the same bytes; only the one that `seal` writes is accepted.
+        if len(sealed) < _SHORTEST or b2a_base64(sealed, newline=False).decode("ascii") != text:
+            raise SealError(f"the sealed value at {path!a} is truncated or not base64")
+        if not sealed.startswith(self._header):
+            raise SealError(f"the sealed value at {path!a} {self._why_foreign(sealed)}")
+        try:
+            plain = self._siv.decrypt(sealed[_HEADER_BYTES:], [place])
+        except InvalidTag:
+            raise SealError(
+                f"the sealed value at {path!a} was altered, or moved from another fragment, path or event"
+            ) from None
+        return decode(plain)
+
+    @staticmethod
+    def _why_foreign(sealed: bytes) -> str:
+        if not sealed.startswith(FORMAT_VERSION):
+            return f"has the unknown format version {sealed[0]}"
+        return "belongs to another data key"
+
+
+class UnusableKey(SealingKey):
+    """Stands for a data key that cannot be unwrapped: every use raises KeyProviderError with the reason,
+    so that it hurts its own fragment and not the batch it was fetched with (law 5)."""
+
+    __slots__ = ("_reason",)
+
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
+
+    def seal(self, value: Any, path: str, source: str, event_id: str) -> str:  # noqa: ARG002
+        """Raises KeyProviderError."""
+        raise KeyProviderError(self._reason)
+
+    def open(self, text: str, path: str, source: str, event_id: str) -> Any:  # noqa: ARG002
+        """Raises KeyProviderError."""
+        raise KeyProviderError(self._reason)
