@@ -19,12 +19,13 @@ class Schema(NamedTuple):
     """Tables of one kind of file. `migrations[n]` are the statements that lead from version n to n + 1.
 
     `application_id` tells this kind of file from all others, so that no store opens another's file.
-    `settings` are statements that run on every connection.
+    `settings` are statements that run on every connection; `modules` are the parts of SQLite it needs.
     """
 
     application_id: int
     migrations: tuple[tuple[str, ...], ...]
     settings: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
 
     @property
     def version(self) -> int:
@@ -56,6 +57,7 @@ def prepare(connection: sqlite3.Connection, path: Path, schema: Schema, refusal:
     connection.execute(f"PRAGMA page_size = {_PAGE_SIZE}")
     connection.execute("PRAGMA secure_delete = ON")
     connection.execute("PRAGMA temp_store = MEMORY")
+    _check_modules(connection, path, schema, refusal)
     _check_kind(connection, path, schema, refusal)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
@@ -63,6 +65,18 @@ def prepare(connection: sqlite3.Connection, path: Path, schema: Schema, refusal:
         connection.execute(statement)
     if _number(connection, "PRAGMA user_version") < schema.version:
         _migrate(connection, path, schema, refusal)
+
+
+def _check_modules(
+    connection: sqlite3.Connection, path: Path, schema: Schema, refusal: type[IdgraphError]
+) -> None:
+    present = {row[0] for row in connection.execute("SELECT name FROM pragma_module_list")}
+    missing = [module for module in schema.modules if module not in present]
+    if missing:
+        raise refusal(
+            f"{path}: the SQLite of this Python ({sqlite3.sqlite_version}) was built without "
+            f"{', '.join(missing)}, which the index needs; use a Python whose SQLite has it"
+        )
 
 
 def _check_kind(

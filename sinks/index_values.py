@@ -1,0 +1,80 @@
+"""How an embedded index looks at values: three classes that never meet, and text as words.
+
+Limits, the same in every embedded index: `Prefix` and `Range` look at the first ORDERED_CHARACTERS of a
+string (`Term` at all of them), full text at the first SEARCHED_CHARACTERS of a value, and at the first
+WORD_CHARACTERS of a word. A number that is too large for a double counts as infinite, a NaN as absent.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from decimal import Decimal
+from enum import Enum
+from functools import lru_cache
+from typing import Any
+
+ORDERED_CHARACTERS = 256
+SEARCHED_CHARACTERS = 4096
+WORD_CHARACTERS = 128
+
+_ascii_words = re.compile(r"[a-z0-9]+").findall
+
+
+class ValueClass(Enum):
+    """A term or range only ever meets values of its own class: true is not 1, and "1" is not 1."""
+
+    TEXT = "text"
+    NUMBER = "number"
+    BOOLEAN = "boolean"
+
+
+def class_of(value: Any) -> ValueClass:
+    """Raises TypeError for what is not a scalar; the message names the type only."""
+    if isinstance(value, str):
+        return ValueClass.TEXT
+    if isinstance(value, bool):
+        return ValueClass.BOOLEAN
+    if isinstance(value, int | float | Decimal):
+        return ValueClass.NUMBER
+    raise TypeError(f"a {type(value).__name__} is not a scalar")
+
+
+def finite(number: int | float | Decimal) -> int | float | None:
+    """A number that compares as it does in the index; None for NaN."""
+    if isinstance(number, Decimal):
+        number = int(number) if number.is_finite() and number == number.to_integral_value() else float(number)
+    try:
+        nearest = float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
+    return None if math.isnan(nearest) else number
+
+
+def words(text: str) -> list[str]:
+    """The words of a text without case and diacritics: `Zoë, zoe` gives `["zoe", "zoe"]`.
+
+    A word is a run of letters, digits and the marks that belong to them.
+    """
+    text = text[:SEARCHED_CHARACTERS]
+    if text.isascii():
+        found = _ascii_words(text.lower())
+    else:
+        folded = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).casefold())
+        found = "".join(map(_plain, folded)).split()
+    return [word[:WORD_CHARACTERS] for word in found] if len(text) > WORD_CHARACTERS else found
+
+
+# Combining classes from 200 on sit above, below or across their letter: accents. Lower ones, such as
+# vowel signs and viramas, are part of the spelling.
+_FIRST_ACCENT = 200
+
+
+@lru_cache(maxsize=65_536)
+def _plain(character: str) -> str:
+    if character.isalnum():
+        return character
+    if unicodedata.combining(character) >= _FIRST_ACCENT:
+        return ""
+    return character if unicodedata.category(character).startswith("M") else " "
