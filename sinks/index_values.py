@@ -30,12 +30,21 @@ class ValueClass(Enum):
     BOOLEAN = "boolean"
 
 
+_CLASSES: dict[type, ValueClass] = {
+    str: ValueClass.TEXT,
+    int: ValueClass.NUMBER,
+    float: ValueClass.NUMBER,
+    bool: ValueClass.BOOLEAN,
+}
+
+
 def class_of(value: Any) -> ValueClass:
     """Raises TypeError for what is not a scalar; the message names the type only."""
+    found = _CLASSES.get(type(value))
+    if found is not None:
+        return found
     if isinstance(value, str):
         return ValueClass.TEXT
-    if isinstance(value, bool):
-        return ValueClass.BOOLEAN
     if isinstance(value, int | float | Decimal):
         return ValueClass.NUMBER
     raise TypeError(f"a {type(value).__name__} is not a scalar")

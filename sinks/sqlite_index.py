@@ -15,7 +15,7 @@ from model.errors import ProfileIndexError
 from model.queries import Query
 from sinks.sqlite_files import SqliteFile, chunks, marks
 from sinks.sqlite_index_queries import Compiled, compiled, cursor_after, read_cursor
-from sinks.sqlite_index_tokens import document_tokens
+from sinks.sqlite_index_tokens import PathTokens, Tokenizer
 from sinks.sqlite_schema import Schema
 
 # detail=none and no columnsize: a row is a bare set of tokens; no positions, no ranking. The tokens of a
@@ -44,7 +44,7 @@ _SCHEMA = Schema(
 class _Prepared(NamedTuple):
     id: str
     version: int
-    tokens: set[str]
+    tokens: list[str]
 
 
 class SqliteProfileIndex:
@@ -57,17 +57,18 @@ class SqliteProfileIndex:
     def __init__(self, path: str | Path) -> None:
         self._file = SqliteFile(path, _SCHEMA, ProfileIndexError)
         # Numbers are given out once and never change, so what is here stays true.
-        self._numbers: dict[str, str] = {}
+        self._paths: dict[str, PathTokens] = {}
 
     def put(self, documents: Sequence[IndexDocument]) -> dict[str, str]:
         self._learn({path for document in documents for path in document.fields})
         refused: dict[str, str] = {}
         newest: dict[str, _Prepared] = {}
+        tokenizer = Tokenizer(self._paths)
         # Before the transaction: other writers need not wait for it.
         for document in documents:
             try:
                 document.id.encode()
-                tokens = document_tokens(document.fields, self._numbers)
+                tokens = tokenizer.tokens(document.fields)
             except TypeError as error:
                 refused[document.id] = str(error)
             except UnicodeEncodeError:
@@ -119,27 +120,27 @@ class SqliteProfileIndex:
 
     def _compiled(self, query: Query) -> Compiled:
         asked = {clause.path for clause in query.clauses if clause.path is not None}
-        if not asked <= self._numbers.keys():
-            self._numbers.update(self._file.read(lambda connection: _numbers(connection, asked)))
-        return compiled(query, self._numbers)
+        if not asked <= self._paths.keys():
+            self._paths.update(self._file.read(lambda connection: _paths(connection, asked)))
+        return compiled(query, self._paths)
 
     def _learn(self, paths: set[str]) -> None:
-        unknown = sorted(paths - self._numbers.keys())
+        unknown = sorted(paths - self._paths.keys())
         if not unknown:
             return
 
-        def work(connection: sqlite3.Connection) -> dict[str, str]:
+        def work(connection: sqlite3.Connection) -> dict[str, PathTokens]:
             connection.executemany(
                 "INSERT OR IGNORE INTO paths (path) VALUES (?)", [(path,) for path in unknown]
             )
-            return _numbers(connection, unknown)
+            return _paths(connection, unknown)
 
-        self._numbers.update(self._file.write(work))
+        self._paths.update(self._file.write(work))
 
 
-def _numbers(connection: sqlite3.Connection, paths: Iterable[str]) -> dict[str, str]:
+def _paths(connection: sqlite3.Connection, paths: Iterable[str]) -> dict[str, PathTokens]:
     return {
-        path: str(number)
+        path: PathTokens.of(number)
         for chunk in chunks(list(paths))
         for path, number in connection.execute(
             f"SELECT path, number FROM paths WHERE path IN ({marks(len(chunk))})",  # noqa: S608 - marks only
@@ -177,9 +178,9 @@ def _put(connection: sqlite3.Connection, newest: dict[str, _Prepared]) -> None:
         document = newest[old.id]
         if document.version < old.version:
             continue
-        before = set(old.tokens.split())
-        gone = before - document.tokens
-        come = document.tokens - before
+        before, after = set(old.tokens.split()), set(document.tokens)
+        gone = before - after
+        come = after - before
         if gone or come:
             updates.append((document.version, " ".join(document.tokens), old.number))
             if gone:

@@ -13,9 +13,7 @@ from model.queries import FullText, Prefix, Query, Range, Term
 from sinks.index_values import ORDERED_CHARACTERS, ValueClass, class_of, words
 from sinks.sqlite_index_tokens import (
     AFTER_LONG,
-    NUMBER,
-    TEXT,
-    WORD,
+    PathTokens,
     number_key,
     ordered_key,
     value_token,
@@ -42,14 +40,14 @@ class _Interval(NamedTuple):
     upper: tuple[str, str]
 
 
-def compiled(query: Query, numbers: Mapping[str, str]) -> Compiled:
-    """`numbers` gives the number of each path that the index has seen."""
+def compiled(query: Query, paths: Mapping[str, PathTokens]) -> Compiled:
+    """`paths` has each path that the index has seen."""
     match_terms: list[str] = []
     subqueries: list[str] = []
     values: list[str] = []
     for clause in query.clauses:
         if isinstance(clause, Range):
-            intervals = list(_intervals(clause, numbers))
+            intervals = list(_intervals(clause, paths))
             if not intervals:
                 return NOTHING
             subqueries.append(
@@ -60,7 +58,7 @@ def compiled(query: Query, numbers: Mapping[str, str]) -> Compiled:
             )
             values.extend(bound for lower, upper in intervals for bound in (lower[1], upper[1]))
         else:
-            terms = _match_terms(clause, numbers)
+            terms = _match_terms(clause, paths)
             if not terms:
                 return NOTHING
             match_terms.extend(terms)
@@ -72,63 +70,56 @@ def compiled(query: Query, numbers: Mapping[str, str]) -> Compiled:
     return Compiled(" INTERSECT ".join(f"SELECT * FROM ({each})" for each in subqueries), tuple(values))  # noqa: S608 - ours
 
 
-def _match_terms(clause: Term | Prefix | FullText, numbers: Mapping[str, str]) -> list[str]:
+def _match_terms(clause: Term | Prefix | FullText, paths: Mapping[str, PathTokens]) -> list[str]:
     """What must all match, in FTS5's language; none when nothing can. Tokens hold no quotation marks."""
     if isinstance(clause, FullText) and clause.path is None:
         return [f'"{word}"' for word in words(clause.words)]
-    number = numbers.get(clause.path or "")
-    if number is None:
+    begin = paths.get(clause.path or "")
+    if begin is None:
         return []
     if isinstance(clause, FullText):
-        return [f'"{number}{WORD}{word}"' for word in words(clause.words)]
+        return [f'"{begin.word}{word}"' for word in words(clause.words)]
     if isinstance(clause, Prefix):
-        return [f'"{number}{TEXT}{ordered_key(clause.prefix)}" *']
-    token = value_token(number, clause.value)
+        return [f'"{begin.text}{ordered_key(clause.prefix)}" *']
+    token = value_token(begin, clause.value)
     return [f'"{token}"'] if token is not None else []
 
 
-def _intervals(clause: Range, numbers: Mapping[str, str]) -> Iterator[_Interval]:
-    number = numbers.get(clause.path)
+def _intervals(clause: Range, paths: Mapping[str, PathTokens]) -> Iterator[_Interval]:
+    begin = paths.get(clause.path)
     classes = {class_of(bound) for bound in (clause.lower, clause.upper) if bound is not None}
-    if number is None or len(classes) > 1:
+    if begin is None or len(classes) > 1:
         return
     if not classes or classes == {ValueClass.TEXT}:
-        yield _Interval(
-            _text_lower(number, clause.lower, clause.include_lower),
-            _text_upper(number, clause.upper, clause.include_upper),
-        )
+        yield _Interval(_text_lower(begin, clause), _text_upper(begin, clause))
     if not classes or classes == {ValueClass.NUMBER}:
         lower = "" if clause.lower is None else number_key(clause.lower)
         upper = "" if clause.upper is None else number_key(clause.upper)
         if lower is not None and upper is not None:
             yield _Interval(
-                (">=" if clause.include_lower else ">", f"{number}{NUMBER}{lower}"),
-                ("<=" if clause.include_upper else "<", f"{number}{NUMBER}{upper}")
+                (">=" if clause.include_lower else ">", begin.number + lower),
+                ("<=" if clause.include_upper else "<", begin.number + upper)
                 if upper
-                else ("<", f"{number}{_next(NUMBER)}"),
+                else ("<", begin.boolean),
             )
 
 
-def _text_lower(number: str, bound: object, include: bool) -> tuple[str, str]:
-    if not isinstance(bound, str):
-        return ">=", f"{number}{TEXT}"
-    key = f"{number}{TEXT}{ordered_key(bound)}"
-    if include:
+def _text_lower(begin: PathTokens, clause: Range) -> tuple[str, str]:
+    if not isinstance(clause.lower, str):
+        return ">=", begin.text
+    key = begin.text + ordered_key(clause.lower)
+    if clause.include_lower:
         return ">=", key
-    return (">", key + AFTER_LONG) if len(bound) >= ORDERED_CHARACTERS else (">", key)
+    return ">", key + AFTER_LONG if len(clause.lower) >= ORDERED_CHARACTERS else key
 
 
-def _text_upper(number: str, bound: object, include: bool) -> tuple[str, str]:
-    if not isinstance(bound, str):
-        return "<", f"{number}{_next(TEXT)}"
-    key = f"{number}{TEXT}{ordered_key(bound)}"
-    if not include:
+def _text_upper(begin: PathTokens, clause: Range) -> tuple[str, str]:
+    if not isinstance(clause.upper, str):
+        return "<", begin.number
+    key = begin.text + ordered_key(clause.upper)
+    if not clause.include_upper:
         return "<", key
-    return ("<", key + AFTER_LONG) if len(bound) >= ORDERED_CHARACTERS else ("<=", key)
-
-
-def _next(marker: str) -> str:
-    return chr(ord(marker) + 1)
+    return "<=", key + AFTER_LONG if len(clause.upper) >= ORDERED_CHARACTERS else key
 
 
 def cursor_after(document_id: str) -> str:

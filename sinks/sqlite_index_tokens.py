@@ -4,8 +4,8 @@
     PATH U+0080 zoe      the word in this attribute
     PATH U+0081 7a6f65   the exact string: hexadecimal UTF-8, so that tokens sort as the strings do;
                          behind a long one's first characters U+0090 and the SHA-256 of all of it
-    PATH U+0082 c01e...  the number: the bits of its double so that tokens sort as numbers do; where a
-                         double cannot hold every integer, how far the integer is from it
+    PATH U+0082 1401...  the number: sign and bits of its double, so that tokens sort as numbers do;
+                         where a double cannot hold every integer, how far the integer is from it
     PATH U+0083 1        the boolean
 
 PATH is the attribute's number in the index. The controls U+0080 and on never stand in a word, and the
@@ -18,58 +18,75 @@ import hashlib
 import math
 import struct
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from sinks.index_values import ORDERED_CHARACTERS, ValueClass, class_of, finite, words
 
-WORD = "\x80"
-TEXT = "\x81"
-NUMBER = "\x82"
-BOOLEAN = "\x83"
 LONG = "\x90"
 AFTER_LONG = "\x91"
 
 _pack = struct.Struct(">d").pack
-_SIGN = 1 << 63
 _ALL = (1 << 64) - 1
+_EXACT = 2.0**53
 
 
-def document_tokens(fields: Mapping[str, Any], numbers: Mapping[str, str]) -> set[str]:
-    """The tokens of a document; `numbers` gives every path's number.
+class PathTokens(NamedTuple):
+    """What the tokens of one path begin with."""
 
-    Raises TypeError for a value that is neither a scalar nor a list of scalars, naming the path.
-    """
-    tokens: set[str] = set()
-    add = tokens.add
-    for path, value in fields.items():
-        number = numbers[path]
-        for scalar in value if isinstance(value, list) else (value,):
-            if isinstance(scalar, str):
-                add(f"{number}{TEXT}{text_key(scalar)}")
-                within = number + WORD
-                for word in words(scalar):
-                    add(word)
-                    add(within + word)
-            else:
-                try:
-                    token = value_token(number, scalar)
-                except TypeError as error:
-                    raise TypeError(f"{path}: {error}") from None
-                if token is not None:
-                    add(token)
-    return tokens
+    word: str
+    text: str
+    number: str
+    boolean: str
+    end: str
+
+    @classmethod
+    def of(cls, number: int) -> PathTokens:
+        return cls(*(f"{number}{marker}" for marker in "\x80\x81\x82\x83\x84"))
 
 
-def value_token(number: str, value: Any) -> str | None:
-    """The token of exactly this value at a path's number; None for NaN, which equals nothing."""
-    match class_of(value):
-        case ValueClass.TEXT:
-            return f"{number}{TEXT}{text_key(value)}"
-        case ValueClass.BOOLEAN:
-            return f"{number}{BOOLEAN}{value:d}"
-        case ValueClass.NUMBER:
-            key = number_key(value)
-            return None if key is None else f"{number}{NUMBER}{key}"
+class Tokenizer:
+    """Documents to tokens. Remembers the strings it saw, so let it live for one batch."""
+
+    def __init__(self, paths: Mapping[str, PathTokens]) -> None:
+        self._paths = paths
+        self._seen: dict[tuple[str, str], list[str]] = {}
+
+    def tokens(self, fields: Mapping[str, Any]) -> list[str]:
+        """The tokens of a document, all of whose paths must be known; some more than once.
+
+        Raises TypeError for a value that is neither a scalar nor a list of scalars, naming the path.
+        """
+        tokens: list[str] = []
+        seen = self._seen
+        for path, value in fields.items():
+            for scalar in value if type(value) is list else (value,):
+                if type(scalar) is str:
+                    found = seen.get((path, scalar))
+                    if found is None:
+                        found = seen[path, scalar] = self._of_text(path, scalar)
+                    tokens += found
+                else:
+                    try:
+                        token = value_token(self._paths[path], scalar)
+                    except TypeError as error:
+                        raise TypeError(f"{path}: {error}") from None
+                    if token is not None:
+                        tokens.append(token)
+        return tokens
+
+    def _of_text(self, path: str, text: str) -> list[str]:
+        begin = self._paths[path]
+        found = words(text)
+        return [begin.text + text_key(text), *found, *[begin.word + word for word in found]]
+
+
+def value_token(begin: PathTokens, value: Any) -> str | None:
+    """The token of exactly this value at a path; None for NaN, which equals nothing."""
+    kind = class_of(value)
+    if kind is ValueClass.NUMBER:
+        key = number_key(value)
+        return None if key is None else begin.number + key
+    return begin.text + text_key(value) if kind is ValueClass.TEXT else f"{begin.boolean}{value:d}"
 
 
 def text_key(text: str) -> str:
@@ -90,12 +107,14 @@ def number_key(value: Any) -> str | None:
     number = finite(value)
     if number is None:
         return None
-    nearest = float(number) + 0.0  # turns -0.0 into 0.0
-    bits = int.from_bytes(_pack(nearest), "big")
-    key = f"{bits ^ _ALL if bits & _SIGN else bits | _SIGN:016x}"
-    step = math.ulp(nearest)
-    if step <= 1 or math.isinf(nearest):
+    nearest = number + 0.0  # also turns -0.0 into 0.0
+    if nearest >= 0:
+        key = "1" + _pack(nearest).hex()
+    else:
+        # The larger a negative number's bits, the smaller it is.
+        key = f"0{int.from_bytes(_pack(nearest), 'big') ^ _ALL:016x}"
+    if -_EXACT < nearest < _EXACT or math.isinf(nearest):
         return key
     # The offset has the same number of digits for all that share the double, so it sorts behind it.
-    offset = int(number) - int(nearest) + int(step)
-    return f"{key}{offset:0{len(f'{2 * int(step):x}')}x}"
+    step = int(math.ulp(nearest))
+    return f"{key}{int(number) - int(nearest) + step:0{len(f'{2 * step:x}')}x}"
