@@ -122,15 +122,15 @@ def put_attribute(
     check_attribute(definition)
     document = edit.session.scalar(_latest().where(AttributeRow.path == definition.path))
     precondition(document)
-    stated = definition.model_dump()
+    stated = {field: getattr(definition, field) for field in AttributeDefinition.model_fields}
     if document is None:
         changed = AttributeMetadata(**stated, version=1, created=edit.at)
         write_versions(edit, created=[changed], changed=[])
     else:
         known = AttributeMetadata.model_validate_json(document)
-        if known.model_dump(include=set(AttributeDefinition.model_fields)) == stated:
+        if all(getattr(known, field) == value for field, value in stated.items()):
             return document, False
-        changed = known.model_copy(update=dict(definition) | {"version": known.version + 1, "conflicts": ()})
+        changed = known.model_copy(update=stated | {"version": known.version + 1, "conflicts": ()})
         conflicts = tuple(seen for seen in known.conflicts if not changed.accepts(seen.data_type))
         changed = changed.model_copy(update={"conflicts": conflicts})
         write_versions(edit, created=[], changed=[changed])

@@ -31,6 +31,7 @@ def from_cursor(cursor: str, kind: type[Key]) -> Key:
     """The key within a cursor. Raises BadQueryError if it is not a cursor of this kind of list."""
     try:
         last = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+        str(last).encode()  # no lone surrogates
     except (ValueError, binascii.Error, RecursionError) as error:
         raise BadQueryError("the cursor cannot be read; start again without one") from error
     # A bool is an int, and SQLite has no number beyond 64 bits.

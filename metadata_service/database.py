@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from alembic.util import CommandError
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, select, text
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from sqlalchemy.orm import Session
@@ -82,6 +83,12 @@ def revision_in(session: Session) -> Revision:
     return Revision(*session.execute(newest).one())
 
 
+def has_revision(session: Session, revision: Revision) -> bool:
+    """Whether this revision is part of the history that this session sees."""
+    nonce = session.scalar(select(SnapshotRow.nonce).where(SnapshotRow.version == revision.version))
+    return nonce == revision.nonce
+
+
 def open_database(url: str) -> Database:
     """Open a database, creating its tables or bringing them up to date first.
 
@@ -109,6 +116,9 @@ def open_database(url: str) -> Database:
             if engine.dialect.name == "postgresql":
                 session.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": WRITER_LOCK})
             upgrade_schema(session.connection())
+    except CommandError as error:
+        database.close()
+        raise ConfigError("metadata service: the database was made by a newer idgraph") from error
     except BaseException:
         database.close()
         raise

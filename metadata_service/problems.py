@@ -10,7 +10,7 @@ from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DataError, SQLAlchemyError
 from starlette.exceptions import HTTPException
 
 from metadata_service.refusals import (
@@ -66,6 +66,10 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     def http(_request: Request, error: HTTPException) -> Response:
         return problem(error.status_code, "http", str(error.detail), error.headers)
+
+    @app.exception_handler(DataError)
+    def unstorable(_request: Request, _error: DataError) -> Response:
+        return problem(400, "unstorable", "a value cannot be stored; text holds no NUL character")
 
     @app.exception_handler(SQLAlchemyError)
     def database(_request: Request, error: SQLAlchemyError) -> Response:

@@ -17,7 +17,6 @@ class ServiceSettings:
     database_url: str
     poll_seconds: float = 0.04
     max_body_bytes: int = 16 * 1024 * 1024
-    max_waiting_seconds: float = 60
 
     def __post_init__(self) -> None:
         if self.poll_seconds <= 0:

@@ -7,8 +7,9 @@ from bisect import insort
 from typing import NamedTuple
 
 from sqlalchemy import select
+from sqlalchemy.orm import Session
 
-from metadata_service.database import Database, Revision, revision_in
+from metadata_service.database import Database, Revision, has_revision, revision_in
 from metadata_service.defaults import discovery_defaults
 from metadata_service.specs import active_specs
 from metadata_service.tables import AttributeRow, AttributeVersionRow
@@ -35,29 +36,40 @@ class SnapshotCache:
         """The snapshot at the newest revision. Blocks; raises SQLAlchemyError when the database is away."""
         with self._lock, self._database.read() as session:
             revision = revision_in(session)
+            if self._served is not None and not has_revision(session, self._served.revision):
+                self._forget()  # the database was restored from a backup
             if self._served is None or self._served.revision != revision:
-                # Attributes are never deleted, so what changed since is all there is to read.
-                query = (
-                    select(AttributeRow.path, AttributeVersionRow.document)
-                    .join(
-                        AttributeVersionRow,
-                        (AttributeRow.path == AttributeVersionRow.path)
-                        & (AttributeRow.version == AttributeVersionRow.version),
-                    )
-                    .order_by(AttributeRow.path)
-                )
-                if self._served is not None:
-                    since = self._served.revision.version
-                    query = query.where(AttributeVersionRow.snapshot_version > since)
-                for path, document in session.execute(query):
-                    if path not in self._documents:
-                        insort(self._paths, path)
-                    self._documents[path] = document.encode()
-                body = b'{"version":%d,"specs":[%b],"attributes":[%b],"defaults":%b}' % (
-                    revision.version,
-                    b",".join(spec.model_dump_json().encode() for spec in active_specs(session)),
-                    b",".join([self._documents[path] for path in self._paths]),
-                    discovery_defaults(session).model_dump_json().encode(),
-                )
-                self._served = ServedSnapshot(revision, body)
+                self._read_changed(session)
+                self._served = ServedSnapshot(revision, self._body(session, revision))
             return self._served
+
+    def _read_changed(self, session: Session) -> None:
+        # Attributes are never deleted, so those that changed since the last snapshot are all there is to
+        # read.
+        latest = (AttributeRow.path == AttributeVersionRow.path) & (
+            AttributeRow.version == AttributeVersionRow.version
+        )
+        query = (
+            select(AttributeRow.path, AttributeVersionRow.document)
+            .join(AttributeVersionRow, latest)
+            .order_by(AttributeRow.path)
+        )
+        if self._served is not None:
+            query = query.where(AttributeVersionRow.snapshot_version > self._served.revision.version)
+        for path, document in session.execute(query):
+            if path not in self._documents:
+                insort(self._paths, path)
+            self._documents[path] = document.encode()
+
+    def _body(self, session: Session, revision: Revision) -> bytes:
+        return b'{"version":%d,"specs":[%b],"attributes":[%b],"defaults":%b}' % (
+            revision.version,
+            b",".join(spec.model_dump_json().encode() for spec in active_specs(session)),
+            b",".join([self._documents[path] for path in self._paths]),
+            discovery_defaults(session).model_dump_json().encode(),
+        )
+
+    def _forget(self) -> None:
+        self._paths.clear()
+        self._documents.clear()
+        self._served = None

@@ -62,9 +62,10 @@ def create_token(
     with database.write() as edit:
         same = edit.session.scalar(select(TokenRow).where(TokenRow.digest == _digest(plaintext)))
         if same is not None:
-            if (same.name, same.role) == (name, role) and same.revoked is None:
+            expired = same.expires is not None and same.expires <= edit.at
+            if (same.name, same.role) == (name, role) and same.revoked is None and not expired:
                 return plaintext
-            raise ClashError("this token exists already, with another name or role, or revoked")
+            raise ClashError("this token exists already: with another name or role, revoked, or expired")
         if edit.session.scalar(_live(edit.at).where(TokenRow.name == name)) is not None:
             raise ClashError(f"a token named {name} exists; revoke it or choose another name")
         edit.session.add(

@@ -28,6 +28,8 @@ class MetadataConnection:
         self.timeout = timeout
         try:
             parsed = httpx.URL(url)
+            if parsed.scheme not in ("http", "https") or not parsed.host:
+                raise httpx.InvalidURL("not http://HOST")
             self._url = str(parsed.copy_with(userinfo=b"")).rstrip("/")
             self._client = httpx.Client(
                 base_url=parsed, headers={"Authorization": f"Bearer {token}"}, timeout=timeout

@@ -1,0 +1,123 @@
+"""A database of its own for each test, and a real service on it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx
+import pytest
+from sqlalchemy import create_engine, text
+
+from metadata_service.app import create_app
+from metadata_service.database import Database, open_database
+from metadata_service.server import serving
+from metadata_service.settings import ServiceSettings
+from metadata_service.tokens import Role, create_token
+from model.errors import SpecError
+
+POSTGRESQL = "IDGRAPH_TEST_POSTGRES_URL"
+"""Names a PostgreSQL database that the tests may empty; every test then runs on it as well."""
+
+TOKENS = {role: f"{role}-token-for-the-tests" for role in Role}
+
+
+class Running(NamedTuple):
+    """A service under test, and a caller for each role."""
+
+    url: str
+    database_url: str
+    database: Database
+    admin: httpx.Client
+    pipeline: httpx.Client
+    reader: httpx.Client
+    nobody: httpx.Client
+
+
+def compile_operations(operations: Any) -> object:
+    """Stands in for the compiler of `transforms`."""
+    chain = operations if isinstance(operations, list) else [operations]
+    for index, operation in enumerate(chain):
+        at = f"/{index}" if isinstance(operations, list) else ""
+        if not isinstance(operation, dict) or operation.get("operation") not in ("shift", "jmespath"):
+            raise SpecError("no such operation", f"{at}/operation", "did you mean shift?")
+    return chain
+
+
+def sqlite_url(folder: Path) -> str:
+    return f"sqlite:///{folder / 'metadata.db'}"
+
+
+def emptied_postgresql() -> str:
+    url = os.environ[POSTGRESQL]
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        connection.execute(text("DROP SCHEMA public CASCADE"))
+        connection.execute(text("CREATE SCHEMA public"))
+    engine.dispose()
+    return url
+
+
+@pytest.fixture(params=["sqlite", "postgresql"] if os.environ.get(POSTGRESQL) else ["sqlite"])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """An empty database, without tables."""
+    return sqlite_url(tmp_path) if request.param == "sqlite" else emptied_postgresql()
+
+
+@pytest.fixture
+def database(database_url: str) -> Iterator[Database]:
+    opened = open_database(database_url)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def open_another(database_url: str) -> Iterator[Callable[[], Database]]:
+    """Opens the same database again, as another process would."""
+    with ExitStack() as stack:
+
+        def another() -> Database:
+            opened = open_database(database_url)
+            stack.callback(opened.close)
+            return opened
+
+        yield another
+
+
+@pytest.fixture
+def service(database_url: str) -> Iterator[Running]:
+    app = create_app(ServiceSettings(database_url), compile_operations)
+    database: Database = app.state.service.database
+    for role, token in TOKENS.items():
+        create_token(database, f"the {role}", role, plaintext=token)
+    with ExitStack() as stack:
+        url = stack.enter_context(serving(app))
+
+        def caller(token: str | None) -> httpx.Client:
+            headers = {"Authorization": f"Bearer {token}"} if token else {}
+            return stack.enter_context(httpx.Client(base_url=url, headers=headers, timeout=30, verify=False))
+
+        yield Running(
+            url,
+            database_url,
+            database,
+            caller(TOKENS[Role.ADMIN]),
+            caller(TOKENS[Role.PIPELINE]),
+            caller(TOKENS[Role.READER]),
+            caller(None),
+        )
+
+
+@pytest.fixture
+def spec() -> dict[str, Any]:
+    """A spec that is accepted."""
+    return {
+        "name": "payroll",
+        "source": "payroll",
+        "event_type": "signup",
+        "operations": [{"operation": "shift", "spec": {"b": "x", "a": "user.id"}}],
+        "identifiers": [{"type": "user_id", "path": "user.id", "primary": True}],
+    }

@@ -1,0 +1,175 @@
+"""The database itself: made from nothing, brought up to date, append-only, never two of one version."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import inspect, text
+from sqlalchemy.exc import SQLAlchemyError
+
+from metadata_service.attributes import put_attribute
+from metadata_service.change_log import list_changes
+from metadata_service.database import Database, open_database
+from metadata_service.discovery import apply_schema_changes
+from metadata_service.tables import Base
+from model.attributes import AttributeDefinition, DataType
+from model.errors import ConfigError
+from tests.metadata_service.conftest import POSTGRESQL, sqlite_url
+
+
+def declare(database: Database, path: str, description: str = "") -> None:
+    definition = AttributeDefinition(path=path, data_type=DataType.STRING, description=description)
+    with database.write("admin", "test") as edit:
+        put_attribute(edit, definition, lambda _known: None)
+
+
+def test_migrations_make_the_tables_that_the_code_expects(database: Database) -> None:
+    with database.engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, Base.metadata) == []
+
+
+def test_postgresql_too() -> None:
+    if not os.environ.get(POSTGRESQL):
+        pytest.skip(f"{POSTGRESQL} is not set, so all tests ran on SQLite only")
+
+
+def test_opening_again_keeps_everything(database: Database) -> None:
+    declare(database, "a")
+    again = open_database(database.engine.url.render_as_string(hide_password=False))
+    assert again.revision() == database.revision()
+    again.close()
+
+
+def test_a_database_of_a_newer_release_is_left_alone(database: Database) -> None:
+    with database.engine.begin() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(ConfigError, match="newer"):
+        open_database(database.engine.url.render_as_string(hide_password=False))
+
+
+@pytest.mark.parametrize(
+    "url", ["", "sqlite://", "sqlite:///:memory:", "mysql://x/y", "nonsense", "oracle+x://"]
+)
+def test_unusable_urls(url: str) -> None:
+    with pytest.raises(ConfigError):
+        open_database(url)
+
+
+def test_the_file_is_for_its_owner_only(tmp_path: Path) -> None:
+    open_database(sqlite_url(tmp_path)).close()
+    assert stat.S_IMODE((tmp_path / "metadata.db").stat().st_mode) == 0o600
+
+
+def test_sqlite_is_set_up_for_several_processes(tmp_path: Path) -> None:
+    database = open_database(sqlite_url(tmp_path))
+    with database.engine.connect() as connection:
+        assert connection.scalar(text("PRAGMA journal_mode")) == "wal"
+        assert connection.scalar(text("PRAGMA foreign_keys")) == 1
+        assert connection.scalar(text("PRAGMA busy_timeout")) == 10_000
+    database.close()
+
+
+@pytest.mark.parametrize(
+    "table", ["snapshots", "changes", "attribute_versions", "spec_versions", "discovery_defaults"]
+)
+def test_history_cannot_be_rewritten(database: Database, table: str) -> None:
+    declare(database, "a")
+    with database.engine.begin() as connection:
+        connection.execute(text("INSERT INTO spec_versions VALUES ('s', 1, 'draft', 1, '{}')"))
+        connection.execute(text("INSERT INTO discovery_defaults VALUES (1, '{}')"))
+    columns = {column["name"] for column in inspect(database.engine).get_columns(table)} - {"status"}
+    for statement in [
+        f"DELETE FROM {table}",
+        *(f"UPDATE {table} SET {column} = {column}" for column in columns),
+    ]:
+        with pytest.raises(SQLAlchemyError, match="append-only"), database.engine.begin() as connection:
+            connection.execute(text(statement))
+
+
+def test_a_failed_edit_leaves_nothing(database: Database) -> None:
+    before = database.revision()
+    definition = AttributeDefinition(path="a", data_type=DataType.STRING)
+    woken: list[bool] = []
+    database.listeners.append(lambda: woken.append(True))
+
+    def write_and_fail() -> None:
+        with database.write("admin") as edit:
+            put_attribute(edit, definition, lambda _known: None)
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        write_and_fail()
+    assert (database.revision(), woken) == (before, [])
+    declare(database, "a")
+    assert (database.revision().version, woken) == (1, [True])
+
+
+def test_versions_are_gapless_under_concurrent_writers(database: Database) -> None:
+    def write(number: int) -> None:
+        for turn in range(10):
+            declare(database, f"a{number}", f"{turn}")
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert database.revision().version == 40
+    with database.read() as session:
+        page = list_changes(session, limit=1000)
+    assert [line.snapshot_version for line in page.items] == list(range(40, 0, -1))
+
+
+PROCESS = """
+import sys
+from metadata_service.database import open_database
+from metadata_service.discovery import apply_schema_changes
+database = open_database(sys.argv[1])
+print("ready", flush=True)
+sys.stdin.readline()
+for start in range(0, 50, 5):
+    changes = [
+        {"path": f"a{number}", "data_type": sys.argv[2], "source": sys.argv[3], "first_event": "file:f#1"}
+        for number in range(start, start + 5)
+    ]
+    with database.write(sys.argv[3]) as edit:
+        answer = apply_schema_changes(edit, changes)
+    print(answer.created, answer.conflicted, answer.refused)
+database.close()
+"""
+
+
+def test_two_processes_find_the_same_attributes_at_once(database_url: str) -> None:
+    # Neither finds tables: both also race to make them.
+    def start(data_type: str, source: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", PROCESS, database_url, data_type, source]
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    racers = [start("string", "one"), start("integer", "two")]
+    for racer in racers:
+        assert racer.stdout is not None
+        assert racer.stdout.readline() == "ready\n"
+    for racer in racers:
+        assert racer.stdin is not None
+        racer.stdin.write("\n")
+        racer.stdin.flush()
+    answers = [racer.communicate(timeout=60)[0].split() for racer in racers]
+    assert [racer.returncode for racer in racers] == [0, 0]
+    counts = [sum(map(int, answer[place::3])) for place in range(3) for answer in answers]
+    assert counts[0] + counts[1] == 50, "each attribute was created once"
+    assert counts[2] + counts[3] == 50, "and met the other type once"
+    database = open_database(database_url)
+    assert database.revision().version == 20
+    with database.write() as edit:
+        same = [{"path": "a0", "data_type": "string", "source": "s", "first_event": "f"}]
+        assert apply_schema_changes(edit, same).unchanged == 1
+    database.close()

@@ -1,0 +1,216 @@
+"""The snapshot: what is in it, and how soon a waiting reader has it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+from sqlalchemy import text
+
+from metadata_service.database import Database, open_database
+from metadata_service.discovery import apply_schema_changes
+from metadata_service.snapshots import SnapshotCache
+from metadata_service.watch import RevisionWatch
+from model.snapshots import MetadataSnapshot
+from tests.metadata_service.conftest import Running
+
+
+def discover(database: Database, *paths: str, data_type: str = "string") -> None:
+    changes = [{"path": path, "data_type": data_type, "source": "s", "first_event": "f"} for path in paths]
+    with database.write("pipeline") as edit:
+        apply_schema_changes(edit, changes)
+
+
+def read(client: httpx.Client) -> tuple[MetadataSnapshot, str]:
+    answer = client.get("/v1/snapshot")
+    assert answer.status_code == 200
+    return MetadataSnapshot.model_validate_json(answer.content), answer.headers["ETag"]
+
+
+class Waiting:
+    """A long poll under way in a thread."""
+
+    def __init__(self, client: httpx.Client, etag: str, seconds: float) -> None:
+        def poll() -> None:
+            self.answer = client.get(
+                "/v1/snapshot", params={"wait": seconds}, headers={"If-None-Match": etag}
+            )
+            self.at = time.monotonic()
+
+        self._thread = threading.Thread(target=poll)
+        self._thread.start()
+        time.sleep(0.3)
+
+    def done(self) -> tuple[int, float]:
+        self._thread.join()
+        return self.answer.status_code, self.at
+
+
+def test_an_empty_catalogue(service: Running) -> None:
+    snapshot, etag = read(service.reader)
+    assert snapshot == MetadataSnapshot(version=0)
+    assert etag.startswith('"0-')
+
+
+def test_it_is_what_was_stored(service: Running, spec: dict[str, Any]) -> None:
+    service.admin.put("/v1/specs/payroll", json=spec | {"status": "active"})
+    service.admin.put("/v1/specs/draft", json=spec | {"name": "draft"})
+    discover(service.database, "b", "a")
+    snapshot, _ = read(service.reader)
+    assert snapshot.version == 3 == service.database.revision().version
+    assert [str(found.ref) for found in snapshot.specs] == ["payroll@1"]
+    assert snapshot.specs[0].operations == spec["operations"]
+    assert [found.path for found in snapshot.attributes] == ["a", "b"]
+
+
+def test_built_step_by_step_or_at_once_it_is_the_same(
+    database: Database, open_another: Callable[[], Database]
+) -> None:
+    cache = SnapshotCache(database)
+    other = open_another()
+    for writer, paths in ((database, ("m", "b")), (other, ("a", "z")), (database, ("k",))):
+        discover(writer, *paths)
+        cache.current()
+    discover(other, "m", "k", data_type="array")
+    assert cache.current() == SnapshotCache(database).current()
+    assert cache.current() is cache.current()
+
+
+def test_a_restored_backup_is_read_anew(database: Database) -> None:
+    cache = SnapshotCache(database)
+    discover(database, "a")
+    discover(database, "only after the backup")
+    before = cache.current()
+    _restore(database, version=1)
+    discover(database, "other")
+    after = cache.current()
+    assert after.revision.version == before.revision.version == 2
+    assert after.revision != before.revision
+    assert [found.path for found in MetadataSnapshot.model_validate_json(after.body).attributes] == [
+        "a",
+        "other",
+    ]
+
+
+def _restore(database: Database, version: int) -> None:
+    tables = {"attribute_versions": "snapshot_version", "changes": "snapshot_version", "snapshots": "version"}
+    with database.engine.begin() as connection:
+        connection.execute(text("DELETE FROM attributes WHERE path <> 'a'"))
+        for table, column in tables.items():
+            on = f" ON {table}" if database.engine.dialect.name == "postgresql" else ""
+            connection.execute(text(f"DROP TRIGGER {table}_delete{on}"))
+            connection.execute(text(f"DELETE FROM {table} WHERE {column} > {version}"))
+
+
+def test_a_database_made_anew_has_other_etags(service: Running, tmp_path: Any) -> None:
+    other = open_database(f"sqlite:///{tmp_path}/other.db")
+    assert other.revision().version == service.database.revision().version
+    assert other.revision() != service.database.revision()
+    other.close()
+
+
+def test_unchanged_is_304_at_once(service: Running) -> None:
+    _, etag = read(service.reader)
+    for header in (etag, f'W/{etag}, "x"', "*"):
+        answer = service.reader.get("/v1/snapshot", headers={"If-None-Match": header})
+        assert (answer.status_code, answer.headers["ETag"]) == (304, etag)
+
+
+def test_waiting_ends_with_304(service: Running) -> None:
+    _, etag = read(service.reader)
+    start = time.monotonic()
+    status, at = Waiting(service.reader, etag, 0.5).done()
+    assert status == 304
+    assert 0.45 < at - start < 2
+
+
+def test_who_has_an_old_etag_or_none_does_not_wait(service: Running) -> None:
+    for headers in ({}, {"If-None-Match": '"0-old"'}):
+        answer = service.reader.get("/v1/snapshot", params={"wait": 60}, headers=headers)
+        assert answer.status_code == 200
+
+
+def test_the_wait_is_bounded(service: Running) -> None:
+    assert service.reader.get("/v1/snapshot", params={"wait": 61}).status_code == 422
+    assert service.reader.get("/v1/snapshot", params={"wait": "nan"}).status_code == 422
+
+
+def test_a_write_wakes_all_who_wait(service: Running) -> None:
+    _, etag = read(service.reader)
+    waiting = [Waiting(client, etag, 30) for client in (service.reader, service.admin)]
+    discover(service.database, "a")
+    written = time.monotonic()
+    for each in waiting:
+        status, at = each.done()
+        assert status == 200
+        assert at - written < 1
+    assert [found["path"] for found in waiting[0].answer.json()["attributes"]] == ["a"]
+
+
+def test_a_write_of_another_process_wakes_too(service: Running, open_another: Callable[[], Database]) -> None:
+    other = open_another()
+    for path in ("a", "b"):  # twice: the watch must start again after it went to sleep
+        _, etag = read(service.reader)
+        waiting = Waiting(service.reader, etag, 30)
+        discover(other, path)
+        written = time.monotonic()
+        status, at = waiting.done()
+        assert status == 200
+        assert at - written < 1
+
+
+def test_many_wait_without_threads_or_connections(service: Running) -> None:
+    _, etag = read(service.reader)
+    headers = dict(service.reader.headers) | {"If-None-Match": etag}
+
+    async def wait_all() -> list[int]:
+        limits = httpx.Limits(max_connections=None)
+        async with httpx.AsyncClient(
+            base_url=service.url, headers=headers, limits=limits, timeout=60
+        ) as client:
+            waiting = [
+                asyncio.create_task(client.get("/v1/snapshot", params={"wait": 30})) for _ in range(120)
+            ]
+            await asyncio.sleep(1.5)
+            threads = threading.active_count()
+            assert (await client.get("/v1/specs")).status_code == 200, "others are still served"
+            await asyncio.to_thread(discover, service.database, "a")
+            answers = await asyncio.gather(*waiting)
+            assert threads < 60
+            return [answer.status_code for answer in answers]
+
+    assert asyncio.run(wait_all()) == [200] * 120
+
+
+def test_a_failing_read_does_not_end_the_watch() -> None:
+    answers: list[str | Exception] = ["1", OSError("away"), "1", "2"]
+
+    def read_next() -> str:
+        answer = answers.pop(0) if len(answers) > 1 else answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def wait() -> float:
+        start = time.monotonic()
+        await RevisionWatch(read_next, 0.01).wait("1", 10)
+        return time.monotonic() - start
+
+    assert asyncio.run(wait()) < 5
+
+
+def test_a_closed_watch_lets_go() -> None:
+    async def wait() -> None:
+        watch = RevisionWatch(lambda: "1", 10)
+        waiting = asyncio.create_task(watch.wait("1", 60))
+        await asyncio.sleep(0.05)
+        watch.close()
+        await asyncio.wait_for(waiting, 5)
+        await asyncio.wait_for(watch.wait("1", 60), 5)
+        watch.poke()
+
+    asyncio.run(wait())

@@ -1,0 +1,238 @@
+"""The client against the real service, and against services that misbehave."""
+
+from __future__ import annotations
+
+import pickle
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from metadata_service.app import create_app
+from metadata_service.server import serving
+from metadata_service.settings import ServiceSettings
+from metadata_service.tokens import Role, create_token
+from model.attributes import AttributeDefinition, AttributeStatus, DataType, EncryptionLevel
+from model.errors import MetadataError, SpecError, UnauthorizedError
+from model.schema_changes import SchemaChange, SchemaUpdates
+from model.snapshots import DiscoveryDefaults
+from model.specs import IdentifierPlace, SpecDefinition, SpecStatus
+from sinks.metadata_client import MetadataClient
+
+TOKEN = "a-token-that-must-not-leak"
+
+
+def compile_operations(operations: Any) -> object:
+    if operations == []:
+        raise SpecError("a chain is not empty", "", "add an operation")
+    return operations
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> Iterator[str]:
+    app = create_app(ServiceSettings(f"sqlite:///{tmp_path}/metadata.db"), compile_operations)
+    create_token(app.state.service.database, "admin", Role.ADMIN, plaintext=TOKEN)
+    create_token(app.state.service.database, "reader", Role.READER, plaintext=TOKEN + "-reader")
+    with serving(app) as running:
+        yield running
+
+
+@pytest.fixture
+def client(url: str) -> Iterator[MetadataClient]:
+    with MetadataClient(url + "/", TOKEN) as opened:
+        yield opened
+
+
+def change(path: str, data_type: DataType = DataType.STRING) -> SchemaChange:
+    return SchemaChange(path=path, data_type=data_type, source="s", first_event="file:f#1")
+
+
+def spec(**fields: Any) -> SpecDefinition:
+    place = IdentifierPlace(type="user_id", path="user.id", primary=True)
+    return SpecDefinition(
+        **{"name": "p", "source": "s", "operations": [{}], "identifiers": (place,)} | fields
+    )
+
+
+def test_snapshot_follows(client: MetadataClient) -> None:
+    first = client.snapshot()
+    assert first is not None
+    assert client.snapshot(first.etag) is None
+    assert client.snapshot(first.etag, wait=0.1) is None
+    client.send([change("a")])
+    second = client.snapshot(first.etag, wait=10)
+    assert second is not None
+    assert (second.snapshot.version, second.snapshot.attributes[0].path) == (1, "a")
+
+
+def test_waiting_is_longer_than_the_timeout(url: str) -> None:
+    with MetadataClient(url, TOKEN, timeout=0.5) as client:
+        first = client.snapshot()
+        assert first is not None
+        assert client.snapshot(first.etag, wait=1) is None
+
+
+def test_send_splits(client: MetadataClient) -> None:
+    updates: SchemaUpdates = client
+    updates.send([])
+    updates.send([change(f"a{number}") for number in range(5001)])
+    assert len(list(client.search_attributes())) == 5001
+    snapshot = client.snapshot()
+    assert snapshot is not None
+    assert snapshot.snapshot.version == 2
+
+
+def test_send_logs_what_is_refused_without_its_path(
+    client: MetadataClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    client.send([change("_event.secret"), change("a")])
+    assert "reserved" in caplog.text
+    assert "secret" not in caplog.text
+    assert client.get_attribute("a") is not None
+
+
+def test_specs(client: MetadataClient) -> None:
+    assert client.get_spec("p") is None
+    assert client.list_specs() == []
+    assert client.check(spec()) == []
+    assert client.put_spec(spec(), "first").active_version is None
+    assert client.activate("p").active_version == 1
+    client.put_spec(spec(description="better", status=SpecStatus.ACTIVE), "second")
+    client.activate("p", 1, "back again")
+    [listed] = client.list_specs()
+    assert listed == client.get_spec("p")
+    assert (listed.latest_version, listed.active_version) == (2, 1)
+    old = client.get_spec_version("p", 1)
+    assert old is not None
+    assert old.status is SpecStatus.ACTIVE
+    assert client.get_spec_version("p", 3) is None
+    assert client.retire("p").active_version is None
+    with pytest.raises(MetadataError, match="409"):
+        client.retire("p")
+
+
+def test_a_refused_spec_has_its_place(client: MetadataClient) -> None:
+    for refuse in (client.put_spec, client.check):
+        with pytest.raises(SpecError) as refused:
+            refuse(spec(operations=[]))
+        assert (refused.value.pointer, refused.value.hint) == ("/operations", "add an operation")
+
+
+def test_attributes(client: MetadataClient) -> None:
+    assert client.get_attribute("a/b.c") is None
+    definition = AttributeDefinition(
+        path="a/b.c", data_type=DataType.STRING, encryption=EncryptionLevel.PROTECTED
+    )
+    stored = client.put_attribute(definition, "it is private")
+    assert client.get_attribute("a/b.c") == stored
+    retired = client.put_attribute(stored.model_copy(update={"status": AttributeStatus.RETIRED}))
+    assert retired.version == 2
+    client.send([change("x"), change("y")])
+    assert [found.path for found in client.search_attributes(status="discovered")] == ["x", "y"]
+    assert [found.path for found in client.search_attributes("B.C", encryption="protected")] == ["a/b.c"]
+    with pytest.raises(MetadataError, match="/policy"):
+        client.put_attribute(
+            AttributeDefinition.model_validate({"path": "a", "data_type": "number", "policy": "sum"})
+        )
+    with pytest.raises(MetadataError, match="412"):
+        client.put_attribute(definition, etag='"old"')
+
+
+@pytest.mark.parametrize("path", [".", "..", "a/../b", "?", "#", "%41", "é", "a b", "+"])
+def test_strange_paths_keep_their_place(client: MetadataClient, path: str) -> None:
+    client.send([change(path)])
+    found = client.get_attribute(path)
+    assert found is not None
+    assert found.path == path
+    assert client.put_attribute(AttributeDefinition(path=path, data_type=DataType.STRING)).version == 2
+
+
+def test_defaults(client: MetadataClient) -> None:
+    assert client.get_defaults() == DiscoveryDefaults()
+    protected = DiscoveryDefaults(encryption=EncryptionLevel.PROTECTED)
+    assert client.put_defaults(protected, "careful") == protected
+    assert client.get_defaults() == protected
+
+
+def test_a_refused_token(url: str) -> None:
+    for token, status in (("wrong", "401"), (TOKEN + "-reader", "403")):
+        with MetadataClient(url, token) as client, pytest.raises(UnauthorizedError, match=status) as refused:
+            client.send([change("a")])
+        assert url in str(refused.value)
+        assert TOKEN not in str(refused.value)
+
+
+def test_a_service_that_is_away() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    with MetadataClient(f"http://user:password@127.0.0.1:{port}", TOKEN, timeout=1) as client:
+        for call in (client.snapshot, lambda: client.send([change("a")]), client.list_specs):
+            with pytest.raises(MetadataError, match=f"http://127.0.0.1:{port}/v1") as away:
+                call()
+            assert TOKEN not in str(away.value)
+            assert "password" not in str(away.value)
+
+
+@contextmanager
+def answering(status: int, body: bytes) -> Iterator[str]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (500, b""),
+        (503, b"<html>"),
+        (502, b"[]"),
+        (200, b""),
+        (200, b"null"),
+        (200, b'{"items": 1}'),
+        (404, b""),
+        (301, b""),
+    ],
+)
+def test_unusable_answers(status: int, body: bytes) -> None:
+    calls: list[Callable[[MetadataClient], object]] = [
+        lambda client: client.snapshot(),
+        lambda client: client.list_specs(),
+        lambda client: client.get_defaults(),
+    ]
+    with answering(status, body) as url, MetadataClient(url, TOKEN) as client:
+        for call in calls:
+            with pytest.raises(MetadataError, match=str(status)) as failed:
+                call(client)
+            assert not isinstance(failed.value, UnauthorizedError)
+
+
+@pytest.mark.parametrize(
+    ("url", "token"), [("http://x:port", TOKEN), ("x.example", TOKEN), ("http://x", "tökén\ud800")]
+)
+def test_unusable_settings(url: str, token: str) -> None:
+    with pytest.raises(MetadataError) as refused:
+        MetadataClient(url, token)
+    assert token not in str(refused.value)
+
+
+def test_a_client_is_not_pickled(client: MetadataClient) -> None:
+    with pytest.raises(TypeError):
+        pickle.dumps(client)
