@@ -1,0 +1,115 @@
+"""What every key provider promises. A new one adds a line to `PROVIDERS`."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from model.errors import KeyProviderError
+from sinks.keyring import KeyringFile
+from tests.transforms.key_canary import shown
+from transforms.keys import KeyProvider
+
+DATA_KEY = bytes(range(64))
+Opener = Callable[[], KeyProvider]
+
+
+def _keyring_file(directory: Path) -> Opener:
+    KeyringFile.create(directory / "keyring.json")
+    return lambda: KeyringFile(directory / "keyring.json")
+
+
+PROVIDERS: dict[str, Callable[[Path], Opener]] = {
+    "keyring file": _keyring_file,
+}
+"""How to set a provider up in an empty directory; what comes back opens it, each time as a new process would."""
+
+
+@pytest.fixture(params=PROVIDERS)
+def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Opener:
+    return PROVIDERS[request.param](tmp_path)
+
+
+@pytest.fixture
+def other(request: pytest.FixtureRequest, opener: Opener, tmp_path: Path) -> KeyProvider:
+    """A provider of the same kind with other keys."""
+    directory = tmp_path / "other"
+    directory.mkdir()
+    kind = request.node.callspec.params["opener"]
+    return PROVIDERS[kind](directory)()
+
+
+def test_a_wrapped_key_is_unwrapped_by_every_process(opener: Opener) -> None:
+    wrapped = opener().wrap(DATA_KEY, b"user_id:480")
+    assert opener().unwrap(wrapped, b"user_id:480") == DATA_KEY
+
+
+def test_wrapping_hides_the_key(opener: Opener) -> None:
+    wrapped = opener().wrap(DATA_KEY, b"user_id:480")
+    assert not shown(DATA_KEY, wrapped.wrapped.decode("latin-1"))
+
+
+@pytest.mark.parametrize("context", [b"user_id:481", b"", b"user_id:4800"])
+def test_a_key_is_unwrapped_only_for_its_context(opener: Opener, context: bytes) -> None:
+    provider = opener()
+    wrapped = provider.wrap(DATA_KEY, b"user_id:480")
+    with pytest.raises(KeyProviderError):
+        provider.unwrap(wrapped, context)
+
+
+def test_every_altered_byte_and_every_cut_is_refused(opener: Opener) -> None:
+    provider = opener()
+    wrapped = provider.wrap(DATA_KEY, b"f")
+    for position in range(len(wrapped.wrapped)):
+        altered = bytearray(wrapped.wrapped)
+        altered[position] ^= 0x01
+        with pytest.raises(KeyProviderError):
+            provider.unwrap(wrapped._replace(wrapped=bytes(altered)), b"f")
+        with pytest.raises(KeyProviderError):
+            provider.unwrap(wrapped._replace(wrapped=wrapped.wrapped[:position]), b"f")
+
+
+@pytest.mark.parametrize("version", [0, -1, 2, 2**70])
+def test_an_unknown_key_version_is_named(opener: Opener, version: int) -> None:
+    provider = opener()
+    wrapped = provider.wrap(DATA_KEY, b"f")._replace(kek_version=version)
+    with pytest.raises(KeyProviderError, match=f"version {version}$"):
+        provider.unwrap(wrapped, b"f")
+
+
+def test_providers_do_not_open_each_others_keys(opener: Opener, other: KeyProvider) -> None:
+    with pytest.raises(KeyProviderError):
+        other.unwrap(opener().wrap(DATA_KEY, b"f"), b"f")
+    assert other.purpose_key("blind-index") != opener().purpose_key("blind-index")
+
+
+def test_purpose_keys_are_stable_and_independent(opener: Opener) -> None:
+    keys = [opener().purpose_key(purpose) for purpose in ("blind-index", "dead-letters", "", "blind-index ")]
+    assert [len(key) for key in keys] == [64] * 4
+    assert len({key[start : start + 32] for key in keys for start in (0, 32)}) == 8
+    assert keys[0] == opener().purpose_key("blind-index")
+
+
+def test_a_provider_shows_no_keys_and_stays_in_its_process(opener: Opener) -> None:
+    provider = opener()
+    for text in (repr(provider), str(provider), f"{provider}", repr(vars(provider))):
+        assert not shown(provider.purpose_key("blind-index"), text)
+    for leave in (pickle.dumps, copy.copy, copy.deepcopy):
+        with pytest.raises(TypeError):
+            leave(provider)
+
+
+def test_errors_hold_no_keys_and_no_context(opener: Opener) -> None:
+    provider = opener()
+    wrapped = provider.wrap(DATA_KEY, b"canary-context")
+    for damaged in (wrapped._replace(kek_version=9), wrapped._replace(wrapped=b""), wrapped):
+        with pytest.raises(KeyProviderError) as caught:
+            provider.unwrap(damaged, b"canary-elsewhere")
+        told = f"{caught.value!s} {caught.value!r} {caught.value.__context__!r}"
+        assert "canary" not in told
+        assert not shown(DATA_KEY, told)
+        assert not shown(wrapped.wrapped, told)
