@@ -182,7 +182,7 @@ def _put(connection: sqlite3.Connection, newest: dict[str, _Prepared]) -> None:
         gone = before - after
         come = after - before
         if gone or come:
-            updates.append((document.version, " ".join(document.tokens), old.number))
+            updates.append((document.version, " ".join(after), old.number))
             if gone:
                 changes.append(("delete", old.number, " ".join(gone)))
             # Also when nothing came: the table counts rows, and each delete takes one off.
@@ -192,7 +192,8 @@ def _put(connection: sqlite3.Connection, newest: dict[str, _Prepared]) -> None:
     known = {old.id for old in stored}
     for document in sorted(each for each in newest.values() if each.id not in known):
         number += 1
-        tokens = " ".join(document.tokens)
+        # Each token once: the table counts what it took and refuses to give back more.
+        tokens = " ".join(set(document.tokens))
         inserts.append((number, document.id, document.version, tokens))
         changes.append((None, number, tokens))
     connection.executemany("UPDATE documents SET version = ?, tokens = ? WHERE number = ?", updates)

@@ -52,7 +52,7 @@ def compiled(query: Query, paths: Mapping[str, PathTokens]) -> Compiled:
                 return NOTHING
             subqueries.append(
                 " UNION ".join(
-                    f"SELECT doc FROM vocabulary WHERE term {lower[0]} ? AND term {upper[0]} ?"  # noqa: S608 - ours
+                    f"SELECT DISTINCT doc FROM vocabulary WHERE term {lower[0]} ? AND term {upper[0]} ?"  # noqa: S608 - ours
                     for lower, upper in intervals
                 )
             )

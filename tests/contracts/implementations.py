@@ -1,0 +1,55 @@
+"""Every implementation that a contract suite runs over. To add one: one line in its table.
+
+Each entry makes an implementation whose data, if it has any, lives in the given folder; opening it again
+with the same folder must find what was written, if `durable`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from merge.index import ProfileIndex
+from merge.store import ProfileStore
+from model.dead_letters import DeadLetters
+from sinks.memory_data_keys import MemoryDataKeys
+from sinks.memory_index import MemoryProfileIndex
+from sinks.memory_profiles import MemoryProfileStore
+from sinks.sqlite_data_keys import SqliteDataKeys
+from sinks.sqlite_dead_letters import SqliteDeadLetters
+from sinks.sqlite_index import SqliteProfileIndex
+from sinks.sqlite_profiles import SqliteProfileStore
+from transforms.keys import DataKeyStore
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Implementation(Generic[T]):
+    """`durable`: outlives its process and is shared between processes."""
+
+    name: str
+    open: Callable[[Path], T]
+    durable: bool
+
+
+PROFILE_STORES: list[Implementation[ProfileStore]] = [
+    Implementation("memory", lambda _: MemoryProfileStore(), durable=False),
+    Implementation("sqlite", lambda folder: SqliteProfileStore(folder / "profiles.db"), durable=True),
+]
+
+PROFILE_INDEXES: list[Implementation[ProfileIndex]] = [
+    Implementation("memory", lambda _: MemoryProfileIndex(), durable=False),
+    Implementation("sqlite", lambda folder: SqliteProfileIndex(folder / "index.db"), durable=True),
+]
+
+DEAD_LETTERS: list[Implementation[DeadLetters]] = [
+    Implementation("sqlite", lambda folder: SqliteDeadLetters(folder / "dead-letters.db"), durable=True),
+]
+
+DATA_KEYS: list[Implementation[DataKeyStore]] = [
+    Implementation("memory", lambda _: MemoryDataKeys(), durable=False),
+    Implementation("sqlite", lambda folder: SqliteDataKeys(folder / "keys.db"), durable=True),
+]

@@ -1,0 +1,139 @@
+"""The SQLite index answers every query as the memory index does, whatever was put in and taken out."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+
+from merge.index import IndexDocument, ProfileIndex
+from model.queries import FullText, Prefix, Query, Range, Term
+from sinks.index_values import finite
+from sinks.memory_index import MemoryProfileIndex
+from sinks.sqlite_index import SqliteProfileIndex
+from sinks.sqlite_index_tokens import number_key
+
+PATHS = ["a", "a.b", "a\\.b", "ü.ß", "words"]
+LONG = "long " * 60
+
+texts = st.sampled_from(
+    [
+        "",
+        "Zoë",
+        "zoe",
+        "ZOE Müller",
+        "a",
+        "1",
+        "true",
+        'AND "x" OR NOT (a:b)*',
+        "\x80a",
+        "日本 語",
+        LONG,
+        LONG + "x",
+    ]
+) | st.text(max_size=6)
+numbers = (
+    st.sampled_from([0, -0.0, 1, 1.0, -1, 2**53, 2**53 + 1, 2.0**53, 2**63, 2**70, 2**70 + 1, -(2**64) - 1])
+    | st.sampled_from([float("inf"), float("-inf"), float("nan"), 10**400, -(10**400), 1e308, 5e-324])
+    | st.integers(-3, 3)
+    | st.floats()
+    | st.integers()
+)
+scalars = texts | numbers | st.booleans()
+fields = st.dictionaries(st.sampled_from(PATHS), scalars | st.lists(scalars, max_size=3), max_size=4)
+ids = st.sampled_from(["a", "b", "c'\"", "é", "\U0001f600", "￿"])
+paths = st.sampled_from([*PATHS, "unknown"])
+bounds = st.none() | texts | numbers
+clauses = st.one_of(
+    st.builds(Term, paths, scalars),
+    st.builds(Prefix, paths, texts),
+    st.builds(Range, paths, bounds, bounds, st.booleans(), st.booleans()),
+    st.builds(FullText, texts, st.none() | paths),
+)
+queries = st.lists(clauses, max_size=3).map(lambda found: Query(tuple(found)))
+documents = st.builds(IndexDocument, ids, st.integers(1, 3), fields)
+
+
+def all_pages(index: ProfileIndex, query: Query, limit: int) -> list[str]:
+    page = index.search(query, limit)
+    found = page.ids
+    while page.cursor is not None:
+        page = index.search(query, limit, page.cursor)
+        assert page.ids
+        found = found + page.ids
+    return found
+
+
+class IndexMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory()
+        self.path = Path(self.folder.name) / "index.db"
+        self.sqlite = SqliteProfileIndex(self.path)
+        self.memory = MemoryProfileIndex()
+
+    @rule(batch=st.lists(documents, max_size=6))
+    def put(self, batch: list[IndexDocument]) -> None:
+        assert self.sqlite.put(batch) == self.memory.put(batch)
+
+    @rule(gone=st.lists(ids, max_size=2))
+    def delete(self, gone: list[str]) -> None:
+        self.sqlite.delete(gone)
+        self.memory.delete(gone)
+
+    @rule()
+    def reopen(self) -> None:
+        self.sqlite.close()
+        self.sqlite = SqliteProfileIndex(self.path)
+
+    @rule()
+    def compact(self) -> None:
+        self.sqlite.compact()
+
+    @rule(query=queries, limit=st.integers(1, 3))
+    def search(self, query: Query, limit: int) -> None:
+        assert all_pages(self.sqlite, query, limit) == all_pages(self.memory, query, 100)
+        assert self.sqlite.count(query) == self.memory.count(query)
+
+    @rule(query=queries, batch=st.lists(documents, min_size=3, max_size=6))
+    def search_what_was_put(self, query: Query, batch: list[IndexDocument]) -> None:
+        self.put(batch)
+        for document in batch:
+            for path, value in document.fields.items():
+                for each in value if isinstance(value, list) else [value]:
+                    self.search(Query((Term(path, each), *query.clauses[:1])), 3)
+                    if not isinstance(each, bool):
+                        self.search(Query((Range(path, each, None, include_lower=False),)), 3)
+                        self.search(Query((Range(path, None, each),)), 3)
+
+    @invariant()
+    def same_documents(self) -> None:
+        assert self.sqlite.search(Query(), 100) == self.memory.search(Query(), 100)
+
+    def teardown(self) -> None:
+        self.sqlite.close()
+        self.folder.cleanup()
+
+
+@pytest.mark.timeout(300)
+def test_sqlite_index_equals_memory_index() -> None:
+    run_state_machine_as_test(
+        IndexMachine, settings=settings(max_examples=30, stateful_step_count=12, deadline=None)
+    )
+
+
+@given(numbers, numbers)
+def test_number_keys_sort_as_numbers(one: Any, other: Any) -> None:
+    first, second = finite(one), finite(other)
+    if first is None or second is None:
+        assert None in (number_key(one), number_key(other))
+        return
+    key, other_key = number_key(one), number_key(other)
+    assert key is not None
+    assert other_key is not None
+    assert (key < other_key, key == other_key) == (first < second, first == second)

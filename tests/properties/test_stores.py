@@ -1,0 +1,122 @@
+"""The SQLite store and its companions do what their memory twins do, whatever is asked of them in turn."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+
+from merge.store import FragmentWrite, OutboxEntry
+from sinks.memory_data_keys import MemoryDataKeys
+from sinks.memory_profiles import MemoryProfileStore
+from sinks.sqlite_data_keys import SqliteDataKeys
+from sinks.sqlite_profiles import SqliteProfileStore
+from transforms.keys import WrappedKey
+
+IDS = ["a:1", "a:10", "A:1", "b:'\"%_", "é:1", "\ue000:1", "\U0001f600:1", "long:" + "x" * 1024]
+ids = st.sampled_from(IDS)
+names = st.sampled_from([*IDS, "email:~1", "email:~2"])
+states = st.binary(max_size=40) | st.just(b"s" * 20_000)
+writes = st.lists(
+    st.builds(FragmentWrite, ids, st.integers(0, 4), states, st.frozensets(names, max_size=3)),
+    max_size=6,
+    unique_by=lambda write: write.id,
+)
+
+
+class StoreMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory()
+        self.path = Path(self.folder.name) / "profiles.db"
+        self.sqlite = SqliteProfileStore(self.path)
+        self.memory = MemoryProfileStore()
+
+    @rule(batch=writes)
+    def write(self, batch: list[FragmentWrite]) -> None:
+        assert self.sqlite.write(batch) == self.memory.write(batch)
+
+    @rule(batch=writes, stale=st.sets(ids))
+    def write_what_was_read(self, batch: list[FragmentWrite], stale: set[str]) -> None:
+        present = self.sqlite.read([write.id for write in batch])
+        versions = {each: present[each].version - (each in stale) for each in present}
+        self.write([write._replace(expected_version=versions.get(write.id, 0)) for write in batch])
+
+    @rule(wanted=st.lists(ids, max_size=4))
+    def read(self, wanted: list[str]) -> None:
+        assert self.sqlite.read(wanted) == self.memory.read(wanted)
+
+    @rule(entries=st.lists(st.builds(OutboxEntry, ids, st.integers(1, 4)), max_size=4))
+    def settle_anything(self, entries: list[OutboxEntry]) -> None:
+        self.sqlite.settle(entries)
+        self.memory.settle(entries)
+
+    @rule(limit=st.integers(1, 3))
+    def settle_the_oldest(self, limit: int) -> None:
+        entries = self.sqlite.outbox(limit)
+        assert {entry.fragment_id for entry in entries} <= {
+            entry.fragment_id for entry in self.memory.outbox()
+        }
+        self.settle_anything(entries)
+
+    @rule(name=names)
+    def find(self, name: str) -> None:
+        assert self.sqlite.find(name) == self.memory.find(name)
+        assert self.sqlite.identifiers(name) == self.memory.identifiers(name)
+
+    @rule(after=ids | st.just(""), limit=st.integers(1, 9))
+    def scan(self, after: str, limit: int) -> None:
+        assert self.sqlite.scan(after, limit) == self.memory.scan(after, limit)
+
+    @rule()
+    def reopen(self) -> None:
+        self.sqlite.close()
+        self.sqlite = SqliteProfileStore(self.path)
+
+    @invariant()
+    def same(self) -> None:
+        assert self.sqlite.count() == self.memory.count()
+        # The order within one batch is nobody's promise.
+        assert sorted(self.sqlite.outbox()) == sorted(self.memory.outbox())
+
+    def teardown(self) -> None:
+        self.sqlite.close()
+        self.folder.cleanup()
+
+
+class DataKeysMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory()
+        self.sqlite = SqliteDataKeys(Path(self.folder.name) / "keys.db")
+        self.memory = MemoryDataKeys()
+
+    @rule(keys=st.dictionaries(ids, st.builds(WrappedKey, st.integers(1, 9), st.binary(max_size=80))))
+    def put_absent(self, keys: dict[str, WrappedKey]) -> None:
+        assert self.sqlite.put_absent(keys) == self.memory.put_absent(keys)
+
+    @rule(gone=st.lists(ids, max_size=3))
+    def delete(self, gone: list[str]) -> None:
+        assert self.sqlite.delete(gone) == self.memory.delete(gone)
+
+    @invariant()
+    def same(self) -> None:
+        assert self.sqlite.get(IDS) == self.memory.get(IDS)
+
+    def teardown(self) -> None:
+        self.sqlite.close()
+        self.folder.cleanup()
+
+
+_SETTINGS = settings(max_examples=40, stateful_step_count=20, deadline=None)
+
+
+def test_sqlite_store_equals_memory_store() -> None:
+    run_state_machine_as_test(StoreMachine, settings=_SETTINGS)
+
+
+def test_sqlite_data_keys_equal_memory_data_keys() -> None:
+    run_state_machine_as_test(DataKeysMachine, settings=_SETTINGS)
