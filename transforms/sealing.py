@@ -20,14 +20,15 @@ class DataKeys(KeyHolder):
     """The data keys of fragments, unwrapped and cached. Safe for several threads; one per process.
 
     At most `cache_size` keys are kept, the least recently used ones go first, and none is used for longer
-    than `cache_seconds` after it was read: an erased key is forgotten by then.
+    than `cache_seconds` after it was read: an erased key is forgotten by then. A cached key takes 4 KiB,
+    nearly all of it OpenSSL's.
     """
 
     def __init__(
         self,
         provider: KeyProvider,
         store: DataKeyStore,
-        cache_size: int = 20_000,
+        cache_size: int = 10_000,
         cache_seconds: float = 300.0,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
