@@ -44,12 +44,12 @@ class KeyringFile(KeyHolder):
         keyring_file.create(path)
         return cls(path)
 
-    def add(self) -> KeyVersion:
-        """Make a new key version current: from now on it wraps, and all versions unwrap."""
+    def add(self) -> int:
+        """Make a new key version current, and give it: from now on it wraps, and all versions unwrap."""
         self._opened = _open(*keyring_file.add_version(self._path))
-        return self._opened.keyring.keys[-1].described
+        return self._opened.current
 
-    def list(self) -> tuple[KeyVersion, ...]:
+    def versions(self) -> tuple[KeyVersion, ...]:
         """The key versions as they were last read, oldest first, without key bytes."""
         return tuple(key.described for key in self._opened.keyring.keys)
 

@@ -147,12 +147,10 @@ def test_a_damaged_keyring_is_refused(keyring: KeyringFile, path: Path, name: st
 def test_adding_makes_a_new_current_version(keyring: KeyringFile, path: Path) -> None:
     old = keyring.wrap(DATA_KEY, b"f")
     added = keyring.add()
-    assert (added.version, added.status) == (2, "current")
-    assert [(key.version, key.status) for key in KeyringFile(path).list()] == [
-        (1, "previous"),
-        (2, "current"),
-    ]
-    assert abs(added.created - datetime.now(UTC)) < timedelta(minutes=1)
+    assert added == 2
+    versions = KeyringFile(path).versions()
+    assert [(key.version, key.status) for key in versions] == [(1, "previous"), (2, "current")]
+    assert all(abs(key.created - datetime.now(UTC)) < timedelta(minutes=1) for key in versions)
     new = keyring.wrap(DATA_KEY, b"f")
     assert (old.kek_version, new.kek_version) == (1, 2)
     for provider in (keyring, KeyringFile(path)):
@@ -166,10 +164,10 @@ def test_adding_leaves_purpose_keys_alone(keyring: KeyringFile, path: Path) -> N
     assert keyring.purpose_key("blind-index") == KeyringFile(path).purpose_key("blind-index") == before
 
 
-def test_the_list_holds_no_keys(keyring: KeyringFile, path: Path) -> None:
+def test_the_list_of_versions_holds_no_keys(keyring: KeyringFile, path: Path) -> None:
     keyring.add()
     document = json.loads(path.read_bytes())
-    for told in (repr(keyring.list()), repr(keyring), repr(keyring_file.read(path)), repr(vars(keyring))):
+    for told in (repr(keyring.versions()), repr(keyring), repr(keyring_file.read(path)), repr(vars(keyring))):
         assert not any(key["key"][:16] in told for key in document["keys"])
         assert document["root"][:16] not in told
         assert not shown(keyring_file.read(path)[0].root, told)
@@ -233,4 +231,4 @@ def test_processes_that_add_at_once_lose_nothing(keyring: KeyringFile, path: Pat
     script = "import sys, pathlib, sinks.keyring as k; [k.KeyringFile(pathlib.Path(sys.argv[1])).add() for _ in range(10)]"
     adders = [subprocess.Popen([sys.executable, "-c", script, str(path)], cwd=ROOT) for _ in range(2)]
     assert [adder.wait(60) for adder in adders] == [0, 0]
-    assert [key.version for key in KeyringFile(path).list()] == list(range(1, 22))
+    assert [key.version for key in KeyringFile(path).versions()] == list(range(1, 22))
