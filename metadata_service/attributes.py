@@ -12,7 +12,7 @@ from metadata_service.attribute_rules import check_attribute
 from metadata_service.cursors import Page, from_cursor, to_cursor
 from metadata_service.edits import Edit
 from metadata_service.records import AttributeVersionRecord
-from metadata_service.refusals import UnknownSubjectError
+from metadata_service.refusals import RefusedError, UnknownSubjectError
 from metadata_service.tables import AttributeRow, AttributeVersionRow, SnapshotRow
 from model.attributes import (
     AttributeDefinition,
@@ -116,7 +116,8 @@ def put_attribute(
 ) -> tuple[str, bool]:
     """Declare or redefine an attribute; the same definition again makes no new version.
 
-    What events showed (first event, conflicts) stays. Gives the document and whether the path is new.
+    What events showed (first event, conflicts) stays. A sealed attribute is not opened by leaving its
+    encryption out. Gives the document and whether the path is new.
     `precondition` sees the present document and raises to stop. Raises RefusedError.
     """
     check_attribute(definition)
@@ -130,6 +131,11 @@ def put_attribute(
         known = AttributeMetadata.model_validate_json(document)
         if all(getattr(known, field) == value for field, value in stated.items()):
             return document, False
+        if known.is_protected and "encryption" not in definition.model_fields_set:
+            raise RefusedError(
+                "the attribute is sealed; a definition of it says its encryption, even if that is none",
+                "/encryption",
+            )
         changed = known.model_copy(update=stated | {"version": known.version + 1, "conflicts": ()})
         conflicts = tuple(seen for seen in known.conflicts if not changed.accepts(seen.data_type))
         changed = changed.model_copy(update={"conflicts": conflicts})

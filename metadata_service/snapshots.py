@@ -44,18 +44,19 @@ class SnapshotCache:
             return self._served
 
     def _read_changed(self, session: Session) -> None:
-        # Attributes are never deleted, so those that changed since the last snapshot are all there is to
-        # read.
-        latest = (AttributeRow.path == AttributeVersionRow.path) & (
-            AttributeRow.version == AttributeVersionRow.version
-        )
-        query = (
-            select(AttributeRow.path, AttributeVersionRow.document)
-            .join(AttributeVersionRow, latest)
-            .order_by(AttributeRow.path)
-        )
-        if self._served is not None:
-            query = query.where(AttributeVersionRow.snapshot_version > self._served.revision.version)
+        # Attributes are never deleted, so the versions made since the last snapshot are all there is to
+        # read, and of those the last of each path counts.
+        query = select(AttributeVersionRow.path, AttributeVersionRow.document)
+        if self._served is None:
+            latest = (AttributeRow.path == AttributeVersionRow.path) & (
+                AttributeRow.version == AttributeVersionRow.version
+            )
+            query = query.join(AttributeRow, latest).order_by(AttributeRow.path)
+        else:
+            since = self._served.revision.version
+            query = query.where(AttributeVersionRow.snapshot_version > since).order_by(
+                AttributeVersionRow.snapshot_version
+            )
         for path, document in session.execute(query):
             if path not in self._documents:
                 insort(self._paths, path)

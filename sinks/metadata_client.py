@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterator
 from types import TracebackType
@@ -17,6 +18,7 @@ from model.specs import SpecDefinition, SpecDocument
 from sinks.metadata_http import Answer, MetadataConnection, quoted
 
 MAX_CHANGES = 5000
+JSON = {"Content-Type": "application/json"}
 
 log = logging.getLogger(__name__)
 
@@ -92,12 +94,14 @@ class MetadataClient:
 
         With `etag` only if the spec still has it. Raises SpecError, with the place, for a refused spec.
         """
-        return self._put(SpecSummary, f"/v1/specs/{quoted(definition.name)}", definition, reason, etag)
+        path = f"/v1/specs/{quoted(definition.name)}"
+        return self._put(SpecSummary, path, _stated(definition, SpecDefinition), reason, etag)
 
     def check(self, definition: SpecDefinition) -> list[str]:
         """Would this spec be accepted? Gives warnings; raises SpecError, with the place, if not."""
-        body = definition.model_dump(mode="json")
-        return self._http.get_model(SpecCheck, "POST", "/v1/specs/check", json=body).warnings
+        body = _stated(definition, SpecDefinition)
+        answer = self._http.get_model(SpecCheck, "POST", "/v1/specs/check", content=body, headers=JSON)
+        return answer.warnings
 
     def activate(self, name: str, version: int | None = None, reason: str = "") -> SpecSummary:
         """Let a version (the latest, if none is given) map events."""
@@ -125,11 +129,8 @@ class MetadataClient:
         self, definition: AttributeDefinition, reason: str = "", etag: str | None = None
     ) -> AttributeMetadata:
         """Declare or redefine an attribute; the same definition again makes no new version."""
-        # An AttributeMetadata is a definition too, but what it has besides is not an admin's to state.
-        stated = AttributeDefinition.model_validate(
-            definition.model_dump(include=set(AttributeDefinition.model_fields))
-        )
-        return self._put(AttributeMetadata, f"/v1/attributes/{quoted(stated.path)}", stated, reason, etag)
+        path = f"/v1/attributes/{quoted(definition.path)}"
+        return self._put(AttributeMetadata, path, _stated(definition, AttributeDefinition), reason, etag)
 
     def get_attribute(self, path: str) -> AttributeMetadata | None:
         """None if the path is unknown."""
@@ -146,7 +147,8 @@ class MetadataClient:
 
     def put_defaults(self, defaults: DiscoveryDefaults, reason: str = "") -> DiscoveryDefaults:
         """Change the discovery defaults."""
-        return self._put(DiscoveryDefaults, "/v1/discovery-defaults", defaults, reason)
+        body = _stated(defaults, DiscoveryDefaults)
+        return self._put(DiscoveryDefaults, "/v1/discovery-defaults", body, reason)
 
     def close(self) -> None:
         self._http.close()
@@ -160,17 +162,25 @@ class MetadataClient:
         self.close()
 
     def _put(
-        self, kind: type[Answer], path: str, body: BaseModel, reason: str, etag: str | None = None
+        self, kind: type[Answer], path: str, body: bytes, reason: str, etag: str | None = None
     ) -> Answer:
         return self._http.get_model(
             kind,
             "PUT",
             path,
-            json=body.model_dump(mode="json"),
+            content=body,
             params={"reason": reason} if reason else {},
-            headers={"If-Match": etag} if etag else {},
+            headers=JSON | ({"If-Match": etag} if etag else {}),
         )
 
     def _set_status(self, name: str, status: str, version: int | None, reason: str) -> SpecSummary:
         body = {"status": status, "version": version, "reason": reason}
         return self._http.get_model(SpecSummary, "POST", f"/v1/specs/{quoted(name)}/status", json=body)
+
+
+def _stated(definition: BaseModel, kind: type[BaseModel]) -> bytes:
+    """What the author stated, as JSON: without the fields that a stored document has besides, and without
+    those that were not set, since the service refuses to open a sealed attribute by omission."""
+    stated = definition.model_dump(include=set(kind.model_fields), exclude_unset=True)
+    # A number with more digits than a double keeps arrives as a Decimal; the service stores doubles.
+    return json.dumps(stated, default=float).encode()

@@ -89,6 +89,14 @@ def test_a_bad_definition_is_refused_with_its_place(
     assert service.database.revision().version == 0
 
 
+def test_a_sealed_attribute_is_not_opened_by_omission(service: Running) -> None:
+    service.admin.put(url_of("a"), json=definition("a", encryption="searchable"))
+    answer = service.admin.put(url_of("a"), json=definition("a", name="A"))
+    assert (answer.status_code, answer.json()["pointer"]) == (422, "/encryption")
+    answer = service.admin.put(url_of("a"), json=definition("a", name="A", encryption="none"))
+    assert (answer.status_code, answer.json()["encryption"]) == (200, "none")
+
+
 def test_the_path_in_the_body_is_that_of_the_url(service: Running) -> None:
     assert service.admin.put(url_of("a"), json=definition("b")).json()["pointer"] == "/path"
 

@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+import json
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
+from metadata_service.spec_rules import check_spec, packaged_compiler
+from model.errors import SpecError
 from model.snapshots import MetadataSnapshot
+from model.specs import SpecDefinition
 from tests.metadata_service.conftest import Running
 
 Spec = dict[str, Any]
@@ -146,8 +151,6 @@ def test_what_is_not_there(service: Running, spec: Spec) -> None:
 def test_a_malformed_spec_is_refused_with_its_place(
     service: Running, spec: Spec, fields: Spec, pointer: str, words: str
 ) -> None:
-    import json
-
     body = json.dumps(spec | fields).encode()
     headers = {"Content-Type": "application/json"}
     answers = [service.admin.put("/v1/specs/payroll", content=body, headers=headers)]
@@ -206,3 +209,21 @@ def test_versions_are_listed_in_pages(service: Running, spec: Spec) -> None:
     first = service.reader.get("/v1/specs/payroll/versions", params={"limit": 2}).json()
     rest = service.reader.get("/v1/specs/payroll/versions", params={"cursor": first["next"]}).json()
     assert [item["document"]["version"] for item in first["items"] + rest["items"]] == [3, 2, 1]
+
+
+def test_of_many_authors_at_once_one_is_first(service: Running, spec: Spec) -> None:
+    def create(author: int) -> int:
+        body = spec | {"description": f"{author}"}
+        return service.admin.put("/v1/specs/payroll", json=body, headers={"If-None-Match": "*"}).status_code
+
+    with ThreadPoolExecutor(8) as authors:
+        assert sorted(authors.map(create, range(8))) == [201] + [412] * 7
+    assert statuses(service, "payroll") == {1: "draft"}
+
+
+def test_the_real_compiler_is_used_unless_another_is_given(spec: Spec) -> None:
+    check_spec(SpecDefinition.model_validate(spec), packaged_compiler)
+    bad = SpecDefinition.model_validate(spec | {"operations": [{"operation": "shfit", "spec": {}}]})
+    with pytest.raises(SpecError) as refused:
+        check_spec(bad, packaged_compiler)
+    assert refused.value.pointer.startswith("/operations/0")

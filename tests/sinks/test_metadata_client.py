@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from decimal import Decimal
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -116,6 +117,16 @@ def test_specs(client: MetadataClient) -> None:
         client.retire("p")
 
 
+def test_a_stored_spec_can_be_stored_again(client: MetadataClient) -> None:
+    operations = [{"b": Decimal("0.12345678901234567890"), "a": "é", "n": 12345678901234567890}]
+    stored = client.put_spec(spec(operations=operations)).document
+    assert isinstance(stored.operations, list)
+    assert list(stored.operations[0]) == ["b", "a", "n"]
+    assert stored.operations[0] == {"b": 0.12345678901234568, "a": "é", "n": 12345678901234567890}
+    assert client.put_spec(stored).document == stored
+    assert client.check(stored) == []
+
+
 def test_a_refused_spec_has_its_place(client: MetadataClient) -> None:
     for refuse in (client.put_spec, client.check):
         with pytest.raises(SpecError) as refused:
@@ -132,6 +143,8 @@ def test_attributes(client: MetadataClient) -> None:
     assert client.get_attribute("a/b.c") == stored
     retired = client.put_attribute(stored.model_copy(update={"status": AttributeStatus.RETIRED}))
     assert retired.version == 2
+    with pytest.raises(MetadataError, match="/encryption"):
+        client.put_attribute(AttributeDefinition(path="a/b.c", data_type=DataType.STRING))
     client.send([change("x"), change("y")])
     assert [found.path for found in client.search_attributes(status="discovered")] == ["x", "y"]
     assert [found.path for found in client.search_attributes("B.C", encryption="protected")] == ["a/b.c"]
