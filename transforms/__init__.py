@@ -1,1 +1,5 @@
 """Pure: the mapping language and its compiler, schema diff, encryption."""
+
+from transforms.compiler import compile_spec
+
+__all__ = ["compile_spec"]

@@ -1,0 +1,154 @@
+"""From a spec to one function: the chain of its operations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from model.errors import SpecError, TransformError
+from transforms.jolt.numbers import unmark
+from transforms.limits import DEFAULT_LIMITS, SpecLimits, measure
+from transforms.operation import Operation, Run
+from transforms.operations import JOLT_CLASSES, OPERATIONS, WITHOUT_SPEC
+from transforms.ownership import ALL_OWNED, EVENT, EVERYTHING, Ownership, PathTree, copy_all, copy_along
+from transforms.pointers import nearest, pointer
+
+Transform: TypeAlias = Callable[..., Any]
+"""`f(payload, context=None)`: takes a JSON value, and an object that `^` looks into."""
+
+
+def compile_spec(spec: Any, limits: SpecLimits = DEFAULT_LIMITS) -> Transform:
+    """A spec as the function that maps payloads: `f(payload, context=None) -> mapped`.
+
+    `spec` is an array of `{"operation": NAME, "spec": ...}`, as Jolt has it, or one such object. Raises
+    SpecError with the place if it is wrong.
+
+    The function gives None for a payload that maps to nothing. It never changes the payload or the context,
+    though its output may share parts with them. It gives the same for the same, can be called by several
+    threads at once, and raises nothing but TransformError, whose message holds no values.
+    """
+    single = isinstance(spec, dict)
+    entries = [spec] if single else spec
+    if not isinstance(entries, list):
+        raise SpecError(f"expected an array of operations, not {type(spec).__name__}")
+    if not entries:
+        raise SpecError("the array of operations is empty")
+    if len(entries) > limits.max_operations:
+        raise SpecError(f"more than {limits.max_operations} operations")
+    chain = _Chain(limits)
+    for index, entry in enumerate(entries):
+        place = "" if single else pointer(index)
+        try:
+            operation = _compile_entry(entry, limits)
+        except SpecError as error:
+            raise error.under(place) from None
+        except RecursionError:
+            raise SpecError("the spec is nested too deeply", place) from None
+        chain.add(operation, place)
+    return chain.transform()
+
+
+def _compile_entry(entry: Any, limits: SpecLimits) -> Operation:
+    if not isinstance(entry, dict):
+        raise SpecError(f'expected {{"operation": ..., "spec": ...}}, not {type(entry).__name__}')
+    name = entry.get("operation")
+    if name is None:
+        raise SpecError("the key 'operation' is missing", hint=_misspelled(entry, "operation"))
+    if not isinstance(name, str):
+        raise SpecError("'operation' must be text", "/operation")
+    name = JOLT_CLASSES.get(name, name)
+    compile_operation = OPERATIONS.get(name)
+    if compile_operation is None:
+        raise SpecError(f"there is no operation '{name}'", "/operation", nearest(name, OPERATIONS))
+    if "spec" not in entry and name not in WITHOUT_SPEC:
+        raise SpecError("the key 'spec' is missing", hint=_misspelled(entry, "spec"))
+    operation_spec = entry.get("spec")
+    _check_depth(operation_spec, limits.max_spec_depth)
+    try:
+        return compile_operation(operation_spec, limits)
+    except SpecError as error:
+        raise error.under("/spec") from None
+
+
+def _misspelled(entry: dict[str, Any], key: str) -> str | None:
+    for present in entry:
+        if present not in ("operation", "spec") and nearest(present, [key]):
+            return f"is '{present}' meant to be '{key}'?"
+    return None
+
+
+def _check_depth(spec: Any, left: int) -> None:
+    if left < 0:
+        raise SpecError("the spec is nested too deeply", "/spec")
+    below = spec.values() if isinstance(spec, dict) else spec if isinstance(spec, list) else ()
+    for part in below:
+        _check_depth(part, left - 1)
+
+
+class _Chain:
+    """Puts operations one after the other, with the copies they need between them."""
+
+    def __init__(self, limits: SpecLimits) -> None:
+        self._limits = limits
+        self._steps: list[tuple[str, Run]] = []
+        self._ownership = EVENT
+        self._copies = 1.0
+        self._makes_longs = False
+
+    def add(self, operation: Operation, place: str) -> None:
+        run = operation.run
+        if operation.changes is None:
+            if self._ownership.owned is EVERYTHING:
+                run = operation.run_owned or run
+                self._ownership = ALL_OWNED
+            else:
+                self._ownership = Ownership(operation.builds)
+        else:
+            self._own(operation.changes, place)
+            self._ownership = self._ownership.without(operation.assigns)
+        self._steps.append((place, run))
+        self._copies *= operation.copies
+        if self._copies > self._limits.max_copies:
+            self._steps.append((place, _measuring(self._limits)))
+        self._makes_longs |= operation.makes_longs
+
+    def _own(self, changes: PathTree, place: str) -> None:
+        if self._ownership.covers(changes):
+            return
+        if self._ownership.plain and changes is not EVERYTHING:
+            self._steps.append((place, lambda value, _context: copy_along(value, changes)))
+            self._ownership = Ownership(changes)
+        else:
+            self._steps.append((place, lambda value, _context: copy_all(value)))
+            self._ownership = ALL_OWNED
+
+    def transform(self) -> Transform:
+        if self._makes_longs:
+            # What `toLong` makes reaches only containers that the chain owns.
+            self._steps.append((self._steps[-1][0], lambda value, _context: unmark(value)))
+        steps = tuple(self._steps)
+
+        def transform(payload: Any, context: Any = None) -> Any:
+            value = payload
+            place = ""
+            try:
+                for place, run in steps:  # noqa: B007 - the handlers say where it went wrong
+                    value = run(value, context)
+            except TransformError as error:
+                raise TransformError(error.message, place) from None
+            except RecursionError:
+                raise TransformError("the payload is nested too deeply", place) from None
+            except Exception as error:
+                # The message could quote the payload; the type cannot.
+                raise TransformError(f"unexpected {type(error).__name__}", place) from None
+            return value
+
+        return transform
+
+
+def _measuring(limits: SpecLimits) -> Run:
+    def run(value: Any, _context: Any) -> Any:
+        measure(value, limits)
+        return value
+
+    return run

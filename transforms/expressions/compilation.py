@@ -1,0 +1,298 @@
+"""From a parsed JMESPath expression to a function.
+
+The jmespath library parses; its interpreter is not used for events, because it walks the parsed tree anew
+for each of them, which takes ten times as long. What each kind of node means is the library's, checked
+against it by tests.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
+
+import jmespath
+from jmespath.exceptions import JMESPathError
+
+from model.errors import SpecError
+from transforms.expressions.calls import compile_call
+from transforms.expressions.truth import equal, is_false, is_number, is_orderable
+from transforms.operation import UNBOUNDED
+from transforms.ownership import copy_all
+
+Evaluate: TypeAlias = Callable[[Any], Any]
+"""Takes the value at hand, gives the result; null is None."""
+
+
+class Expression(NamedTuple):
+    """A compiled expression. `copies` bounds how often one part of the input stands in its result."""
+
+    evaluate: Evaluate
+    copies: float
+
+
+def compile_expression(text: str) -> Expression:
+    """Raises SpecError (without a pointer) for an expression that cannot be parsed, for an unknown
+    function and for a wrong number of arguments."""
+    try:
+        tree = jmespath.compile(text).parsed
+    except JMESPathError as error:
+        first_line = str(error).splitlines()[0].rstrip(": ")
+        raise SpecError(f"no valid JMESPath expression: {first_line}") from None
+    except RecursionError:
+        raise SpecError("the expression is nested too deeply") from None
+    return Expression(_compile(tree), 1 if _is_path(tree) else UNBOUNDED)
+
+
+def _is_path(node: dict[str, Any]) -> bool:
+    """Whether the result is at most one part of the input, or a text or number made of it."""
+    if node["type"] == "function_expression":
+        return node["value"] in _SMALL_RESULTS and all(map(_is_path, node["children"]))
+    return node["type"] in _PATH_TYPES and all(map(_is_path, node["children"]))
+
+
+_PATH_TYPES = frozenset(
+    {"field", "subexpression", "index_expression", "index", "current", "identity", "literal", "pipe"}
+    | {"or_expression", "and_expression", "not_expression", "comparator"}
+)
+_SMALL_RESULTS = frozenset(
+    {"trim", "lower", "upper", "digits", "strip_leading_zeros", "epoch_ms", "to_number_exact"}
+    | {"first_non_null", "not_null", "null_if_blank", "length", "to_number", "abs", "ceil", "floor", "type"}
+    | {"contains", "starts_with", "ends_with"}
+)
+
+
+def _compile(node: dict[str, Any]) -> Evaluate:
+    return _COMPILERS[node["type"]](node)
+
+
+def _children(node: dict[str, Any]) -> list[Evaluate]:
+    return [_compile(child) for child in node["children"]]
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _field(node: dict[str, Any]) -> Evaluate:
+    key = node["value"]
+    return lambda value: value.get(key) if type(value) is dict else None
+
+
+def _sequence(node: dict[str, Any]) -> Evaluate:
+    keys = _field_chain(node)
+    if keys is not None:
+        return _chain(keys)
+    steps = _children(node)
+
+    def evaluate(value: Any) -> Any:
+        for step in steps:
+            value = step(value)
+        return value
+
+    return evaluate
+
+
+def _field_chain(node: dict[str, Any]) -> list[str] | None:
+    """The keys of `a.b.c`, if the expression is nothing else."""
+    if node["type"] == "field":
+        return [node["value"]]
+    if node["type"] != "subexpression":
+        return None
+    keys: list[str] = []
+    for child in node["children"]:
+        below = _field_chain(child)
+        if below is None:
+            return None
+        keys += below
+    return keys
+
+
+def _chain(keys: list[str]) -> Evaluate:
+    if len(keys) == 2:
+        first, second = keys
+
+        def evaluate_two(value: Any) -> Any:
+            if type(value) is dict:
+                below = value.get(first)
+                if type(below) is dict:
+                    return below.get(second)
+            return None
+
+        return evaluate_two
+
+    def evaluate(value: Any) -> Any:
+        for key in keys:
+            if type(value) is not dict:
+                return None
+            value = value.get(key)
+        return value
+
+    return evaluate
+
+
+def _index(node: dict[str, Any]) -> Evaluate:
+    index = node["value"]
+
+    def evaluate(value: Any) -> Any:
+        if type(value) is not list or not -len(value) <= index < len(value):
+            return None
+        return value[index]
+
+    return evaluate
+
+
+def _slice(node: dict[str, Any]) -> Evaluate:
+    part = slice(*node["children"])
+    if part.step == 0:
+        raise SpecError("the step of a slice cannot be 0")
+    return lambda value: value[part] if type(value) is list else None
+
+
+def _literal(node: dict[str, Any]) -> Evaluate:
+    constant = node["value"]
+    if isinstance(constant, dict | list):
+        return lambda _value: copy_all(constant)
+    return lambda _value: constant
+
+
+def _comparator(node: dict[str, Any]) -> Evaluate:
+    left, right = _children(node)
+    name = node["value"]
+    if name == "eq":
+        return lambda value: equal(left(value), right(value))
+    if name == "ne":
+        return lambda value: not equal(left(value), right(value))
+    compare = {"lt": operator.lt, "gt": operator.gt, "lte": operator.le, "gte": operator.ge}[name]
+
+    def evaluate(value: Any) -> Any:
+        one, other = left(value), right(value)
+        return compare(one, other) if is_orderable(one) and is_orderable(other) else None
+
+    return evaluate
+
+
+def _or(node: dict[str, Any]) -> Evaluate:
+    left, right = _children(node)
+
+    def evaluate(value: Any) -> Any:
+        found = left(value)
+        return right(value) if is_false(found) else found
+
+    return evaluate
+
+
+def _and(node: dict[str, Any]) -> Evaluate:
+    left, right = _children(node)
+
+    def evaluate(value: Any) -> Any:
+        found = left(value)
+        return found if is_false(found) else right(value)
+
+    return evaluate
+
+
+def _not(node: dict[str, Any]) -> Evaluate:
+    (child,) = _children(node)
+
+    def evaluate(value: Any) -> bool:
+        found = child(value)
+        return not (is_number(found) or found)
+
+    return evaluate
+
+
+def _projection(node: dict[str, Any]) -> Evaluate:
+    base, each = _children(node)
+    objects = node["type"] == "value_projection"
+
+    def evaluate(value: Any) -> Any:
+        found = base(value)
+        if objects:
+            if type(found) is not dict:
+                return None
+            found = found.values()
+        elif type(found) is not list:
+            return None
+        results = [each(element) for element in found]
+        return [result for result in results if result is not None]
+
+    return evaluate
+
+
+def _filter(node: dict[str, Any]) -> Evaluate:
+    base, each, condition = _children(node)
+
+    def evaluate(value: Any) -> Any:
+        found = base(value)
+        if type(found) is not list:
+            return None
+        results = [each(element) for element in found if not is_false(condition(element))]
+        return [result for result in results if result is not None]
+
+    return evaluate
+
+
+def _flatten(node: dict[str, Any]) -> Evaluate:
+    (base,) = _children(node)
+
+    def evaluate(value: Any) -> Any:
+        found = base(value)
+        if type(found) is not list:
+            return None
+        merged: list[Any] = []
+        for element in found:
+            if type(element) is list:
+                merged += element
+            else:
+                merged.append(element)
+        return merged
+
+    return evaluate
+
+
+def _multi_list(node: dict[str, Any]) -> Evaluate:
+    children = _children(node)
+    return lambda value: None if value is None else [child(value) for child in children]
+
+
+def _multi_object(node: dict[str, Any]) -> Evaluate:
+    pairs = [(child["value"], _compile(child["children"][0])) for child in node["children"]]
+    return lambda value: None if value is None else {key: child(value) for key, child in pairs}
+
+
+def _call(node: dict[str, Any]) -> Evaluate:
+    arguments = [
+        (_compile(child["children"][0]), True) if child["type"] == "expref" else (_compile(child), False)
+        for child in node["children"]
+    ]
+    return compile_call(node["value"], arguments)
+
+
+def _stray_reference(_node: dict[str, Any]) -> Evaluate:
+    raise SpecError("'&' can only stand before an argument of a function")
+
+
+_COMPILERS: dict[str, Callable[[dict[str, Any]], Evaluate]] = {
+    "field": _field,
+    "subexpression": _sequence,
+    "index_expression": _sequence,
+    "pipe": _sequence,
+    "current": lambda _node: _same,
+    "identity": lambda _node: _same,
+    "index": _index,
+    "slice": _slice,
+    "literal": _literal,
+    "comparator": _comparator,
+    "or_expression": _or,
+    "and_expression": _and,
+    "not_expression": _not,
+    "projection": _projection,
+    "value_projection": _projection,
+    "filter_projection": _filter,
+    "flatten": _flatten,
+    "multi_select_list": _multi_list,
+    "multi_select_dict": _multi_object,
+    "function_expression": _call,
+    "expref": _stray_reference,
+}

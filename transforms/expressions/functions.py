@@ -1,0 +1,122 @@
+"""Functions that our JMESPath has beyond the standard ones.
+
+Null in gives null out. A value of a wrong type is an error of the event (TransformError), not null: a spec
+that expects text must not quietly lose a number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+from model.canonical import exact_number
+from model.errors import TransformError
+from transforms.jolt.text import is_blank
+from transforms.readings import epoch_milliseconds, strip_zeros
+
+_MAX_NUMBER_TEXT = 400
+_MAX_EXPONENT = 6
+
+
+class CustomFunction(NamedTuple):
+    """`call` gets the evaluated arguments. `most` is None for any number of arguments."""
+
+    call: Callable[..., Any]
+    least: int = 1
+    most: int | None = 1
+
+
+def _text(value: Any, function: str) -> str:
+    if type(value) is str:
+        return value
+    raise TransformError(f"{function}() expects text, not {_kind(value)}")
+
+
+def _kind(value: Any) -> str:
+    match value:
+        case bool():
+            return "a boolean"
+        case int() | float() | Decimal():
+            return "a number"
+        case list():
+            return "an array"
+        case dict():
+            return "an object"
+    return "text" if isinstance(value, str) else "null"
+
+
+def _of_text(name: str, apply: Callable[[str], Any]) -> CustomFunction:
+    def call(value: Any) -> Any:
+        return None if value is None else apply(_text(value, name))
+
+    return CustomFunction(call)
+
+
+def _digits(text: str) -> str:
+    return "".join(character for character in text if "0" <= character <= "9")
+
+
+def _epoch_ms(text: str) -> int:
+    found = epoch_milliseconds(text)
+    if found is None:
+        raise TransformError("epoch_ms() expects an RFC 3339 time with an offset")
+    return found
+
+
+def _to_number_exact(value: Any) -> Any:
+    if value is None:
+        return None
+    if type(value) is int or type(value) is float or type(value) is Decimal:
+        return value
+    text = _text(value, "to_number_exact").strip()
+    whole, point, rest = text.partition(".")
+    fraction, _, exponent = rest.lower().partition("e") if point else ("", "", "")
+    if not point:
+        whole, _, exponent = text.lower().partition("e")
+    digits = whole[1:] if whole[:1] in ("-", "+") else whole
+    sized = len(text) <= _MAX_NUMBER_TEXT and len(exponent) <= _MAX_EXPONENT
+    plain_exponent = exponent[1:] if exponent[:1] in ("-", "+") else exponent
+    if (
+        not sized
+        or not (digits + fraction)
+        or not (digits + fraction + plain_exponent).isascii()
+        or not (digits + fraction + (plain_exponent or "0")).isdigit()
+        or ("e" in text.lower() and not plain_exponent)
+    ):
+        raise TransformError("to_number_exact() expects the text of a number")
+    return exact_number(text) if point or exponent else int(text)
+
+
+def _split(separator: Any, text: Any) -> Any:
+    if separator is None or text is None:
+        return None
+    if separator == "":
+        raise TransformError("split() expects a separator that is not empty")
+    return _text(text, "split").split(_text(separator, "split"))
+
+
+def _first_non_null(*values: Any) -> Any:
+    for value in values:
+        if value is not None:
+            return value
+    return None
+
+
+def _null_if_blank(value: Any) -> Any:
+    return None if type(value) is str and is_blank(value) else value
+
+
+CUSTOM_FUNCTIONS: dict[str, CustomFunction] = {
+    "trim": _of_text("trim", str.strip),
+    "lower": _of_text("lower", str.lower),
+    "upper": _of_text("upper", str.upper),
+    "digits": _of_text("digits", _digits),
+    "strip_leading_zeros": _of_text("strip_leading_zeros", strip_zeros),
+    "epoch_ms": _of_text("epoch_ms", _epoch_ms),
+    "to_number_exact": CustomFunction(_to_number_exact),
+    "split": CustomFunction(_split, least=2, most=2),
+    "first_non_null": CustomFunction(_first_non_null, most=None),
+    "null_if_blank": CustomFunction(_null_if_blank),
+}
+"""Standard names win: none of these may be one."""

@@ -1,0 +1,73 @@
+"""How Jolt's functions take their arguments.
+
+A function gets the list of its arguments and gives a value, or MISSING for "no value": then the next
+alternative of the spec is tried, or nothing is set. Functions never raise for what an event holds, except
+TransformError for a limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from transforms.jolt.levels import MISSING
+
+Function: TypeAlias = Callable[[Sequence[Any]], Any]
+
+
+def for_each(apply: Callable[[Any], Any]) -> Function:
+    """A function of one value; of several values, or of an array, it gives an array, in which an element
+    without result stays as it is."""
+
+    def many(values: Sequence[Any]) -> list[Any]:
+        results = []
+        for value in values:
+            result = apply(value)
+            results.append(value if result is MISSING else result)
+        return results
+
+    return on_array(many, apply)
+
+
+def on_array(many: Callable[[Any], Any], single: Callable[[Any], Any] | None = None) -> Function:
+    """A function of an array, or of several arguments; `single` is for one argument that is no array."""
+
+    def call(arguments: Sequence[Any]) -> Any:
+        if len(arguments) != 1:
+            return many(arguments) if arguments else MISSING
+        only = arguments[0]
+        if type(only) is list:
+            return many(only) if only else MISSING
+        return MISSING if only is None or single is None else single(only)
+
+    return call
+
+
+def after(
+    accepts: Callable[[Any], bool],
+    many: Callable[[Any, Any], Any],
+    each: Callable[[Any, Any], Any] | None = None,
+) -> Function:
+    """A function whose first argument says how, and the others (or one array) what.
+
+    `each` is for one other argument that is no array.
+    """
+
+    def call(arguments: Sequence[Any]) -> Any:
+        if len(arguments) == 1 and type(arguments[0]) is list:
+            arguments = arguments[0]
+        if len(arguments) < 2 or not accepts(arguments[0]):
+            return MISSING
+        first = arguments[0]
+        if len(arguments) > 2:
+            return many(first, list(arguments[1:]))
+        if type(arguments[1]) is list:
+            return many(first, arguments[1])
+        return MISSING if each is None else each(first, arguments[1])
+
+    return call
+
+
+def is_text(value: Any) -> bool:
+    """Whether the value is a string."""
+    return type(value) is str

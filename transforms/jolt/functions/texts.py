@@ -1,0 +1,100 @@
+"""Jolt's functions of strings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from model.errors import TransformError
+from transforms.jolt.functions.calling import Function, after, for_each, is_text, on_array
+from transforms.jolt.functions.separators import split
+from transforms.jolt.levels import MISSING
+from transforms.jolt.numbers import is_int
+from transforms.jolt.text import length, text_of
+from transforms.limits import DEFAULT_LIMITS
+
+_BLANKS = "".join(map(chr, range(33)))
+_WIDEST_PAD = 500
+_MAX_TEXT = DEFAULT_LIMITS.max_text
+
+
+def _lower(value: Any) -> Any:
+    return value.lower() if type(value) is str else MISSING
+
+
+def _upper(value: Any) -> Any:
+    return value.upper() if type(value) is str else MISSING
+
+
+def _trim(value: Any) -> Any:
+    return value.strip(_BLANKS) if type(value) is str else MISSING
+
+
+def _concat(values: Sequence[Any]) -> str:
+    return _bounded([text_of(value) for value in values if value is not None])
+
+
+def _join(separator: str, values: list[Any]) -> str:
+    pieces: list[str] = []
+    for position, value in enumerate(values):
+        text = "" if value is None else text_of(value)
+        if text:
+            pieces.append(text)
+            # A separator follows even if only empty values do: so does Jolt.
+            if position < len(values) - 1:
+                pieces.append(separator)
+    return _bounded(pieces)
+
+
+def _bounded(pieces: list[str]) -> str:
+    if sum(map(len, pieces)) > _MAX_TEXT:
+        raise TransformError(f"a function made a text longer than {_MAX_TEXT} characters")
+    return "".join(pieces)
+
+
+def _split(separator: str, values: list[Any]) -> list[Any]:
+    return [split(separator, value) if type(value) is str else value for value in values]
+
+
+def _split_one(separator: str, value: Any) -> Any:
+    return split(separator, value) if type(value) is str else MISSING
+
+
+def _substring(arguments: Sequence[Any]) -> Any:
+    if len(arguments) != 3:
+        return MISSING
+    text, start, end = arguments
+    if type(text) is not str or not is_int(start) or not is_int(end):
+        return MISSING
+    if not 0 <= start < end <= length(text):
+        return MISSING
+    if len(text) == length(text):
+        return text[start:end]
+    units = text.encode("utf-16-le", "surrogatepass")
+    return units[2 * start : 2 * end].decode("utf-16-le", "replace")
+
+
+def _pad(left: bool) -> Function:
+    def pad(text: str, arguments: list[Any]) -> Any:
+        if len(arguments) < 2:
+            return MISSING
+        width, filler = arguments[0], arguments[1]
+        if not is_int(width) or type(filler) is not str or len(filler) != 1 or not 0 < width <= _WIDEST_PAD:
+            return MISSING
+        padding = filler * (width - length(text))
+        return padding + text if left else text + padding
+
+    return after(is_text, pad)
+
+
+TEXT_FUNCTIONS: dict[str, Function] = {
+    "toLower": for_each(_lower),
+    "toUpper": for_each(_upper),
+    "trim": for_each(_trim),
+    "concat": on_array(_concat),
+    "join": after(is_text, _join),
+    "split": after(is_text, _split, _split_one),
+    "substring": on_array(_substring),
+    "leftPad": _pad(left=True),
+    "rightPad": _pad(left=False),
+}

@@ -1,0 +1,218 @@
+"""Writing a value to a dotted path of the output: `shift`'s right side.
+
+A place that is empty or null takes the value; a second value turns it into a list; a list grows.
+
+Values are not copied into the output, so a later write may reach into a container that belongs to the
+event (`"user": "u"` and `"ts": "u.ts"`). Jolt changes its input then, and what it reads afterwards shows
+it. Here the event must stay as it is: the writer raises `BorrowedError`, and the whole operation runs
+again on a copy that it may change. Most specs never come to that, and writers that no other writer can
+meet (*exclusive* ones) need not look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, TypeAlias
+
+from model.errors import SpecError, TransformError
+from transforms.jolt.elements import parse_path
+from transforms.jolt.levels import Frame, Text, Walk, key_text
+from transforms.jolt.numbers import parse_int
+from transforms.limits import SpecLimits
+
+Write: TypeAlias = Callable[[Any, Any, Frame], object]
+"""Takes the value, the output and the frame."""
+
+
+_ROOT = "root"
+
+
+class BorrowedError(Exception):
+    """A write would change a container that belongs to the event."""
+
+
+class Kind(IntEnum):
+    """Into what a step of a path writes."""
+
+    KEY = 0
+    INDEX = 1
+    APPEND = 2
+
+
+@dataclass(frozen=True, slots=True)
+class OutputPath:
+    """Where to write. The first step is the key that holds the whole output.
+
+    `once` says that at most one value of an event is written through it.
+    """
+
+    kinds: tuple[Kind, ...]
+    texts: tuple[Text, ...]
+    once: bool
+
+    def may_meet(self, other: OutputPath) -> bool:
+        """Whether a place of one can be, or lie below or above, a place of the other."""
+        for kind, text, other_kind, other_text in zip(
+            self.kinds, self.texts, other.kinds, other.texts, strict=False
+        ):
+            if kind is not other_kind:
+                return True
+            if kind is not Kind.APPEND and text != other_text and {type(text), type(other_text)} == {str}:
+                return False
+        return True
+
+    def without_root(self) -> OutputPath:
+        return OutputPath(self.kinds[1:], self.texts[1:], self.once)
+
+    @property
+    def fixed_keys(self) -> tuple[str, ...] | None:
+        """The keys, if the path is made of known keys only."""
+        keys = tuple(text for text in self.texts if isinstance(text, str))
+        only_keys = all(kind is Kind.KEY for kind in self.kinds)
+        return keys if only_keys and len(keys) == len(self.texts) else None
+
+
+def output_path(path: str, walk: Walk, once: bool) -> OutputPath:
+    """Reads the right side of a `shift` key. Raises SpecError without a pointer."""
+    elements = parse_path(path)
+    kinds: list[Kind] = [Kind.KEY]
+    texts: list[Text] = [_ROOT]
+    for element in elements:
+        canonical = element.canonical
+        kind = Kind.KEY
+        if canonical.startswith("[") and canonical.endswith("]"):
+            kind = Kind.APPEND if canonical == "[]" else Kind.INDEX
+        text = key_text(element, walk)
+        if kind is Kind.INDEX and isinstance(text, str) and parse_int(text) is None:
+            raise SpecError(f"'{canonical}' is no array index")
+        kinds.append(kind)
+        texts.append(text)
+    return OutputPath(tuple(kinds), tuple(texts), once)
+
+
+def root_path(once: bool) -> OutputPath:
+    """The path of the whole output."""
+    return OutputPath((Kind.KEY,), (_ROOT,), once)
+
+
+def writer(path: OutputPath, exclusive: bool, limits: SpecLimits) -> Write:
+    """The function that writes to `path`."""
+    keys = path.fixed_keys
+    if exclusive and keys is not None:
+        return _exclusive_writer(keys)
+    return _general_writer(path, limits)
+
+
+def _exclusive_writer(keys: Sequence[str]) -> Write:
+    *parents, last = keys
+    if not parents:
+
+        def write_top(value: Any, out: Any, _frame: Frame) -> None:
+            out[last] = value
+
+        return write_top
+    if len(parents) == 1:
+        parent = parents[0]
+
+        def write_second(value: Any, out: Any, _frame: Frame) -> None:
+            below = out.get(parent)
+            if below is None:
+                out[parent] = {last: value}
+            else:
+                below[last] = value
+
+        return write_second
+
+    def write_deep(value: Any, out: Any, _frame: Frame) -> None:
+        for key in parents:
+            below = out.get(key)
+            if below is None:
+                below = out[key] = {}
+            out = below
+        out[last] = value
+
+    return write_deep
+
+
+def _general_writer(path: OutputPath, limits: SpecLimits) -> Write:
+    texts = path.texts
+    *inner_kinds, last_kind = path.kinds
+    # What is made where a step finds nothing depends on what the next step writes into.
+    makers = [dict if kind is Kind.KEY else list for kind in path.kinds[1:]]
+    inner = list(zip(inner_kinds, makers, strict=True))
+    fixed = [text for text in texts if isinstance(text, str)]
+    all_fixed = fixed if len(fixed) == len(texts) else None
+    max_index = limits.max_index
+
+    def write(value: Any, out: Any, frame: Frame) -> None:
+        keys = all_fixed or _evaluated(texts, frame)
+        if keys is None:
+            return
+        borrowed: set[int] | None = frame[0]
+        place = out
+        step = 0
+        for kind, make in inner:
+            found = _get(place, kind, keys[step])
+            if found is None:
+                found = make()
+                if not _put(place, kind, keys[step], found, max_index):
+                    return
+            elif borrowed and id(found) in borrowed:
+                raise BorrowedError
+            place = found
+            step += 1
+        present = _get(place, last_kind, keys[step])
+        if present is None:
+            _put(place, last_kind, keys[step], value, max_index)
+        elif type(present) is list:
+            if borrowed and id(present) in borrowed:
+                raise BorrowedError
+            present.append(value)
+        else:
+            _put(place, last_kind, keys[step], [present, value], max_index)
+        if borrowed is not None and (type(value) is dict or type(value) is list):
+            borrowed.add(id(value))
+
+    return write
+
+
+def _evaluated(texts: Sequence[Text], frame: Frame) -> list[str] | None:
+    keys: list[str] = []
+    for text in texts:
+        key = text if isinstance(text, str) else text(frame)
+        if key is None:
+            return None
+        keys.append(key)
+    return keys
+
+
+def _get(place: Any, kind: Kind, key: str) -> Any:
+    if kind is Kind.KEY:
+        return place.get(key) if type(place) is dict else None
+    if kind is Kind.APPEND or type(place) is not list:
+        return None
+    index = int(key)
+    return place[index] if index < len(place) else None
+
+
+def _put(place: Any, kind: Kind, key: str, value: Any, max_index: int) -> bool:
+    """False if the place holds something that cannot take the value: Jolt drops the value then."""
+    if kind is Kind.KEY:
+        if type(place) is not dict:
+            return False
+        place[key] = value
+        return True
+    if type(place) is not list:
+        return False
+    if kind is Kind.APPEND:
+        place.append(value)
+        return True
+    index = int(key)
+    if index > max_index:
+        raise TransformError(f"an array index is above {max_index}")
+    if index >= len(place):
+        place.extend([None] * (index + 1 - len(place)))
+    place[index] = value
+    return True

@@ -1,0 +1,67 @@
+"""Bounds on what a spec may do, so that no spec and no event can use up a worker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from model.errors import TransformError
+
+
+@dataclass(frozen=True, slots=True)
+class SpecLimits:
+    """Bounds that hold for one compiled spec.
+
+    `max_operations` and `max_spec_depth` are checked when a spec is compiled, the others when it runs.
+    """
+
+    max_operations: int = 100
+    max_spec_depth: int = 64
+    max_depth: int = 256
+    """Nesting of the mapped output."""
+    max_nodes: int = 250_000
+    """Keys and array elements of the mapped output, written out in full."""
+    max_index: int = 10_000
+    """Highest array index that may be written; what lies before it is filled with nulls."""
+    max_text: int = 1_000_000
+    """Characters of a text that a function makes."""
+    max_pattern_text: int = 10_000
+    """Characters of a text that is split by a pattern, as opposed to a plain separator."""
+    max_copies: int = 256
+    """How many times a spec may place one part of its input without its output being measured."""
+
+
+DEFAULT_LIMITS = SpecLimits()
+
+
+def measure(value: Any, limits: SpecLimits) -> None:
+    """Raise TransformError if `value` is nested too deeply or too large when written out.
+
+    Parts that occur several times are visited once and counted each time: a few operations can make a
+    value whose text would be exponentially long.
+    """
+    known: dict[int, tuple[int, int]] = {}
+
+    def visit(node: Any, level: int) -> tuple[int, int]:
+        if level > limits.max_depth:
+            raise TransformError(f"the output is nested deeper than {limits.max_depth} levels")
+        kind = type(node)
+        if kind is not dict and kind is not list:
+            return 1, 0
+        found = known.get(id(node))
+        if found is None:
+            size = 1
+            height = 0
+            for below in node.values() if kind is dict else node:
+                below_size, below_height = visit(below, level + 1)
+                size += below_size
+                height = max(height, below_height)
+            found = known[id(node)] = (size, height + 1)
+        size, height = found
+        if size > limits.max_nodes:
+            raise TransformError(f"the output has more than {limits.max_nodes} values")
+        if level + height > limits.max_depth:
+            raise TransformError(f"the output is nested deeper than {limits.max_depth} levels")
+        return found
+
+    visit(value, 0)

@@ -1,0 +1,37 @@
+"""What a compiled operation is to the chain it stands in."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from transforms.ownership import PathTree
+
+Run: TypeAlias = Callable[[Any, Any], Any]
+"""Takes the value and the context (an object or None), gives the new value."""
+
+UNBOUNDED = math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """A compiled operation. Safe for several threads: what it needs for one event lives in the call.
+
+    An operation either builds its output (`changes` is None) or changes its input in place: then the chain
+    sees to it that it owns the containers in `changes`.
+    """
+
+    run: Run
+    changes: PathTree | None = None
+    run_owned: Run | None = None
+    """For an operation that builds: used instead when all of its input may be changed."""
+    builds: PathTree | None = None
+    """For an operation that builds: containers of its output that are certainly new."""
+    assigns: list[tuple[str, ...]] = field(default_factory=list)
+    """For an operation that changes: paths (`*` for any key) where it may put parts of its input."""
+    copies: float = 1
+    """At most how often one part of the input stands in the output."""
+    makes_longs: bool = False
+    """Whether the output may hold `Long` markers."""

@@ -1,0 +1,151 @@
+"""`cardinality`: makes values single (`ONE`) or arrays (`MANY`).
+
+It has peculiarities that specs may rely on. An `@` key adjusts the value itself before its children see it,
+and `"@": "ONE"` on what is no array hides it from them. Below an array or a scalar only objects can be
+adjusted: anything else is an error.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from model.errors import SpecError, TransformError
+from transforms.jolt.stars import Star
+from transforms.jolt.text import text_of
+from transforms.limits import SpecLimits
+from transforms.operation import Operation
+from transforms.ownership import EVERYTHING, PathTree
+from transforms.pointers import pointer
+
+
+@dataclass(slots=True)
+class _Node:
+    key: str
+    star: Star | None = None
+    many: bool | None = None
+    """For a leaf: whether it makes arrays."""
+    special: _Node | None = None
+    literals: dict[str, _Node] = field(default_factory=dict)
+    computed: list[_Node] = field(default_factory=list)
+
+
+def compile_cardinality(spec: Any, limits: SpecLimits) -> Operation:  # noqa: ARG001
+    """Raises SpecError with a pointer into `spec`."""
+    if not isinstance(spec, dict):
+        raise SpecError(f"the spec of cardinality must be an object, not {type(spec).__name__}")
+    root = _Node("root")
+    _read(root, spec)
+
+    def run(value: Any, _context: Any) -> Any:
+        _walk(root, "root", value, None)
+        return value
+
+    return Operation(run, changes=_changes(root), assigns=_assigned(root, ()))
+
+
+def _read(parent: _Node, spec: dict[str, Any]) -> None:
+    if not spec:
+        raise SpecError("an empty object adjusts nothing")
+    for key, right in spec.items():
+        try:
+            child = _read_node(key, right)
+        except SpecError as error:
+            raise error.under(pointer(key)) from None
+        parent.literals[key] = child
+        if key == "@":
+            parent.special = child
+        elif child.star is not None:
+            parent.computed.append(child)
+    if len(parent.computed) > 1:
+        raise SpecError("cardinality takes one key with '*' at each level")
+
+
+def _read_node(key: str, right: Any) -> _Node:
+    if "@" in key and key != "@":
+        raise SpecError("'@' stands alone")
+    node = _Node(key, Star(key) if "*" in key else None)
+    if isinstance(right, dict):
+        if key == "@":
+            raise SpecError("'@' cannot have children")
+        _read(node, right)
+    elif right in ("ONE", "MANY"):
+        node.many = right == "MANY"
+    else:
+        raise SpecError('expected "ONE", "MANY", or an object to go on below the key')
+    return node
+
+
+def _changes(node: _Node) -> PathTree:
+    changed: PathTree = {}
+    for key, child in node.literals.items():
+        if child.many is None:
+            below = _changes(child)
+            if child.star is not None or below is EVERYTHING:
+                return EVERYTHING
+            changed[key] = below
+    return changed
+
+
+def _assigned(node: _Node, path: tuple[str, ...]) -> list[tuple[str, ...]]:
+    found: list[tuple[str, ...]] = []
+    for key, child in node.literals.items():
+        if key == "@":
+            # The root itself cannot be replaced.
+            found += [path] if path else []
+        elif child.many is not None:
+            found.append((*path, "*" if child.star else key))
+        else:
+            found += _assigned(child, (*path, "*" if child.star else key))
+    return found
+
+
+def _walk(node: _Node, key: Any, value: Any, parent: Any) -> None:
+    if node.special is not None:
+        value = _adjust(bool(node.special.many), key, value, parent)
+    if type(value) is dict:
+        for name in list(value):
+            _visit(node, name, name, value[name], value)
+    elif type(value) is list:
+        for index in range(len(value)):
+            _visit(node, str(index), index, value[index], value)
+    elif value is not None:
+        text = text_of(value)
+        _visit(node, text, text, None, text)
+
+
+def _visit(node: _Node, name: str, key: Any, value: Any, parent: Any) -> None:
+    child = node.literals.get(name)
+    if child is None:
+        child = next(
+            (star for star in node.computed if star.star and star.star.match(name) is not None), None
+        )
+    elif child.star is not None and child.star.match(name) is None:
+        return
+    if child is None:
+        return
+    if child.many is None:
+        _walk(child, key, value, parent)
+    else:
+        _adjust(child.many, key, value, parent)
+
+
+def _adjust(many: bool, key: Any, value: Any, parent: Any) -> Any:
+    """The value that children go on with."""
+    if not many and parent is None and type(value) is not list:
+        return None
+    if type(parent) is not dict:
+        raise TransformError("cardinality can only adjust what is in an object")
+    if not many:
+        if type(value) is not list:
+            return None
+        parent[key] = first = value[0] if value else None
+        return first
+    if type(value) is list:
+        return value
+    made: list[Any] = []
+    if value is not None:
+        # Jolt takes the key away and puts it back, so that it becomes the last one.
+        made.append(parent.pop(key))
+    parent[key] = made
+    return made

@@ -1,0 +1,172 @@
+"""`default`: adds what is not there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Any, TypeAlias
+
+from model.errors import SpecError, TransformError
+from transforms.jolt.numbers import parse_int
+from transforms.jolt.text import sort_key, split_or
+from transforms.limits import SpecLimits
+from transforms.operation import Operation
+from transforms.ownership import EVERYTHING, PathTree, copy_all, merge_trees
+from transforms.pointers import pointer
+
+Apply: TypeAlias = Callable[[Any], None]
+"""Adds defaults to a container, in place."""
+
+
+class _Rank(IntEnum):
+    """Exact keys come first, then `a|b`, then `*`."""
+
+    LITERAL = 0
+    OR = 1
+    STAR = 2
+
+
+class _Key:
+    """One key of the spec; `photos[]` makes or expects an array."""
+
+    def __init__(self, spelled: str) -> None:
+        self.makes_array = spelled.endswith("[]")
+        self.text = spelled.replace("[]", "") if self.makes_array else spelled
+        if "*" in self.text and self.text != "*":
+            raise SpecError("in default '*' stands alone; it matches every key")
+        self.rank = _Rank.STAR if self.text == "*" else _Rank.OR if "|" in self.text else _Rank.LITERAL
+        self.options = split_or(self.text) if self.rank is _Rank.OR else [self.text]
+
+    def order(self) -> tuple[int, int, bytes]:
+        if self.rank is _Rank.OR:
+            return self.rank, len(self.options), sort_key(self.text)
+        return self.rank, 0, b""
+
+    def indexes(self) -> list[int]:
+        """The options as array indexes."""
+        if self.rank is _Rank.STAR:
+            return []
+        found = [parse_int(option) for option in self.options]
+        if any(index is None or index < 0 for index in found):
+            raise SpecError("below a key with '[]' only array indexes, '|' of them, and '*' can stand")
+        return [index for index in found if index is not None]
+
+
+def compile_default(spec: Any, limits: SpecLimits) -> Operation:
+    """Raises SpecError with a pointer into `spec`."""
+    if not isinstance(spec, dict):
+        raise SpecError(f"the spec of default must be an object, not {type(spec).__name__}")
+    into_object = _children(spec, in_array=False, limits=limits)
+    try:
+        into_array = _children(spec, in_array=True, limits=limits)
+    except SpecError:
+        into_array = None
+
+    def run(value: Any, _context: Any) -> Any:
+        if value is None:
+            value = {}
+        if type(value) is list:
+            if into_array is None:
+                raise TransformError("default expects an object here, not an array")
+            into_array(value)
+        else:
+            into_object(value)
+        return value
+
+    return Operation(run, changes=_changes(spec))
+
+
+def _changes(spec: dict[str, Any]) -> PathTree:
+    changed: PathTree = {}
+    for spelled, right in spec.items():
+        if isinstance(right, dict):
+            key = _Key(spelled)
+            if key.makes_array or key.rank is _Rank.STAR:
+                return EVERYTHING
+            for option in key.options:
+                below = _changes(right)
+                if below is EVERYTHING:
+                    return EVERYTHING
+                merge_trees(changed.setdefault(option, {}), below)
+    return changed
+
+
+def _children(spec: dict[str, Any], in_array: bool, limits: SpecLimits) -> Apply:
+    keys: list[tuple[_Key, Apply]] = []
+    last_index = -1
+    for spelled, right in spec.items():
+        try:
+            key = _Key(spelled)
+            if in_array:
+                indexes = key.indexes()
+                if key.rank is _Rank.LITERAL:
+                    last_index = max(last_index, indexes[0])
+                keys.append((key, _array_child(key, indexes, right, limits)))
+            else:
+                keys.append((key, _object_child(key, right, limits)))
+        except SpecError as error:
+            raise error.under(pointer(spelled)) from None
+    if last_index > limits.max_index:
+        raise SpecError(f"an array index is above {limits.max_index}")
+    children = tuple(apply for _, apply in sorted(keys, key=lambda pair: pair[0].order()))
+
+    def apply(container: Any) -> None:
+        if in_array and type(container) is list and len(container) <= last_index:
+            container.extend([None] * (last_index + 1 - len(container)))
+        for child in children:
+            child(container)
+
+    return apply
+
+
+def _object_child(key: _Key, right: Any, limits: SpecLimits) -> Apply:
+    set_default = _setter(key, right, limits)
+    text, options, rank = key.text, frozenset(key.options), key.rank
+
+    def apply(container: Any) -> None:
+        if type(container) is not dict:
+            return
+        if rank is _Rank.LITERAL:
+            set_default(container, text, container.get(text))
+            return
+        for present in list(container):
+            if rank is _Rank.STAR or present in options:
+                set_default(container, present, container[present])
+
+    return apply
+
+
+def _array_child(key: _Key, indexes: list[int], right: Any, limits: SpecLimits) -> Apply:
+    set_default = _setter(key, right, limits)
+    every = key.rank is _Rank.STAR
+
+    def apply(container: Any) -> None:
+        if type(container) is not list:
+            return
+        for index in range(len(container)) if every else indexes:
+            if index < len(container):
+                set_default(container, index, container[index])
+
+    return apply
+
+
+def _setter(key: _Key, right: Any, limits: SpecLimits) -> Callable[[Any, Any, Any], None]:
+    """Takes the container, the key and what is there."""
+    if isinstance(right, dict):
+        fill = _children(right, in_array=key.makes_array, limits=limits)
+        make = list if key.makes_array else dict
+
+        def set_below(container: Any, at: Any, present: Any) -> None:
+            if present is None:
+                present = container[at] = make()
+            fill(present)
+
+        return set_below
+    shared = isinstance(right, list)
+
+    def set_value(container: Any, at: Any, present: Any) -> None:
+        if present is None:
+            # Each output gets its own array, so that no later operation can change the spec.
+            container[at] = copy_all(right) if shared else right
+
+    return set_value

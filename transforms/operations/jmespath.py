@@ -1,0 +1,86 @@
+"""`jmespath`: builds a new object from expressions.
+
+The spec maps target paths to JMESPath expressions. A target is a dotted attribute path
+(`"identity.email"`), or objects may be nested (`{"identity": {"email": ...}}`), or both. An expression
+whose result is null sets nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from model import paths
+from model.errors import SpecError, TransformError
+from transforms.expressions import Expression, compile_expression
+from transforms.limits import SpecLimits
+from transforms.operation import Operation
+from transforms.ownership import PathTree
+from transforms.pointers import pointer
+
+
+def compile_jmespath(spec: Any, limits: SpecLimits) -> Operation:
+    """Raises SpecError with a pointer into `spec`."""
+    if not isinstance(spec, dict):
+        raise SpecError(f"the spec of jmespath must be an object, not {type(spec).__name__}")
+    targets: dict[tuple[str, ...], Expression] = {}
+    for keys, expression in _targets(spec, (), limits):
+        targets[keys] = expression
+    places = {keys: _place(keys, targets) for keys in targets}
+    settings = [
+        (targets[keys].evaluate, parents, last, paths.join(keys)) for keys, (parents, last) in places.items()
+    ]
+
+    def run(value: Any, _context: Any) -> Any:
+        out: dict[str, Any] = {}
+        for evaluate, parents, last, target in settings:
+            try:
+                found = evaluate(value)
+            except TransformError as error:
+                raise TransformError(f"at '{target}': {error.message}") from None
+            if found is None:
+                continue
+            place = out
+            for key in parents:
+                below = place.get(key)
+                if below is None:
+                    below = place[key] = {}
+                place = below
+            place[last] = found
+        return out or None
+
+    built: PathTree = {}
+    for parents, _ in places.values():
+        below = built
+        for key in parents:
+            below = below.setdefault(key, {})
+    return Operation(run, builds=built, copies=sum(expression.copies for expression in targets.values()))
+
+
+def _targets(
+    spec: dict[str, Any], above: tuple[str, ...], limits: SpecLimits
+) -> Iterator[tuple[tuple[str, ...], Expression]]:
+    if not spec:
+        raise SpecError("an empty object sets nothing")
+    for path, right in spec.items():
+        keys = (*above, *paths.split(path))
+        try:
+            if not all(keys):
+                raise SpecError("a target path cannot have an empty key")
+            if isinstance(right, dict):
+                yield from _targets(right, keys, limits)
+            elif isinstance(right, str):
+                yield keys, compile_expression(right)
+            else:
+                raise SpecError(f"expected a JMESPath expression or an object, not {type(right).__name__}")
+        except SpecError as error:
+            raise error.under(pointer(path)) from None
+
+
+def _place(keys: tuple[str, ...], targets: dict[tuple[str, ...], Expression]) -> tuple[tuple[str, ...], str]:
+    for length in range(1, len(keys)):
+        if keys[:length] in targets:
+            raise SpecError(
+                f"the targets '{paths.join(keys[:length])}' and '{paths.join(keys)}' exclude each other"
+            )
+    return keys[:-1], keys[-1]

@@ -1,0 +1,110 @@
+"""`remove`: takes keys and array elements away."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from model.errors import SpecError
+from transforms.jolt.numbers import parse_int
+from transforms.jolt.stars import Star
+from transforms.jolt.text import split_or
+from transforms.limits import SpecLimits
+from transforms.operation import Operation
+from transforms.ownership import EVERYTHING, PathTree, merge_trees
+from transforms.pointers import pointer
+
+
+@dataclass(slots=True)
+class _Node:
+    """One key: without children it is removed, with children the walk goes on below it."""
+
+    key: str
+    star: Star | None
+    index: int | None
+    children: list[_Node] | None
+
+    def keys_of(self, container: dict[str, Any]) -> list[str]:
+        if self.star is None:
+            return [self.key] if self.key in container else []
+        if self.star.matches_all:
+            return list(container)
+        match = self.star.match
+        return [key for key in container if match(key) is not None]
+
+    def indexes_of(self, container: list[Any]) -> range:
+        if self.star is not None:
+            return range(len(container)) if self.star.matches_all else range(0)
+        if self.index is None or self.index >= len(container):
+            return range(0)
+        return range(self.index, self.index + 1)
+
+
+def compile_remove(spec: Any, limits: SpecLimits) -> Operation:  # noqa: ARG001
+    """Raises SpecError with a pointer into `spec`."""
+    if not isinstance(spec, dict):
+        raise SpecError(f"the spec of remove must be an object, not {type(spec).__name__}")
+    nodes = _read(spec)
+
+    def run(value: Any, _context: Any) -> Any:
+        _apply(nodes, value)
+        return value
+
+    return Operation(run, changes=_changes(nodes))
+
+
+def _read(spec: dict[str, Any]) -> list[_Node]:
+    nodes: list[_Node] = []
+    for spelled, right in spec.items():
+        try:
+            if not isinstance(right, dict) and (not isinstance(right, str) or right.strip()):
+                raise SpecError('expected "" to remove the key, or an object to go on below it')
+            for key in split_or(spelled):
+                index = parse_int(key)
+                nodes.append(
+                    _Node(
+                        key,
+                        Star(key) if "*" in key else None,
+                        index if index is not None and index >= 0 else None,
+                        _read(right) if isinstance(right, dict) else None,
+                    )
+                )
+        except SpecError as error:
+            raise error.under(pointer(spelled)) from None
+    return nodes
+
+
+def _changes(nodes: list[_Node]) -> PathTree:
+    changed: PathTree = {}
+    for node in nodes:
+        if node.children is not None:
+            below = _changes(node.children)
+            if node.star is not None or below is EVERYTHING:
+                return EVERYTHING
+            merge_trees(changed.setdefault(node.key, {}), below)
+    return changed
+
+
+def _apply(nodes: list[_Node], container: Any) -> None:
+    if type(container) is dict:
+        doomed: list[str] = []
+        for node in nodes:
+            keys = node.keys_of(container)
+            if node.children is None:
+                doomed += keys
+            else:
+                for key in keys:
+                    _apply(node.children, container[key])
+        for key in doomed:
+            container.pop(key, None)
+    elif type(container) is list:
+        gone: set[int] = set()
+        for node in nodes:
+            indexes = node.indexes_of(container)
+            if node.children is None:
+                gone.update(indexes)
+            else:
+                for index in indexes:
+                    _apply(node.children, container[index])
+        if gone:
+            container[:] = [element for index, element in enumerate(container) if index not in gone]

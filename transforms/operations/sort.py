@@ -1,0 +1,27 @@
+"""`sort`: orders the keys of all objects; `~` comes first. Arrays keep their order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from transforms.jolt.text import sort_key
+from transforms.limits import SpecLimits
+from transforms.operation import Operation
+from transforms.ownership import EVERYTHING
+
+
+def compile_sort(_spec: Any, _limits: SpecLimits) -> Operation:
+    """Jolt ignores the spec of `sort`."""
+    return Operation(lambda value, _context: _sorted(value), builds=EVERYTHING)
+
+
+def _sorted(value: Any) -> Any:
+    if type(value) is dict:
+        return {key: _sorted(value[key]) for key in sorted(value, key=_order)}
+    if type(value) is list:
+        return [_sorted(element) for element in value]
+    return value
+
+
+def _order(key: str) -> tuple[bool, bytes]:
+    return not key.startswith("~"), sort_key(key)
