@@ -39,6 +39,7 @@ class Connections:
         self._idle: list[sqlite3.Connection] = []
         self._lent = 0
         self._closed = False
+        self._forking = False
         self._changed = threading.Condition()
         _live.add(self)
 
@@ -46,6 +47,7 @@ class Connections:
     def lend(self) -> Iterator[sqlite3.Connection]:
         """A connection for one unit of work; an error closes it, which rolls back what it had begun."""
         with self._changed:
+            self._changed.wait_for(lambda: not self._forking)
             if self._closed:
                 raise self._refusal(f"{self._path}: is closed")
             self._lent += 1
@@ -68,15 +70,19 @@ class Connections:
     def before_fork(self) -> None:
         """Wait until nothing is lent, then close all; nothing is lent until `after_fork`."""
         self._changed.acquire()
+        self._forking = True
         self._changed.wait_for(lambda: self._lent == 0, _FORK_WAIT_SECONDS)
         self._close_idle()
 
     def after_fork_in_parent(self) -> None:
+        self._forking = False
+        self._changed.notify_all()
         self._changed.release()
 
     def after_fork_in_child(self) -> None:
         # Other threads, and what they waited for, are not in the child.
         self._changed = threading.Condition()
+        self._forking = False
         self._lent = 0
 
     def _back(self, connection: sqlite3.Connection | None, keep: bool) -> None:

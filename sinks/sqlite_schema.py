@@ -58,7 +58,10 @@ def prepare(connection: sqlite3.Connection, path: Path, schema: Schema, refusal:
     connection.execute("PRAGMA secure_delete = ON")
     connection.execute("PRAGMA temp_store = MEMORY")
     _check_modules(connection, path, schema, refusal)
+    # In one transaction: another process may be making the tables right now.
+    connection.execute("BEGIN")
     _check_kind(connection, path, schema, refusal)
+    connection.execute("COMMIT")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     for statement in schema.settings:
@@ -70,8 +73,7 @@ def prepare(connection: sqlite3.Connection, path: Path, schema: Schema, refusal:
 def _check_modules(
     connection: sqlite3.Connection, path: Path, schema: Schema, refusal: type[IdgraphError]
 ) -> None:
-    present = {row[0] for row in connection.execute("SELECT name FROM pragma_module_list")}
-    missing = [module for module in schema.modules if module not in present]
+    missing = sorted(set(schema.modules) - _modules(connection)) if schema.modules else []
     if missing:
         raise refusal(
             f"{path}: the SQLite of this Python ({sqlite3.sqlite_version}) was built without "
@@ -106,6 +108,10 @@ def _migrate(connection: sqlite3.Connection, path: Path, schema: Schema, refusal
     connection.execute(f"PRAGMA application_id = {schema.application_id}")
     connection.execute(f"PRAGMA user_version = {schema.version}")
     connection.execute("COMMIT")
+
+
+def _modules(connection: sqlite3.Connection) -> set[str]:
+    return {row[0] for row in connection.execute("SELECT name FROM pragma_module_list")}
 
 
 def _number(connection: sqlite3.Connection, query: str) -> int:

@@ -1,0 +1,365 @@
+"""What every profile index promises (`merge.index.ProfileIndex`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from merge.index import IndexDocument, ProfileIndex
+from model.errors import ProfileIndexError, QueryError
+from model.queries import Clause, FullText, Prefix, Query, Range, Term
+from tests.contracts.implementations import PROFILE_INDEXES, Implementation
+from tests.contracts.processes import finish, killed_after, start
+
+DURABLE = [each for each in PROFILE_INDEXES if each.durable]
+
+
+def name(implementation: Implementation[ProfileIndex]) -> str:
+    return implementation.name
+
+
+@pytest.fixture(params=PROFILE_INDEXES, ids=name)
+def index(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ProfileIndex]:
+    opened: ProfileIndex = request.param.open(tmp_path)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(params=DURABLE, ids=name)
+def durable(request: pytest.FixtureRequest) -> Implementation[ProfileIndex]:
+    implementation: Implementation[ProfileIndex] = request.param
+    return implementation
+
+
+def put(index: ProfileIndex, **documents: dict[str, Any]) -> None:
+    assert index.put([IndexDocument(each, 1, fields) for each, fields in documents.items()]) == {}
+
+
+def found(index: ProfileIndex, *clauses: Clause) -> list[str]:
+    query = Query(clauses)
+    ids = index.search(query, 100).ids
+    assert index.count(query) == len(ids)
+    return ids
+
+
+def test_a_term_is_exact(index: ProfileIndex) -> None:
+    put(index, a={"x": "Zoë"}, b={"x": "zoë"}, c={"x": "Zoë Müller"}, d={"y": "Zoë"})
+    assert found(index, Term("x", "Zoë")) == ["a"]
+    assert found(index, Term("x", "Zo")) == []
+    assert found(index, Term("unknown", "Zoë")) == []
+
+
+def test_types_never_meet(index: ProfileIndex) -> None:
+    put(index, text={"x": "1"}, number={"x": 1}, double={"x": 1.0}, truth={"x": True}, word={"x": "true"})
+    assert found(index, Term("x", "1")) == ["text"]
+    assert found(index, Term("x", 1)) == ["double", "number"]
+    assert found(index, Term("x", True)) == ["truth"]
+    assert found(index, Range("x", 0, 5)) == ["double", "number"]
+    assert found(index, Range("x", "0", "5")) == ["text"]
+    assert found(index, Range("x", "0", 5)) == []
+    assert found(index, Range("x", 0)) == ["double", "number"]
+    assert found(index, Range("x", "")) == ["text", "word"]
+    assert found(index, Range("x", upper="2")) == ["text"]
+    assert found(index, Range("x")) == ["double", "number", "text", "word"]
+    assert found(index, Prefix("x", "")) == ["text", "word"]
+
+
+def test_an_array_has_each_of_its_elements(index: ProfileIndex) -> None:
+    put(index, a={"x": ["red", 5, True, "green"]}, b={"x": []})
+    for clause in (Term("x", "red"), Term("x", 5), Term("x", True), Prefix("x", "gr"), Range("x", 4, 6)):
+        assert found(index, clause) == ["a"]
+    assert found(index, FullText("green red", "x")) == ["a"]
+    assert found(index) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("clause", "expected"),
+    [
+        (Range("n", 1, 3), ["n1", "n2", "n3"]),
+        (Range("n", 1, 3, include_lower=False), ["n2", "n3"]),
+        (Range("n", 1, 3, include_upper=False), ["n1", "n2"]),
+        (Range("n", 1.5), ["n2", "n3"]),
+        (Range("n", None, 0), ["m1", "m2", "n0"]),
+        (Range("n", -1, 0.5), ["m1", "n0"]),
+        (Range("n", 3, 1), []),
+        (Range("n", float("nan"), 3), []),
+        (Range("n", float("-inf"), float("inf")), ["m1", "m2", "n0", "n1", "n2", "n3"]),
+    ],
+)
+def test_ranges_of_numbers(index: ProfileIndex, clause: Range, expected: list[str]) -> None:
+    put(index, n0={"n": 0}, n1={"n": 1}, n2={"n": 2.0}, n3={"n": 3}, m1={"n": -1}, m2={"n": -2.5})
+    assert found(index, clause) == expected
+
+
+def test_ranges_of_strings_go_by_code_point(index: ProfileIndex) -> None:
+    put(
+        index,
+        a={"x": "Z"},
+        b={"x": "a"},
+        c={"x": "ab"},
+        d={"x": "é"},
+        e={"x": "\ufffd"},
+        f={"x": "\U0001f600"},
+    )
+    assert found(index, Range("x", "a", "é")) == ["b", "c", "d"]
+    assert found(index, Range("x", "a", "é", include_lower=False, include_upper=False)) == ["c"]
+    assert found(index, Range("x", "\ufffd", include_lower=False)) == ["f"]
+
+
+def test_numbers_beyond_64_bits_are_exact(index: ProfileIndex) -> None:
+    large = 2**70
+    put(index, a={"n": large}, b={"n": large + 1}, c={"n": -large}, d={"n": 2**53 + 1}, e={"n": 10**400})
+    assert found(index, Term("n", large)) == found(index, Term("n", float(large))) == ["a"]
+    assert found(index, Term("n", large + 1)) == ["b"]
+    assert found(index, Term("n", 2**53)) == []
+    assert found(index, Range("n", large, include_lower=False)) == ["b", "e"]
+    assert found(index, Range("n", None, 2**53)) == ["c"]
+
+
+def test_decimals_and_odd_floats_break_nothing(index: ProfileIndex) -> None:
+    put(index, a={"n": Decimal("1.5")}, b={"n": Decimal(7)}, c={"n": float("nan")}, d={"n": float("inf")})
+    assert found(index, Range("n", 1, 7)) == ["a", "b"]
+    assert found(index, Term("n", 1.5)) == ["a"]
+    assert found(index, Term("n", float("nan"))) == []
+    assert found(index, Term("n", float("inf"))) == ["d"]
+    assert len(found(index)) == 4
+
+
+def test_prefixes_are_exact_too(index: ProfileIndex) -> None:
+    put(index, a={"x": "San José"}, b={"x": "san jose"}, c={"x": "San"}, d={"x": "100%"}, e={"x": "1000"})
+    assert found(index, Prefix("x", "San")) == ["a", "c"]
+    assert found(index, Prefix("x", "San Jos")) == ["a"]
+    assert found(index, Prefix("x", "100%")) == ["d"]
+
+
+def test_full_text_knows_no_case_and_no_accents(index: ProfileIndex) -> None:
+    put(index, a={"x": "Zoë MÜLLER-Straße, 480"}, b={"x": "zoe"}, c={"y": "müller Zoe"})
+    assert found(index, FullText("zoe")) == ["a", "b", "c"]
+    assert found(index, FullText("ZOË muller")) == ["a", "c"]
+    assert found(index, FullText("STRASSE 480")) == ["a"]
+    assert found(index, FullText("zoe", "y")) == ["c"]
+    assert found(index, FullText("zo")) == []
+
+
+def test_all_words_must_stand_in_the_attribute_or_anywhere(index: ProfileIndex) -> None:
+    put(index, a={"first": "Ada", "last": "Lovelace"}, b={"first": "Ada Lovelace"})
+    assert found(index, FullText("lovelace ada")) == ["a", "b"]
+    assert found(index, FullText("lovelace ada", "first")) == ["b"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['"', "a AND", "x:ada", "ada*", "^ada", "(ada", "NEAR(ada b)", "ada - ada", "{x}: ada", "'; DROP", "\0"],
+)
+def test_what_users_type_is_words_and_never_syntax(index: ProfileIndex, text: str) -> None:
+    put(index, a={"x": "ada"}, b={"x": text})
+    has_words = any(character.isalnum() for character in text)
+    assert ("b" in found(index, FullText(text))) == has_words
+    assert "b" in found(index, Term("x", text))
+    assert "b" in found(index, Prefix("x", text))
+
+
+def test_no_words_find_nothing(index: ProfileIndex) -> None:
+    put(index, a={"x": "..."})
+    assert found(index, FullText("")) == found(index, FullText("...", "x")) == []
+
+
+def test_many_words(index: ProfileIndex) -> None:
+    text = " ".join(f"w{number}" for number in range(700))
+    put(index, a={"x": text}, b={"x": "w1 w2"})
+    assert found(index, FullText(text)) == ["a"]
+
+
+def test_all_clauses_hold(index: ProfileIndex) -> None:
+    put(index, a={"x": "red", "n": 1}, b={"x": "red", "n": 2}, c={"x": "blue", "n": 2})
+    assert found(index, Term("x", "red"), Range("n", 2)) == ["b"]
+    assert found(index, FullText("red"), Term("n", 1), Prefix("x", "r")) == ["a"]
+    assert found(index, Range("n", 2), Range("n", None, 1)) == []
+    assert found(index) == ["a", "b", "c"]
+
+
+def test_long_values_are_terms_and_full_text(index: ProfileIndex) -> None:
+    long = "x" * 300 + " word "
+    put(index, a={"x": long + "a"}, b={"x": long + "b"}, c={"x": "beginning " + "y" * 100_000 + " end"})
+    assert found(index, Term("x", long + "a")) == ["a"]
+    assert found(index, Prefix("x", "x" * 200)) == ["a", "b"]
+    assert found(index, FullText("word")) == ["a", "b"]
+    assert found(index, FullText("beginning")) == ["c"]
+
+
+def test_a_newer_version_replaces_whole_and_a_stale_one_does_nothing(index: ProfileIndex) -> None:
+    index.put([IndexDocument("a", 5, {"x": "old", "y": "keep"})])
+    index.put([IndexDocument("a", 6, {"x": "new", "z": "keep"})])
+    assert index.put([IndexDocument("a", 5, {"x": "stale"})]) == {}
+    assert found(index, Term("x", "new")) == found(index, FullText("keep")) == ["a"]
+    for gone in (
+        Term("x", "old"),
+        Term("y", "keep"),
+        Term("x", "stale"),
+        FullText("old"),
+        FullText("keep", "y"),
+    ):
+        assert found(index, gone) == []
+
+
+def test_the_same_version_again_is_what_was_put_last(index: ProfileIndex) -> None:
+    # A change of policy indexes the same profile anew, with fewer attributes.
+    index.put([IndexDocument("a", 5, {"x": "public", "y": "secret"})])
+    index.put([IndexDocument("a", 5, {"x": "public"})])
+    index.put([IndexDocument("a", 5, {"x": "public"})])
+    assert found(index, FullText("public")) == ["a"]
+    assert found(index, FullText("secret")) == []
+
+
+def test_a_batch_may_hold_a_document_twice(index: ProfileIndex) -> None:
+    index.put([IndexDocument("a", 2, {"x": "two"}), IndexDocument("a", 1, {"x": "one"})])
+    assert found(index, Term("x", "two")) == ["a"]
+
+
+def test_a_bad_document_does_not_hold_the_others(index: ProfileIndex) -> None:
+    bad: Any = {"x": {"nested": "value-of-x"}}
+    documents = [
+        IndexDocument("a", 1, {"x": 1}),
+        IndexDocument("b", 1, bad),
+        IndexDocument("c", 1, {"x": "\ud800"}),
+        IndexDocument("d", 1, {"x": 1}),
+    ]
+    refused = index.put(documents)
+    assert refused.keys() == {"b", "c"}
+    assert refused["b"].startswith("x: ")
+    assert "value-of-x" not in refused["b"]
+    assert found(index, Term("x", 1)) == ["a", "d"]
+
+
+def test_deleted_documents_are_not_found(index: ProfileIndex) -> None:
+    put(index, a={"x": "word"}, b={"x": "word"})
+    index.delete(["a", "unknown"])
+    index.delete([])
+    assert found(index, FullText("word")) == found(index) == ["b"]
+    put(index, a={"x": "again"})
+    assert found(index, Term("x", "again")) == ["a"]
+    assert found(index, Term("x", "word")) == ["b"]
+
+
+def test_pages_are_sorted_and_whole(index: ProfileIndex) -> None:
+    ids = sorted([*(f"id:{number}" for number in range(45)), "quote:'\"", "é", "\ufffd", "\U0001f600"])
+    index.put([IndexDocument(each, 1, {"x": "word", "n": 1}) for each in reversed(ids)])
+    for query in (Query(), Query((FullText("word"),)), Query((Range("n", 0),))):
+        page = index.search(query, 10)
+        seen = page.ids
+        while page.cursor is not None:
+            page = index.search(query, 10, page.cursor)
+            assert 0 < len(page.ids) <= 10
+            seen = seen + page.ids
+        assert seen == ids
+
+
+@pytest.mark.parametrize("cursor", ["", "x", "aWQ6MQ==", "é", "AAAA", "' OR 1"])
+def test_a_foreign_cursor_is_refused(index: ProfileIndex, cursor: str) -> None:
+    with pytest.raises(QueryError):
+        index.search(Query(), 10, cursor)
+
+
+def test_odd_paths(index: ProfileIndex) -> None:
+    paths = ["a\\.b", "a.b", "ü", "with space", "quote'\"", "p" * 1024]
+    put(index, a=dict.fromkeys(paths, "word"))
+    for path in paths:
+        assert found(index, Term(path, "word")) == found(index, FullText("word", path)) == ["a"]
+
+
+def test_a_thousand_attributes(index: ProfileIndex) -> None:
+    put(index, a={f"p{number}": number for number in range(1000)})
+    assert found(index, Term("p999", 999)) == ["a"]
+
+
+def test_threads_put_at_once(index: ProfileIndex) -> None:
+    def work(worker: int) -> None:
+        for number in range(20):
+            index.put(
+                [IndexDocument(f"{number}", worker * 100 + number, {"worker": worker, f"own{worker}": 1})]
+            )
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+    assert index.count(Query((Term("worker", 3),))) == 20
+    assert index.count(Query((Range("worker"),))) == 20
+
+
+def test_a_closed_index_says_so(index: ProfileIndex) -> None:
+    index.close()
+    index.close()
+    for use in (
+        lambda: index.put([IndexDocument("a", 1, {"x": 1})]),
+        lambda: index.delete(["a"]),
+        lambda: index.search(Query()),
+        lambda: index.count(Query()),
+    ):
+        with pytest.raises(ProfileIndexError, match="closed"):
+            use()
+
+
+_PUT_EACH_OTHERS = """
+import sys
+from pathlib import Path
+from merge.index import IndexDocument
+from tests.contracts.implementations import PROFILE_INDEXES
+index = next(each for each in PROFILE_INDEXES if each.name == sys.argv[1]).open(Path(sys.argv[2]))
+worker = int(sys.argv[3])
+for version in range(1, 21):
+    documents = [IndexDocument(f"d{number}", version, {"x": f"v{version}", f"y{version % 3}": 1}) for number in range(50)]
+    assert index.put(documents) == {}
+    assert index.put([IndexDocument(f"own{worker}:{version}", 1, {"worker": worker})]) == {}
+index.close()
+"""
+
+
+def test_processes_put_at_once(durable: Implementation[ProfileIndex], tmp_path: Path) -> None:
+    for process in [start(_PUT_EACH_OTHERS, durable.name, tmp_path, str(number)) for number in range(3)]:
+        finish(process)
+    index = durable.open(tmp_path)
+    assert len(found(index, FullText("v20"))) == len(found(index, Term("y2", 1))) == 50
+    assert found(index, FullText("v19")) == found(index, Term("y1", 1)) == []
+    assert [len(found(index, Term("worker", each))) for each in range(3)] == [20, 20, 20]
+    index.close()
+
+
+_REPLACE_ALL = """
+import sys
+from pathlib import Path
+from merge.index import IndexDocument
+from tests.contracts.implementations import PROFILE_INDEXES
+index = next(each for each in PROFILE_INDEXES if each.name == sys.argv[1]).open(Path(sys.argv[2]))
+version = 0
+while True:
+    version += 1
+    fields = {"n": version, "x": f"word{version}"}
+    assert index.put([IndexDocument(f"a{number:04}", version, fields) for number in range(1000)]) == {}
+    print(version, flush=True)
+"""
+
+
+@pytest.mark.parametrize("pause", [0.0, 0.007, 0.013, 0.02])
+def test_a_killed_writer_leaves_whole_documents(
+    durable: Implementation[ProfileIndex], tmp_path: Path, pause: float
+) -> None:
+    with killed_after(_REPLACE_ALL, durable.name, tmp_path, lines=3, pause=pause) as printed:
+        confirmed = int(printed[-1])
+    index = durable.open(tmp_path)
+    for version in range(1, confirmed):
+        assert (
+            index.count(Query((Term("n", version),)))
+            == index.count(Query((FullText(f"word{version}"),)))
+            == 0
+        )
+    last = [version for version in (confirmed, confirmed + 1) if index.count(Query((Term("n", version),)))]
+    assert len(last) == 1
+    assert index.count(Query((FullText(f"word{last[0]}", "x"),))) == 1000
+    put(index, a0000={"after": "wards"})
+    index.put([IndexDocument("a0001", 10**6, {"x": "still takes writes"})])
+    assert found(index, FullText("still")) == ["a0001"]
+    index.close()

@@ -1,0 +1,284 @@
+"""What every profile store promises (`merge.store.ProfileStore`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from merge.store import NEW, FragmentWrite, OutboxEntry, ProfileStore, StoredFragment, scan_all
+from model.errors import StoreError
+from tests.contracts.implementations import PROFILE_STORES, Implementation
+from tests.contracts.processes import finish, killed_after, start
+
+DURABLE = [each for each in PROFILE_STORES if each.durable]
+ODD_IDS = [
+    "quote:'; DROP TABLE fragments; --",
+    'quote:"`',
+    "like:100%_\\",
+    "space: \t\n",
+    "accent:é",
+    "accent:e\u0301",
+    "emoji:\U0001f600",
+    "bmp:\uffee",
+    "long:" + "x" * 1024,
+    "CASE:a",
+    "case:a",
+]
+
+
+def name(implementation: Implementation[ProfileStore]) -> str:
+    return implementation.name
+
+
+@pytest.fixture(params=PROFILE_STORES, ids=name)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ProfileStore]:
+    opened: ProfileStore = request.param.open(tmp_path)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(params=DURABLE, ids=name)
+def durable(request: pytest.FixtureRequest) -> Implementation[ProfileStore]:
+    implementation: Implementation[ProfileStore] = request.param
+    return implementation
+
+
+def new(fragment_id: str, state: bytes = b"1", *identifiers: str) -> FragmentWrite:
+    return FragmentWrite(fragment_id, NEW, state, frozenset(identifiers))
+
+
+def test_a_new_fragment_has_version_one(store: ProfileStore) -> None:
+    assert store.write([new("a:1", b"state")]) == set()
+    assert store.read(["a:1", "a:2"]) == {"a:1": StoredFragment("a:1", 1, b"state")}
+    assert store.count() == 1
+
+
+def test_the_expected_version_is_replaced_and_no_other(store: ProfileStore) -> None:
+    store.write([new("a:1", b"one")])
+    assert store.write([FragmentWrite("a:1", 1, b"two", frozenset())]) == set()
+    for stale in (NEW, 1, 3):
+        assert store.write([FragmentWrite("a:1", stale, b"no", frozenset({"x:1"}))]) == {"a:1"}
+    assert store.read(["a:1"]) == {"a:1": StoredFragment("a:1", 2, b"two")}
+    assert store.find("x:1") == []
+
+
+def test_what_is_not_there_cannot_be_expected(store: ProfileStore) -> None:
+    assert store.write([FragmentWrite("a:1", 1, b"x", frozenset())]) == {"a:1"}
+    assert store.count() == 0
+    assert store.outbox() == []
+
+
+def test_conflicts_in_a_batch_hurt_only_themselves(store: ProfileStore) -> None:
+    store.write([new(f"a:{number}") for number in range(0, 3000, 3)])
+    refused = store.write([new(f"a:{number}", b"2") for number in range(3000)])
+    assert refused == {f"a:{number}" for number in range(0, 3000, 3)}
+    assert store.count() == 3000
+    read = store.read([f"a:{number}" for number in range(3000)])
+    assert {fragment.version for fragment in read.values()} == {1}
+    assert sum(fragment.state == b"2" for fragment in read.values()) == 2000
+
+
+def test_nothing_to_do_is_no_error(store: ProfileStore) -> None:
+    assert store.read([]) == {}
+    assert store.write([]) == set()
+    assert store.outbox() == []
+    store.settle([])
+    assert store.find("a:1") == []
+    assert store.identifiers("a:1") == frozenset()
+    assert store.scan() == []
+
+
+def test_fragments_are_found_by_each_identifier_they_carry(store: ProfileStore) -> None:
+    store.write([new("b:1", b"", "b:1", "mail:x"), new("a:1", b"", "mail:x"), new("a:2", b"", "a:1")])
+    assert store.find("mail:x") == ["a:1", "b:1"]
+    assert store.find("b:1") == ["b:1"]
+    assert store.find("a:1") == ["a:2"], "a fragment's id is an identifier only if it was given as one"
+    assert store.identifiers("b:1") == {"b:1", "mail:x"}
+
+
+def test_a_write_adds_identifiers_and_takes_none_away(store: ProfileStore) -> None:
+    store.write([new("a:1", b"", "a:1", "mail:x")])
+    store.write([FragmentWrite("a:1", 1, b"", frozenset({"mail:y", "mail:x"}))])
+    store.write([FragmentWrite("a:1", 2, b"", frozenset())])
+    assert store.identifiers("a:1") == {"a:1", "mail:x", "mail:y"}
+    assert store.find("a:1") == store.find("mail:x") == store.find("mail:y") == ["a:1"]
+
+
+def test_scan_goes_on_behind_the_last_id_in_byte_order(store: ProfileStore) -> None:
+    ids = [*ODD_IDS, *(f"n:{number}" for number in range(50))]
+    store.write([new(each) for each in ids])
+    expected = sorted(ids, key=str.encode)
+    assert [fragment.id for fragment in store.scan(limit=1000)] == expected
+    assert [fragment.id for fragment in scan_all(store, page=7)] == expected
+    assert [fragment.id for fragment in store.scan(after="n:4", limit=3)] == ["n:40", "n:41", "n:42"]
+    assert [fragment.id for fragment in store.scan(after="n:400", limit=1)] == ["n:41"]
+
+
+@pytest.mark.parametrize("fragment_id", ODD_IDS)
+def test_odd_ids_are_ids(store: ProfileStore, fragment_id: str) -> None:
+    store.write([new(each) for each in ODD_IDS if each != fragment_id])
+    store.write([new(fragment_id, b"\x00\xff", fragment_id, "mail:" + fragment_id)])
+    assert store.read([fragment_id])[fragment_id].state == b"\x00\xff"
+    assert store.find(fragment_id) == store.find("mail:" + fragment_id) == [fragment_id]
+    assert store.identifiers(fragment_id) == {fragment_id, "mail:" + fragment_id}
+    store.settle([OutboxEntry(fragment_id, 1)])
+    assert len(store.outbox()) == len(ODD_IDS) - 1
+
+
+def test_states_may_be_empty_or_large(store: ProfileStore) -> None:
+    large = bytes(range(256)) * 20_000
+    store.write([new("a:1", b""), new("a:2", large)])
+    assert store.read(["a:1"])["a:1"].state == b""
+    assert store.read(["a:2"])["a:2"].state == large
+
+
+def test_the_outbox_holds_each_written_fragment_once_oldest_first(store: ProfileStore) -> None:
+    for each in ("b:1", "a:1", "c:1"):
+        store.write([new(each)])
+    store.write([FragmentWrite("b:1", 1, b"", frozenset())])
+    assert store.outbox() == [OutboxEntry("b:1", 2), OutboxEntry("a:1", 1), OutboxEntry("c:1", 1)]
+    assert store.outbox(limit=1) == [OutboxEntry("b:1", 2)]
+
+
+def test_settling_leaves_what_was_written_again_since(store: ProfileStore) -> None:
+    store.write([new("a:1"), new("a:2")])
+    seen = store.outbox()
+    store.write([FragmentWrite("a:1", 1, b"2", frozenset())])
+    store.settle(seen)
+    assert store.outbox() == [OutboxEntry("a:1", 2)]
+    store.settle([OutboxEntry("a:1", 2), OutboxEntry("a:1", 2), OutboxEntry("unknown:1", 1)])
+    assert store.outbox() == []
+    store.write([FragmentWrite("a:1", 2, b"3", frozenset())])
+    assert store.outbox() == [OutboxEntry("a:1", 3)]
+
+
+def test_a_refused_write_is_not_in_the_outbox(store: ProfileStore) -> None:
+    store.write([new("a:1")])
+    store.settle([OutboxEntry("a:1", 1)])
+    store.write([new("a:1", b"2")])
+    assert store.outbox() == []
+
+
+def test_threads_that_count_together_lose_no_count(store: ProfileStore) -> None:
+    def count_up(_: int) -> None:
+        for _round in range(25):
+            while True:
+                present = store.read(["a:1"]).get("a:1")
+                version, value = (present.version, int(present.state)) if present else (NEW, 0)
+                if not store.write([FragmentWrite("a:1", version, str(value + 1).encode(), frozenset())]):
+                    break
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(count_up, range(4)))
+    assert store.read(["a:1"]) == {"a:1": StoredFragment("a:1", 100, b"100")}
+    assert store.outbox() == [OutboxEntry("a:1", 100)]
+
+
+def test_a_closed_store_says_so(store: ProfileStore) -> None:
+    store.close()
+    store.close()
+    for use in (
+        lambda: store.read(["a:1"]),
+        lambda: store.write([new("a:1")]),
+        store.count,
+        store.outbox,
+        store.scan,
+        lambda: store.find("a:1"),
+        lambda: store.settle([OutboxEntry("a:1", 1)]),
+    ):
+        with pytest.raises(StoreError, match="closed"):
+            use()
+
+
+def test_what_was_written_is_there_when_opened_again(
+    durable: Implementation[ProfileStore], tmp_path: Path
+) -> None:
+    store = durable.open(tmp_path)
+    store.write([new("a:1", b"1", "mail:x"), new("a:2")])
+    store.settle([OutboxEntry("a:2", 1)])
+    store.close()
+    again = durable.open(tmp_path)
+    assert [fragment.id for fragment in again.scan()] == ["a:1", "a:2"]
+    assert again.find("mail:x") == ["a:1"]
+    assert again.outbox() == [OutboxEntry("a:1", 1)]
+    again.close()
+
+
+_COUNT_UP = """
+import sys
+from pathlib import Path
+from merge.store import FragmentWrite
+from tests.contracts.implementations import PROFILE_STORES
+store = next(each for each in PROFILE_STORES if each.name == sys.argv[1]).open(Path(sys.argv[2]))
+for number in range(100):
+    ids = [f"a:{number % 10}", f"b:{sys.argv[3]}:{number}"]
+    while ids:
+        present = store.read(ids)
+        ids = sorted(store.write([
+            FragmentWrite(
+                each,
+                present[each].version if each in present else 0,
+                str(int(present[each].state) + 1 if each in present else 1).encode(),
+                frozenset([each]),
+            )
+            for each in ids
+        ]))
+store.close()
+"""
+
+
+def test_processes_that_count_together_lose_no_count(
+    durable: Implementation[ProfileStore], tmp_path: Path
+) -> None:
+    # They also create the store at once.
+    for process in [start(_COUNT_UP, durable.name, tmp_path, str(number)) for number in range(3)]:
+        finish(process)
+    store = durable.open(tmp_path)
+    counters = store.read([f"a:{number}" for number in range(10)])
+    assert {int(fragment.state) for fragment in counters.values()} == {30}
+    assert {fragment.version for fragment in counters.values()} == {30}
+    assert store.count() == 310
+    assert len(store.outbox()) == 310
+    store.close()
+
+
+_REWRITE_ALL = """
+import sys
+from pathlib import Path
+from merge.store import FragmentWrite
+from tests.contracts.implementations import PROFILE_STORES
+store = next(each for each in PROFILE_STORES if each.name == sys.argv[1]).open(Path(sys.argv[2]))
+version = 0
+while True:
+    state = f"{version + 1} ".encode() * 200
+    refused = store.write(
+        [FragmentWrite(f"a:{number}", version, state, frozenset([f"v:{version + 1}"])) for number in range(2000)]
+    )
+    assert not refused
+    version += 1
+    print(version, flush=True)
+"""
+
+
+@pytest.mark.parametrize("pause", [0.0, 0.005, 0.011, 0.017, 0.03])
+def test_a_killed_writer_leaves_a_whole_version(
+    durable: Implementation[ProfileStore], tmp_path: Path, pause: float
+) -> None:
+    with killed_after(_REWRITE_ALL, durable.name, tmp_path, lines=2, pause=pause) as printed:
+        confirmed = int(printed[-1])
+    store = durable.open(tmp_path)
+    fragments = list(scan_all(store))
+    versions = {fragment.version for fragment in fragments}
+    assert len(versions) == 1, "the transaction is there whole or not at all"
+    version = versions.pop()
+    assert version >= confirmed, "what write() returned for is there"
+    assert {fragment.state for fragment in fragments} == {f"{version} ".encode() * 200}
+    assert len(store.find(f"v:{version}")) == 2000
+    assert store.find(f"v:{version + 1}") == []
+    assert {(entry.fragment_id, entry.version) for entry in store.outbox(5000)} == {
+        (fragment.id, version) for fragment in fragments
+    }
+    store.close()

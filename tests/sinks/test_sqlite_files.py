@@ -1,0 +1,338 @@
+"""What holds for every SQLite file of ours: permissions, damage, full disks, other formats, forks."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from merge.index import IndexDocument
+from merge.store import FragmentWrite
+from model.dead_letters import DeadLetter, DeadLetterReason
+from model.errors import IdgraphError, ProfileIndexError, StoreError
+from model.queries import Query
+from sinks import sqlite_schema
+from sinks.sqlite_data_keys import SqliteDataKeys
+from sinks.sqlite_dead_letters import SqliteDeadLetters
+from sinks.sqlite_index import SqliteProfileIndex
+from sinks.sqlite_profiles import SqliteProfileStore
+from tests.contracts.processes import finish, start
+from transforms.keys import WrappedKey
+
+SECRET = "value-that-came-in-an-event"
+
+
+@dataclass
+class Kind:
+    """One sort of file: `put` writes a row that holds SECRET under a number, `ids` gives what is there."""
+
+    open: Callable[[Path], Any]
+    error: type[IdgraphError]
+    put: Callable[[Any, int], Any]
+    ids: Callable[[Any], list[str]]
+
+
+KINDS = {
+    "profiles": Kind(
+        SqliteProfileStore,
+        StoreError,
+        lambda store, number: store.write(
+            [FragmentWrite(f"{number}", 0, SECRET.encode() * 50, frozenset({f"{SECRET}:{number}"}))]
+        ),
+        lambda store: [fragment.id for fragment in store.scan(limit=100_000)],
+    ),
+    "index": Kind(
+        SqliteProfileIndex,
+        ProfileIndexError,
+        lambda index, number: index.put([IndexDocument(f"{number}", 1, {"x": f"{SECRET} {number} " * 30})]),
+        lambda index: index.search(Query(), 100_000).ids,
+    ),
+    "dead letters": Kind(
+        SqliteDeadLetters,
+        StoreError,
+        lambda letters, number: letters.put(
+            [
+                DeadLetter(
+                    f"{number}",
+                    DeadLetterReason.NO_SPEC,
+                    "map",
+                    "",
+                    "s",
+                    "p",
+                    None,
+                    1,
+                    "b",
+                    "a",
+                    b"x" * 999,
+                    1,
+                )
+            ]
+        ),
+        lambda letters: [letter.id for letter in letters.scan()],
+    ),
+    "data keys": Kind(
+        SqliteDataKeys,
+        StoreError,
+        lambda keys, number: keys.put_absent({f"{number}": WrappedKey(1, SECRET.encode() * 10)}),
+        lambda keys: list(keys.get([f"{number}" for number in range(5000)])),
+    ),
+}
+
+
+@pytest.fixture(params=list(KINDS.values()), ids=list(KINDS))
+def kind(request: pytest.FixtureRequest) -> Kind:
+    found: Kind = request.param
+    return found
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "private" / "file.db"
+
+
+@pytest.fixture
+def opened(kind: Kind, path: Path) -> Iterator[Any]:
+    store = kind.open(path)
+    yield store
+    store.close()
+
+
+def test_files_and_folder_are_the_owners_only(kind: Kind, path: Path, opened: Any) -> None:
+    before = os.umask(0)
+    try:
+        kind.put(opened, 1)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    files = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
+    assert files.keys() == {"file.db", "file.db-wal", "file.db-shm"}
+    assert set(files.values()) == {0o600}
+
+
+def test_a_readable_file_is_made_private(kind: Kind, path: Path, opened: Any) -> None:
+    path.parent.mkdir()
+    path.touch(mode=0o644)
+    kind.put(opened, 1)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_commits_reach_the_disk(kind: Kind, path: Path, opened: Any) -> None:
+    def pragmas(connection: sqlite3.Connection) -> list[Any]:
+        names = ("journal_mode", "synchronous", "secure_delete")
+        return [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in names]
+
+    assert opened._file.read(pragmas) == ["wal", 2, 1]
+
+
+@pytest.mark.parametrize("damage", ["text", "header", "middle"])
+def test_a_damaged_file_is_named_and_no_value_shown(kind: Kind, path: Path, damage: str) -> None:
+    store = kind.open(path)
+    for number in range(300):
+        kind.put(store, number)
+    store.close()
+    data = bytearray(path.read_bytes())
+    if damage == "text":
+        data = bytearray(SECRET.encode() * 1000)
+    elif damage == "header":
+        data[:100] = b"\xff" * 100
+    else:
+        data[8192:] = b"\xa5" * (len(data) - 8192)
+    path.write_bytes(data)
+    store = kind.open(path)
+
+    def use() -> None:
+        for number in range(300):
+            kind.put(store, 1000 + number)
+            kind.ids(store)
+
+    with pytest.raises(kind.error) as raised:
+        use()
+    store.close()
+    assert str(path) in str(raised.value)
+    assert "damaged" in str(raised.value)
+    assert SECRET not in str(raised.value)
+    assert raised.value.__cause__ is None
+
+
+def test_a_file_of_another_kind_is_refused(kind: Kind, path: Path, opened: Any) -> None:
+    other = next(each for each in KINDS.values() if each is not kind)
+    stranger = other.open(path)
+    other.put(stranger, 1)
+    with pytest.raises(kind.error, match="something else"):
+        kind.ids(opened)
+    assert other.ids(stranger) == ["1"]
+    stranger.close()
+
+
+def test_another_programs_database_is_refused(kind: Kind, path: Path, opened: Any) -> None:
+    path.parent.mkdir()
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE theirs (x)")
+    connection.close()
+    with pytest.raises(kind.error, match="something else"):
+        kind.put(opened, 1)
+
+
+def test_a_newer_format_is_refused(kind: Kind, path: Path) -> None:
+    store = kind.open(path)
+    kind.put(store, 1)
+    store.close()
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    store = kind.open(path)
+    with pytest.raises(kind.error, match="format 99"):
+        kind.ids(store)
+    store.close()
+
+
+def test_a_folder_that_cannot_be_made(kind: Kind, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    store = kind.open(tmp_path / "file" / "below" / "x.db")
+    with pytest.raises(kind.error, match="below"):
+        kind.put(store, 1)
+    store.close()
+
+
+def test_a_folder_in_place_of_the_file(kind: Kind, path: Path, opened: Any) -> None:
+    path.mkdir(parents=True)
+    with pytest.raises(kind.error, match="cannot be opened"):
+        kind.put(opened, 1)
+
+
+# The limit on file sizes is what a full disk looks like from inside; it works for root too.
+_FILL = """
+import resource, sys
+from pathlib import Path
+from model.errors import IdgraphError
+from tests.sinks.test_sqlite_files import KINDS, SECRET
+kind = KINDS[sys.argv[1]]
+store = kind.open(Path(sys.argv[2]))
+kind.put(store, 0)
+resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, resource.RLIM_INFINITY))
+done = 0
+try:
+    for number in range(1, 5000):
+        kind.put(store, number)
+        done = number
+except kind.error as error:
+    assert sys.argv[2] in str(error) and SECRET not in str(error), error
+    print(type(error).__name__, len(kind.ids(store)), done)
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+kind.put(store, 4999)
+print(len(kind.ids(store)))
+store.close()
+"""
+
+
+def test_a_full_disk_loses_nothing_and_heals(kind: Kind, path: Path) -> None:
+    name = next(name for name, each in KINDS.items() if each is kind)
+    full, healed = finish(start(_FILL, name, path)).splitlines()
+    error, there, done = full.split()
+    assert error == kind.error.__name__
+    assert int(there) == int(done) + 1
+    assert int(healed) == int(there) + 1
+    store = kind.open(path)
+    assert len(kind.ids(store)) == int(healed)
+    store.close()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
+def test_a_file_that_may_only_be_read_is_refused(kind: Kind) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "file.db"
+        store = kind.open(path)
+        kind.put(store, 1)
+        store.close()
+        Path(folder).chmod(0o755)
+        path.chmod(0o644)
+        child = os.fork()
+        if child == 0:
+            os.setuid(65534)
+            try:
+                kind.put(kind.open(path), 2)
+            except kind.error as error:
+                os._exit(0 if str(path) in str(error) else 2)
+            finally:
+                os._exit(1)
+        assert os.waitpid(child, 0)[1] == 0
+        store = kind.open(path)
+        assert kind.ids(store) == ["1"]
+        store.close()
+
+
+def test_a_lock_held_too_long_is_an_error_and_a_short_one_is_not(
+    kind: Kind, path: Path, opened: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sinks.sqlite_connections._BUSY_SECONDS", 0.05)
+    monkeypatch.setattr("sinks.sqlite_files._RETRY_SECONDS", 0.3)
+    kind.put(opened, 1)
+    opened.close()
+    store = kind.open(path)
+    other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(kind.error, match="another writer"):
+        kind.put(store, 2)
+    assert kind.ids(store) == ["1"], "a writer does not hold readers"
+    threading.Timer(0.15, lambda: other.execute("COMMIT")).start()
+    kind.put(store, 2)
+    other.close()
+    store.close()
+
+
+def test_a_fork_inherits_no_connection(kind: Kind, path: Path, opened: Any) -> None:
+    kind.put(opened, 0)
+    stop = threading.Event()
+
+    def keep_busy() -> None:
+        while not stop.is_set():
+            kind.ids(opened)
+
+    threads = [threading.Thread(target=keep_busy, daemon=True) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    children = []
+    for number in range(1, 6):
+        child = os.fork()
+        if child == 0:
+            try:
+                kind.put(opened, number)
+                kind.put(opened, number + 100)
+            finally:
+                os._exit(0 if str(number + 100) in kind.ids(opened) else 1)
+        children.append(child)
+        kind.put(opened, number + 200)
+    statuses = [os.waitpid(child, 0)[1] for child in children]
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert statuses == [0] * 5
+    assert len(kind.ids(opened)) == 16
+    opened.close()
+    connection = sqlite3.connect(path)
+    assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    connection.close()
+
+
+def test_an_sqlite_without_full_text_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_schema, "_modules", lambda _: {"json_each"})
+    index = SqliteProfileIndex(tmp_path / "index.db")
+    with pytest.raises(ProfileIndexError, match="without fts5"):
+        index.put([IndexDocument("a", 1, {"x": 1})])
+    index.close()
+
+
+def test_the_package_can_be_imported_without_opening_anything(tmp_path: Path) -> None:
+    program = "from sinks.sqlite_profiles import SqliteProfileStore; SqliteProfileStore('nothing/here.db')"
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parents[2])
+    assert not Path("nothing").exists()
