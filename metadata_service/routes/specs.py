@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Path, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from metadata_service import specs
+from metadata_service import spec_edits, specs
 from metadata_service.conditional import IfMatch, IfNoneMatch, json_answer, precondition
 from metadata_service.cursors import Page
 from metadata_service.records import SpecCheck, SpecRecord, SpecVersionRecord
@@ -33,7 +33,7 @@ class StatusChange(BaseModel):
 
 
 @router.post("/check")
-def check(definition: SpecDefinition, service: Service) -> SpecCheck:
+def check_only(definition: SpecDefinition, service: Service) -> SpecCheck:
     """Would this spec be accepted? Nothing is stored."""
     check_spec(definition, service.compile_spec)
     with service.database.read() as session:
@@ -55,14 +55,9 @@ def put(
     """Store a new version; with status `active`, activate it too. The same again makes no new version."""
     if definition.name != name:
         raise RefusedError("the name is not the one in the URL", "/name")
-    holds = precondition(if_match, if_none_match)
+    check = _precondition(if_match, if_none_match)
     with service.database.write(actor, reason) as edit:
-        created = specs.put_spec(
-            edit,
-            definition,
-            service.compile_spec,
-            lambda known: holds(None if known is None else known.model_dump_json()),
-        )
+        created = spec_edits.put_spec(edit, definition, service.compile_spec, check)
         record = specs.get_spec(edit.session, name)
     return json_answer(record.model_dump_json(), status=201 if created else 200)
 
@@ -111,15 +106,16 @@ def set_status(
 ) -> Response:
     """Activate or retire a version. Of one name at most one version is active, and of one exact pair of
     source and event type at most one spec."""
-    holds = precondition(if_match, None)
+    check = _precondition(if_match)
     with service.database.write(actor, change.reason) as edit:
-        specs.set_status(
-            edit,
-            name,
-            change.status,
-            change.version,
-            service.compile_spec,
-            lambda known: holds(None if known is None else known.model_dump_json()),
-        )
+        if change.status is SpecStatus.ACTIVE:
+            spec_edits.activate_spec(edit, name, change.version, service.compile_spec, check)
+        else:
+            spec_edits.retire_spec(edit, name, change.version, check)
         record = specs.get_spec(edit.session, name)
     return json_answer(record.model_dump_json())
+
+
+def _precondition(if_match: str | None, if_none_match: str | None = None) -> spec_edits.Precondition:
+    holds = precondition(if_match, if_none_match)
+    return lambda known: holds(None if known is None else known.model_dump_json())

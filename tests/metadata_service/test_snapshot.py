@@ -125,7 +125,7 @@ def test_waiting_ends_with_304(service: Running) -> None:
     start = time.monotonic()
     status, at = Waiting(service.reader, etag, 0.5).done()
     assert status == 304
-    assert 0.45 < at - start < 2
+    assert 0.45 < at - start < 10
 
 
 def test_who_has_an_old_etag_or_none_does_not_wait(service: Running) -> None:
@@ -147,7 +147,7 @@ def test_a_write_wakes_all_who_wait(service: Running) -> None:
     for each in waiting:
         status, at = each.done()
         assert status == 200
-        assert at - written < 1
+        assert at - written < 5
     assert [found["path"] for found in waiting[0].answer.json()["attributes"]] == ["a"]
 
 
@@ -160,7 +160,7 @@ def test_a_write_of_another_process_wakes_too(service: Running, open_another: Ca
         written = time.monotonic()
         status, at = waiting.done()
         assert status == 200
-        assert at - written < 1
+        assert at - written < 5
 
 
 def test_many_wait_without_threads_or_connections(service: Running) -> None:

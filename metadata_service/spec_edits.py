@@ -1,0 +1,110 @@
+"""What can be done to mapping specs: a new version, activation, retirement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from metadata_service.edits import Edit
+from metadata_service.records import SpecRecord
+from metadata_service.refusals import ClashError, RefusedError
+from metadata_service.spec_rules import CompileSpec, check_spec
+from metadata_service.specs import find_rival, find_spec, get_spec, get_spec_version
+from metadata_service.tables import SpecRow, SpecVersionRow
+from model.specs import SpecDefinition, SpecStatus
+
+Precondition = Callable[[SpecRecord | None], None]
+"""Sees the spec as it is and raises to stop the change."""
+
+
+def put_spec(
+    edit: Edit, definition: SpecDefinition, compile_spec: CompileSpec, precondition: Precondition
+) -> bool:
+    """Store a new version, and activate it if its status says so; whether the name is new.
+
+    The same definition again makes no new version. Raises SpecError, ClashError, RefusedError.
+    """
+    if definition.status is SpecStatus.RETIRED:
+        raise RefusedError("a new version is a draft or active", "/status", "retire it by POST .../status")
+    check_spec(definition, compile_spec)
+    known = find_spec(edit.session, definition.name)
+    precondition(known)
+    stated = definition.model_dump_json(exclude={"status"})
+    version = known.latest_version if known else 0
+    if known is None or stated != known.document.model_dump_json(exclude={"status", "version", "created"}):
+        version += 1
+        _store(edit, definition.name, version, stated)
+    if definition.status is SpecStatus.ACTIVE and (known is None or known.active_version != version):
+        _activate(edit, definition.name, version)
+    return known is None
+
+
+def activate_spec(
+    edit: Edit, name: str, version: int | None, compile_spec: CompileSpec, precondition: Precondition
+) -> None:
+    """Let a version (the latest, if none is named) map events, instead of the one that did.
+
+    Raises UnknownSubjectError; ClashError if another spec maps exactly the same source and event type;
+    SpecError if the version no longer compiles.
+    """
+    known = get_spec(edit.session, name)
+    precondition(known)
+    chosen = known.latest_version if version is None else version
+    check_spec(get_spec_version(edit.session, name, chosen).document, compile_spec)
+    if known.active_version != chosen:
+        _activate(edit, name, chosen)
+
+
+def retire_spec(edit: Edit, name: str, version: int | None, precondition: Precondition) -> None:
+    """Retire a version (the active one, if none is named). Raises UnknownSubjectError, ClashError."""
+    known = get_spec(edit.session, name)
+    precondition(known)
+    chosen = known.active_version if version is None else version
+    if chosen is None:
+        raise ClashError(f"{name} has no active version to retire")
+    if get_spec_version(edit.session, name, chosen).document.status is not SpecStatus.RETIRED:
+        _retire(edit, name, chosen)
+
+
+def _store(edit: Edit, name: str, version: int, document: str) -> None:
+    edit.session.add(
+        SpecVersionRow(
+            name=name,
+            version=version,
+            status=SpecStatus.DRAFT,
+            snapshot_version=edit.version,
+            document=document,
+        )
+    )
+    edit.session.flush()
+    row = edit.session.get(SpecRow, name)
+    if row is None:
+        edit.session.add(SpecRow(name=name, latest_version=version))
+    else:
+        row.latest_version = version
+    edit.record("spec", name, version, "saved")
+    edit.session.flush()
+
+
+def _activate(edit: Edit, name: str, version: int) -> None:
+    document = get_spec_version(edit.session, name, version).document
+    rival = find_rival(edit.session, document)
+    if rival is not None:
+        raise ClashError(f"spec {rival} is active for the same source and event type; retire it first")
+    row = edit.session.get_one(SpecRow, name)
+    if row.active_version is not None:
+        _retire(edit, name, row.active_version)
+    edit.session.get_one(SpecVersionRow, (name, version)).status = SpecStatus.ACTIVE
+    row.active_version = version
+    row.active_source = document.source
+    row.active_event_type = document.event_type
+    edit.record("spec", name, version, "activated")
+    edit.session.flush()
+
+
+def _retire(edit: Edit, name: str, version: int) -> None:
+    edit.session.get_one(SpecVersionRow, (name, version)).status = SpecStatus.RETIRED
+    row = edit.session.get_one(SpecRow, name)
+    if row.active_version == version:
+        row.active_version = row.active_source = row.active_event_type = None
+    edit.record("spec", name, version, "retired")
+    edit.session.flush()
