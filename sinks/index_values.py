@@ -61,6 +61,15 @@ def finite(number: int | float | Decimal) -> int | float | None:
     return None if math.isnan(nearest) else number
 
 
+def is_unicode(text: str) -> bool:
+    """Whether the text can be stored: halves of surrogate pairs cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def words(text: str) -> list[str]:
     """The words of a text without case and diacritics: `Zoë, zoe` gives `["zoe", "zoe"]`.
 

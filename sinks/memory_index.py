@@ -9,7 +9,7 @@ from typing import Any
 from merge.index import IndexDocument, SearchPage
 from model.errors import ProfileIndexError, QueryError
 from model.queries import Clause, FullText, Prefix, Query, Range, Term
-from sinks.index_values import ORDERED_CHARACTERS, ValueClass, class_of, finite, words
+from sinks.index_values import ORDERED_CHARACTERS, ValueClass, class_of, finite, is_unicode, words
 
 
 class MemoryProfileIndex:
@@ -24,11 +24,9 @@ class MemoryProfileIndex:
         refused: dict[str, str] = {}
         with self._lock():
             for document in documents:
-                try:
-                    _check(document)
-                except (TypeError, UnicodeEncodeError) as error:
-                    unicode = isinstance(error, UnicodeEncodeError)
-                    refused[document.id] = "text that is not valid Unicode" if unicode else str(error)
+                reason = _reason_to_refuse(document)
+                if reason is not None:
+                    refused[document.id] = reason
                     continue
                 present = self._documents.get(document.id)
                 if present is None or present.version <= document.version:
@@ -69,16 +67,16 @@ class MemoryProfileIndex:
         return self._guard
 
 
-def _check(document: IndexDocument) -> None:
-    document.id.encode()
+def _reason_to_refuse(document: IndexDocument) -> str | None:
+    texts = [document.id, *document.fields]
     for path in document.fields:
         for value in _values(document, path):
             try:
-                class_of(value)
+                if class_of(value) is ValueClass.TEXT:
+                    texts.append(value)
             except TypeError as error:
-                raise TypeError(f"{path}: {error}") from None
-            if isinstance(value, str):
-                value.encode()
+                return f"{path}: {error}"
+    return None if all(map(is_unicode, texts)) else "text that is not valid Unicode"
 
 
 def _values(document: IndexDocument, path: str) -> list[Any]:

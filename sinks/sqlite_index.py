@@ -13,6 +13,7 @@ from typing import NamedTuple
 from merge.index import IndexDocument, SearchPage
 from model.errors import ProfileIndexError
 from model.queries import Query
+from sinks.index_values import is_unicode
 from sinks.sqlite_files import SqliteFile, chunks, marks
 from sinks.sqlite_index_queries import Compiled, compiled, cursor_after, read_cursor
 from sinks.sqlite_index_tokens import PathTokens, Tokenizer
@@ -34,6 +35,8 @@ _SCHEMA = Schema(
             "CREATE VIRTUAL TABLE vocabulary USING fts5vocab(words, instance)",
             # How much one transaction may gather in memory before it is written as a segment.
             "INSERT INTO words (words, rank) VALUES ('hashsize', 16777216)",
+            # Fewer, larger merges of segments than by default (4): writes are many and queries look at few.
+            "INSERT INTO words (words, rank) VALUES ('automerge', 8)",
         ),
     ),
     settings=("PRAGMA wal_autocheckpoint = 4000", "PRAGMA cache_size = -32768"),
@@ -71,7 +74,8 @@ class SqliteProfileIndex:
                 tokens = tokenizer.tokens(document.fields)
             except TypeError as error:
                 refused[document.id] = str(error)
-            except UnicodeEncodeError:
+            except (UnicodeEncodeError, KeyError):
+                # A path that is not valid Unicode was not learnt.
                 refused[document.id] = "text that is not valid Unicode"
             else:
                 present = newest.get(document.id)
@@ -125,7 +129,7 @@ class SqliteProfileIndex:
         return compiled(query, self._paths)
 
     def _learn(self, paths: set[str]) -> None:
-        unknown = sorted(paths - self._paths.keys())
+        unknown = sorted(path for path in paths - self._paths.keys() if is_unicode(path))
         if not unknown:
             return
 

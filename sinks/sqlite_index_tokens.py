@@ -28,6 +28,7 @@ AFTER_LONG = "\x91"
 _pack = struct.Struct(">d").pack
 _ALL = (1 << 64) - 1
 _EXACT = 2.0**53
+_PLAIN_NUMBERS = frozenset({int, float})
 
 
 class PathTokens(NamedTuple):
@@ -65,6 +66,9 @@ class Tokenizer:
                     if found is None:
                         found = seen[path, scalar] = self._of_text(path, scalar)
                     tokens += found
+                elif type(scalar) in _PLAIN_NUMBERS and 0 < scalar < _EXACT:
+                    # What `value_token` would say, without the calls: most numbers are such.
+                    tokens.append(f"{self._paths[path].number}1{_pack(scalar).hex()}")
                 else:
                     try:
                         token = value_token(self._paths[path], scalar)

@@ -228,9 +228,10 @@ def test_a_bad_document_does_not_hold_the_others(index: ProfileIndex) -> None:
         IndexDocument("b", 1, bad),
         IndexDocument("c", 1, {"x": "\ud800"}),
         IndexDocument("d", 1, {"x": 1}),
+        IndexDocument("e", 1, {"path \ud800": 1}),
     ]
     refused = index.put(documents)
-    assert refused.keys() == {"b", "c"}
+    assert refused.keys() == {"b", "c", "e"}
     assert refused["b"].startswith("x: ")
     assert "value-of-x" not in refused["b"]
     assert found(index, Term("x", 1)) == ["a", "d"]
