@@ -38,7 +38,8 @@ class ProfileIndex(Protocol):
     """
 
     def put(self, documents: Sequence[IndexDocument]) -> dict[str, str]:
-        """Index each document, replacing an older version whole; a stale one is a success without effect.
+        """Index each document, replacing an older version, or the same one, whole; a stale one is a success
+        without effect. (The same: a change of policy indexes a profile anew without a new version.)
         One bad document does not hold the others: gives the reason by id for those not taken.
         Visible to searches from any process when it returns."""
         ...
@@ -48,7 +49,8 @@ class ProfileIndex(Protocol):
         ...
 
     def search(self, query: Query, limit: int = 20, cursor: str | None = None) -> SearchPage:
-        """Raises `QueryError` for a cursor that this index did not give out."""
+        """Full text without a word finds nothing. Raises `QueryError` for a cursor that this index did not
+        give out."""
         ...
 
     def count(self, query: Query) -> int: ...
