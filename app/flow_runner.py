@@ -55,7 +55,7 @@ def run_flow(
                 lambda: AttributeTree(snapshots.current().snapshot).is_indexable,
             )
         )
-        session = start_session(settings.flow, state / "spark")
+        session = start_session(settings.flow, state / "spark", state / "spark.log")
         stack.callback(session.stop)
         plan = wiring.worker_plan(settings)
         flow = Flow(session, plan, state, snapshots, schema, resources.dead_letters, on_batch)

@@ -17,8 +17,8 @@ _MASKED = "••••••"
 
 
 def console() -> Console:
-    """Standard output for people; plain when it is not a terminal."""
-    return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+    """Standard output for people; plain and never cut when it is not a terminal."""
+    return Console(highlight=False, width=None if sys.stdout.isatty() else 250)
 
 
 def print_json(value: Any) -> None:

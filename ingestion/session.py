@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from ingestion.configuration import FlowConfig
+from model.errors import FlowStoppedError
 
 # Spark's default checkpoint files go through Hadoop's FileContext, which renames by copy on local disks;
 # this one halves the fixed cost of a micro-batch.
@@ -17,17 +20,43 @@ _CHECKPOINT_MANAGER = (
 )
 
 
-def start_session(flow: FlowConfig, scratch: Path) -> SparkSession:
-    """A session for one flow. `scratch` holds Spark's own temporary files."""
+def start_session(flow: FlowConfig, scratch: Path, log_file: Path) -> SparkSession:
+    """A session for one flow. `scratch` holds Spark's own temporary files.
+
+    What the JVM and its workers write to standard error goes to `log_file`, not between the lines of a
+    progress bar. Raises FlowStoppedError with the end of that file when Spark does not start.
+    """
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     scratch.mkdir(parents=True, exist_ok=True, mode=0o700)
     builder = SparkSession.builder.master(flow.master).appName(f"idgraph-{flow.name}")
     for key, value in _options(flow, scratch).items():
         builder = builder.config(key, value)
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
+    with _standard_error_to(log_file):
+        try:
+            session = builder.getOrCreate()
+        except Exception as error:
+            last = log_file.read_text(errors="replace").strip().splitlines()[-5:]
+            raise FlowStoppedError(
+                f"Spark did not start ({type(error).__name__}); the end of {log_file}:\n" + "\n".join(last)
+            ) from None
+        session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+@contextmanager
+def _standard_error_to(file: Path) -> Iterator[None]:
+    # The JVM inherits the descriptor that is in place when it starts, and keeps it.
+    sys.stderr.flush()
+    kept = os.dup(2)
+    target = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        os.dup2(target, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(target)
 
 
 def _options(flow: FlowConfig, scratch: Path) -> dict[str, str]:

@@ -29,8 +29,9 @@ def source_of(path: Path, sources: Mapping[str, SourceConfig]) -> str:
 
 
 def spark_path(sources: Mapping[str, SourceConfig]) -> str:
-    """One path for Spark's file source that holds the files of all sources."""
-    return "{" + ",".join(_escaped(config.path) for config in sources.values()) + "}"
+    """One path for Spark's file source that holds the files of all sources, whose paths are absolute."""
+    # The slash stands before the braces: Hadoop takes a path that begins otherwise for a relative one.
+    return "/{" + ",".join(_escaped(config.path).removeprefix("/") for config in sources.values()) + "}"
 
 
 def _escaped(path: Path) -> str:

@@ -6,6 +6,8 @@ snapshot - is kept here by process; keys come from the worker's own provider and
 
 from __future__ import annotations
 
+import functools
+import traceback
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +28,7 @@ from merge.fragments import FragmentState
 from merge.index import ProfileIndex
 from merge.store import ProfileStore
 from model.dead_letters import DeadLetters
+from model.errors import FlowStoppedError, IdgraphError
 from model.events import RawRecord
 from model.snapshots import MetadataSnapshot
 from transforms.blind_index import BlindIndex
@@ -98,62 +101,94 @@ def compiled(order: BatchOrder) -> CompiledSnapshot:
     return _process.compiled[1]
 
 
-def map_task(
-    plan: WorkerPlan, order: BatchOrder
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+def map_task(plan: WorkerPlan, order: BatchOrder) -> Task:
     """Arrow batches of file paths to rows of combined fragments and a report."""
-
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for output in _mapped(plan, order, batches):
-            keys = list(output.fragments)
-            bodies = []
-            for state in output.fragments.values():
-                state.normalise()
-                bodies.append(codec.encode(state))
-            yield _rows([*keys, _REPORT], [*bodies, encode_report(_map_report(output))])
-
-    return run
+    return functools.partial(_run_map, plan, order)
 
 
-def commit_task(
-    plan: WorkerPlan, order: BatchOrder
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def commit_task(plan: WorkerPlan, order: BatchOrder) -> Task:
     """Rows of the map stage, shuffled by fragment, to reports."""
-
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        reports: list[bytes] = []
-
-        def fragments() -> Iterator[tuple[str, FragmentState]]:
-            for batch in batches:
-                for key, body in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
-                    if key == _REPORT:
-                        reports.append(body)
-                    else:
-                        yield key, codec.decode(body)
-
-        reports.append(encode_report(_commit(plan, order, fragments())))
-        yield _rows([_REPORT] * len(reports), reports)
-
-    return run
+    return functools.partial(_run_commit, plan, order)
 
 
-def whole_task(
-    plan: WorkerPlan, order: BatchOrder
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def whole_task(plan: WorkerPlan, order: BatchOrder) -> Task:
     """Both stages in one task, for a micro-batch too small to gain from a shuffle."""
+    return functools.partial(_run_whole, plan, order)
 
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        total = StageReport()
 
-        def fragments() -> Iterator[tuple[str, FragmentState]]:
-            for output in _mapped(plan, order, batches):
-                total.add(_map_report(output))
-                yield from output.fragments.items()
+def _telling_only_our_errors(
+    run: Callable[..., Iterator[pa.RecordBatch]],
+) -> Callable[..., Iterator[pa.RecordBatch]]:
+    """Spark logs a failed task's traceback and hands it to the driver. The message of a stranger's
+    exception may quote an event (law 3), so only its type goes on, with the places in the code."""
 
-        total.add(_commit(plan, order, fragments()))
-        yield _rows([_REPORT], [encode_report(total)])
+    @functools.wraps(run)
+    def guarded(*arguments: Any) -> Iterator[pa.RecordBatch]:
+        failure: IdgraphError | None = None
+        try:
+            yield from run(*arguments)
+        except IdgraphError:
+            raise
+        except Exception as error:
+            places = " < ".join(
+                f"{Path(frame.filename).name}:{frame.lineno}"
+                for frame in reversed(traceback.extract_tb(error.__traceback__))
+            )
+            failure = FlowStoppedError(f"a stage failed with {type(error).__name__} at {places}")
+        if failure is not None:
+            # Outside the handler, or the original would hang on as its context.
+            raise failure
 
-    return run
+    return guarded
+
+
+@_telling_only_our_errors
+def _run_map(
+    plan: WorkerPlan, order: BatchOrder, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    for output in _mapped(plan, order, batches):
+        keys = list(output.fragments)
+        bodies = []
+        for state in output.fragments.values():
+            state.normalise()
+            bodies.append(codec.encode(state))
+        yield _rows([*keys, _REPORT], [*bodies, encode_report(_map_report(output))])
+
+
+@_telling_only_our_errors
+def _run_commit(
+    plan: WorkerPlan, order: BatchOrder, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    reports: list[bytes] = []
+
+    def fragments() -> Iterator[tuple[str, FragmentState]]:
+        for batch in batches:
+            for key, body in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
+                if key == _REPORT:
+                    reports.append(body)
+                else:
+                    yield key, codec.decode(body)
+
+    reports.append(encode_report(_commit(plan, order, fragments())))
+    yield _rows([_REPORT] * len(reports), reports)
+
+
+@_telling_only_our_errors
+def _run_whole(
+    plan: WorkerPlan, order: BatchOrder, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    total = StageReport()
+
+    def fragments() -> Iterator[tuple[str, FragmentState]]:
+        for output in _mapped(plan, order, batches):
+            total.add(_map_report(output))
+            yield from output.fragments.items()
+
+    total.add(_commit(plan, order, fragments()))
+    yield _rows([_REPORT], [encode_report(total)])
 
 
 def _mapped(plan: WorkerPlan, order: BatchOrder, batches: Iterable[pa.RecordBatch]) -> Iterator[MapOutput]:

@@ -8,28 +8,37 @@ sorted, no white space, UTF-8; equal values give equal bytes.
 from __future__ import annotations
 
 from decimal import Decimal
+from math import isfinite
 from typing import Any
 
 import msgspec
 
+_LARGEST_EXPONENT = 6144  # of IEEE 754 decimal128; beyond it a few characters would stand for megabytes
+
 # A double keeps 15 significant digits; a literal of at most 15 characters cannot have more.
 _SAFE_LITERAL = 15
+_SMALLEST_NORMAL = 1e-300  # nearer to zero a double keeps fewer digits, down to none
 
 
 def exact_number(literal: str) -> float | Decimal:
-    """A decimal literal as the float that says the same number, else as a Decimal."""
+    """A decimal literal as the float that says the same number, else as a Decimal.
+
+    Raises ArithmeticError for an exponent out of all bounds.
+    """
     value = float(literal)
-    if len(literal) <= _SAFE_LITERAL and value not in (float("inf"), float("-inf")):
+    if len(literal) <= _SAFE_LITERAL and isfinite(value) and abs(value) > _SMALLEST_NORMAL:
         return value
     exact = Decimal(literal)
-    return value if Decimal(repr(value)) == exact else exact
+    if abs(exact.adjusted()) > _LARGEST_EXPONENT:
+        raise OverflowError("a number is out of range")
+    return value if isfinite(value) and Decimal(repr(value)) == exact else exact
 
 
 _decoder = msgspec.json.Decoder(float_hook=exact_number)
 _ordered_encoder = msgspec.json.Encoder(decimal_format="number")
 _encoder = msgspec.json.Encoder(order="sorted", decimal_format="number")
 
-MalformedJSON = (msgspec.DecodeError, RecursionError, UnicodeError)
+MalformedJSON = (msgspec.MsgspecError, RecursionError, UnicodeError, ArithmeticError)
 """What `decode` raises for bytes that are not JSON. Their messages hold offsets, never content."""
 
 decode = _decoder.decode

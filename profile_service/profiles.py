@@ -16,7 +16,7 @@ from merge.render import tree
 from merge.store import ProfileStore, StoredFragment, scan_all
 from model.errors import KeyProviderError, SealError
 from model.fragments import Kind, Register
-from model.identifiers import HASHED_PREFIX, Identifier
+from model.identifiers import Identifier
 from model.queries import Clause, FullText, Prefix, Query, Range, Term
 from model.sealed import SealedValue
 from model.snapshots import MetadataSnapshot
@@ -92,10 +92,8 @@ class ProfileReader:
 
     def lookup(self, identifier: Identifier, reveal: bool = False) -> list[Profile]:
         """All profiles that carry an identifier, sorted by id."""
-        names = {str(identifier)}
-        if not identifier.value.startswith(HASHED_PREFIX):
-            # Both names are looked for: values stored before the type was protected keep their old one.
-            names.add(str(self._blind_index.identifier(identifier)))
+        # Both names are looked for: values stored before the type was protected keep their old one.
+        names = {str(identifier), str(self._blind_index.identifier(identifier))}
         ids = sorted({fragment_id for name in names for fragment_id in self._store.find(name)})
         stored = self._store.read(ids)
         return [self._profile(stored[fragment_id], reveal) for fragment_id in ids if fragment_id in stored]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from decimal import Decimal
+from math import isfinite
 from typing import Any, NamedTuple
 
 from model import paths
@@ -171,6 +172,11 @@ class AttributeTree:
         found.values.append((node, value))
         if value is not None:
             seen = DATA_TYPES[type(value)]
+            if seen is DataType.NUMBER and not isfinite(value):
+                raise EventError(
+                    DeadLetterReason.TRANSFORM_FAILED,
+                    f"the mapped value at {node.path} is not a finite number",
+                )
             if seen not in node.types:
                 found.unexpected.append((node.path, seen))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import socket
 import sys
 import threading
@@ -181,10 +182,11 @@ class Demo:
 
     def _wait_for_catalogue(self, client: MetadataClient) -> None:
         # The last discoveries are on their way; the service takes them within the update interval.
-        seen = -1
-        while (now := client.snapshot_version()) != seen:
-            seen = now
-            time.sleep(4 * self._settings.metadata.schema_update_interval)
+        etag: str | None = None
+        while (
+            answer := client.snapshot(etag, 4 * self._settings.metadata.schema_update_interval)
+        ) is not None:
+            etag = answer.etag
 
     def _summarise(self, flow: _RunningFlow, client: MetadataClient) -> None:
         say = self._console.print
@@ -256,7 +258,7 @@ class Demo:
 
     def _command(self, words: str) -> str:
         program = _shown(Path(sys.argv[0])) if "/" in sys.argv[0] else "idgraph"
-        return f"{program} -c {_shown(self._config)} {words}"
+        return f"{program} -c {shlex.join([_shown(self._config), *shlex.split(words)])}"
 
 
 def _shown(path: Path) -> str:

@@ -87,7 +87,7 @@ def stopping_on_signals() -> Iterator[threading.Event]:
     stop = threading.Event()
     previous = {}
 
-    def ask(number: int, _frame: object) -> None:
+    def ask(_number: int, _frame: object) -> None:
         if stop.is_set():
             raise KeyboardInterrupt
         print("stopping after this micro-batch (again to interrupt it)", file=sys.stderr)

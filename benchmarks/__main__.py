@@ -1,0 +1,64 @@
+"""`make bench`: every figure beside its peer or limit; a table for people, JSON in `benchmarks/results/`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import latency, throughput
+from benchmarks.index import measure as measure_index
+from benchmarks.store import measure as measure_store
+
+RESULTS = Path(__file__).with_name("results")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
+    parser.add_argument("names", nargs="*", help="throughput, latency, store, index; all if left out")
+    parser.add_argument("--shops", type=int, default=10, help="shops to replay, about 60,000 events each")
+    parser.add_argument("--seconds", type=float, default=30, help="how long each latency is watched")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="idgraph-bench-") as folder:
+        runs: dict[str, Callable[[], dict[str, Any]]] = {
+            "throughput": lambda: throughput.measure(Path(folder) / "throughput", arguments.shops),
+            "latency": lambda: latency.measure(Path(folder) / "latency", arguments.seconds),
+            "store": measure_store,
+            "index": measure_index,
+        }
+        unknown = set(arguments.names) - set(runs)
+        if unknown:
+            parser.error(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(runs)}")
+        results = {name: runs[name]() for name in arguments.names or runs}
+    results["machine"] = {
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+        "system": platform.system(),
+    }
+    RESULTS.mkdir(exist_ok=True)
+    file = RESULTS / time.strftime("%Y%m%d-%H%M%S.json")
+    file.write_text(json.dumps(results, indent=2) + "\n")
+    _print(results)
+    Console().print(f"\nas JSON: {file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file}")
+
+
+def _print(results: dict[str, Any]) -> None:
+    for name, figures in results.items():
+        table = Table("figure", "value", title=name, title_justify="left", box=None)
+        for figure, value in figures.items():
+            shown = ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else f"{value}"
+            table.add_row(figure.replace("_", " "), shown)
+        Console().print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+"""The product as its users run it: processes of the command line."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from app import wiring
+from app.settings import Settings, load
+from benchmarks.workload import EXAMPLE, lay_out
+
+PROGRAM = [sys.executable, "-m", "app.cli"]
+
+
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+def command(config: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end; raises when it fails."""
+    return subprocess.run([*PROGRAM, "-c", str(config), *words], check=True, capture_output=True, text=True)
+
+
+@contextmanager
+def installed(folder: Path, flow: str = "") -> Iterator[tuple[Path, Settings]]:
+    """A new installation with the shop's specs, its metadata service running."""
+    config = lay_out(folder, free_port(), flow)
+    command(config, "keys", "init")
+    service = subprocess.Popen([*PROGRAM, "-c", str(config), "serve", "metadata"], stderr=subprocess.DEVNULL)
+    try:
+        settings = load(config)
+        _await_service(settings)
+        command(config, "attributes", "apply", str(EXAMPLE / "attributes.json"))
+        command(config, "specs", "apply", *map(str, sorted((EXAMPLE / "specs").glob("*.json"))))
+        yield config, settings
+    finally:
+        service.send_signal(signal.SIGINT)
+        service.wait(30)
+
+
+def _await_service(settings: Settings) -> None:
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            with wiring.metadata_client(settings, 1.0) as client:
+                client.list_specs()
+        except Exception:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+        else:
+            return
+
+
+class RunningFlow:
+    """`idgraph run` in a process of its own, its micro-batch reports collected as they come."""
+
+    def __init__(self, config: Path, *words: str) -> None:
+        self.started = time.monotonic()
+        self._process = subprocess.Popen(
+            [*PROGRAM, "-c", str(config), "run", "--json", *words], stdout=subprocess.PIPE, text=True
+        )
+        self.batches: list[tuple[float, dict[str, Any]]] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self.batches.append((time.monotonic() - self.started, json.loads(line)))
+
+    def events(self) -> int:
+        """Events of the micro-batches that are done."""
+        return sum(batch["events"] for _, batch in self.batches)
+
+    def wait(self) -> float:
+        """Wait for its end; gives the seconds from start to end. Raises when it failed."""
+        code = self._process.wait()
+        self._reader.join(10)
+        if code != 0:
+            raise RuntimeError(f"idgraph run ended with exit code {code}")
+        return time.monotonic() - self.started
+
+    def stop(self) -> None:
+        """Ask it to stop, as Ctrl-C does, and wait."""
+        self._process.send_signal(signal.SIGINT)
+        self._process.wait(60)
+
+    @property
+    def pid(self) -> int:
+        """Process id of the driver."""
+        return self._process.pid

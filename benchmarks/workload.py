@@ -1,0 +1,85 @@
+"""The retail data replayed for many shops, so that the number of fragments grows with the events."""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "retail"
+SOURCES = ("segment", "amplitude", "orders")
+
+_decode = msgspec.json.Decoder().decode
+_encode = msgspec.json.Encoder().encode
+
+
+def events(source: str) -> list[dict[str, Any]]:
+    """One shop's events of a source, in their order of arrival."""
+    with gzip.open(EXAMPLE / "data" / f"{source}.jsonl.gz") as stream:
+        return [_decode(line) for line in stream]
+
+
+def renamed(source: str, event: dict[str, Any], shop: int) -> bytes:
+    """An event as it would have come from another shop: other people, other event ids."""
+    event = dict(event)
+    if source == "segment":
+        if "userId" in event:
+            event["userId"] = f"{shop}{event['userId']}"
+        event["anonymousId"] = f"{event['anonymousId']}-{shop}"
+        event["messageId"] = f"{event['messageId']}-{shop}"
+    elif source == "amplitude":
+        if "user_id" in event:
+            event["user_id"] = f"{shop}{event['user_id']}"
+        event["device_id"] = f"{event['device_id']}-{shop}"
+        event["insert_id"] = f"{event['insert_id']}-{shop}"
+    else:
+        event["order_id"] = f"{event['order_id']}-{shop}"
+        event["customer"] = {**event["customer"], "email": f"{shop}.{event['customer']['email'].strip()}"}
+    return _encode(event) + b"\n"
+
+
+def write_inbox(inbox: Path, shops: int, lines_per_file: int = 10_000) -> int:
+    """Fill an inbox with the events of many shops; gives how many. Files in a realistic mix of sources."""
+    total = 0
+    for shop in range(1, shops + 1):
+        for source in SOURCES:
+            folder = inbox / source
+            folder.mkdir(parents=True, exist_ok=True)
+            lines = [renamed(source, event, shop) for event in events(source)]
+            for start in range(0, len(lines), lines_per_file):
+                name = f"{shop:05d}-{start:07d}.jsonl"
+                (folder / name).write_bytes(b"".join(lines[start : start + lines_per_file]))
+            total += len(lines)
+    return total
+
+
+def endless(source: str) -> Iterator[bytes]:
+    """Events of one source, shop after shop, for ever."""
+    original = events(source)
+    shop = 0
+    while True:
+        shop += 1
+        for event in original:
+            yield renamed(source, event, shop)
+
+
+def lay_out(folder: Path, port: int, flow: str = "") -> Path:
+    """A folder to run the example's configuration in; gives the configuration file.
+
+    `flow` is more text for its `[flow]` table.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    text = (EXAMPLE / "idgraph.toml").read_text().replace(":8410", f":{port}")
+    text = text.replace("[flow]\n", f"[flow]\n{flow}\n")
+    config = folder / "idgraph.toml"
+    config.write_text(text)
+    return config
+
+
+def clear(folder: Path) -> None:
+    """Remove a folder of an earlier run."""
+    shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from ingestion import files
+from ingestion.files import DamagedRecord, read_records
+from model.dead_letters import DeadLetterReason
+from model.events import RawRecord
+
+LINES = [b'{"n":%d}' % n for n in range(5000)]
+
+
+def write(path: Path, content: bytes) -> Path:
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    return path
+
+
+@pytest.mark.parametrize("name", ["events.jsonl", "events.jsonl.gz"])
+@pytest.mark.parametrize("end", [b"", b"\n", b"\r\n\n  \n"])
+def test_every_line_once_in_order_with_its_number(tmp_path: Path, name: str, end: bytes) -> None:
+    read = list(read_records(write(tmp_path / name, b"\n".join(LINES) + end), "s", 1000))
+    assert [record.value.strip() for record in read if isinstance(record, RawRecord)] == LINES
+    assert read[41].position == f"file:{tmp_path.name}/{name}#42"  # type: ignore[union-attr]
+
+
+def test_lines_longer_than_a_chunk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "CHUNK", 7)
+    content = [b"a" * n for n in (1, 6, 7, 8, 50)]
+    read = read_records(write(tmp_path / "x.jsonl", b"\n".join(content)), "s", 1000)
+    assert [record.value for record in read if isinstance(record, RawRecord)] == content
+
+
+@pytest.mark.parametrize("chunk", [5, 1 << 20])
+def test_an_over_long_line_hurts_only_itself(
+    tmp_path: Path, chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "CHUNK", chunk)
+    read = list(read_records(write(tmp_path / "x.jsonl", b"one\n" + b"y" * 500 + b"\nthree\n"), "s", 100))
+    assert isinstance(read[1], DamagedRecord)
+    assert read[1].reason is DeadLetterReason.TOO_LARGE
+    assert read[1].record.value == b"y" * 100
+    assert "500 bytes" in read[1].detail
+    assert [r.value for r in read if isinstance(r, RawRecord)] == [b"one", b"three"]
+
+
+def test_truncated_gzip_keeps_what_is_whole_and_says_where_it_ends(tmp_path: Path) -> None:
+    whole = gzip.compress(b"\n".join(LINES) + b"\n", mtime=0)
+    for cut in (len(whole) // 2, len(whole) - 4, 12):
+        (tmp_path / "x.jsonl.gz").write_bytes(whole[:cut])
+        *good, bad = read_records(tmp_path / "x.jsonl.gz", "s", 1000)
+        assert isinstance(bad, DamagedRecord)
+        assert bad.reason is DeadLetterReason.CORRUPT_SOURCE
+        assert bad.record.position.endswith(f"#{len(good) + 1}")
+        assert [record.value for record in good if isinstance(record, RawRecord)] == LINES[: len(good)]
+
+
+def test_not_gzip_at_all(tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl.gz").write_bytes(b"plain text")
+    (bad,) = read_records(tmp_path / "x.jsonl.gz", "s", 1000)
+    assert isinstance(bad, DamagedRecord)
+    assert bad.reason is DeadLetterReason.CORRUPT_SOURCE
+
+
+def test_a_file_that_is_gone_is_damage_not_a_crash(tmp_path: Path) -> None:
+    (bad,) = read_records(tmp_path / "gone.jsonl", "s", 1000)
+    assert isinstance(bad, DamagedRecord)
+
+
+def test_a_byte_order_mark_is_not_part_of_the_first_record(tmp_path: Path) -> None:
+    (record,) = read_records(write(tmp_path / "x.jsonl", b'\xef\xbb\xbf{"a":1}\n'), "s", 1000)
+    assert isinstance(record, RawRecord)
+    assert record.value == b'{"a":1}'

@@ -1,0 +1,141 @@
+"""Law 1 for the merge: whatever the order, the duplication and the batching, one state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from merge import codec
+from merge.fragments import FragmentState
+from merge.registers import later
+from merge.render import tree
+from model.fragments import FragmentChange, Kind, Mutation, Register
+from model.identifiers import Identifier
+from model.stamps import SpecRef, Stamp
+
+# Few names, so that paths, stamps and sources collide often.
+PATHS = ("a", "a.b", "a.b.c", "a.bc", "d", "a\\.b")
+stamps = st.builds(
+    Stamp, st.integers(0, 1), st.integers(-1, 3), st.sampled_from(["s", "t"]), st.sampled_from(["1", "2"])
+)
+specs = st.builds(SpecRef, st.sampled_from(["m", "n"]), st.integers(1, 2))
+values = st.sampled_from([0, 1, True, 1.0, "", "x", "1", [1, {"k": None}], 2**70])
+
+
+@st.composite
+def changes(draw: st.DrawFn) -> FragmentChange:
+    stamp, spec = draw(stamps), draw(specs)
+    mutations = []
+    for path in draw(st.lists(st.sampled_from(PATHS), unique=True, max_size=4)):
+        kind = draw(st.sampled_from(Kind))
+        value: Any = None if kind is Kind.DELETED else "c2VhbGVk" if kind is Kind.SEALED else draw(values)
+        mutations.append(Mutation(path, Register(stamp, spec, kind, value)))
+    names = draw(st.lists(st.sampled_from([Identifier("u", "1"), Identifier("e", "x")]), max_size=2))
+    scope = draw(st.sampled_from([None, None, "", "a", "a.b"]))
+    return FragmentChange("u:1", stamp, spec, tuple(mutations), (Identifier("u", "1"), *names), scope)
+
+
+def fold(batches: list[list[FragmentChange]]) -> FragmentState:
+    """Each batch combined by itself as a map task does, passed through bytes, joined as a commit does."""
+    whole = FragmentState()
+    for batch in batches:
+        part = FragmentState()
+        for change in batch:
+            part.apply(change)
+        part.normalise()
+        whole.join(codec.decode(codec.encode(part)))
+        whole.normalise()
+    return whole
+
+
+def shown(state: FragmentState) -> dict[str, Any]:
+    return tree((path, (register.kind, register.value)) for path, register in state.visible())
+
+
+@given(st.lists(changes(), max_size=8), st.data())
+def test_order_duplication_and_batching_do_not_show(
+    events: list[FragmentChange], data: st.DataObject
+) -> None:
+    once = fold([events])
+    again = data.draw(
+        st.permutations(events + data.draw(st.lists(st.sampled_from(events)) if events else st.just([])))
+    )
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(again)), max_size=4)))
+    batches = [again[start:end] for start, end in zip([0, *cuts], [*cuts, len(again)], strict=True)]
+    other = fold(batches)
+    assert codec.encode(other) == codec.encode(once)
+    assert shown(other) == shown(once)
+
+
+@given(st.lists(changes(), max_size=5), st.lists(changes(), max_size=5), st.lists(changes(), max_size=5))
+def test_join_is_a_semilattice(
+    one: list[FragmentChange], two: list[FragmentChange], three: list[FragmentChange]
+) -> None:
+    def joined(*lists: list[FragmentChange]) -> bytes:
+        state = FragmentState()
+        for events in lists:
+            state.join(fold([events]))
+            state.normalise()
+        return codec.encode(state)
+
+    assert joined(one, two) == joined(two, one)
+    assert joined(one, one) == joined(one)
+    left = fold([one, two])
+    left.join(fold([three]))
+    left.normalise()
+    right = fold([two, three])
+    whole = fold([one])
+    whole.join(right)
+    whole.normalise()
+    assert codec.encode(left) == codec.encode(whole)
+
+
+@given(st.lists(changes(), max_size=6))
+def test_join_says_whether_it_changed_anything(events: list[FragmentChange]) -> None:
+    state = fold([events])
+    before = codec.encode(state)
+    for event in events:
+        part = FragmentState()
+        part.apply(event)
+        state.join(part)
+        state.normalise()
+    assert codec.encode(state) == before
+
+
+@given(st.lists(changes(), max_size=8))
+def test_what_shows_is_a_tree_and_holds_the_latest_value(events: list[FragmentChange]) -> None:
+    state = fold([events])
+    shown(state)  # raises if a visible path were a prefix of another
+    registers = [m for event in events if event.scope is None for m in event.mutations]
+    if registers and not any(event.scope is not None for event in events):
+        newest = registers[0]
+        for other in registers:
+            if (other.register.stamp, other.register.spec) > (newest.register.stamp, newest.register.spec):
+                newest = other
+        rivals = [
+            m
+            for m in registers
+            if (m.register.stamp, m.register.spec) == (newest.register.stamp, newest.register.spec)
+        ]
+        kept = {path for path, _ in state.visible()} | {
+            p for p, r in state.registers.items() if r.kind is Kind.DELETED
+        }
+        # "Never drops the winner": something that carries the newest stamp is still there.
+        assert any(rival.path in kept for rival in rivals)
+
+
+@given(
+    st.builds(Register, stamps, specs, st.sampled_from(Kind), values),
+    st.builds(Register, stamps, specs, st.sampled_from(Kind), values),
+)
+def test_later_is_commutative_and_picks_one(a: Register, b: Register) -> None:
+    assert codec.encode(_single(later(a, b))) == codec.encode(_single(later(b, a)))
+    assert later(a, a) is a
+
+
+def _single(register: Register) -> FragmentState:
+    state = FragmentState()
+    state.registers["a"] = register
+    return state
