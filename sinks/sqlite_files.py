@@ -54,14 +54,14 @@ class SqliteFile:
 
     def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run `work` on one snapshot of the file."""
-        return self._run("BEGIN", work)
+        return self._run(_begin_read, work)
 
     def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run `work` as the only writer; durable when it returns, without effect when it raises.
 
         `work` runs again from the start when another writer was in the way.
         """
-        return self._run("BEGIN IMMEDIATE", work)
+        return self._run(_begin_write, work)
 
     def truncate_log(self) -> None:
         """Move the log into the file and empty it, so that deleted rows stand in neither.
@@ -82,14 +82,16 @@ class SqliteFile:
         """Every later call raises. Closing twice is no error."""
         self._connections.close()
 
-    def _run(self, begin: str | None, work: Callable[[sqlite3.Connection], T]) -> T:
+    def _run(
+        self, begin: Callable[[sqlite3.Connection], None] | None, work: Callable[[sqlite3.Connection], T]
+    ) -> T:
         deadline = time.monotonic() + _RETRY_SECONDS
         for attempt in count():
             try:
                 with self._connections.lend() as connection:
                     if begin is None:
                         return work(connection)
-                    connection.execute(begin)
+                    begin(connection)
                     result = work(connection)
                     connection.execute("COMMIT")
                     return result
@@ -110,6 +112,28 @@ class SqliteFile:
         name = getattr(error, "sqlite_errorname", None) or type(error).__name__
         reason = _REASONS.get(_code(error), "SQLite refused")
         return self._error(f"{self.path}: {reason} ({name})")
+
+
+def _begin_read(connection: sqlite3.Connection) -> None:
+    connection.execute("BEGIN")
+
+
+def _begin_write(connection: sqlite3.Connection) -> None:
+    # SQLite's own waiting sleeps ever longer, up to 100 ms, so of several busy writers one may starve for
+    # seconds. Asking every millisecond or so gives each its chance.
+    patience = connection.execute("PRAGMA busy_timeout").fetchone()[0]
+    connection.execute("PRAGMA busy_timeout = 0")
+    deadline = time.monotonic() + _RETRY_SECONDS
+    while True:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as error:
+            if _code(error) not in _BUSY or time.monotonic() > deadline:
+                raise
+        else:
+            break
+        time.sleep(random.uniform(0.0005, 0.002))  # noqa: S311 - no secret
+    connection.execute(f"PRAGMA busy_timeout = {patience}")
 
 
 def chunks(values: Sequence[V]) -> Iterator[Sequence[V]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -175,6 +176,30 @@ def test_threads_that_count_together_lose_no_count(store: ProfileStore) -> None:
         list(pool.map(count_up, range(4)))
     assert store.read(["a:1"]) == {"a:1": StoredFragment("a:1", 100, b"100")}
     assert store.outbox() == [OutboxEntry("a:1", 100)]
+
+
+def test_settling_beside_a_writer_forgets_no_version(store: ProfileStore) -> None:
+    written = threading.Event()
+    confirmed: set[OutboxEntry] = set()
+
+    def index() -> None:
+        while True:
+            last = written.is_set()
+            entries = store.outbox(3)
+            confirmed.update(entries)
+            store.settle(entries)
+            if last and not entries:
+                return
+
+    indexer = threading.Thread(target=index)
+    indexer.start()
+    ids = [f"a:{number}" for number in range(5)]
+    for version in range(60):
+        assert not store.write([FragmentWrite(each, version, b"", frozenset()) for each in ids])
+    written.set()
+    indexer.join()
+    assert {OutboxEntry(each, 60) for each in ids} <= confirmed
+    assert store.outbox() == []
 
 
 def test_a_closed_store_says_so(store: ProfileStore) -> None:

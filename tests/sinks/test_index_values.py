@@ -1,0 +1,86 @@
+"""Words, classes and tokens of the embedded indexes."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sinks.index_values import SEARCHED_CHARACTERS, WORD_CHARACTERS, ValueClass, class_of, finite, words
+from sinks.sqlite_index_tokens import PathTokens, Tokenizer, number_key, ordered_key, text_key, value_token
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", []),
+        ("...", []),
+        ("Hello, World", ["hello", "world"]),
+        ("e-mail_address", ["e", "mail", "address"]),
+        ("Zoë ZOE\u0308", ["zoe", "zoe"]),
+        ("Straße \ufb01ne", ["strasse", "fine"]),
+        ("İstanbul", ["istanbul"]),
+        ("Ǻ ø", ["a", "ø"]),
+        ("Москва ЁЛКА", ["москва", "елка"]),
+        ("日本語、テスト", ["日本語", "テスト"]),
+        ("हिन्दी", ["हिन्दी"]),
+        ("\uff14\uff12 ²", ["42", "2"]),
+        ("a\x00b\x80c", ["a", "b", "c"]),
+    ],
+)
+def test_words(text: str, expected: list[str]) -> None:
+    assert words(text) == expected
+
+
+@given(st.text())
+def test_words_survive_their_own_reading(text: str) -> None:
+    assert words(" ".join(words(text))) == words(text)
+
+
+@given(st.text())
+def test_words_hold_nothing_that_the_tokenizer_splits_at(text: str) -> None:
+    for word in words(text):
+        assert not any(character.isascii() and not character.isalnum() for character in word)
+        assert not any("\x80" <= character <= "\x9f" for character in word)
+
+
+def test_words_are_bounded() -> None:
+    assert words("x" * 100_000) == ["x" * WORD_CHARACTERS]
+    assert len(words("a " * 100_000)) == SEARCHED_CHARACTERS // 2
+
+
+@pytest.mark.parametrize("value", [None, b"x", {}, [1], object()])
+def test_what_is_not_a_scalar_is_refused_without_its_value(value: Any) -> None:
+    with pytest.raises(TypeError, match=f"^p: a {type(value).__name__} is not a scalar$"):
+        Tokenizer({"p": PathTokens.of(1)}).tokens({"p": [value]})
+
+
+def test_classes_and_numbers() -> None:
+    assert [class_of(each) for each in ("1", 1, 1.0, Decimal(1), True)] == [
+        ValueClass.TEXT,
+        ValueClass.NUMBER,
+        ValueClass.NUMBER,
+        ValueClass.NUMBER,
+        ValueClass.BOOLEAN,
+    ]
+    assert finite(10**400) == float("inf")
+    assert finite(Decimal("NaN")) is None
+    assert finite(Decimal("1e30")) == 10**30
+    assert number_key(-0.0) == number_key(0) == number_key(0.0)
+
+
+@given(st.floats() | st.integers())
+def test_the_short_way_gives_the_token_of_the_long_one(number: float) -> None:
+    begin = PathTokens.of(7)
+    expected = value_token(begin, number)
+    assert Tokenizer({"p": begin}).tokens({"p": number}) == ([] if expected is None else [expected])
+
+
+@given(st.text(), st.text())
+def test_text_keys_sort_as_strings_and_tell_all_apart(one: str, other: str) -> None:
+    assert (ordered_key(one) < ordered_key(other)) == (one < other)
+    long, longer = "x" * 300 + one, "x" * 300 + other
+    assert (text_key(long) == text_key(longer)) == (one == other)
