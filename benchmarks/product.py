@@ -29,7 +29,10 @@ def free_port() -> int:
 
 def command(config: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """Run a command to its end; raises when it fails."""
-    return subprocess.run([*PROGRAM, "-c", str(config), *words], check=True, capture_output=True, text=True)
+    done = subprocess.run([*PROGRAM, "-c", str(config), *words], check=False, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"idgraph {' '.join(words)} ended with exit code {done.returncode}: {done.stderr}")
+    return done
 
 
 @contextmanager

@@ -70,11 +70,11 @@ def endless(source: str) -> Iterator[bytes]:
 def lay_out(folder: Path, port: int, flow: str = "") -> Path:
     """A folder to run the example's configuration in; gives the configuration file.
 
-    `flow` is more text for its `[flow]` table.
+    `flow` stands in its `[flow]` table in place of what the example says for its progress bar.
     """
     folder.mkdir(parents=True, exist_ok=True)
     text = (EXAMPLE / "idgraph.toml").read_text().replace(":8410", f":{port}")
-    text = text.replace("[flow]\n", f"[flow]\n{flow}\n")
+    text = text.replace("max_files_per_batch = 12\n", flow)
     config = folder / "idgraph.toml"
     config.write_text(text)
     return config

@@ -22,7 +22,7 @@ from model.attributes import DataType, EncryptionLevel
 from model.dead_letters import DeadLetter, DeadLetterReason
 from model.errors import EventError, KeyProviderError, SealError, SpecError, TransformError
 from model.events import Event, RawRecord
-from model.fragments import FragmentChange, Kind, Mutation, Register
+from model.fragments import FragmentChange, Kind
 from model.identifiers import Identifier
 from model.sealed import SealedValue
 from model.stamps import SpecRef, Stamp
@@ -178,14 +178,13 @@ class MapStage:
             return
         key = keys.get(fragment_id) if not isinstance(keys, KeyProviderError) else None
         try:
-            mutations = tuple(self._mutation(event, node, value, key) for node, value in event.leaves)
+            mutations = self._mutations(event, key) if event.seals else _plain(event.leaves)
         except (SealError, KeyProviderError) as error:
             reason = DeadLetterReason.KEY_UNAVAILABLE
             self._set_aside(output, event.record, "encrypt", reason, str(error), event.spec)
             return
-        output.protected += (
-            sum(mutation.register.kind is Kind.SEALED for mutation in mutations) if event.seals else 0
-        )
+        if event.seals:
+            output.protected += sum(kind is Kind.SEALED for _, kind, _ in mutations)
         state = output.fragments.get(fragment_id)
         if state is None:
             state = output.fragments[fragment_id] = FragmentState()
@@ -193,21 +192,23 @@ class MapStage:
             FragmentChange(fragment_id, event.stamp, event.spec, mutations, event.identifiers, event.scope)
         )
 
-    def _mutation(
-        self, event: _Prepared, node: AttributeNode, value: Any, key: SealingKey | None
-    ) -> Mutation:
-        if value is None:
-            return Mutation(node.path, Register(event.stamp, event.spec, Kind.DELETED, None))
-        encryption = node.policy.encryption
-        if encryption is EncryptionLevel.NONE:
-            return Mutation(node.path, Register(event.stamp, event.spec, Kind.PLAIN, value))
+    def _mutations(self, event: _Prepared, key: SealingKey | None) -> list[tuple[str, Kind, Any]]:
         if key is None:
             raise KeyProviderError("the fragment's data key was not given out")
+        return [
+            (node.path, Kind.DELETED, None)
+            if value is None
+            else (node.path, Kind.SEALED, self._seal(event, node, value, key))
+            if node.policy.encryption is not EncryptionLevel.NONE
+            else (node.path, Kind.PLAIN, value)
+            for node, value in event.leaves
+        ]
+
+    def _seal(self, event: _Prepared, node: AttributeNode, value: Any, key: SealingKey) -> str:
         token = None
-        if encryption is EncryptionLevel.SEARCHABLE and type(value) is not list:
+        if node.policy.encryption is EncryptionLevel.SEARCHABLE and type(value) is not list:
             token = self._blind_index.token(node.path, value, DATA_TYPES[type(value)])
-        sealed = SealedValue(key.seal(value, node.path, event.stamp.source, event.stamp.event_id), token)
-        return Mutation(node.path, Register(event.stamp, event.spec, Kind.SEALED, str(sealed)))
+        return str(SealedValue(key.seal(value, node.path, event.stamp.source, event.stamp.event_id), token))
 
     def _set_aside(
         self,
@@ -221,3 +222,7 @@ class MapStage:
         output.letters.append(
             self._letters.letter(record, stage, reason, detail, spec, self._snapshot.version, self._batch)
         )
+
+
+def _plain(leaves: list[tuple[AttributeNode, Any]]) -> list[tuple[str, Kind, Any]]:
+    return [(node.path, Kind.DELETED if value is None else Kind.PLAIN, value) for node, value in leaves]

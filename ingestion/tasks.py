@@ -7,6 +7,7 @@ snapshot - is kept here by process; keys come from the worker's own provider and
 from __future__ import annotations
 
 import functools
+import gc
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -89,7 +90,16 @@ def resources(plan: WorkerPlan) -> WorkerResources:
     opened = _process.resources.get(plan.settings)
     if opened is None:
         opened = _process.resources[plan.settings] = plan.open_resources(plan.settings)
+        _spare_the_collector()
     return opened
+
+
+def _spare_the_collector() -> None:
+    # A chunk of events is millions of small tuples and no cycles. With Python's thresholds the collector
+    # walks them again and again, which halves the rate of the map stage.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(200_000, 50, 50)
 
 
 def compiled(order: BatchOrder) -> CompiledSnapshot:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 
 from merge.fragments import FragmentState
 from merge.index import IndexDocument
@@ -35,14 +35,16 @@ def document(
 
 
 def _indexed(value: Any) -> Scalar | list[Scalar] | None:
-    # Objects inside arrays are not indexed: they have no path of their own.
-    if isinstance(value, list):
-        elements = [scalar for element in value if (scalar := _scalar(element)) is not None]
-        return elements or None
-    return _scalar(value)
-
-
-def _scalar(value: Any) -> Scalar | None:
-    if isinstance(value, Decimal):
+    kind = type(value)
+    if kind in _SCALARS:
+        return cast(Scalar, value)
+    if kind is Decimal:
         return float(value)
-    return value if isinstance(value, str | int | float | bool) else None
+    # Objects inside arrays are not indexed: they have no path of their own.
+    elements = [
+        float(e) if type(e) is Decimal else e for e in value if type(e) in _SCALARS or type(e) is Decimal
+    ]
+    return elements or None
+
+
+_SCALARS = frozenset({str, int, float, bool})

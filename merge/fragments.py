@@ -48,12 +48,14 @@ class FragmentState:
     def apply(self, change: FragmentChange) -> None:
         """Join in what one event asks. Call `normalise` before the state is shown or stored."""
         registers = self.registers
-        for path, register in change.mutations:
+        stamp, spec = change.stamp, change.spec
+        for path, kind, value in change.mutations:
             mine = registers.get(path)
-            if mine is None or mine[0] < register[0]:
-                registers[path] = register
-            elif mine[0] == register[0]:
-                registers[path] = later(mine, register)
+            # Most values lose or win by their stamp alone; only then is a register worth making.
+            if mine is None or mine[0] < stamp:
+                registers[path] = Register(stamp, spec, kind, value)
+            elif mine[0] == stamp:
+                registers[path] = later(mine, Register(stamp, spec, kind, value))
         self._join_identifiers((str(i), Evidence(change.stamp, change.spec)) for i in change.identifiers)
         if change.scope is not None:
             self._join_markers([((change.stamp.source, change.scope), change.stamp)])
@@ -123,12 +125,11 @@ class FragmentState:
     def visible(self) -> Iterator[tuple[str, Register]]:
         """The registers that show, deleted ones left out. The state must be normalised."""
         registers = self.registers
-        replaced = {
-            above
-            for path, register in registers.items()
-            for above in paths.ancestors(path)
-            if above in registers and not _beats(registers[above], register)
-        }
+        replaced = set()
+        for path, register in registers.items():
+            for above in paths.ancestors(path):
+                if above in registers and not _beats(registers[above], register):
+                    replaced.add(above)
         for path, register in registers.items():
             if register.kind is not Kind.DELETED and path not in replaced:
                 yield path, register

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -30,14 +31,18 @@ class Register(NamedTuple):
 
 
 class Mutation(NamedTuple):
-    """What one event asks of one leaf of one fragment."""
+    """What one event asks of one leaf; the stamp is the event's, on its `FragmentChange`.
+
+    `kind` and `value` as in `Register`.
+    """
 
     path: str
-    register: Register
+    kind: Kind
+    value: Any
 
 
 class FragmentChange(NamedTuple):
-    """All that one event asks of one fragment.
+    """All that one event asks of one fragment. A path stands at most once in `mutations`.
 
     `scope` is None for a delta; for a snapshot event it is the path below which values that the same
     source set earlier, and that are not among `mutations`, are deleted.
@@ -46,6 +51,6 @@ class FragmentChange(NamedTuple):
     fragment_id: str
     stamp: Stamp
     spec: SpecRef
-    mutations: tuple[Mutation, ...]
+    mutations: Sequence[Mutation | tuple[str, Kind, Any]]
     identifiers: tuple[Identifier, ...]
     scope: str | None = None

@@ -97,6 +97,7 @@ class AttributeTree:
         self._default = _default_policy(snapshot.defaults)
         self._root = AttributeNode("", 0, self._default, None)
         self._unknown = 0
+        self._indexable: dict[str, bool] = {}
         # Parents come before children, so that a child finds what it inherits.
         for attribute in sorted(snapshot.attributes, key=lambda attribute: paths.split(attribute.path)):
             self._declare(attribute)
@@ -127,8 +128,13 @@ class AttributeTree:
 
     def is_indexable(self, path: str) -> bool:
         """Whether policy lets the plaintext at a path into the index."""
-        policy = self.policy(path)
-        return policy.indexable and not policy.is_protected
+        known = self._indexable.get(path)
+        if known is None:
+            policy = self.policy(path)
+            known = policy.indexable and not policy.is_protected
+            if len(self._indexable) < MAX_CACHED_UNKNOWN:
+                self._indexable[path] = known
+        return known
 
     def _add(self, parent: AttributeNode, key: str, siblings: dict[str, AttributeNode]) -> AttributeNode:
         path = f"{parent.path}.{paths.escape(key)}" if parent.depth else paths.escape(key)
@@ -148,37 +154,42 @@ class AttributeTree:
         An empty object sets nothing. An array is one leaf.
         """
         found = Leaves([], [])
-        root = self._root
-        for key, value in output.items():
-            if key != RESERVED_KEY:
-                self._visit(root, key, value, found)
+        if RESERVED_KEY in output:
+            output = {key: value for key, value in output.items() if key != RESERVED_KEY}
+        self._walk(self._root, output, found)
         if len(found.values) > MAX_LEAVES:
             raise EventError(
                 DeadLetterReason.TRANSFORM_FAILED, f"the mapped output has more than {MAX_LEAVES} leaves"
             )
         return found
 
-    def _visit(self, parent: AttributeNode, key: str, value: Any, found: Leaves) -> None:
-        node = parent.children.get(key)
-        if node is None:
-            # Hostile keys must not fill the memory of a worker: beyond the bound nodes are not kept.
-            keep = self._unknown < MAX_CACHED_UNKNOWN
-            self._unknown += keep
-            node = self._add(parent, key, parent.children if keep else {})
-        if type(value) is dict:
-            for below, inner in value.items():
-                self._visit(node, below, inner, found)
-            return
-        found.values.append((node, value))
-        if value is not None:
-            seen = DATA_TYPES[type(value)]
+    def _walk(self, parent: AttributeNode, tree: dict[str, Any], found: Leaves) -> None:
+        values, unexpected = found
+        children = parent.children
+        for key, value in tree.items():
+            node = children.get(key) or self._unknown_node(parent, key)
+            if value is None:
+                values.append((node, None))
+                continue
+            kind = type(value)
+            if kind is dict:
+                self._walk(node, value, found)
+                continue
+            seen = DATA_TYPES[kind]
             if seen is DataType.NUMBER and not isfinite(value):
                 raise EventError(
                     DeadLetterReason.TRANSFORM_FAILED,
                     f"the mapped value at {node.path} is not a finite number",
                 )
+            values.append((node, value))
             if seen not in node.types:
-                found.unexpected.append((node.path, seen))
+                unexpected.append((node.path, seen))
+
+    def _unknown_node(self, parent: AttributeNode, key: str) -> AttributeNode:
+        # Hostile keys must not fill the memory of a worker: beyond the bound nodes are not kept.
+        keep = self._unknown < MAX_CACHED_UNKNOWN
+        self._unknown += keep
+        return self._add(parent, key, parent.children if keep else {})
 
 
 def schema_changes(

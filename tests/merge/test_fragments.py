@@ -10,7 +10,7 @@ from merge import codec
 from merge.fragments import FragmentState
 from merge.render import tree
 from model.errors import StoreError
-from model.fragments import FragmentChange, Kind, Mutation, Register
+from model.fragments import FragmentChange, Kind, Mutation
 from model.identifiers import Identifier
 from model.stamps import SpecRef, Stamp
 
@@ -22,8 +22,7 @@ def change(
 ) -> FragmentChange:
     stamp = Stamp(0, ordinal, source, f"{source}-{ordinal}")
     mutations = tuple(
-        Mutation(path, Register(stamp, SPEC, Kind.DELETED if value is None else Kind.PLAIN, value))
-        for path, value in values.items()
+        Mutation(path, Kind.DELETED if value is None else Kind.PLAIN, value) for path, value in values.items()
     )
     return FragmentChange("user_id:1", stamp, SPEC, mutations, (Identifier("user_id", "1"),), scope)
 
