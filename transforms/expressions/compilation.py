@@ -16,7 +16,7 @@ from jmespath.exceptions import JMESPathError
 
 from model.errors import SpecError
 from transforms.expressions.calls import compile_call
-from transforms.expressions.truth import equal, is_false, is_number, is_orderable
+from transforms.expressions.truth import are_orderable, equal, is_false, is_number
 from transforms.operation import UNBOUNDED
 from transforms.ownership import copy_all
 
@@ -167,7 +167,7 @@ def _comparator(node: dict[str, Any]) -> Evaluate:
 
     def evaluate(value: Any) -> Any:
         one, other = left(value), right(value)
-        return compare(one, other) if is_orderable(one) and is_orderable(other) else None
+        return compare(one, other) if are_orderable(one, other) else None
 
     return evaluate
 

@@ -6,6 +6,7 @@ that expects text must not quietly lose a number.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ from transforms.jolt.text import is_blank
 from transforms.readings import epoch_milliseconds, strip_zeros
 
 _MAX_NUMBER_TEXT = 400
-_MAX_EXPONENT = 6
+_NUMBER = re.compile(r"[+-]?[0-9]+(?:(\.[0-9]+)?([eE][+-]?[0-9]{1,4})?)")
 
 
 class CustomFunction(NamedTuple):
@@ -48,6 +49,8 @@ def _kind(value: Any) -> str:
 
 def _of_text(name: str, apply: Callable[[str], Any]) -> CustomFunction:
     def call(value: Any) -> Any:
+        if type(value) is str:
+            return apply(value)
         return None if value is None else apply(_text(value, name))
 
     return CustomFunction(call)
@@ -69,23 +72,10 @@ def _to_number_exact(value: Any) -> Any:
         return None
     if type(value) is int or type(value) is float or type(value) is Decimal:
         return value
-    text = _text(value, "to_number_exact").strip()
-    whole, point, rest = text.partition(".")
-    fraction, _, exponent = rest.lower().partition("e") if point else ("", "", "")
-    if not point:
-        whole, _, exponent = text.lower().partition("e")
-    digits = whole[1:] if whole[:1] in ("-", "+") else whole
-    sized = len(text) <= _MAX_NUMBER_TEXT and len(exponent) <= _MAX_EXPONENT
-    plain_exponent = exponent[1:] if exponent[:1] in ("-", "+") else exponent
-    if (
-        not sized
-        or not (digits + fraction)
-        or not (digits + fraction + plain_exponent).isascii()
-        or not (digits + fraction + (plain_exponent or "0")).isdigit()
-        or ("e" in text.lower() and not plain_exponent)
-    ):
+    matched = _NUMBER.fullmatch(_text(value, "to_number_exact").strip())
+    if matched is None or len(matched[0]) > _MAX_NUMBER_TEXT:
         raise TransformError("to_number_exact() expects the text of a number")
-    return exact_number(text) if point or exponent else int(text)
+    return int(matched[0]) if matched.lastindex is None else exact_number(matched[0])
 
 
 def _split(separator: Any, text: Any) -> Any:

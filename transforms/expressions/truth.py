@@ -11,9 +11,11 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 
-def is_orderable(value: Any) -> bool:
-    """Whether `<` can take the value."""
-    return isinstance(value, str) or is_number(value)
+def are_orderable(one: Any, other: Any) -> bool:
+    """Whether `<` can compare the two: numbers, or texts."""
+    if isinstance(one, str):
+        return isinstance(other, str)
+    return is_number(one) and is_number(other)
 
 
 def is_false(value: Any) -> bool:

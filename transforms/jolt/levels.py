@@ -76,12 +76,11 @@ class Level:
         slot, index = level.groups_slot, group - 1
         return lambda frame: frame[slot][index]
 
-    def read_tree(self) -> Lookup:
-        """The value at this level."""
+    def need_tree(self) -> int:
+        """The slot of the value at this level."""
         if self.tree_slot is None:
             self.tree_slot = self.layout.slot()
-        slot = self.tree_slot
-        return lambda frame: frame[slot]
+        return self.tree_slot
 
     def read_count(self) -> Lookup:
         """How many children matched here so far."""
@@ -89,7 +88,7 @@ class Level:
         if level.count_slot is None:
             level.count_slot = self.layout.slot()
         slot = level.count_slot
-        return lambda frame: frame[slot]
+        return lambda frame: frame[slot] or 0
 
 
 Walk: TypeAlias = Sequence[Level]
@@ -182,26 +181,26 @@ def _nothing(_frame: Frame) -> None:
 
 def transposed(element: Transpose, walk: Walk) -> Lookup:
     """The value that `@(up,path)` finds, MISSING if there is none."""
-    tree = level_above(walk, element.up).read_tree()
+    slot = level_above(walk, element.up).need_tree()
     if element.path is None:
-        return tree
-    return path_lookup(tree, element.path, walk)
+        return lambda frame: frame[slot]
+    return path_lookup(slot, element.path, walk)
 
 
-def path_lookup(tree: Lookup, path: Sequence[Element], walk: Walk) -> Lookup:
-    """The value found down `path` from what `tree` gives, MISSING if there is none."""
+def path_lookup(slot: int, path: Sequence[Element], walk: Walk) -> Lookup:
+    """The value found down `path` from what is in a slot, MISSING if there is none."""
     steps = [(part.canonical.startswith("["), key_text(part, walk)) for part in path]
     if len(steps) == 1 and isinstance(steps[0][1], str) and not steps[0][0]:
         key = steps[0][1]
 
         def read_key(frame: Frame) -> Any:
-            found = tree(frame)
+            found = frame[slot]
             return found.get(key, MISSING) if type(found) is dict else MISSING
 
         return read_key
 
     def read(frame: Frame) -> Any:
-        found = tree(frame)
+        found = frame[slot]
         for is_index, text in steps:
             key = text if type(text) is str else text(frame)  # type: ignore[operator]
             if is_index:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from model.errors import SpecError, TransformError
 from transforms.jolt.elements import Array, Literal, parse_key
 from transforms.jolt.levels import MISSING, Frame, FrameLayout, Level
-from transforms.jolt.modify_values import Traits, alternatives
+from transforms.jolt.modify_values import Traits, alternatives, plain_function
 from transforms.jolt.stars import Star, precedence
 from transforms.jolt.text import split_or, text_of
 from transforms.limits import SpecLimits
@@ -59,12 +59,12 @@ class Reader:
     def __post_init__(self) -> None:
         self.placed_slot = self.layout.slot()
 
-    def read(self, spec: Any) -> tuple[Level, Level, Visit]:
-        """The two levels at the root, and what to do with the root. Raises SpecError."""
+    def read(self, spec: Any) -> tuple[Level, Visit]:
+        """The level around the root (Jolt has two there), and what to do with the root. Raises SpecError."""
         if not isinstance(spec, dict):
             raise SpecError(f"the spec of modify must be an object, not {type(spec).__name__}")
         outer, root = Level(self.layout, "root"), Level(self.layout, "root")
-        return outer, root, _inner(self._children(spec, [outer, root]), root, self.mode)
+        return outer, _inner(self._children(spec, [outer, root]), root, self.mode)
 
     def _children(self, spec: dict[str, Any], walk: list[Level]) -> _Children:
         children = _Children()
@@ -103,7 +103,8 @@ class Reader:
             name = element.text
         level = Level(self.layout, name, element.groups if isinstance(element, Star) else 0)
         visit = self._visitor(right, level, mode, walk)
-        children.add(element, level, _if_present(visit) if only_present else visit, only_present)
+        quick = plain_function(right) if mode is Mode.OVERWRITE else None
+        children.add(element, level, _Child(visit, only_present, quick))
         if children.last_index > self.limits.max_index:
             raise SpecError(f"an array index is above {self.limits.max_index}")
 
@@ -114,23 +115,32 @@ class Reader:
         return _leaf(alternatives(right, below, self.traits), level, mode, self.placed_slot)
 
 
+class _Child(NamedTuple):
+    visit: Visit
+    only_present: bool
+    """Whether the key ended with `?`."""
+    quick: Callable[[Any], Any] | None
+    """The function, for a value that is always overwritten by a function of itself."""
+
+
 @dataclass(slots=True)
 class _Children:
-    literals: dict[str, Visit] = field(default_factory=dict)
+    literals: dict[str, _Child] = field(default_factory=dict)
     indexes: dict[int, Visit] = field(default_factory=dict)
     computed: list[tuple[Star, Level, Visit]] = field(default_factory=list)
     last_index: int = -1
     only_objects: bool = False
 
-    def add(self, element: Literal | Array | Star, level: Level, visit: Visit, only_present: bool) -> None:
+    def add(self, element: Literal | Array | Star, level: Level, child: _Child) -> None:
+        visit = _if_present(child.visit) if child.only_present else child.visit
         match element:
             case Literal(key):
-                self.literals[key] = visit
+                self.literals[key] = child
             case Array(int() as index):
                 # `[01]` is a key that no index ever has.
                 if element.text == str(index):
                     self.indexes[index] = visit
-                if not only_present:
+                if not child.only_present:
                     self.last_index = max(self.last_index, index)
             case Array():
                 raise SpecError("only an explicit array index, like [0], can be modified")
@@ -202,27 +212,59 @@ def _inner(children: _Children, level: Level, mode: Mode) -> Visit:
             frame[tree_slot] = value
         visit_children(value, own_size, frame)
 
+    if shape is _Shape.OBJECT and not children.computed:
+        return _literal_visitor(children, tree_slot, visit)
     return visit
 
 
 _VisitChildren: TypeAlias = Callable[[Any, int, Frame], None]
 
 
+def _literal_visitor(children: _Children, tree_slot: int | None, other: Visit) -> Visit:
+    """What most specs are made of, without a call for each level: objects with known keys."""
+    literals = _literals(children)
+
+    def visit(container: Any, key: Any, value: Any, size: int, frame: Frame) -> None:
+        if type(value) is not dict:
+            other(container, key, value, size, frame)
+            return
+        if tree_slot is not None:
+            frame[tree_slot] = value
+        for name, quick, child, only_present in literals:
+            if name in value:
+                if quick is None:
+                    child(value, name, value[name], 0, frame)
+                else:
+                    made = quick(value[name])
+                    if made is not MISSING:
+                        value[name] = made
+            elif not only_present:
+                child(value, name, MISSING, 0, frame)
+
+    return visit
+
+
+def _literals(children: _Children) -> tuple[tuple[str, Callable[[Any], Any] | None, Visit, bool], ...]:
+    # A function of a value gives none where there is no value.
+    return tuple(
+        (key, child.quick, child.visit, child.only_present or child.quick is not None)
+        for key, child in children.literals.items()
+    )
+
+
 def _object_visitor(children: _Children) -> _VisitChildren:
-    literals = tuple(children.literals.items())
+    literals = _literals(children)
     visit_matching = _matching(children.computed)
 
-    def visit_literals(value: Any, _size: int, frame: Frame) -> None:
-        for key, child in literals:
-            child(value, key, value.get(key, MISSING), 0, frame)
-
-    def visit_all(value: Any, _size: int, frame: Frame) -> None:
-        for key, child in literals:
-            child(value, key, value.get(key, MISSING), 0, frame)
-        for key in list(value):
+    def visit(value: Any, _size: int, frame: Frame) -> None:
+        for key, _quick, child, only_present in literals:
+            below = value.get(key, MISSING)
+            if below is not MISSING or not only_present:
+                child(value, key, below, 0, frame)
+        for key in list(value) if children.computed else ():
             visit_matching(value, key, value[key], 0, frame)
 
-    return visit_all if children.computed else visit_literals
+    return visit
 
 
 def _array_visitor(children: _Children, mode: Mode) -> _VisitChildren:

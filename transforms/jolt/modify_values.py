@@ -23,12 +23,21 @@ Evaluate: TypeAlias = Callable[[Any, Frame], Any]
 """Takes the value at hand (MISSING if there is none) and the frame; gives a value or MISSING."""
 
 
+_CONTEXT_SLOT = 0
+
+
 @dataclass(slots=True)
 class Traits:
     """What the functions of one operation do besides giving values."""
 
     squashes: bool = False
     makes_longs: bool = False
+
+
+def plain_function(right: Any) -> Callable[[Any], Any] | None:
+    """The function of the value at hand that `"=name"` stands for, if `right` is nothing else."""
+    function = FUNCTIONS.get(right[1:]) if isinstance(right, str) and right.startswith("=") else None
+    return function.one if function else None
 
 
 def alternatives(right: Any, walk: Walk, traits: Traits) -> Evaluate:
@@ -75,7 +84,7 @@ def _expression(text: str, walk: Walk, traits: Traits) -> Evaluate:
 def _lookup(text: str, walk: Walk) -> Lookup | None:
     if text.startswith("^"):
         path = text[1:]
-        found = _context if is_blank(path) else path_lookup(_context, parse_path(path), walk)
+        found = _context if is_blank(path) else path_lookup(_CONTEXT_SLOT, parse_path(path), walk)
         # A context serves other events too: what comes from it must not be changed by a later operation.
         return lambda frame: copy_all(found(frame))
     if text.startswith("@"):
@@ -87,7 +96,7 @@ def _lookup(text: str, walk: Walk) -> Lookup | None:
 
 
 def _context(frame: Frame) -> Any:
-    return frame[0]
+    return frame[_CONTEXT_SLOT]
 
 
 def _call(text: str, walk: Walk, traits: Traits) -> Evaluate:
@@ -100,22 +109,23 @@ def _call(text: str, walk: Walk, traits: Traits) -> Evaluate:
     traits.squashes |= name in SQUASHERS
     traits.makes_longs |= name in LONG_MAKERS
     if not bracket:
-        return lambda value, _frame: function(() if value is MISSING else (value,))
+        one = function.one
+        return lambda value, _frame: MISSING if value is MISSING else one(value)
     if not text.endswith(")"):
         raise SpecError(f"the '(' of '={text}' is not closed")
     arguments = [_argument(part, walk) for part in split_arguments(text[len(name) + 1 : -1])]
     if len(arguments) == 1:
-        only = arguments[0]
+        only, one = arguments[0], function.one
 
         def call_one(_value: Any, frame: Frame) -> Any:
             argument = only(frame)
-            return function(() if argument is MISSING else (argument,))
+            return MISSING if argument is MISSING else one(argument)
 
         return call_one
 
     def call(_value: Any, frame: Frame) -> Any:
         found = [argument(frame) for argument in arguments]
-        return function([None if argument is MISSING else argument for argument in found])
+        return function.call([None if argument is MISSING else argument for argument in found])
 
     return call
 

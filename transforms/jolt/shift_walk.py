@@ -2,38 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from model.errors import TransformError
 from transforms.jolt.elements import Amp, Dollar, Hash
 from transforms.jolt.levels import MISSING, Frame
 from transforms.jolt.numbers import parse_int
+from transforms.jolt.shift_literals import Visit, literal_visitor
 from transforms.jolt.shift_spec import Node
 from transforms.jolt.stars import Star
 from transforms.jolt.text import text_of
-from transforms.jolt.writers import OutputPath, Write
+from transforms.jolt.writers import Writers
 
-Visit: TypeAlias = Callable[[Any, Any, Frame], object]
-"""Takes a value, the output and the frame. `False` means that there was nothing to visit."""
 VisitKey: TypeAlias = Callable[[str, Any, Any, Frame], bool]
 """Takes a key, its value, the output and the frame; says whether the key was one for this node."""
-WriterOf: TypeAlias = Callable[[OutputPath], Write]
 
 
-def visitor(node: Node, writer_of: WriterOf) -> Visit:
+def visitor(node: Node, writers: Writers) -> Visit:
     """What to do with a value whose key matched `node`."""
-    return _leaf(node, writer_of) if node.is_leaf else _inner(node, writer_of)
+    return _leaf(node, writers) if node.is_leaf else _inner(node, writers)
 
 
-def _leaf(node: Node, writer_of: WriterOf) -> Visit:
-    writes = [writer_of(output) for output in node.outputs]
+def _leaf(node: Node, writers: Writers) -> Visit:
+    writes = [writers.write(output) for output in node.outputs]
     only = writes[0] if len(writes) == 1 else None
     tree_slot, text, lookup = node.level.tree_slot, node.text, node.lookup
     own_key = node.level.key_slot if isinstance(node.element, Dollar) else None
     names = isinstance(node.element, Dollar | Hash)
-    if only and tree_slot is None and not names and lookup is None:
-        return only
+    if only and tree_slot is None and lookup is None:
+        if not names:
+            return only
+        if isinstance(text, str):
+            return lambda _value, out, frame: only(text, out, frame)
 
     def visit(value: Any, out: Any, frame: Frame) -> None:
         data = value
@@ -53,50 +54,88 @@ def _leaf(node: Node, writer_of: WriterOf) -> Visit:
     return visit
 
 
-def _inner(node: Node, writer_of: WriterOf) -> Visit:
+def _inner(node: Node, writers: Writers) -> Visit:
+    level = node.level
+    tree_slot, lookup = level.tree_slot, node.lookup
+    specials = tuple(visitor(child, writers) for child in node.specials)
+    literals = {key: visitor(child, writers) for key, child in node.literals.items()}
+    visit_below = _below_visitor(node, literals, writers)
+    if level.owner.count_slot is not None:
+        return _counting(node, specials, visit_below)
+    if lookup is None and tree_slot is None and not specials:
+        return visit_below
+
+    def visit(value: Any, out: Any, frame: Frame) -> None:
+        if tree_slot is not None:
+            frame[tree_slot] = value
+        for special in specials:
+            special(value, out, frame)
+        visit_below(value, out, frame)
+
+    def visit_found(_value: Any, out: Any, frame: Frame) -> None:
+        value = lookup(frame)
+        if value is not MISSING:
+            visit(value, out, frame)
+
+    def visit_found_plain(_value: Any, out: Any, frame: Frame) -> None:
+        value = lookup(frame)
+        if value is not MISSING:
+            visit_below(value, out, frame)
+
+    if lookup is None:
+        return visit
+    return visit_found if specials or tree_slot is not None else visit_found_plain
+
+
+def _counting(node: Node, specials: tuple[Visit, ...], visit_below: Visit) -> Visit:
+    """For a node whose matches some `[#1]` counts."""
     level = node.level
     tree_slot, lookup = level.tree_slot, node.lookup
     count_slot = level.owner.count_slot
-    resets = count_slot is not None and level.alias is None
-    specials = [(visitor(child, writer_of), not child.is_leaf) for child in node.specials]
-    visit_object = _object_visitor(node, writer_of)
-    visit_other = _other_visitor(node, writer_of)
-    plain = tree_slot is None and count_slot is None and not specials and lookup is None
+    resets = level.alias is None
+    # Leaves among the specials are not counted, nor is a node whose value was not found.
+    counted = [(child.lookup, not child.is_leaf) for child in node.specials]
 
-    def visit(value: Any, out: Any, frame: Frame) -> bool:
+    def visit(value: Any, out: Any, frame: Frame) -> None:
         if lookup is not None:
             value = lookup(frame)
             if value is MISSING:
-                return False
+                return
         if tree_slot is not None:
             frame[tree_slot] = value
         if resets:
             frame[count_slot] = 0  # type: ignore[index]
-        for special, counts in specials:
-            if special(value, out, frame) is not False and counts and count_slot is not None:
-                frame[count_slot] += 1
+        for special, (finds, counts) in zip(specials, counted, strict=True):
+            matches = counts and (finds is None or finds(frame) is not MISSING)
+            special(value, out, frame)
+            frame[count_slot] += matches  # type: ignore[index]
+        visit_below(value, out, frame)
+
+    return visit
+
+
+def _below_visitor(node: Node, literals: dict[str, Visit], writers: Writers) -> Visit:
+    """Visits what the literal and computed children match."""
+    visit_other = _other_visitor(node, literals, writers)
+    if not node.computed:
+        return literal_visitor(node, literals, writers, visit_other)
+    visit_object = _object_visitor(node, literals, writers)
+
+    def visit(value: Any, out: Any, frame: Frame) -> None:
         if type(value) is dict:
             visit_object(value, out, frame)
         elif value is not None:
             visit_other(value, out, frame)
-        return True
 
-    def visit_plain(value: Any, out: Any, frame: Frame) -> None:
-        if type(value) is dict:
-            visit_object(value, out, frame)
-        elif value is not None:
-            visit_other(value, out, frame)
-
-    return visit_plain if plain else visit
+    return visit
 
 
-def _object_visitor(node: Node, writer_of: WriterOf) -> Visit:
+def _object_visitor(node: Node, literals: dict[str, Visit], writers: Writers) -> Visit:
     """Literal children in the order of the spec; wildcards in the order of the input."""
-    literals = {key: visitor(child, writer_of) for key, child in node.literals.items()}
-    computed = _computed_visitor(node.computed, writer_of)
+    computed = _computed_visitor(node.computed, writers)
     count_slot = node.level.owner.count_slot
     if computed is None:
-        return _literal_visitor(literals.items(), count_slot)
+        raise ValueError("the node has no computed children")
 
     def visit_computed(value: Any, out: Any, frame: Frame) -> None:
         for key, below in value.items():
@@ -119,7 +158,7 @@ def _object_visitor(node: Node, writer_of: WriterOf) -> Visit:
 
     if node.is_conflicted:
         return visit_each
-    visit_literals = _literal_visitor(literals.items(), count_slot)
+    visit_literals = literal_visitor(node, literals, writers, visit_computed)
 
     def visit_both(value: Any, out: Any, frame: Frame) -> None:
         visit_literals(value, out, frame)
@@ -128,29 +167,11 @@ def _object_visitor(node: Node, writer_of: WriterOf) -> Visit:
     return visit_both
 
 
-def _literal_visitor(literals: Iterable[tuple[str, Visit]], count_slot: int | None) -> Visit:
-    children = tuple(literals)
-
-    def visit(value: Any, out: Any, frame: Frame) -> None:
-        for key, child in children:
-            if key in value:
-                child(value[key], out, frame)
-
-    def visit_counting(value: Any, out: Any, frame: Frame) -> None:
-        for key, child in children:
-            if key in value:
-                child(value[key], out, frame)
-                frame[count_slot] += 1  # type: ignore[index]
-
-    return visit if count_slot is None else visit_counting
-
-
-def _other_visitor(node: Node, writer_of: WriterOf) -> Visit:
+def _other_visitor(node: Node, literals: dict[str, Visit], writers: Writers) -> Visit:
     """Arrays, whose keys are their indexes, and scalars, whose only key is their text."""
-    literals = {key: visitor(child, writer_of) for key, child in node.literals.items()}
     indexes = [(parse_int(key), child) for key, child in literals.items()]
     by_index = [(index, child) for index, child in indexes if index is not None]
-    computed = _computed_visitor(node.computed, writer_of)
+    computed = _computed_visitor(node.computed, writers)
     conflicted = node.is_conflicted
     count_slot = node.level.owner.count_slot
 
@@ -185,14 +206,22 @@ def _other_visitor(node: Node, writer_of: WriterOf) -> Visit:
         if type(value) is list:
             visit_list(value, out, frame)
         else:
-            visit_key(text_of(value), None, out, frame)
+            visit_key(value if type(value) is str else text_of(value), None, out, frame)
 
-    return visit
+    def visit_text(value: Any, out: Any, frame: Frame) -> None:
+        if type(value) is str:
+            literal = literals.get(value)
+            if literal is not None:
+                literal(None, out, frame)
+        else:
+            visit(value, out, frame)
+
+    return visit_text if computed is None and count_slot is None else visit
 
 
-def _computed_visitor(nodes: list[Node], writer_of: WriterOf) -> VisitKey | None:
+def _computed_visitor(nodes: list[Node], writers: Writers) -> VisitKey | None:
     """Tries the wildcards, the most specific first; the first that matches takes the key."""
-    children = [_key_visitor(node, visitor(node, writer_of)) for node in nodes]
+    children = [_key_visitor(node, visitor(node, writers)) for node in nodes]
     if not children:
         return None
     if len(children) == 1:

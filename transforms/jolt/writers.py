@@ -97,12 +97,28 @@ def root_path(once: bool) -> OutputPath:
     return OutputPath((Kind.KEY,), (_ROOT,), once)
 
 
-def writer(path: OutputPath, exclusive: bool, limits: SpecLimits) -> Write:
-    """The function that writes to `path`."""
-    keys = path.fixed_keys
-    if exclusive and keys is not None:
-        return _exclusive_writer(keys)
-    return _general_writer(path, limits)
+@dataclass(frozen=True, slots=True)
+class Writers:
+    """Makes the writers of one spec. `rooted` says that the output is an object, from which paths start."""
+
+    rooted: bool
+    exclusive: frozenset[int]
+    """The ids of the paths that no other path can meet."""
+    limits: SpecLimits
+
+    def keys(self, path: OutputPath) -> tuple[str, ...] | None:
+        """The keys of an exclusive path, None for others."""
+        return self._from_start(path).fixed_keys if id(path) in self.exclusive else None
+
+    def write(self, path: OutputPath) -> Write:
+        """The function that writes to `path`."""
+        keys = self.keys(path)
+        if keys is not None:
+            return _exclusive_writer(keys)
+        return _general_writer(self._from_start(path), self.limits)
+
+    def _from_start(self, path: OutputPath) -> OutputPath:
+        return path.without_root() if self.rooted else path
 
 
 def _exclusive_writer(keys: Sequence[str]) -> Write:
@@ -125,6 +141,22 @@ def _exclusive_writer(keys: Sequence[str]) -> Write:
 
         return write_second
 
+    if len(parents) == 2:
+        first, second = parents
+
+        def write_third(value: Any, out: Any, _frame: Frame) -> None:
+            below = out.get(first)
+            if below is None:
+                out[first] = {second: {last: value}}
+                return
+            place = below.get(second)
+            if place is None:
+                below[second] = {last: value}
+            else:
+                place[last] = value
+
+        return write_third
+
     def write_deep(value: Any, out: Any, _frame: Frame) -> None:
         for key in parents:
             below = out.get(key)
@@ -136,7 +168,38 @@ def _exclusive_writer(keys: Sequence[str]) -> Write:
     return write_deep
 
 
+def _second_writer(parent: str, last: str) -> Write:
+    """The general writer for a path of two known keys, which is the most frequent one."""
+
+    def write(value: Any, out: Any, frame: Frame) -> None:
+        borrowed: set[int] | None = frame[0]
+        place = out.get(parent)
+        if place is None:
+            out[parent] = {last: value}
+        elif borrowed and id(place) in borrowed:
+            raise BorrowedError
+        elif type(place) is not dict:
+            return
+        else:
+            present = place.get(last)
+            if present is None:
+                place[last] = value
+            elif type(present) is not list:
+                place[last] = [present, value]
+            elif borrowed and id(present) in borrowed:
+                raise BorrowedError
+            else:
+                present.append(value)
+        if borrowed is not None and (type(value) is dict or type(value) is list):
+            borrowed.add(id(value))
+
+    return write
+
+
 def _general_writer(path: OutputPath, limits: SpecLimits) -> Write:
+    keys_known = path.fixed_keys
+    if keys_known is not None and len(keys_known) == 2:
+        return _second_writer(*keys_known)
     texts = path.texts
     *inner_kinds, last_kind = path.kinds
     # What is made where a step finds nothing depends on what the next step writes into.

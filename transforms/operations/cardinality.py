@@ -81,7 +81,8 @@ def _changes(node: _Node) -> PathTree:
     for key, child in node.literals.items():
         if child.many is None:
             below = _changes(child)
-            if child.star is not None or below is EVERYTHING:
+            # `@` may put an element of an array in the array's place, which is changed then.
+            if child.special is not None or child.star is not None or below is EVERYTHING:
                 return EVERYTHING
             changed[key] = below
     return changed

@@ -7,7 +7,7 @@ whose result is null sets nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from model import paths
@@ -27,26 +27,26 @@ def compile_jmespath(spec: Any, limits: SpecLimits) -> Operation:
     for keys, expression in _targets(spec, (), limits):
         targets[keys] = expression
     places = {keys: _place(keys, targets) for keys in targets}
-    settings = [
-        (targets[keys].evaluate, parents, last, paths.join(keys)) for keys, (parents, last) in places.items()
-    ]
+    groups = tuple(
+        (parents, tuple((targets[(*parents, last)].evaluate, last) for last in lasts))
+        for parents, lasts in _by_parents(places.values()).items()
+    )
 
     def run(value: Any, _context: Any) -> Any:
         out: dict[str, Any] = {}
-        for evaluate, parents, last, target in settings:
-            try:
-                found = evaluate(value)
-            except TransformError as error:
-                raise TransformError(f"at '{target}': {error.message}") from None
-            if found is None:
-                continue
-            place = out
-            for key in parents:
-                below = place.get(key)
-                if below is None:
-                    below = place[key] = {}
-                place = below
-            place[last] = found
+        last = ""
+        parents: tuple[str, ...] = ()
+        try:
+            for parents, settings in groups:
+                place = None if parents else out
+                for evaluate, last in settings:
+                    found = evaluate(value)
+                    if found is not None:
+                        if place is None:
+                            place = _reach(out, parents)
+                        place[last] = found
+        except TransformError as error:
+            raise TransformError(f"at '{paths.join((*parents, last))}': {error.message}") from None
         return out or None
 
     built: PathTree = {}
@@ -55,6 +55,25 @@ def compile_jmespath(spec: Any, limits: SpecLimits) -> Operation:
         for key in parents:
             below = below.setdefault(key, {})
     return Operation(run, builds=built, copies=sum(expression.copies for expression in targets.values()))
+
+
+def _by_parents(
+    places: Iterable[tuple[tuple[str, ...], str]],
+) -> dict[tuple[str, ...], list[str]]:
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for parents, last in places:
+        groups.setdefault(parents, []).append(last)
+    return groups
+
+
+def _reach(out: dict[str, Any], parents: tuple[str, ...]) -> dict[str, Any]:
+    place = out
+    for key in parents:
+        below = place.get(key)
+        if below is None:
+            below = place[key] = {}
+        place = below
+    return place
 
 
 def _targets(

@@ -33,18 +33,15 @@ def compile_define(spec: Any, limits: SpecLimits) -> Operation:
 
 def _compile(spec: Any, limits: SpecLimits, mode: Mode) -> Operation:
     reader = Reader(mode, limits)
-    outer, root, visit = reader.read(spec)
+    outer, visit = reader.read(spec)
     size, placed_slot = reader.layout.size, reader.placed_slot
-    slots = [level.tree_slot for level in (outer, root) if level.tree_slot is not None]
-    count_slots = [level.count_slot for level in (outer, root) if level.count_slot is not None]
+    outer_slot = outer.tree_slot
 
     def run(value: Any, context: Any) -> Any:
         frame: Frame = [None] * size
         frame[0] = context
-        for slot in slots:
-            frame[slot] = value
-        for slot in count_slots:
-            frame[slot] = 0
+        if outer_slot is not None:
+            frame[outer_slot] = value
         visit(None, None, value, 0, frame)
         if frame[placed_slot]:
             # What was put below a part may hold that part: such an output has no end.

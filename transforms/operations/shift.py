@@ -8,7 +8,7 @@ from transforms.jolt.elements import At, Transpose
 from transforms.jolt.levels import Frame, FrameLayout
 from transforms.jolt.shift_spec import Node, read_spec
 from transforms.jolt.shift_walk import visitor
-from transforms.jolt.writers import BorrowedError, Kind, OutputPath, writer
+from transforms.jolt.writers import BorrowedError, Kind, OutputPath, Writers
 from transforms.limits import SpecLimits, measure
 from transforms.operation import UNBOUNDED, Operation
 from transforms.ownership import PathTree, copy_all
@@ -20,14 +20,12 @@ def compile_shift(spec: Any, limits: SpecLimits) -> Operation:
     outer, root = read_spec(spec, layout)
     leaves = list(root.leaves())
     outputs = [output for leaf in leaves for output in leaf.outputs]
-    exclusive = {id(output) for output in outputs if _is_exclusive(output, outputs)}
+    exclusive = frozenset(id(output) for output in outputs if _is_exclusive(output, outputs))
     # As a rule the output is an object; only then can writers start from it instead of from its holder.
     keyed = all(len(output.kinds) > 1 and output.kinds[1] is Kind.KEY for output in outputs)
-    visit = visitor(
-        root,
-        lambda output: writer(output.without_root() if keyed else output, id(output) in exclusive, limits),
-    )
+    visit = visitor(root, Writers(keyed, exclusive, limits))
     size = layout.size
+    no_frame: Frame = []
 
     def run_with(value: Any, borrowed: set[int] | None) -> Any:
         frame: Frame = [None] * size
@@ -59,7 +57,11 @@ def compile_shift(spec: Any, limits: SpecLimits) -> Operation:
         return found
 
     def run_exclusive(value: Any, _context: Any) -> Any:
-        return run_with(value, None)
+        if size > 1:
+            return run_with(value, None)
+        out: dict[str, Any] = {}
+        visit(value, out, no_frame)
+        return out or None
 
     all_exclusive = keyed and len(exclusive) == len(outputs)
     return Operation(
@@ -76,7 +78,7 @@ def _is_exclusive(output: OutputPath, outputs: list[OutputPath]) -> bool:
     return not any(other is not output and output.may_meet(other) for other in outputs)
 
 
-def _new_containers(outputs: list[OutputPath], exclusive: set[int]) -> PathTree:
+def _new_containers(outputs: list[OutputPath], exclusive: frozenset[int]) -> PathTree:
     tree: PathTree = {}
     for output in outputs:
         keys = output.fixed_keys

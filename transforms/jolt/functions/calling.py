@@ -8,11 +8,21 @@ TransformError for a limit.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple
 
 from transforms.jolt.levels import MISSING
 
-Function: TypeAlias = Callable[[Sequence[Any]], Any]
+
+class Function(NamedTuple):
+    """`call` takes the arguments, `one` a single one (it is what `=name` calls). No argument, no value."""
+
+    call: Callable[[Sequence[Any]], Any]
+    one: Callable[[Any], Any]
+
+
+def of_arguments(call: Callable[[Sequence[Any]], Any]) -> Function:
+    """A function that takes its arguments as they are."""
+    return Function(call, lambda value: call((value,)))
 
 
 def for_each(apply: Callable[[Any], Any]) -> Function:
@@ -32,15 +42,17 @@ def for_each(apply: Callable[[Any], Any]) -> Function:
 def on_array(many: Callable[[Any], Any], single: Callable[[Any], Any] | None = None) -> Function:
     """A function of an array, or of several arguments; `single` is for one argument that is no array."""
 
+    def one(value: Any) -> Any:
+        if type(value) is list:
+            return many(value) if value else MISSING
+        return MISSING if value is None or single is None else single(value)
+
     def call(arguments: Sequence[Any]) -> Any:
         if len(arguments) != 1:
             return many(arguments) if arguments else MISSING
-        only = arguments[0]
-        if type(only) is list:
-            return many(only) if only else MISSING
-        return MISSING if only is None or single is None else single(only)
+        return one(arguments[0])
 
-    return call
+    return Function(call, one)
 
 
 def after(
@@ -65,7 +77,7 @@ def after(
             return many(first, arguments[1])
         return MISSING if each is None else each(first, arguments[1])
 
-    return call
+    return of_arguments(call)
 
 
 def is_text(value: Any) -> bool:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
-from transforms.jolt.functions.calling import Function, after, for_each, on_array
+from transforms.jolt.functions.calling import Function, after, for_each, of_arguments, on_array
 from transforms.jolt.levels import MISSING
 from transforms.jolt.numbers import is_int, kind_of
 from transforms.jolt.text import length, sort_key, text_of
@@ -44,7 +44,7 @@ def _squash_all_nulls(value: Any) -> Any:
     return value
 
 
-def _squashing(squash: Function) -> Function:
+def _squashing(squash: Callable[[Any], Any]) -> Function:
     """Nulls are squashed in place; several arguments are one array, which Jolt cannot shorten."""
 
     def call(arguments: Sequence[Any]) -> Any:
@@ -55,7 +55,7 @@ def _squashing(squash: Function) -> Function:
             return MISSING
         return squash(list(arguments))
 
-    return call
+    return of_arguments(call)
 
 
 def _squash_duplicates(values: Any) -> Any:
@@ -100,14 +100,16 @@ def _same(value: Any) -> Any:
 VALUE_FUNCTIONS: dict[str, Function] = {
     "toBoolean": for_each(_to_boolean),
     "toString": for_each(text_of),
-    "size": _size,
+    "size": of_arguments(_size),
     "squashNulls": _squashing(_squash_nulls),
     "recursivelySquashNulls": _squashing(_squash_all_nulls),
     "squashDuplicates": on_array(lambda values: _squash_duplicates(list(values)), _same),
-    "noop": lambda _arguments: MISSING,
-    "isPresent": lambda arguments: arguments[0] if arguments else MISSING,
-    "notNull": lambda arguments: arguments[0] if arguments and arguments[0] is not None else MISSING,
-    "isNull": lambda arguments: None if arguments and arguments[0] is None else MISSING,
+    "noop": of_arguments(lambda _arguments: MISSING),
+    "isPresent": of_arguments(lambda arguments: arguments[0] if arguments else MISSING),
+    "notNull": of_arguments(
+        lambda arguments: arguments[0] if arguments and arguments[0] is not None else MISSING
+    ),
+    "isNull": of_arguments(lambda arguments: None if arguments and arguments[0] is None else MISSING),
     "firstElement": on_array(lambda values: values[0]),
     "lastElement": on_array(lambda values: values[-1]),
     "elementAt": after(is_int, _element_at),

@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+import copy
+import threading
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from model.errors import SpecError, TransformError
+from transforms import compile_spec
+
+
+def spec_error(spec: Any) -> SpecError:
+    with pytest.raises(SpecError) as caught:
+        compile_spec(spec)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("spec", "pointer", "hint"),
+    [
+        ("shift", "", None),
+        ([], "", None),
+        ([5], "/0", None),
+        ([{"spec": {}}], "/0", None),
+        ([{"operaton": "shift", "spec": {}}], "/0", "operaton"),
+        ([{"operation": 5, "spec": {}}], "/0/operation", None),
+        ([{"operation": "shfit", "spec": {}}], "/0/operation", "'shift'"),
+        ([{"operation": "modify-overwrite", "spec": {}}], "/0/operation", "'modify-overwrite-beta'"),
+        ([{"operation": "shift"}], "/0", None),
+        ([{"operation": "sort"}, {"operation": "shift", "spec": 5}], "/1/spec", None),
+        ({"operation": "shift", "spec": {"a": {}}}, "/spec/a", None),
+        ({"operation": "shift", "spec": {"a/b": {"x~y": 5}}}, "/spec/a~1b/x~0y", None),
+        ({"operation": "shift", "spec": {"a": ["b", 5]}}, "/spec/a/1", None),
+        ({"operation": "shift", "spec": {"a": "x.*"}}, "/spec/a", None),
+        ({"operation": "shift", "spec": {"a": "&4"}}, "/spec/a", None),
+        ({"operation": "shift", "spec": {"a": "&(0,1)"}}, "/spec/a", None),
+        ({"operation": "shift", "spec": {"@": {"a": "b"}}}, "/spec/@", None),
+        ({"operation": "shift", "spec": {"a|a": "b"}}, "/spec/a|a", None),
+        ({"operation": "shift", "spec": {"a": "x[y]"}}, "/spec/a", None),
+        ({"operation": "shift", "spec": {"a": "@(1"}}, "/spec/a", None),
+        ({"operation": "shift", "spec": {"*&": "a"}}, "/spec/*&", None),
+        ({"operation": "default", "spec": {"a[]": {"x": 1}}}, "/spec/a[]/x", None),
+        ({"operation": "default", "spec": {"a*": 1}}, "/spec/a*", None),
+        ({"operation": "remove", "spec": {"a": {"b": "x"}}}, "/spec/a/b", None),
+        ({"operation": "cardinality", "spec": {"a": "FEW"}}, "/spec/a", None),
+        ({"operation": "cardinality", "spec": {"a*": "ONE", "b*": "ONE"}}, "/spec", None),
+        ({"operation": "modify-default-beta", "spec": {"a": "=toLwer"}}, "/spec/a", "'toLower'"),
+        ({"operation": "modify-default-beta", "spec": {"a": {"b": ["x", "=trim("]}}}, "/spec/a/b/1", None),
+        ({"operation": "modify-default-beta", "spec": {"a": 1, "[0]": 2}}, "/spec/[0]", None),
+        ({"operation": "modify-default-beta", "spec": {"": 1}}, "/spec/", None),
+        ({"operation": "jmespath", "spec": {"a": 5}}, "/spec/a", None),
+        ({"operation": "jmespath", "spec": {"a": {"b": "x["}}}, "/spec/a/b", None),
+        ({"operation": "jmespath", "spec": {"a": "trm(x)"}}, "/spec/a", "'trim'"),
+        ({"operation": "jmespath", "spec": {"a": "x", "a.b": "y"}}, "/spec", None),
+    ],
+)
+def test_errors_name_the_place(spec: Any, pointer: str, hint: str | None) -> None:
+    error = spec_error(spec)
+    assert error.pointer == pointer
+    if hint:
+        assert error.hint is not None
+        assert hint in error.hint
+
+
+def test_deep_specs_are_refused() -> None:
+    spec: Any = "x"
+    for _ in range(5000):
+        spec = {"a": spec}
+    assert "nested too deeply" in spec_error({"operation": "shift", "spec": spec}).message
+    assert "operations" in spec_error([{"operation": "sort"}] * 101).message
+
+
+def test_single_operation_and_java_class_names() -> None:
+    assert compile_spec({"operation": "shift", "spec": {"a": "b"}})({"a": 1}) == {"b": 1}
+    chain = [{"operation": "com.bazaarvoice.jolt.Shiftr", "spec": {"a": "b"}}]
+    assert compile_spec(chain)({"a": 1}) == {"b": 1}
+
+
+def test_all_numbers_pass_unchanged() -> None:
+    numbers = {"i": 10**40, "f": 0.1, "d": Decimal("0.12345678901234567890123"), "l": [Decimal("1e400")]}
+    chain = [
+        {"operation": "shift", "spec": {"*": "n.&", "@(0,i)": "x.&"}},
+        {"operation": "modify-overwrite-beta", "spec": {"m": "@(1,n)", "k": {"d": "@(2,n.d)"}}},
+        {"operation": "default", "spec": {"z": 1}},
+        {"operation": "remove", "spec": {"z": ""}},
+        {"operation": "cardinality", "spec": {"n": {"i": "MANY"}}},
+        {"operation": "sort"},
+        {"operation": "jmespath", "spec": {"n": "n", "d": "k.d"}},
+    ]
+    out = compile_spec(chain)(numbers)
+    assert out["n"] == {**numbers, "i": [10**40]}
+    assert out["d"] == numbers["d"]
+    assert type(out["d"]) is Decimal
+
+
+def test_errors_of_events_name_the_operation_and_no_value() -> None:
+    transform = compile_spec(
+        [{"operation": "sort"}, {"operation": "jmespath", "spec": {"who.mail": "lower(mail)"}}]
+    )
+    with pytest.raises(TransformError) as caught:
+        transform({"mail": {"secret": 1}})
+    assert caught.value.pointer == "/1"
+    assert "who.mail" in caught.value.message
+    assert "secret" not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+def test_deep_payloads_are_transform_errors() -> None:
+    payload: Any = 1
+    for _ in range(100_000):
+        payload = [payload]
+    with pytest.raises(TransformError):
+        compile_spec({"operation": "sort"})({"a": payload})
+
+
+def test_output_cannot_grow_without_bound() -> None:
+    double = {"operation": "shift", "spec": {"@": ["a", "b"]}}
+    with pytest.raises(TransformError, match=r"more than|deeper"):
+        compile_spec([double] * 40)({"x": 1})
+    text = {"operation": "modify-overwrite-beta", "spec": {"a": "=concat(@(1,a),@(1,a))"}}
+    with pytest.raises(TransformError, match="longer than"):
+        compile_spec([text] * 60)({"a": "xy"})
+    with pytest.raises(TransformError, match="index"):
+        compile_spec({"operation": "shift", "spec": {"k": "a[@(0)]"}})({"k": 2_000_000_000})
+
+
+def test_an_output_that_holds_itself_is_an_error() -> None:
+    spec = {"operation": "modify-overwrite-beta", "spec": {"a": {"b": "@2"}}}
+    with pytest.raises(TransformError, match="deeper"):
+        compile_spec(spec)({"a": {}})
+
+
+def test_default_values_are_not_shared_between_events() -> None:
+    chain = [
+        {"operation": "default", "spec": {"l": [1]}},
+        {"operation": "modify-overwrite-beta", "spec": {"m": [], "l": {"[1]": "@(2,x)"}, "n": {"[0]": 1}}},
+        {"operation": "modify-overwrite-beta", "spec": {"m": {"[0]": 1}}},
+    ]
+    transform = compile_spec(chain)
+    first = transform({"x": 1})
+    assert transform({"x": 1}) == first == {"x": 1, "l": [1, 1], "m": [1], "n": [1]}
+
+
+def test_context_is_not_changed() -> None:
+    context = {"tags": {"a": 1}}
+    chain = [
+        {"operation": "modify-overwrite-beta", "spec": {"t": "^tags"}},
+        {"operation": "modify-overwrite-beta", "spec": {"t": {"b": 2}}},
+    ]
+    assert compile_spec(chain)({}, context) == {"t": {"a": 1, "b": 2}}
+    assert context == {"tags": {"a": 1}}
+    assert compile_spec(chain)({}) == {"t": {"b": 2}}
+
+
+def test_threads_do_not_meet() -> None:
+    transform = compile_spec(
+        [
+            {
+                "operation": "shift",
+                "spec": {"l": {"*": {"v": "out[#2].&2", "k": "by.@(1,v)"}}, "x": "by", "y": "by"},
+            },
+            {"operation": "modify-default-beta", "spec": {"n": "=size(@(1,out))"}},
+        ]
+    )
+    payloads = [
+        {"l": [{"v": f"{n}-{i}", "k": i} for i in range(n)], "x": {"q": n}, "y": n} for n in range(1, 20)
+    ]
+    expected = [transform(copy.deepcopy(payload)) for payload in payloads]
+    wrong: list[Any] = []
+
+    def work() -> None:
+        for _ in range(30):
+            for payload, answer in zip(payloads, expected, strict=True):
+                if transform(payload) != answer:
+                    wrong.append(payload)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import pytest
+
+from model.errors import TransformError
+from transforms.jolt.functions.separators import split
+
+
+@pytest.mark.parametrize(
+    ("separator", "text", "parts"),
+    [
+        (",", "a,b,,c,,", ["a", "b", "", "c"]),
+        (",", "", [""]),
+        (",", ",", []),
+        ("", "abc", ["a", "b", "c"]),
+        ("\\.", "a.b", ["a", "b"]),
+        ("[.,]", "a.b,c", ["a", "b", "c"]),
+        ("\\s*,\\s*", "a , b", ["a", "b"]),
+        ("x*", "axb", ["a", "", "b"]),
+    ],
+)
+def test_splits_as_java(separator: str, text: str, parts: list[str]) -> None:
+    assert split(separator, text) == parts
+
+
+@pytest.mark.parametrize("separator", ["(a+)+", "a(?=b)", "(a)\\1", "[", "a*b*c*d", "a{1,9999}"])
+def test_patterns_that_could_be_slow_are_refused(separator: str) -> None:
+    with pytest.raises(TransformError):
+        split(separator, "a" * 100)
+
+
+def test_long_texts_are_not_split_by_patterns() -> None:
+    with pytest.raises(TransformError):
+        split("[ab]", "x" * 20_000)
