@@ -18,7 +18,7 @@ from ingestion.envelope import EnvelopeReader
 from ingestion.files import DamagedRecord
 from ingestion.set_aside import BatchAttempt, LetterWriter
 from merge.fragments import FragmentState
-from model.attributes import DataType, EncryptionLevel
+from model.attributes import DataType
 from model.dead_letters import DeadLetter, DeadLetterReason
 from model.errors import EventError, KeyProviderError, SealError, SpecError, TransformError
 from model.events import Event, RawRecord
@@ -28,7 +28,7 @@ from model.sealed import SealedValue
 from model.stamps import SpecRef, Stamp
 from transforms.blind_index import BlindIndex
 from transforms.compiled import CompiledSnapshot
-from transforms.schema import DATA_TYPES, AttributeNode
+from transforms.schema import DATA_TYPES, Leaves
 from transforms.sealing import DataKeys, SealingKey
 
 
@@ -52,9 +52,8 @@ class _Prepared(NamedTuple):
     stamp: Stamp
     spec: SpecRef
     identifiers: tuple[Identifier, ...]
-    leaves: list[tuple[AttributeNode, Any]]
+    leaves: Leaves
     scope: str | None
-    seals: bool
 
 
 class MapStage:
@@ -101,7 +100,7 @@ class MapStage:
             event = self._prepare(item, latest, output)
             if event is not None:
                 prepared.append(event)
-        keys = self._fetch_keys({str(event.identifiers[0]) for event in prepared if event.seals})
+        keys = self._fetch_keys({str(event.identifiers[0]) for event in prepared if event.leaves.to_seal})
         for event in prepared:
             self._combine(event, keys, output)
         return output
@@ -140,11 +139,7 @@ class MapStage:
         else:
             for change in leaves.unexpected:
                 output.changes.setdefault(change, (event.source, event.position))
-            seals = any(
-                value is not None and node.policy.encryption is not EncryptionLevel.NONE
-                for node, value in leaves.values
-            )
-            return _Prepared(record, mapped.stamp, spec.ref, identifiers, leaves.values, spec.scope, seals)
+            return _Prepared(record, mapped.stamp, spec.ref, identifiers, leaves, spec.scope)
         return None
 
     def _find_spec(self, event: Event) -> Any:
@@ -172,19 +167,15 @@ class MapStage:
         self, event: _Prepared, keys: dict[str, SealingKey] | KeyProviderError, output: MapOutput
     ) -> None:
         fragment_id = str(event.identifiers[0])
-        if event.seals and isinstance(keys, KeyProviderError):
-            reason = DeadLetterReason.KEY_UNAVAILABLE
-            self._set_aside(output, event.record, "encrypt", reason, str(keys), event.spec)
-            return
-        key = keys.get(fragment_id) if not isinstance(keys, KeyProviderError) else None
-        try:
-            mutations = self._mutations(event, key) if event.seals else _plain(event.leaves)
-        except (SealError, KeyProviderError) as error:
-            reason = DeadLetterReason.KEY_UNAVAILABLE
-            self._set_aside(output, event.record, "encrypt", reason, str(error), event.spec)
-            return
-        if event.seals:
-            output.protected += sum(kind is Kind.SEALED for _, kind, _ in mutations)
+        mutations = event.leaves.plain
+        if event.leaves.to_seal:
+            try:
+                mutations += self._seal(event, fragment_id, keys)
+            except (SealError, KeyProviderError) as error:
+                reason = DeadLetterReason.KEY_UNAVAILABLE
+                self._set_aside(output, event.record, "encrypt", reason, str(error), event.spec)
+                return
+            output.protected += len(event.leaves.to_seal)
         state = output.fragments.get(fragment_id)
         if state is None:
             state = output.fragments[fragment_id] = FragmentState()
@@ -192,23 +183,20 @@ class MapStage:
             FragmentChange(fragment_id, event.stamp, event.spec, mutations, event.identifiers, event.scope)
         )
 
-    def _mutations(self, event: _Prepared, key: SealingKey | None) -> list[tuple[str, Kind, Any]]:
-        if key is None:
-            raise KeyProviderError("the fragment's data key was not given out")
-        return [
-            (node.path, Kind.DELETED, None)
-            if value is None
-            else (node.path, Kind.SEALED, self._seal(event, node, value, key))
-            if node.policy.encryption is not EncryptionLevel.NONE
-            else (node.path, Kind.PLAIN, value)
-            for node, value in event.leaves
-        ]
-
-    def _seal(self, event: _Prepared, node: AttributeNode, value: Any, key: SealingKey) -> str:
-        token = None
-        if node.policy.encryption is EncryptionLevel.SEARCHABLE and type(value) is not list:
-            token = self._blind_index.token(node.path, value, DATA_TYPES[type(value)])
-        return str(SealedValue(key.seal(value, node.path, event.stamp.source, event.stamp.event_id), token))
+    def _seal(
+        self, event: _Prepared, fragment_id: str, keys: dict[str, SealingKey] | KeyProviderError
+    ) -> list[tuple[str, Kind, Any]]:
+        if isinstance(keys, KeyProviderError):
+            raise keys
+        key, stamp = keys[fragment_id], event.stamp
+        sealed = []
+        for node, value in event.leaves.to_seal:
+            token = None
+            if node.policy.is_searchable and type(value) is not list:
+                token = self._blind_index.token(node.path, value, DATA_TYPES[type(value)])
+            text = key.seal(value, node.path, stamp.source, stamp.event_id)
+            sealed.append((node.path, Kind.SEALED, str(SealedValue(text, token))))
+        return sealed
 
     def _set_aside(
         self,
@@ -222,7 +210,3 @@ class MapStage:
         output.letters.append(
             self._letters.letter(record, stage, reason, detail, spec, self._snapshot.version, self._batch)
         )
-
-
-def _plain(leaves: list[tuple[AttributeNode, Any]]) -> list[tuple[str, Kind, Any]]:
-    return [(node.path, Kind.DELETED if value is None else Kind.PLAIN, value) for node, value in leaves]

@@ -20,6 +20,7 @@ SEARCHED_CHARACTERS = 4096
 WORD_CHARACTERS = 128
 
 _ascii_words = re.compile(r"[a-z0-9]+").findall
+_uuid = re.compile(r"\b([0-9A-Fa-f]{8})-([0-9A-Fa-f]{4})-([0-9A-Fa-f]{4})-([0-9A-Fa-f]{4})-([0-9A-Fa-f]{12})\b")
 
 
 class ValueClass(Enum):
@@ -73,9 +74,12 @@ def is_unicode(text: str) -> bool:
 def words(text: str) -> list[str]:
     """The words of a text without case and diacritics: `Zoë, zoe` gives `["zoe", "zoe"]`.
 
-    A word is a run of letters, digits and the marks that belong to them.
+    A word is a run of letters, digits and the marks that belong to them. A UUID is one word: nobody
+    looks for its parts, and as five words each it would be most of a profile's index.
     """
     text = text[:SEARCHED_CHARACTERS]
+    if "-" in text:
+        text = _uuid.sub(r"\1\2\3\4\5", text)
     if text.isascii():
         found = _ascii_words(text.lower())
     else:

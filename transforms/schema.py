@@ -18,6 +18,7 @@ from model import paths
 from model.attributes import AttributeMetadata, AttributeStatus, DataType, EncryptionLevel
 from model.dead_letters import DeadLetterReason
 from model.errors import EventError
+from model.fragments import Kind
 from model.schema_changes import SchemaChange
 from model.snapshots import DiscoveryDefaults, MetadataSnapshot
 from transforms.mapping import RESERVED_KEY
@@ -68,7 +69,7 @@ _STRICTNESS = (EncryptionLevel.NONE, EncryptionLevel.SEARCHABLE, EncryptionLevel
 class AttributeNode:
     """One key of the unified schema: an attribute, the way to attributes, or both after a clash."""
 
-    __slots__ = ("children", "depth", "path", "policy", "protects", "types")
+    __slots__ = ("_policy", "children", "depth", "is_sealed", "path", "protects", "types")
 
     def __init__(
         self, path: str, depth: int, policy: AttributePolicy, protects: AttributePolicy | None
@@ -82,12 +83,28 @@ class AttributeNode:
         self.types: frozenset[DataType] = frozenset()
         """Types that no longer need to be reported."""
 
+    @property
+    def policy(self) -> AttributePolicy:
+        """What must happen to a value at this path."""
+        return self._policy
+
+    @policy.setter
+    def policy(self, policy: AttributePolicy) -> None:
+        self._policy = policy
+        # Asked for every leaf of every event.
+        self.is_sealed = policy.is_protected
+
 
 class Leaves(NamedTuple):
-    """What one event sets. A value of None deletes."""
+    """What one event sets: what may be stored as it is (`Mutation` as plain tuples), what must be sealed
+    first, and what the schema did not expect."""
 
-    values: list[tuple[AttributeNode, Any]]
+    plain: list[tuple[str, Kind, Any]]
+    to_seal: list[tuple[AttributeNode, Any]]
     unexpected: list[tuple[str, DataType]]
+
+    def __len__(self) -> int:
+        return len(self.plain) + len(self.to_seal)
 
 
 class AttributeTree:
@@ -153,37 +170,40 @@ class AttributeTree:
 
         An empty object sets nothing. An array is one leaf.
         """
-        found = Leaves([], [])
+        found = Leaves([], [], [])
         if RESERVED_KEY in output:
             output = {key: value for key, value in output.items() if key != RESERVED_KEY}
         self._walk(self._root, output, found)
-        if len(found.values) > MAX_LEAVES:
+        if len(found) > MAX_LEAVES:
             raise EventError(
                 DeadLetterReason.TRANSFORM_FAILED, f"the mapped output has more than {MAX_LEAVES} leaves"
             )
         return found
 
     def _walk(self, parent: AttributeNode, tree: dict[str, Any], found: Leaves) -> None:
-        values, unexpected = found
+        plain = found.plain
         children = parent.children
         for key, value in tree.items():
             node = children.get(key) or self._unknown_node(parent, key)
-            if value is None:
-                values.append((node, None))
-                continue
             kind = type(value)
             if kind is dict:
                 self._walk(node, value, found)
                 continue
+            if value is None:
+                plain.append((node.path, Kind.DELETED, None))
+                continue
             seen = DATA_TYPES[kind]
+            if seen not in node.types:
+                found.unexpected.append((node.path, seen))
             if seen is DataType.NUMBER and not isfinite(value):
                 raise EventError(
                     DeadLetterReason.TRANSFORM_FAILED,
                     f"the mapped value at {node.path} is not a finite number",
                 )
-            values.append((node, value))
-            if seen not in node.types:
-                unexpected.append((node.path, seen))
+            if node.is_sealed:
+                found.to_seal.append((node, value))
+            else:
+                plain.append((node.path, Kind.PLAIN, value))
 
     def _unknown_node(self, parent: AttributeNode, key: str) -> AttributeNode:
         # Hostile keys must not fill the memory of a worker: beyond the bound nodes are not kept.
