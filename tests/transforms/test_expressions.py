@@ -97,6 +97,7 @@ def test_same_as_the_library(text: str) -> None:
         ("join('', split(' ', @))", "a b", "ab"),
         ("null_if_blank(@)", " ", None),
         ("null_if_blank(@)", "x", "x"),
+        ("`old text`", None, "old text"),
     ],
 )
 def test_own_functions(text: str, data: Any, expected: Any) -> None:

@@ -8,6 +8,8 @@ against it by tests.
 from __future__ import annotations
 
 import operator
+import threading
+import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
@@ -19,6 +21,8 @@ from transforms.expressions.calls import compile_call
 from transforms.expressions.truth import are_orderable, equal, is_false, is_number
 from transforms.operation import UNBOUNDED
 from transforms.ownership import copy_all
+
+_PARSING = threading.Lock()
 
 Evaluate: TypeAlias = Callable[[Any], Any]
 """Takes the value at hand, gives the result; null is None."""
@@ -35,13 +39,21 @@ def compile_expression(text: str) -> Expression:
     """Raises SpecError (without a pointer) for an expression that cannot be parsed, for an unknown
     function and for a wrong number of arguments."""
     try:
-        tree = jmespath.compile(text).parsed
+        tree = _parse(text)
     except JMESPathError as error:
         first_line = str(error).splitlines()[0].rstrip(": ")
         raise SpecError(f"no valid JMESPath expression: {first_line}") from None
     except RecursionError:
         raise SpecError("the expression is nested too deeply") from None
     return Expression(_compile(tree), 1 if _is_path(tree) else UNBOUNDED)
+
+
+def _parse(text: str) -> Any:
+    # The parser keeps what it parsed in a cache that all threads share, and warns of the old way to write
+    # text (`text` without quotes), which stays valid.
+    with _PARSING, warnings.catch_warnings():
+        warnings.simplefilter("ignore", PendingDeprecationWarning)
+        return jmespath.compile(text).parsed
 
 
 def _is_path(node: dict[str, Any]) -> bool:

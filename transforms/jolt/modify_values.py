@@ -30,6 +30,8 @@ _CONTEXT_SLOT = 0
 class Traits:
     """What the functions of one operation do besides giving values."""
 
+    lookups: int = 0
+    """How many references were read so far."""
     squashes: bool = False
     makes_longs: bool = False
 
@@ -74,20 +76,22 @@ def _constant(constant: Any) -> Evaluate:
 def _expression(text: str, walk: Walk, traits: Traits) -> Evaluate:
     if text.startswith("="):
         return _call(text[1:], walk, traits)
-    lookup = _lookup(text, walk)
+    lookup = _lookup(text, walk, traits)
     if lookup is None:
         return _constant(text)
     found = lookup
     return lambda _value, frame: found(frame)
 
 
-def _lookup(text: str, walk: Walk) -> Lookup | None:
+def _lookup(text: str, walk: Walk, traits: Traits) -> Lookup | None:
     if text.startswith("^"):
+        traits.lookups += 1
         path = text[1:]
         found = _context if is_blank(path) else path_lookup(_CONTEXT_SLOT, parse_path(path), walk)
         # A context serves other events too: what comes from it must not be changed by a later operation.
         return lambda frame: copy_all(found(frame))
     if text.startswith("@"):
+        traits.lookups += 1
         elements = parse_path(text)
         if not isinstance(elements[-1], Transpose):
             raise SpecError(f"write '{text}' as @(level,path)")
@@ -113,7 +117,7 @@ def _call(text: str, walk: Walk, traits: Traits) -> Evaluate:
         return lambda value, _frame: MISSING if value is MISSING else one(value)
     if not text.endswith(")"):
         raise SpecError(f"the '(' of '={text}' is not closed")
-    arguments = [_argument(part, walk) for part in split_arguments(text[len(name) + 1 : -1])]
+    arguments = [_argument(part, walk, traits) for part in split_arguments(text[len(name) + 1 : -1])]
     if len(arguments) == 1:
         only, one = arguments[0], function.one
 
@@ -146,8 +150,8 @@ def split_arguments(text: str) -> list[str]:
     return [part.strip() for part in (*parts, text[start:])]
 
 
-def _argument(text: str, walk: Walk) -> Lookup:
-    lookup = _lookup(text, walk)
+def _argument(text: str, walk: Walk, traits: Traits) -> Lookup:
+    lookup = _lookup(text, walk, traits)
     if lookup is not None:
         return lookup
     constant = _literal(text)

@@ -15,6 +15,8 @@ from transforms.jolt.writers import Writers
 
 Visit: TypeAlias = Callable[[Any, Any, Frame], object]
 """Takes a value, the output and the frame."""
+_Entry: TypeAlias = "tuple[str, Visit | None, str, str]"
+"""A key with what visits its value, or else the two keys that the value is written to."""
 
 
 def literal_visitor(node: Node, literals: dict[str, Visit], writers: Writers, other: Visit) -> Visit:
@@ -32,7 +34,14 @@ def literal_visitor(node: Node, literals: dict[str, Visit], writers: Writers, ot
     parents = shared.pop() if len(shared) == 1 else None
     if parents:
         return _into_one_place([(key, path[-1]) for key, path in paths.items() if path], parents, other)
-    return _mixed([(key, literals[key], path) for key, path in paths.items()], other)
+    return _mixed(
+        [
+            entry
+            for key, child in node.literals.items()
+            for entry in _entries(key, child, literals[key], writers)
+        ],
+        other,
+    )
 
 
 def _inlined(child: Node, writers: Writers) -> tuple[str, ...] | None:
@@ -85,11 +94,17 @@ def _into_one_place(names: list[tuple[str, str]], parents: tuple[str, ...], othe
     return visit
 
 
-def _mixed(children: list[tuple[str, Visit, tuple[str, ...] | None]], other: Visit) -> Visit:
-    entries = tuple(
-        (key, None, path[0], path[1]) if path and len(path) == 2 else (key, child, "", "")
-        for key, child, path in children
-    )
+def _entries(key: str, child: Node, visit: Visit, writers: Writers) -> list[_Entry]:
+    """One entry for each output of a leaf, if all can be written in the loop."""
+    paths = [writers.keys(output) for output in child.outputs]
+    pairs = [path for path in paths if path and len(path) == 2]
+    if not pairs or len(pairs) < len(paths) or child.level.tree_slot is not None:
+        return [(key, visit, "", "")]
+    return [(key, None, parent, name) for parent, name in pairs]
+
+
+def _mixed(entries_of_node: list[_Entry], other: Visit) -> Visit:
+    entries = tuple(entries_of_node)
 
     def visit(value: Any, out: Any, frame: Frame) -> None:
         if type(value) is not dict:

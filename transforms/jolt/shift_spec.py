@@ -19,9 +19,9 @@ from transforms.jolt.elements import (
     parse_key,
 )
 from transforms.jolt.levels import FrameLayout, Level, Text, Walk, key_text, transposed
+from transforms.jolt.output_paths import OutputPath, output_path, root_path
 from transforms.jolt.stars import Star, precedence
 from transforms.jolt.text import is_blank, sort_key, split_or
-from transforms.jolt.writers import OutputPath, output_path, root_path
 from transforms.pointers import pointer
 
 

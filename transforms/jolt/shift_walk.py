@@ -62,15 +62,25 @@ def _inner(node: Node, writers: Writers) -> Visit:
     visit_below = _below_visitor(node, literals, writers)
     if level.owner.count_slot is not None:
         return _counting(node, specials, visit_below)
-    if lookup is None and tree_slot is None and not specials:
-        return visit_below
+    if lookup is None and tree_slot is None:
+        if not specials:
+            return visit_below
+        if len(specials) == 1 and not literals and not node.computed:
+            return specials[0]
+    # A scalar that chooses between branches is worth a short way.
+    by_text = None if node.computed else literals
 
     def visit(value: Any, out: Any, frame: Frame) -> None:
         if tree_slot is not None:
             frame[tree_slot] = value
         for special in specials:
             special(value, out, frame)
-        visit_below(value, out, frame)
+        if type(value) is str and by_text is not None:
+            chosen = by_text.get(value)
+            if chosen is not None:
+                chosen(None, out, frame)
+        else:
+            visit_below(value, out, frame)
 
     def visit_found(_value: Any, out: Any, frame: Frame) -> None:
         value = lookup(frame)

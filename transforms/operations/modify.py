@@ -9,7 +9,8 @@ from typing import Any
 
 from transforms.jolt.elements import Array, Literal, parse_key
 from transforms.jolt.levels import Frame
-from transforms.jolt.modify_spec import Mode, Reader
+from transforms.jolt.modify_children import Mode
+from transforms.jolt.modify_spec import Reader
 from transforms.jolt.text import split_or
 from transforms.limits import SpecLimits, measure
 from transforms.operation import Operation
@@ -37,6 +38,12 @@ def _compile(spec: Any, limits: SpecLimits, mode: Mode) -> Operation:
     size, placed_slot = reader.layout.size, reader.placed_slot
     outer_slot = outer.tree_slot
 
+    no_frame: Frame = []
+
+    def run_plain(value: Any, _context: Any) -> Any:
+        visit(None, None, value, 0, no_frame)
+        return value
+
     def run(value: Any, context: Any) -> Any:
         frame: Frame = [None] * size
         frame[0] = context
@@ -53,7 +60,7 @@ def _compile(spec: Any, limits: SpecLimits, mode: Mode) -> Operation:
     if reader.traits.squashes or not _trace(spec, changes, assigns, ()):
         changes = EVERYTHING
     return Operation(
-        run,
+        run if reader.traits.lookups else run_plain,
         changes=changes,
         assigns=assigns,
         makes_longs=reader.traits.makes_longs,

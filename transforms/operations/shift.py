@@ -6,9 +6,10 @@ from typing import Any
 
 from transforms.jolt.elements import At, Transpose
 from transforms.jolt.levels import Frame, FrameLayout
+from transforms.jolt.output_paths import Kind, OutputPath
 from transforms.jolt.shift_spec import Node, read_spec
 from transforms.jolt.shift_walk import visitor
-from transforms.jolt.writers import BorrowedError, Kind, OutputPath, Writers
+from transforms.jolt.writers import BorrowedError, Writers
 from transforms.limits import SpecLimits, measure
 from transforms.operation import UNBOUNDED, Operation
 from transforms.ownership import PathTree, copy_all

@@ -39,6 +39,20 @@ def for_each(apply: Callable[[Any], Any]) -> Function:
     return on_array(many, apply)
 
 
+def of_text(apply: Callable[[str], Any]) -> Function:
+    """Like `for_each`, for a function of strings; other values have no result."""
+
+    def each(value: Any) -> Any:
+        return apply(value) if type(value) is str else MISSING
+
+    function = for_each(each)
+
+    def one(value: Any) -> Any:
+        return apply(value) if type(value) is str else function.one(value)
+
+    return Function(function.call, one)
+
+
 def on_array(many: Callable[[Any], Any], single: Callable[[Any], Any] | None = None) -> Function:
     """A function of an array, or of several arguments; `single` is for one argument that is no array."""
 

@@ -7,24 +7,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from transforms.jolt.functions.calling import Function, for_each
+from transforms.jolt.functions.calling import Function, of_text
 from transforms.jolt.levels import MISSING
 from transforms.readings import epoch_milliseconds, strip_zeros
 
 
-def _epoch_ms(value: Any) -> Any:
+def _epoch_ms(text: str) -> Any:
     """Text that is no time with an offset has no value."""
-    if type(value) is not str:
-        return MISSING
-    found = epoch_milliseconds(value)
+    found = epoch_milliseconds(text)
     return MISSING if found is None else found
 
 
-def _strip_leading_zeros(value: Any) -> Any:
-    return strip_zeros(value) if type(value) is str else MISSING
-
-
 EXTRA_FUNCTIONS: dict[str, Function] = {
-    "epochMs": for_each(_epoch_ms),
-    "stripLeadingZeros": for_each(_strip_leading_zeros),
+    "epochMs": of_text(_epoch_ms),
+    "stripLeadingZeros": of_text(strip_zeros),
 }

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from model.errors import TransformError
-from transforms.jolt.functions.calling import Function, after, for_each, is_text, on_array
+from transforms.jolt.functions.calling import Function, after, is_text, of_text, on_array
 from transforms.jolt.functions.separators import split
 from transforms.jolt.levels import MISSING
 from transforms.jolt.numbers import is_int
@@ -18,16 +18,8 @@ _WIDEST_PAD = 500
 _MAX_TEXT = DEFAULT_LIMITS.max_text
 
 
-def _lower(value: Any) -> Any:
-    return value.lower() if type(value) is str else MISSING
-
-
-def _upper(value: Any) -> Any:
-    return value.upper() if type(value) is str else MISSING
-
-
-def _trim(value: Any) -> Any:
-    return value.strip(_BLANKS) if type(value) is str else MISSING
+def _trim(text: str) -> str:
+    return text.strip(_BLANKS)
 
 
 def _concat(values: Sequence[Any]) -> str:
@@ -88,9 +80,9 @@ def _pad(left: bool) -> Function:
 
 
 TEXT_FUNCTIONS: dict[str, Function] = {
-    "toLower": for_each(_lower),
-    "toUpper": for_each(_upper),
-    "trim": for_each(_trim),
+    "toLower": of_text(str.lower),
+    "toUpper": of_text(str.upper),
+    "trim": of_text(_trim),
     "concat": on_array(_concat),
     "join": after(is_text, _join),
     "split": after(is_text, _split, _split_one),
