@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.markup import escape
-from rich.tree import Tree
-
-from model import paths
-from profile_service.profiles import MASK, Profile, ProfileLeaf
-
-_MASKED = "••••••"
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 def console() -> Console:
     """Standard output for people; plain and never cut when it is not a terminal."""
+    from rich.console import Console
+
     return Console(highlight=False, width=None if sys.stdout.isatty() else 250)
 
 
@@ -26,34 +23,12 @@ def print_json(value: Any) -> None:
     print(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str))
 
 
-def profile_tree(profile: Profile) -> Tree:
-    """A profile as a tree that shows where each value came from."""
-    root = Tree(f"[bold]{escape(profile.id)}[/]")
-    names = root.add("[bold]identifiers[/]")
-    for identifier in profile.identifiers:
-        names.add(escape(str(identifier)))
-    attributes = root.add("[bold]attributes[/]")
-    branches: dict[tuple[str, ...], Tree] = {}
-    for leaf in profile.leaves:
-        _add_leaf(attributes, branches, leaf)
-    return root
+def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Rows of plain text, whatever characters they hold, for people."""
+    from rich.table import Table
+    from rich.text import Text
 
-
-def _add_leaf(root: Tree, branches: dict[tuple[str, ...], Tree], leaf: ProfileLeaf) -> None:
-    *above, last = paths.split(leaf.path)
-    branch = root
-    for depth in range(1, len(above) + 1):
-        keys = tuple(above[:depth])
-        branch = branches.get(keys) or branches.setdefault(
-            keys, branch.add(f"[cyan]{escape(above[depth - 1])}[/]")
-        )
-    register = leaf.register
-    shown = f"[magenta]{_MASKED}[/]" if leaf.value == MASK else f"[green]{escape(_short(leaf.value))}[/]"
-    lock = " [magenta]protected[/]" if leaf.protected and leaf.value != MASK else ""
-    origin = f"{register.stamp.source} event {register.stamp.event_id}, spec {register.spec}"
-    branch.add(f"{escape(last)}: {shown}{lock}  [dim]{escape(origin)}[/]")
-
-
-def _short(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= 100 else text[:97] + "..."
+    table = Table(*titles, box=None)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    console().print(table)

@@ -1,4 +1,7 @@
-"""Wiring: which adapter stands behind which protocol. Nothing else in idgraph chooses one."""
+"""Wiring: which adapter stands behind which protocol. Nothing else in idgraph chooses one.
+
+Adapters are imported where they are opened, so that a command waits for none that it does not use.
+"""
 
 from __future__ import annotations
 
@@ -7,22 +10,16 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from app.settings import Settings
-from ingestion.snapshots import PinnedSnapshot, cached_snapshot
-from ingestion.tasks import WorkerPlan, WorkerResources
 from model.errors import ConfigError, MetadataError
-from model.snapshots import MetadataSnapshot
-from profile_service.profiles import ProfileReader
-from sinks.keyring import KeyringFile
-from sinks.metadata_client import MetadataClient
-from sinks.sqlite_data_keys import SqliteDataKeys
-from sinks.sqlite_dead_letters import SqliteDeadLetters
-from sinks.sqlite_index import SqliteProfileIndex
-from sinks.sqlite_profiles import SqliteProfileStore
-from transforms.blind_index import BlindIndex
-from transforms.dead_letter_sealing import DeadLetterSealer
-from transforms.sealing import DataKeys
+
+if TYPE_CHECKING:
+    from app.settings import Settings
+    from ingestion.snapshots import PinnedSnapshot
+    from ingestion.tasks import WorkerPlan, WorkerResources
+    from profile_service.profiles import ProfileReader
+    from sinks.metadata_client import MetadataClient
 
 QUICK_SECONDS = 2.0
 """How long a command that only reads waits for the metadata service before it uses the last snapshot."""
@@ -39,12 +36,24 @@ def prepare_directory(settings: Settings) -> None:
 
 def worker_plan(settings: Settings) -> WorkerPlan:
     """What Spark workers need to know: places, never keys or tokens."""
+    from ingestion.tasks import WorkerPlan
+
     told = {"directory": str(settings.directory), "keyring": str(settings.keyring_file())}
     return WorkerPlan(settings.flow, settings.sources_by_name(), json.dumps(told), open_resources)
 
 
 def open_resources(settings: str) -> WorkerResources:
     """Open the embedded adapters; runs in workers as well as in commands."""
+    from ingestion.tasks import WorkerResources
+    from sinks.keyring import KeyringFile
+    from sinks.sqlite_data_keys import SqliteDataKeys
+    from sinks.sqlite_dead_letters import SqliteDeadLetters
+    from sinks.sqlite_index import SqliteProfileIndex
+    from sinks.sqlite_profiles import SqliteProfileStore
+    from transforms.blind_index import BlindIndex
+    from transforms.dead_letter_sealing import DeadLetterSealer
+    from transforms.sealing import DataKeys
+
     told = json.loads(settings)
     directory = Path(told["directory"])
     provider = KeyringFile(Path(told["keyring"]))
@@ -70,6 +79,8 @@ def opened(settings: Settings) -> Iterator[WorkerResources]:
 
 def metadata_client(settings: Settings, timeout: float = 10.0) -> MetadataClient:
     """The metadata service's client. Raises ConfigError when there is no token."""
+    from sinks.metadata_client import MetadataClient
+
     return MetadataClient(settings.metadata.url, metadata_token(settings), timeout)
 
 
@@ -95,6 +106,9 @@ def snapshot_file(settings: Settings) -> Path:
 
 def newest_snapshot(settings: Settings) -> PinnedSnapshot:
     """The service's snapshot, or when it is away the flow's last one, or else an empty one."""
+    from ingestion.snapshots import PinnedSnapshot, cached_snapshot
+    from model.snapshots import MetadataSnapshot
+
     try:
         client = metadata_client(settings, QUICK_SECONDS)
     except ConfigError:
@@ -115,6 +129,8 @@ def profile_reader(
     settings: Settings, resources: WorkerResources, pinned: PinnedSnapshot | None = None
 ) -> ProfileReader:
     """Reads profiles from the embedded adapters, by default under the newest snapshot to be had."""
+    from profile_service.profiles import ProfileReader
+
     snapshot = (pinned or newest_snapshot(settings)).snapshot
     return ProfileReader(
         resources.store, resources.index, resources.data_keys, resources.blind_index, snapshot
@@ -123,6 +139,8 @@ def profile_reader(
 
 def ensure_keyring(settings: Settings) -> None:
     """A clear error before Spark starts when the keyring is missing or unusable."""
+    from sinks.keyring import KeyringFile
+
     file = settings.keyring_file()
     if not file.exists():
         raise ConfigError(f"there is no keyring at {file}; make one with `idgraph keys init`")

@@ -5,19 +5,20 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
 
 from app import wiring
 from app.commands.context import settings_of
 from app.exits import Exit, told
-from app.output import console, print_json
-from ingestion.replay import replay as replay_letters
-from ingestion.tasks import WorkerResources
-from model.dead_letters import DeadLetter, DeadLetters
+from app.output import print_json, print_table
 from model.errors import MetadataError, SealError
+
+if TYPE_CHECKING:
+    from app.settings import Settings
+    from ingestion.tasks import WorkerResources
+    from model.dead_letters import DeadLetter, DeadLetters
 
 commands = typer.Typer(no_args_is_help=True, help="What was set aside, why, and how to get it back.")
 
@@ -47,12 +48,13 @@ def list_letters(
         if not counts:
             print("no dead letters")
             return
-        table = Table("id", "reason", "stage", "position", "spec", "detail", box=None)
-        for letter in shown:
-            table.add_row(
-                letter.id, letter.reason, letter.stage, letter.position, letter.spec or "-", letter.detail
-            )
-        console().print(table)
+        print_table(
+            ("id", "reason", "stage", "position", "spec", "detail"),
+            [
+                (letter.id, letter.reason, letter.stage, letter.position, letter.spec or "-", letter.detail)
+                for letter in shown
+            ],
+        )
         print("; ".join(f"{name}: {count}" for name, count in sorted(counts.items())), file=sys.stderr)
 
 
@@ -93,6 +95,8 @@ def replay(
 
     Those that pass leave the list; the others stay with their new reason. Exit code 1 if some stay.
     """
+    from ingestion.replay import replay as replay_letters
+
     with told():
         settings = _ready(context)
         pinned = wiring.newest_snapshot(settings)
@@ -124,7 +128,7 @@ def drop(
         print(f"dropped {resources.dead_letters.drop(chosen)}")
 
 
-def _ready(context: typer.Context) -> Any:
+def _ready(context: typer.Context) -> Settings:
     settings = settings_of(context)
     wiring.ensure_keyring(settings)
     return settings
@@ -163,7 +167,7 @@ def _record(letter: DeadLetter, resources: WorkerResources) -> str:
     return payload.decode(errors="backslashreplace")
 
 
-def _send(settings: Any, changes: list[Any]) -> None:
+def _send(settings: Settings, changes: list[Any]) -> None:
     if not changes:
         return
     try:

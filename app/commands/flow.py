@@ -11,16 +11,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from app.commands.context import settings_of
 from app.exits import told
 from app.output import print_json
-from app.publish import publish_lines
-from ingestion.flow import BatchReport
 from model.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ingestion.flow import BatchReport
 
 EVENTS_PER_FILE = 50_000
 
@@ -55,6 +56,8 @@ def publish(
     ] = None,
 ) -> None:
     """Publish events to a source. Lines are passed on as they are; the flow judges them."""
+    from app.publish import publish_lines
+
     with told():
         config = settings_of(context).source(source)
         total = 0

@@ -10,7 +10,6 @@ from app import wiring
 from app.commands.context import settings_of
 from app.exits import told
 from app.output import print_json
-from sinks.keyring import KeyringFile
 
 commands = typer.Typer(no_args_is_help=True, help="The keyring: key-encryption keys of the local provider.")
 
@@ -18,6 +17,8 @@ commands = typer.Typer(no_args_is_help=True, help="The keyring: key-encryption k
 @commands.command()
 def init(context: typer.Context) -> None:
     """Make a keyring. Never replaces one."""
+    from sinks.keyring import KeyringFile
+
     with told():
         settings = settings_of(context)
         wiring.prepare_directory(settings)
@@ -30,6 +31,8 @@ def init(context: typer.Context) -> None:
 @commands.command()
 def add(context: typer.Context) -> None:
     """Add a key-encryption key, which new data keys are wrapped by from now on."""
+    from sinks.keyring import KeyringFile
+
     with told():
         version = KeyringFile(settings_of(context).keyring_file()).add()
         print(f"version {version} is current")
@@ -41,6 +44,8 @@ def list_keys(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a key.")] = False,
 ) -> None:
     """List key-encryption keys: version, date and status, never the keys."""
+    from sinks.keyring import KeyringFile
+
     with told():
         for key in KeyringFile(settings_of(context).keyring_file()).versions():
             if as_json:

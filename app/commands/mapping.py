@@ -8,13 +8,9 @@ from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
 import typer
-from pydantic import ValidationError
 
 from app.exits import Exit, told
-from model import canonical
 from model.errors import SpecError, TransformError
-from model.specs import SpecDefinition
-from transforms import compile_spec
 
 SpecFile = Annotated[
     Path, typer.Argument(help="Mapping spec: a document, a chain of operations, or one operation.")
@@ -32,6 +28,10 @@ def map_payloads(
     A payload that maps to nothing gives `null`. A bad line goes to standard error with its number, and
     the exit code is 1 if there were any.
     """
+    from app.documents import read_operations
+    from model import canonical
+    from transforms import compile_spec
+
     with told():
         transform = compile_spec(read_operations(spec))
         bad = 0
@@ -86,39 +86,11 @@ def check(
 
 
 def _problem(spec: Path) -> dict[str, Any] | None:
+    from app.documents import read_operations
+    from transforms import compile_spec
+
     try:
         compile_spec(read_operations(spec))
     except SpecError as error:
         return {"pointer": error.pointer, "message": error.message, "hint": error.hint}
     return None
-
-
-def read_operations(file: Path) -> Any:
-    """The operations of a spec file, which holds a document (checked whole) or operations only.
-
-    Raises SpecError.
-    """
-    content = read_json(file)
-    if isinstance(content, dict) and "operations" in content:
-        return read_definition(content).operations
-    return content
-
-
-def read_definition(content: Any) -> SpecDefinition:
-    """A spec document. Raises SpecError with the pointer of the first field that is wrong."""
-    try:
-        return SpecDefinition.model_validate(content)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        pointer = "".join(f"/{part}" for part in first["loc"])
-        raise SpecError(first["msg"], pointer) from None
-
-
-def read_json(file: Path) -> Any:
-    """A JSON file. Raises SpecError that names it."""
-    try:
-        return canonical.decode(file.read_bytes())
-    except OSError as error:
-        raise SpecError(f"{file}: {error.strerror}") from None
-    except canonical.MalformedJSON as error:
-        raise SpecError(f"{file} is not JSON: {error}") from None

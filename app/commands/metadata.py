@@ -7,16 +7,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from pydantic import ValidationError
-from rich.table import Table
 
-from app import metadata_server, wiring
+from app import wiring
 from app.commands.context import settings_of
-from app.commands.mapping import read_definition, read_json
 from app.exits import Exit, told
-from app.output import console, print_json
-from model.attributes import AttributeDefinition
-from model.errors import MetadataError
+from app.output import print_json, print_table
 
 serve = typer.Typer(no_args_is_help=True, help="Run one of the services.")
 specs = typer.Typer(no_args_is_help=True, help="Mapping specs in the metadata service.")
@@ -35,6 +30,8 @@ def serve_metadata(
     ] = None,
 ) -> None:
     """Run the metadata service until Ctrl-C. The first start makes an admin token and says where it is."""
+    from app import metadata_server
+
     with told():
         metadata_server.serve_here(settings_of(context), host, port)
 
@@ -45,6 +42,8 @@ def apply_specs(context: typer.Context, files: list[Path], reason: Why = "") -> 
 
     A spec that did not change makes no new version.
     """
+    from app.documents import read_definition, read_json
+
     with told():
         definitions = [read_definition(read_json(file)) for file in files]
         with wiring.metadata_client(settings_of(context)) as client:
@@ -65,19 +64,20 @@ def list_specs(context: typer.Context, as_json: Json = False) -> None:
             for spec in found:
                 print_json(spec.model_dump(mode="json"))
             return
-        table = Table("name", "latest", "active", "source", "event type", "description", box=None)
-        for spec in found:
-            document = spec.document
-            active = str(spec.active_version or "-")
-            table.add_row(
-                spec.name,
-                str(spec.latest_version),
-                active,
-                document.source,
-                document.event_type,
-                document.description,
-            )
-        console().print(table)
+        print_table(
+            ("name", "latest", "active", "source", "event type", "description"),
+            [
+                (
+                    spec.name,
+                    str(spec.latest_version),
+                    str(spec.active_version or "-"),
+                    spec.document.source,
+                    spec.document.event_type,
+                    spec.document.description,
+                )
+                for spec in found
+            ],
+        )
 
 
 @specs.command("show")
@@ -140,17 +140,20 @@ def search_attributes(
             for attribute in found:
                 print_json(attribute.model_dump(mode="json"))
             return
-        table = Table("path", "type", "status", "encryption", "source", "conflicts", box=None)
-        for attribute in found:
-            table.add_row(
-                attribute.path,
-                attribute.data_type,
-                attribute.status,
-                attribute.encryption,
-                attribute.source or "-",
-                ", ".join(sorted({conflict.data_type for conflict in attribute.conflicts})) or "-",
-            )
-        console().print(table)
+        print_table(
+            ("path", "type", "status", "encryption", "source", "conflicts"),
+            [
+                (
+                    attribute.path,
+                    attribute.data_type,
+                    attribute.status,
+                    attribute.encryption,
+                    attribute.source or "-",
+                    ", ".join(sorted({conflict.data_type for conflict in attribute.conflicts})) or "-",
+                )
+                for attribute in found
+            ],
+        )
 
 
 @attributes.command("show")
@@ -171,23 +174,11 @@ def apply_attributes(
     reason: Why = "",
 ) -> None:
     """Declare or change attributes. Only what changed makes a new version."""
+    from app.documents import read_attributes
+
     with told():
         definitions = [definition for file in files for definition in read_attributes(file)]
         with wiring.metadata_client(settings_of(context)) as client:
             for definition in definitions:
                 client.put_attribute(definition, reason)
         print(f"{len(definitions)} attribute(s) applied")
-
-
-def read_attributes(file: Path) -> list[AttributeDefinition]:
-    """The definitions of a file that holds one or a list. Raises MetadataError with the place."""
-    content = read_json(file)
-    definitions = []
-    for number, item in enumerate(content if isinstance(content, list) else [content]):
-        try:
-            definitions.append(AttributeDefinition.model_validate(item))
-        except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            place = "/".join(str(part) for part in (number, *first["loc"]))
-            raise MetadataError(f"{file}: /{place}: {first['msg']}") from None
-    return definitions

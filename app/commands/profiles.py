@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from app import wiring
 from app.commands.context import settings_of
 from app.exits import Exit, told
-from app.output import console, print_json, profile_tree
-from model import canonical
+from app.output import console, print_json
 from model.errors import QueryError
-from model.identifiers import Identifier
-from profile_service.profiles import Profile
-from profile_service.query_language import parse_query
+
+if TYPE_CHECKING:
+    from profile_service.profiles import Profile
 
 Reveal = Annotated[bool, typer.Option("--reveal", help="Show protected values; needs the keyring.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object a profile, for scripts.")]
@@ -29,6 +28,8 @@ def lookup(
     as_json: Json = False,
 ) -> None:
     """Show the profiles that carry an identifier. Exit code 3 if there is none."""
+    from model.identifiers import Identifier
+
     with told():
         settings = settings_of(context)
         wiring.ensure_keyring(settings)
@@ -63,6 +64,8 @@ def search(
 
     Examples: idgraph search demographics.age>=30 activity.platform=ios; idgraph search guitar
     """
+    from profile_service.query_language import parse_query
+
     with told():
         settings = settings_of(context)
         wiring.ensure_keyring(settings)
@@ -96,6 +99,8 @@ def export(
     Two stores that hold the same profiles give the same bytes, so `cmp` compares them. Protected values
     are masked, unless --reveal.
     """
+    from model import canonical
+
     with told():
         settings = settings_of(context)
         wiring.ensure_keyring(settings)
@@ -112,6 +117,8 @@ def export(
 
 
 def _show(profiles: list[Profile], as_json: bool) -> None:
+    from app.profile_tree import profile_tree
+
     for profile in profiles:
         if as_json:
             print_json(profile.canonical(provenance=True))
