@@ -175,6 +175,10 @@ class MapStage:
                 reason = DeadLetterReason.KEY_UNAVAILABLE
                 self._set_aside(output, event.record, "encrypt", reason, str(error), event.spec)
                 return
+            except Exception as error:
+                reason = DeadLetterReason.STAGE_CRASHED
+                self._set_aside(output, event.record, "encrypt", reason, type(error).__name__, event.spec)
+                return
             output.protected += len(event.leaves.to_seal)
         state = output.fragments.get(fragment_id)
         if state is None:

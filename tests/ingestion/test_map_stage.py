@@ -1,0 +1,447 @@
+"""The map stage on the retail example, with a real keyring and real specs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ingestion.configuration import FlowConfig, Place, SourceConfig
+from ingestion.files import DamagedRecord
+from ingestion.map_stage import MapOutput
+from merge import codec
+from model import canonical
+from model.attributes import DataType, EncryptionLevel
+from model.dead_letters import DeadLetter, DeadLetterReason
+from model.errors import KeyProviderError, StoreError
+from model.events import RawRecord
+from model.fragments import Kind
+from model.identifiers import Identifier
+from model.snapshots import DiscoveryDefaults
+from model.specs import SpecDocument
+from model.stamps import SpecRef
+from tests.retail import NOW, Pipeline, attribute, attributes, order, raw, records, snapshot, spec
+from transforms.mapping import MappingSpec
+from transforms.sealing import DataKeys, SealingKey
+from transforms.sealing_key import UnusableKey
+
+Reason = DeadLetterReason
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Pipeline:
+    return Pipeline(tmp_path)
+
+
+def passing(operations: Any, **changed: Any) -> SpecDocument:
+    """The orders spec with another chain."""
+    return spec("orders", operations=operations, specification_type="chain", **changed)
+
+
+SAME = [{"operation": "jmespath", "spec": {"identity": "identity", "_event": "_event", "a": "a"}}]
+
+
+def event(line: int = 1, **content: Any) -> RawRecord:
+    """For specs that pass everything on: mapped output as the event itself."""
+    whole = {
+        "_event": {"id": f"e{line}", "ordinal": 1_709_251_200_000},
+        "identity": {"email": f"p{line}@example.com"},
+        **content,
+    }
+    return raw(whole, line)
+
+
+def encoded(output: MapOutput) -> bytes:
+    """All that leaves the stage, as bytes."""
+    states = []
+    for name, state in output.fragments.items():
+        state.normalise()
+        states.append(name.encode() + codec.encode(state))
+    letters = [
+        canonical.encode([str(part) for part in letter[:-2]]) + letter.payload for letter in output.letters
+    ]
+    changes = canonical.encode(
+        [[*map(str, key), *map(str, origin)] for key, origin in output.changes.items()]
+    )
+    return b"\n".join([*states, *letters, changes])
+
+
+def by_path(output: MapOutput, name: str) -> dict[str, tuple[Kind, Any]]:
+    return {
+        path: (register.kind, register.value) for path, register in output.fragments[name].registers.items()
+    }
+
+
+def fragment_named(pipeline: Pipeline, email: str) -> str:
+    return str(pipeline.blind_index.identifier(Identifier("email", email)))
+
+
+# What is set aside, and that it is all that is set aside
+
+
+BAD: dict[str, tuple[Reason, str, RawRecord | DamagedRecord]] = {
+    "not JSON": (Reason.NOT_JSON, "decode", raw(b'{"order_id": ', 50)),
+    "not an object": (Reason.NOT_OBJECT, "decode", raw(b"[1]", 50)),
+    "damaged": (
+        Reason.CORRUPT_SOURCE,
+        "read",
+        DamagedRecord(raw(b"half a li", 50), Reason.CORRUPT_SOURCE, "truncated"),
+    ),
+    "too large": (Reason.TOO_LARGE, "read", DamagedRecord(raw(b"x", 50), Reason.TOO_LARGE, "2 bytes")),
+    "missing id": (Reason.MISSING_ID, "map", order(9, 50, order_id=None)),
+    "id of a wrong type": (Reason.WRONG_TYPE, "map", order(9, 50, order_id={"no": 1})),
+    "missing ordinal": (Reason.MISSING_ORDINAL, "map", order(9, 50, created_at=None)),
+    "ordinal in the future": (Reason.FUTURE_ORDINAL, "map", order(9, 50, created_at="2031-01-01T00:00:00Z")),
+    "missing identifier": (Reason.MISSING_IDENTIFIER, "map", order(9, 50, customer={})),
+    "blank identifier": (Reason.MISSING_IDENTIFIER, "map", order(9, 50, customer={"email": "  "})),
+    "no spec": (Reason.NO_SPEC, "map", raw({"a": 1}, 50, "unmapped")),
+    "spec that does not compile": (Reason.SPEC_UNUSABLE, "map", raw({"a": 1}, 50, "broken")),
+    "bad ordinal": (Reason.BAD_ORDINAL, "map", raw({"at": "yesterday", "u": "u1"}, 50, "odd")),
+    "identifier of a wrong type": (Reason.WRONG_TYPE, "map", raw({"at": 1, "u": {"x": 1}}, 50, "odd")),
+    "output is no object": (Reason.TRANSFORM_FAILED, "map", raw({"a": 1}, 50, "bare")),
+    "too deep": (
+        Reason.TRANSFORM_FAILED,
+        "diff",
+        raw(b'{"at":1,"u":"u1","t":' + b'{"k":' * 90 + b"1" + b"}" * 91, 50, "odd"),
+    ),
+    "too many leaves": (
+        Reason.TRANSFORM_FAILED,
+        "diff",
+        raw({"at": 1, "u": "u1", "t": {f"k{n}": n for n in range(10_001)}}, 50, "odd"),
+    ),
+    "a path too long": (
+        Reason.TRANSFORM_FAILED,
+        "diff",
+        raw({"at": 1, "u": "u1", "t": {"k" * 1025: 1}}, 50, "odd"),
+    ),
+    "an empty key": (Reason.TRANSFORM_FAILED, "diff", raw({"at": 1, "u": "u1", "": 1}, 50, "odd")),
+}
+
+
+def odd_pipeline(folder: Path) -> Pipeline:
+    """The example with more sources, whose specs show what the real ones never do."""
+    everything = [{"operation": "shift", "spec": {"*": "&"}}]
+    odd = {
+        "id": None,
+        "ordinal": "at",
+        "identifiers": [{"type": "user_id", "path": "u", "primary": True}],
+    }
+    bare = [{"operation": "shift", "spec": {"a": ""}}]
+    specs = [
+        spec("orders"),
+        passing([{"operation": "no-such"}], name="broken", source="broken"),
+        passing(everything, name="odd", source="odd", **odd),
+        passing(bare, name="bare", source="bare"),
+    ]
+    pipeline = Pipeline(folder, snapshot=snapshot(specs=specs))
+    for name in ("unmapped", "broken", "odd", "bare"):
+        pipeline.sources[name] = SourceConfig(name=name, path=Path("inbox"), id=Place(content=True))
+    return pipeline
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_event_is_set_aside_with_its_reason_and_hurts_only_itself(name: str, tmp_path: Path) -> None:
+    reason, stage, bad = BAD[name]
+    pipeline = odd_pipeline(tmp_path)
+    alone = pipeline.map(order(1, 1), order(2, 2))
+
+    output = pipeline.map(order(1, 1), bad, order(2, 2))
+
+    (letter,) = output.letters
+    assert (letter.reason, letter.stage) == (reason, stage)
+    assert output.events == 3
+    assert {name: codec.encode(state) for name, state in output.fragments.items()} == {
+        name: codec.encode(state) for name, state in alone.fragments.items()
+    }
+    assert output.changes == alone.changes
+
+
+def test_a_letter_says_where_why_and_under_which_spec_and_keeps_the_record(pipeline: Pipeline) -> None:
+    bad = order(1, 7, order_id=None)
+    (letter,) = pipeline.map(bad).letters
+    assert (letter.source, letter.position, letter.spec) == (
+        "orders",
+        "file:orders/x.jsonl#7",
+        "shop-orders@1",
+    )
+    assert (letter.snapshot_version, letter.batch, letter.attempt) == (1, "main/0", "attempt")
+    assert bad.value not in letter.payload
+    assert pipeline.sealer.open(letter.payload, letter.id, letter.position) == bad.value
+
+
+def test_the_same_record_gives_the_same_letter_again(pipeline: Pipeline) -> None:
+    def told(letter: DeadLetter) -> DeadLetter:
+        return letter._replace(set_aside_at=0)
+
+    (first,), (second,) = (pipeline.map(order(1, 7, order_id=None)).letters for _ in range(2))
+    assert told(first) == told(second)
+
+
+def test_an_event_that_maps_to_nothing_is_counted_and_is_no_dead_letter(tmp_path: Path) -> None:
+    nothing = passing([{"operation": "shift", "spec": {"no-such-key": "x"}}])
+    output = Pipeline(tmp_path, snapshot=snapshot(specs=[nothing])).map(order())
+    assert (output.skipped, output.letters, output.fragments) == (1, [], {})
+
+
+def test_a_spec_that_raises_half_way_spoils_no_fragment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = Pipeline(tmp_path)
+    good = MappingSpec.map
+
+    def crash_on_second(self: MappingSpec, item: Any) -> Any:
+        mapped = good(self, item)
+        if item.position.endswith("#2"):
+            raise RuntimeError(f"broken near {item.payload['customer']['email']}")
+        return mapped
+
+    monkeypatch.setattr(MappingSpec, "map", crash_on_second)
+    output = pipeline.map(order(1, 1), order(2, 2), order(3, 3))
+    (letter,) = output.letters
+    assert (letter.reason, letter.stage, letter.detail) == (Reason.STAGE_CRASHED, "map", "RuntimeError")
+    assert len(output.fragments) == 2
+    assert b"p2@example.com" not in encoded(output)
+
+
+def test_a_crash_while_sealing_hurts_only_its_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pipeline = Pipeline(tmp_path)
+    seal = SealingKey.seal
+
+    def crash_for_one(self: SealingKey, value: Any, path: str, source: str, event_id: str) -> str:
+        if event_id == "R2":
+            raise ValueError(f"cannot seal {value}")
+        return seal(self, value, path, source, event_id)
+
+    monkeypatch.setattr(SealingKey, "seal", crash_for_one)
+    output = pipeline.map(order(1, 1), order(2, 2), order(3, 3))
+    (letter,) = output.letters
+    assert (letter.reason, letter.stage, letter.detail) == (Reason.STAGE_CRASHED, "encrypt", "ValueError")
+    assert set(output.fragments) == {fragment_named(pipeline, f"p{n}@example.com") for n in (1, 3)}
+
+
+# The clock
+
+
+@pytest.mark.parametrize(
+    ("unit", "ahead", "dead"),
+    [("epoch_ms", -1, False), ("epoch_ms", 0, False), ("epoch_ms", 1, True), ("sequence", 10**12, False)],
+)
+def test_only_times_are_checked_against_the_future(unit: str, ahead: int, dead: bool, tmp_path: Path) -> None:
+    pipeline = Pipeline(
+        tmp_path, flow=FlowConfig(max_future_skew_seconds=60), snapshot=snapshot(specs=[passing(SAME)])
+    )
+    pipeline.sources["orders"] = pipeline.sources["orders"].model_copy(update={"ordinal_unit": unit})
+    ordinal = int((NOW + 60) * 1000) + ahead
+    output = pipeline.map(event(1, _event={"id": "e", "ordinal": ordinal}))
+    assert [letter.reason for letter in output.letters] == [Reason.FUTURE_ORDINAL] * dead
+
+
+# Keys
+
+
+class _FailingKeys:
+    """Data keys of which some, or all, cannot be had."""
+
+    def __init__(self, keys: DataKeys, fails: Callable[[str], bool], whole: Exception | None = None) -> None:
+        self._keys, self._fails, self._whole = keys, fails, whole
+
+    def fetch(self, fragment_ids: Iterable[str], create: bool) -> dict[str, SealingKey]:
+        if self._whole:
+            raise self._whole
+        found = self._keys.fetch(fragment_ids, create)
+        return {name: UnusableKey("refused") if self._fails(name) else key for name, key in found.items()}
+
+
+def test_a_key_that_cannot_be_unwrapped_hurts_only_its_fragment(pipeline: Pipeline) -> None:
+    poor = fragment_named(pipeline, "p2@example.com")
+    pipeline.data_keys = _FailingKeys(pipeline.data_keys, lambda name: name == poor)  # type: ignore[assignment]
+    output = pipeline.map(order(1, 1), order(2, 2), order(3, 3))
+    assert [(letter.reason, letter.position[-2:]) for letter in output.letters] == [
+        (Reason.KEY_UNAVAILABLE, "#2")
+    ]
+    assert set(output.fragments) == {fragment_named(pipeline, f"p{n}@example.com") for n in (1, 3)}
+
+
+def test_without_keys_what_needs_none_flows_on(tmp_path: Path) -> None:
+    pipeline = Pipeline(tmp_path)
+    pipeline.data_keys = _FailingKeys(
+        pipeline.data_keys, lambda _: True, KeyProviderError("the provider is away")
+    )  # type: ignore[assignment]
+    view = {"user_id": "1", "time": 1, "insert_id": "i", "event_type": "View", "platform": "iOS"}
+    output = pipeline.map(order(1, 1), raw(view, 2, "amplitude"))
+    (letter,) = output.letters
+    assert (letter.reason, letter.detail) == (Reason.KEY_UNAVAILABLE, "the provider is away")
+    assert list(output.fragments) == ["user_id:1"]
+
+
+def test_a_key_store_that_is_away_gives_the_batch_back(pipeline: Pipeline) -> None:
+    pipeline.data_keys = _FailingKeys(pipeline.data_keys, lambda _: True, StoreError("away"))  # type: ignore[assignment]
+    with pytest.raises(StoreError):
+        pipeline.map(order())
+
+
+# Law 3
+
+
+CANARY = "Canary4711"
+
+
+def canaries(output: MapOutput, *texts: str) -> list[str]:
+    content = encoded(output).lower()
+    return [text for text in texts if text.lower().encode() in content]
+
+
+def test_no_protected_plaintext_leaves_the_stage(pipeline: Pipeline) -> None:
+    good = order(
+        1,
+        1,
+        customer={
+            "email": f"{CANARY}@example.com",
+            "name": {"first": f"{CANARY}first", "last": f"{CANARY}last"},
+        },
+        shipping={"line1": f"{CANARY} street", "city": "Springfield"},
+    )
+    bad = [
+        order(2, 2, order_id=None, customer={"email": f"{CANARY}@x"}, shipping={"line1": CANARY}),
+        order(3, 3, order_id={CANARY: CANARY}),
+        order(4, 4, created_at=CANARY),
+        order(5, 5, customer={"email": [CANARY], "name": CANARY}),
+        order(6, 6, cart={"total": CANARY}),
+        raw(f'{{"order_id": "{CANARY}'.encode(), 7),
+        raw(f'["{CANARY}"]'.encode(), 8),
+    ]
+    output = pipeline.map(good, *bad)
+    assert output.letters
+    assert output.protected >= 4
+    assert canaries(output, CANARY) == []
+    assert canaries(output, "Springfield") == ["Springfield"]
+
+
+def test_no_details_quote_events_of_real_specs(pipeline: Pipeline) -> None:
+    broken: list[RawRecord] = []
+    for number, record in enumerate(records(40)):
+        content = canonical.decode(record.value)
+        for key in content:
+            spoiled = {**content, key: [CANARY, {CANARY: CANARY}]}
+            position = f"file:x#{number}.{key}"
+            broken.append(RawRecord(record.source, position, canonical.encode(spoiled)))
+    output = pipeline.map(*broken)
+    assert output.letters
+    for letter in output.letters:
+        assert CANARY not in letter.detail
+        assert CANARY.encode() not in letter.payload
+        assert letter.reason is not Reason.STAGE_CRASHED
+
+
+def test_protected_identifiers_are_keyed_hashes_everywhere(pipeline: Pipeline) -> None:
+    output = pipeline.map(order())
+    ((name, state),) = output.fragments.items()
+    assert name.startswith("email:~")
+    assert list(state.identifiers) == [name]
+    # The web site's specs protect the same type, though the person is named by another.
+    content = {
+        "type": "identify",
+        "timestamp": "2024-03-01T00:00:00Z",
+        "messageId": "m",
+        "userId": "7",
+        "traits": {"email": "P1@example.com"},
+    }
+    segment = pipeline.map(raw(content, 1, "segment"))
+    assert list(segment.fragments) == ["user_id:7"]
+    assert name in segment.fragments["user_id:7"].identifiers
+    assert canaries(segment, "p1@example.com") == []
+
+
+@pytest.mark.parametrize(
+    ("content", "sealed", "plain"),
+    [
+        # Below a protected attribute.
+        ({"a": {"b": {"new": CANARY}}}, {"a.b.new"}, set()),
+        ({"a": {"b": {"deep": {"er": [CANARY]}}}}, {"a.b.deep.er"}, set()),
+        # At it, whatever its type.
+        ({"a": {"b": [CANARY]}}, {"a.b"}, set()),
+        ({"a": {"b": 4711}}, {"a.b"}, set()),
+        # Above it: a string or an array where an object was.
+        ({"a": CANARY}, {"a"}, set()),
+        ({"a": [{"b": CANARY}]}, {"a"}, set()),
+        # Beside it, and what an admin declared open below it.
+        ({"a": {"c": "x"}}, set(), {"a.c"}),
+        ({"a": {"b": {"open": "x"}}}, set(), {"a.b.open"}),
+    ],
+)
+def test_protection_is_inherited_below_and_above(
+    content: dict[str, Any], sealed: set[str], plain: set[str], tmp_path: Path
+) -> None:
+    declared = [
+        attribute("identity.email"),
+        attribute("a.b", encryption="protected"),
+        attribute("a.b.open"),
+        attribute("a.c"),
+    ]
+    pipeline = Pipeline(tmp_path, snapshot=snapshot(specs=[passing(SAME)], declared=declared))
+    output = pipeline.map(event(**content))
+    found = by_path(output, "email:p1@example.com")
+    assert {path for path, (kind, _) in found.items() if kind is Kind.SEALED} == sealed
+    assert {path for path, (kind, _) in found.items() if kind is Kind.PLAIN} == plain | {"identity.email"}
+    assert canaries(output, CANARY) == []
+
+
+def test_what_was_discovered_below_a_protected_attribute_stays_protected(tmp_path: Path) -> None:
+    declared = [attribute("a", encryption="protected"), attribute("a.b", status="discovered")]
+    pipeline = Pipeline(tmp_path, snapshot=snapshot(specs=[passing(SAME)], declared=declared))
+    assert by_path(pipeline.map(event(a={"b": CANARY})), "email:p1@example.com")["a.b"][0] is Kind.SEALED
+
+
+def test_sealed_by_default_means_identifiers_too(tmp_path: Path) -> None:
+    defaults = DiscoveryDefaults(encryption=EncryptionLevel.PROTECTED)
+    pipeline = Pipeline(tmp_path, snapshot=snapshot(specs=[passing(SAME)], declared=[], defaults=defaults))
+    output = pipeline.map(event(a=CANARY, identity={"email": f"{CANARY}@x"}))
+    assert canaries(output, CANARY) == []
+    assert output.protected == 2
+
+
+# Law 4
+
+
+def test_each_value_names_the_spec_version_that_made_it(tmp_path: Path) -> None:
+    pipeline = Pipeline(tmp_path, snapshot=snapshot(specs=[spec("orders", version=3)]))
+    ((_, state),) = pipeline.map(order()).fragments.items()
+    assert {register.spec for register in state.registers.values()} == {SpecRef("shop-orders", 3)}
+
+
+# The schema
+
+
+def test_unknown_attributes_are_reported_once_with_their_first_event(pipeline: Pipeline) -> None:
+    output = pipeline.map(order(1, 1), order(2, 2))
+    assert output.changes["orders.last.total", DataType.NUMBER] == ("orders", "file:orders/x.jsonl#1")
+    assert not {path for path, _ in output.changes} & {declared.path for declared in attributes()}
+
+
+def test_a_declared_type_is_silent_and_another_is_reported(tmp_path: Path) -> None:
+    declared = [attribute("identity.email"), attribute("a", "number")]
+    pipeline = Pipeline(tmp_path, snapshot=snapshot(specs=[passing(SAME)], declared=declared))
+    output = pipeline.map(event(1, a=1), event(2, a=1.5), event(3, a="x"), event(4, a=[1]))
+    assert set(output.changes) == {("a", DataType.STRING), ("a", DataType.ARRAY)}
+    assert output.letters == []
+
+
+def test_a_bad_event_reports_no_attributes(pipeline: Pipeline) -> None:
+    assert pipeline.map(order(order_id=None)).changes == {}
+
+
+# Chunks
+
+
+def test_events_are_combined_in_chunks_that_hold_every_record(tmp_path: Path) -> None:
+    given = records(40)
+    pipeline = Pipeline(tmp_path, flow=FlowConfig(combine_events=7))
+    outputs = list(pipeline.map_stage().run(given))
+    assert [output.events for output in outputs] == [7, 7, 7, 7, 7, 5]
+    assert sum(output.bytes for output in outputs) == sum(len(record.value) for record in given)
+
+
+def test_no_records_give_no_output(pipeline: Pipeline) -> None:
+    assert list(pipeline.map_stage().run([])) == []

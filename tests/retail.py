@@ -1,0 +1,204 @@
+"""The retail example as the stages see it, without Spark: its real specs, attributes and events."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from app.settings import load
+from ingestion.commit_stage import CommitOutput, CommitStage
+from ingestion.configuration import FlowConfig, SourceConfig
+from ingestion.files import DamagedRecord
+from ingestion.map_stage import MapOutput, MapStage
+from ingestion.set_aside import BatchAttempt, LetterWriter
+from ingestion.tasks import WorkerPlan, WorkerResources
+from merge.index import ProfileIndex
+from merge.store import ProfileStore
+from model import canonical
+from model.attributes import AttributeDefinition, AttributeMetadata
+from model.events import RawRecord
+from model.snapshots import DiscoveryDefaults, MetadataSnapshot
+from model.specs import SpecDefinition, SpecDocument
+from profile_service.profiles import ProfileReader
+from sinks.keyring import KeyringFile
+from sinks.memory_data_keys import MemoryDataKeys
+from sinks.memory_index import MemoryProfileIndex
+from sinks.memory_profiles import MemoryProfileStore
+from sinks.sqlite_data_keys import SqliteDataKeys
+from sinks.sqlite_dead_letters import SqliteDeadLetters
+from transforms.blind_index import BlindIndex
+from transforms.compiled import CompiledSnapshot
+from transforms.dead_letter_sealing import DeadLetterSealer
+from transforms.keys import DataKeyStore
+from transforms.sealing import DataKeys
+
+EXAMPLE = Path(__file__).parents[1] / "examples" / "retail"
+CREATED = datetime(2024, 1, 1, tzinfo=UTC)
+NOW = datetime(2024, 4, 1, tzinfo=UTC).timestamp()
+SOURCES = load(EXAMPLE / "idgraph.toml").sources_by_name()
+
+
+def spec(example: str, /, version: int = 1, **changed: Any) -> SpecDocument:
+    """A spec of the example (`segment`, `amplitude`, `orders`), as the metadata service would give it."""
+    content = json.loads((EXAMPLE / "specs" / f"{example}.json").read_bytes())
+    return SpecDocument(**{**content, "version": version, "created": CREATED, **changed})
+
+
+def attribute(path: str, data_type: str = "string", **stated: Any) -> AttributeMetadata:
+    """An attribute as the metadata service would give it."""
+    content = {"path": path, "data_type": data_type, **stated, "version": 1, "created": CREATED}
+    return AttributeMetadata.model_validate(content)
+
+
+def attributes() -> list[AttributeMetadata]:
+    """The attributes that the example declares."""
+    return [attribute(**content) for content in json.loads((EXAMPLE / "attributes.json").read_bytes())]
+
+
+def snapshot(
+    version: int = 1,
+    specs: Sequence[SpecDocument] | None = None,
+    declared: Sequence[AttributeMetadata] | None = None,
+    defaults: DiscoveryDefaults | None = None,
+) -> MetadataSnapshot:
+    """A snapshot; what is left out is the example's own."""
+    return MetadataSnapshot(
+        version=version,
+        specs=tuple(specs if specs is not None else [spec(name) for name in SOURCES]),
+        attributes=tuple(declared if declared is not None else attributes()),
+        defaults=defaults or DiscoveryDefaults(),
+    )
+
+
+@lru_cache
+def lines(source: str, count: int) -> tuple[bytes, ...]:
+    """The first lines of a source's data."""
+    with gzip.open(EXAMPLE / "data" / f"{source}.jsonl.gz") as stream:
+        return tuple(line.rstrip(b"\n") for line in islice(stream, count))
+
+
+def records(count: int) -> list[RawRecord]:
+    """About so many events of all three systems, as they would be read from files."""
+    share = {"segment": count // 2, "amplitude": count // 4, "orders": count - count // 2 - count // 4}
+    return [
+        RawRecord(source, f"file:{source}/x.jsonl#{number}", line)
+        for source, some in share.items()
+        for number, line in enumerate(lines(source, some), 1)
+    ]
+
+
+def order(number: int = 1, line: int = 1, **changed: Any) -> RawRecord:
+    """An order that maps well, but for what is changed."""
+    content: dict[str, Any] = {
+        "order_id": f"R{number}",
+        "created_at": "2024-03-01T00:00:00Z",
+        "customer": {"email": f"p{number}@example.com", "name": {"first": "Ann", "last": "Lee"}},
+        "shipping": {"line1": "1 Main St", "city": "Springfield", "country": "US"},
+        "cart": {"id": "c1", "total": "12.50", "items": 1},
+        "guest": False,
+        **changed,
+    }
+    return raw(content, line)
+
+
+def raw(content: Any, line: int = 1, source: str = "orders") -> RawRecord:
+    """Any record of a source; bytes are taken as they are."""
+    value = content if isinstance(content, bytes) else canonical.encode(content)
+    return RawRecord(source, f"file:{source}/x.jsonl#{line}", value)
+
+
+@dataclass
+class Pipeline:
+    """The stages with a real keyring; the stores are in memory unless others are given."""
+
+    folder: Path
+    key_store: DataKeyStore = field(default_factory=MemoryDataKeys)
+    store: ProfileStore = field(default_factory=MemoryProfileStore)
+    index: ProfileIndex = field(default_factory=MemoryProfileIndex)
+    sources: dict[str, SourceConfig] = field(default_factory=lambda: dict(SOURCES))
+    flow: FlowConfig = field(default_factory=FlowConfig)
+    snapshot: MetadataSnapshot = field(default_factory=snapshot)
+    batch: BatchAttempt = field(default_factory=lambda: BatchAttempt("main/0", "attempt"))
+    now: Callable[[], float] = lambda: NOW
+
+    def __post_init__(self) -> None:
+        file = self.folder / "keyring.json"
+        self.provider = KeyringFile(file) if file.exists() else KeyringFile.create(file)
+        self.data_keys = DataKeys(self.provider, self.key_store)
+        self.blind_index = BlindIndex(self.provider)
+        self.sealer = DeadLetterSealer(self.provider)
+
+    def map_stage(self) -> MapStage:
+        return MapStage(
+            CompiledSnapshot(self.snapshot),
+            self.sources,
+            self.flow,
+            self.batch,
+            self.data_keys,
+            self.blind_index,
+            LetterWriter(self.sealer),
+            self.now,
+        )
+
+    def commit_stage(self) -> CommitStage:
+        return CommitStage(self.store, self.index, CompiledSnapshot(self.snapshot).attributes.is_indexable)
+
+    def map(self, *given: RawRecord | DamagedRecord) -> MapOutput:
+        """The one output of a few records."""
+        (output,) = self.map_stage().run(given)
+        return output
+
+    def process(self, given: Iterable[RawRecord | DamagedRecord]) -> CommitOutput:
+        """Both stages, as one task without a shuffle runs them."""
+        outputs = self.map_stage().run(given)
+        return self.commit_stage().run(item for output in outputs for item in output.fragments.items())
+
+    def reader(self) -> ProfileReader:
+        return ProfileReader(self.store, self.index, self.data_keys, self.blind_index, self.snapshot)
+
+    def export(self, reveal: bool = False) -> bytes:
+        """What `idgraph export --provenance` writes."""
+        return b"\n".join(canonical.encode(profile.canonical(True)) for profile in self.reader().scan(reveal))
+
+    def profile(self, name: str, reveal: bool = True) -> dict[str, Any]:
+        """The attributes of one profile."""
+        (found,) = [profile for profile in self.reader().scan(reveal) if profile.id == name]
+        return found.attributes()
+
+    def plan(self) -> WorkerPlan:
+        """A plan whose resources are this pipeline's."""
+        return WorkerPlan(self.flow, self.sources, "", lambda _: self.resources())
+
+    def resources(self) -> WorkerResources:
+        """This pipeline's adapters, with dead letters in a file."""
+        return WorkerResources(
+            self.store,
+            self.index,
+            SqliteDeadLetters(self.folder / "dead-letters.db"),
+            self.data_keys,
+            self.blind_index,
+            self.sealer,
+        )
+
+
+def durable_keys(folder: Path) -> SqliteDataKeys:
+    return SqliteDataKeys(folder / "data-keys.db")
+
+
+def definition(example: str, /, **changed: Any) -> SpecDefinition:
+    """A spec of the example as its author writes it."""
+    content = json.loads((EXAMPLE / "specs" / f"{example}.json").read_bytes())
+    return SpecDefinition(**{**content, **changed})
+
+
+def declared() -> list[AttributeDefinition]:
+    """The attributes of the example as their author writes them."""
+    content = json.loads((EXAMPLE / "attributes.json").read_bytes())
+    return [AttributeDefinition.model_validate(item) for item in content]
