@@ -1,0 +1,115 @@
+"""Write the tables of docs/configuration.md from the configuration's types: python scripts/configuration_reference.py
+
+What stands between the two markers is replaced; tests/docs/test_configuration.py fails when it is out of date.
+"""
+
+from __future__ import annotations
+
+import json
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from app.settings import MetadataSettings, Settings
+from ingestion.configuration import DeadLetterLimits, FlowConfig, Place, SourceConfig
+
+DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "configuration.md"
+BEGIN = "<!-- made by scripts/configuration_reference.py: begin -->"
+END = "<!-- made by scripts/configuration_reference.py: end -->"
+
+TABLES: tuple[tuple[str, type[BaseModel], str], ...] = (
+    ("Top level", Settings, "These stand before the first `[table]` of the file."),
+    ("`[metadata]`", MetadataSettings, ""),
+    ("`[flow]`", FlowConfig, ""),
+    ("`[flow.dead_letters]`", DeadLetterLimits, ""),
+    ("`[[sources]]`", SourceConfig, "One such table for each source."),
+    (
+        "A place",
+        Place,
+        'The keys `source`, `type`, `id` and `ordinal` of a source say where a field stands, as `{ path = "..." }`, '
+        "`{ const = ... }` or `{ content = true }`: exactly one of these.",
+    ),
+)
+"""Heading, model and what to say before the table. A model that stands as a field of another has its own table."""
+
+
+def reference() -> str:
+    """The part of the document between the markers."""
+    return "\n".join(line for table in TABLES for line in _table(*table))
+
+
+def rewritten(document: str) -> str:
+    """The document with a new reference in it."""
+    before, _, rest = document.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n\n{reference()}\n{END}{after}"
+
+
+def _table(heading: str, model: type[BaseModel], before: str) -> Iterator[str]:
+    yield from (f"### {heading}", "")
+    if before:
+        yield from (before, "")
+    yield from ("| key | type | default | meaning |", "|---|---|---|---|")
+    for name, field in model.model_fields.items():
+        if _own_table(field.annotation):
+            continue
+        default = "required" if field.is_required() else _default(field.default)
+        yield f"| `{name}` | {_type(field)} | {default} | {(field.description or '').strip()} |"
+    yield ""
+
+
+def _own_table(annotation: Any) -> bool:
+    parts = get_args(annotation) or (annotation,)
+    return any(part in (MetadataSettings, FlowConfig, DeadLetterLimits, SourceConfig) for part in parts)
+
+
+def _default(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, Place):
+        inner = ", ".join(
+            f"{key} = {json.dumps(item)}" for key, item in value.model_dump(exclude_defaults=True).items()
+        )
+        return f"`{{ {inner} }}`"
+    if isinstance(value, Path):
+        value = str(value)
+    return f"`{json.dumps(value)}`"
+
+
+def _type(field: FieldInfo) -> str:
+    bounds = [text for rule in field.metadata if (text := _bound(rule))]
+    return ", ".join([_name(field.annotation), *bounds])
+
+
+def _bound(rule: Any) -> str:
+    for attribute, sign in (("ge", "≥"), ("gt", ">"), ("le", "≤"), ("lt", "<")):
+        if (limit := getattr(rule, attribute, None)) is not None:
+            return f"{sign} {limit}"
+    if getattr(rule, "min_length", None):
+        return "not empty"
+    pattern = getattr(rule, "pattern", None)
+    return f"matches `{pattern}`" if pattern else ""
+
+
+def _name(annotation: Any) -> str:
+    if get_origin(annotation) is Literal:
+        return " or ".join(f"`{json.dumps(choice)}`" for choice in get_args(annotation))
+    if get_origin(annotation) in (Union, types.UnionType):
+        return " or ".join(_name(part) for part in get_args(annotation) if part is not type(None))
+    names = {
+        str: "text",
+        int: "integer",
+        float: "number",
+        bool: "true or false",
+        Path: "path",
+        Place: "place",
+    }
+    return names[annotation]
+
+
+if __name__ == "__main__":
+    DOCUMENT.write_text(rewritten(DOCUMENT.read_text(encoding="utf-8")), encoding="utf-8")
