@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from app import wiring
 from app.demo_example import Example
-from app.documents import read_attributes, read_definition, read_json
+from app.documents import read_attributes, read_definition
 from app.metadata_server import serving_here
 from app.output import console
 from app.profile_tree import profile_tree
@@ -143,7 +143,7 @@ class Demo:
         for definition in read_attributes(attributes) if attributes else ():
             client.put_attribute(definition, "demo")
         for spec in self._example.specs():
-            client.put_spec(read_definition(read_json(spec)), "demo")
+            client.put_spec(read_definition(spec), "demo")
 
     def _follow(self, flow: _RunningFlow, total: int, stop: threading.Event) -> bool:
         bar = Progress(
@@ -211,7 +211,7 @@ class Demo:
         say("\n[bold]A spec edit, live[/], beside the running flow:\n")
         say(f"  {self._command(f'specs apply {_shown(file)}')}")
         started = time.monotonic()
-        saved = client.put_spec(read_definition(read_json(file)), "demo: an edit while the flow runs")
+        saved = client.put_spec(read_definition(file), "demo: an edit while the flow runs")
         event = canonical.decode((self._example.folder / edit["event"]).read_bytes())
         publish_lines(self._settings.source(edit["source"]), [canonical.encode(event) + b"\n"])
         say(f"  {saved.name} version {saved.active_version} is active; one more event published")

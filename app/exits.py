@@ -14,9 +14,9 @@ from model.errors import (
     FlowStoppedError,
     IdgraphError,
     MetadataError,
+    NotFoundError,
     QueryError,
-    SpecError,
-    UnauthorizedError,
+    RefusedError,
 )
 
 
@@ -59,8 +59,10 @@ def _code(error: IdgraphError) -> Exit:
             return Exit.USAGE
         case FlowStoppedError():
             return Exit.STOPPED
-        case UnauthorizedError() | MetadataError():
-            return Exit.UNAVAILABLE
-        case SpecError():
+        case NotFoundError():
+            return Exit.NOT_FOUND
+        case RefusedError():
             return Exit.FAILED
+        case MetadataError():
+            return Exit.UNAVAILABLE
     return Exit.FAILED

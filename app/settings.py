@@ -17,6 +17,7 @@ from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
+    SettingsError,
 )
 
 from ingestion.configuration import FlowConfig, SourceConfig
@@ -120,7 +121,8 @@ def load(path: Path | None = None) -> Settings:
     file = chosen or DEFAULT_FILE
     content: dict[str, Any] = {}
     text = ""
-    if chosen or file.exists():
+    found = chosen is not None or file.exists()
+    if found:
         try:
             text = file.read_text(encoding="utf-8")
             content = tomllib.loads(text)
@@ -130,14 +132,20 @@ def load(path: Path | None = None) -> Settings:
             ) from None
         except tomllib.TOMLDecodeError as error:
             raise ConfigError(f"{file}: not TOML: {error}") from None
+    for key in content:
+        # As keywords they would steer pydantic-settings itself.
+        if key.startswith("_"):
+            raise ConfigError(f"{_place(file, text, key)}: {key}: unknown key")
     try:
         settings = Settings(**content)
     except ValidationError as error:
         raise ConfigError(_explain(error, file, text)) from None
+    except SettingsError as error:
+        raise ConfigError(f"the environment: {error}: not JSON") from None
     names = [source.name for source in settings.sources]
     if len(names) != len(set(names)):
         raise ConfigError(f"{file}: two sources have the same name")
-    return _absolute(settings, (file.parent if text else Path()).resolve())
+    return _absolute(settings, (file.parent if found else Path()).resolve())
 
 
 def _absolute(settings: Settings, base: Path) -> Settings:
@@ -161,14 +169,17 @@ def _explain(error: ValidationError, file: Path, text: str) -> str:
     for problem in error.errors(include_url=False, include_input=False):
         keys = [str(key) for key in problem["loc"]]
         place = ".".join(keys)
-        line = _line_of(text, keys[-1] if keys else "")
         message = problem["msg"]
         if problem["type"] == "extra_forbidden":
             near = difflib.get_close_matches(keys[-1], _keys_at(keys[:-1]), n=1)
             message = "unknown key" + (f"; did you mean {near[0]!r}?" if near else "")
-        where = f"{file}, line {line}" if line else f"{file} or the environment"
-        lines.append(f"{where}: {place}: {message}")
+        lines.append(f"{_place(file, text, keys[-1] if keys else '')}: {place}: {message}")
     return "\n".join(lines)
+
+
+def _place(file: Path, text: str, key: str) -> str:
+    line = _line_of(text, key)
+    return f"{file}, line {line}" if line else f"{file} or the environment"
 
 
 def _line_of(text: str, key: str) -> int | None:

@@ -6,6 +6,7 @@ Adapters are imported where they are opened, so that a command waits for none th
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from ingestion.tasks import WorkerPlan, WorkerResources
     from profile_service.profiles import ProfileReader
     from sinks.metadata_client import MetadataClient
+
+log = logging.getLogger(__name__)
 
 QUICK_SECONDS = 2.0
 """How long a command that only reads waits for the metadata service before it uses the last snapshot."""
@@ -104,25 +107,33 @@ def snapshot_file(settings: Settings) -> Path:
     return settings.flow_state() / "snapshot.json"
 
 
-def newest_snapshot(settings: Settings) -> PinnedSnapshot:
-    """The service's snapshot, or when it is away the flow's last one, or else an empty one."""
+def newest_snapshot(settings: Settings) -> PinnedSnapshot | None:
+    """The service's snapshot, or when it is away the flow's last one."""
     from ingestion.snapshots import PinnedSnapshot, cached_snapshot
-    from model.snapshots import MetadataSnapshot
 
     try:
-        client = metadata_client(settings, QUICK_SECONDS)
-    except ConfigError:
-        client = None
-    if client is not None:
-        try:
+        with metadata_client(settings, QUICK_SECONDS) as client:
             answer = client.snapshot(None, 0)
             if answer is not None:
-                return PinnedSnapshot(answer[1], answer[0])
-        except MetadataError:
-            pass
-        finally:
-            client.close()
-    return cached_snapshot(snapshot_file(settings)) or PinnedSnapshot("", MetadataSnapshot(version=0))
+                return PinnedSnapshot(answer.etag, answer.snapshot)
+    except ConfigError as error:
+        log.debug("%s", error)
+    except MetadataError as error:
+        log.warning("%s; going on with what the flow saw last", error)
+    return cached_snapshot(snapshot_file(settings))
+
+
+def snapshot_to_read_by(settings: Settings) -> PinnedSnapshot:
+    """The newest snapshot, or if there is none at all one under which every value is protected."""
+    from ingestion.snapshots import PinnedSnapshot
+    from model.attributes import EncryptionLevel
+    from model.snapshots import DiscoveryDefaults, MetadataSnapshot
+
+    found = newest_snapshot(settings)
+    if found is None:
+        sealed = DiscoveryDefaults(encryption=EncryptionLevel.PROTECTED, indexable=False)
+        found = PinnedSnapshot("", MetadataSnapshot(version=0, defaults=sealed))
+    return found
 
 
 def profile_reader(
@@ -131,7 +142,7 @@ def profile_reader(
     """Reads profiles from the embedded adapters, by default under the newest snapshot to be had."""
     from profile_service.profiles import ProfileReader
 
-    snapshot = (pinned or newest_snapshot(settings)).snapshot
+    snapshot = (pinned or snapshot_to_read_by(settings)).snapshot
     return ProfileReader(
         resources.store, resources.index, resources.data_keys, resources.blind_index, snapshot
     )
@@ -159,8 +170,12 @@ def write_export(path: Path, lines: Iterable[bytes]) -> None:
     part = path.with_name(f".{path.name}.part")
     try:
         descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.writelines(lines)
-        part.replace(path)
+        try:
+            with os.fdopen(descriptor, "wb") as stream:
+                stream.writelines(lines)
+            part.replace(path)
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from None

@@ -62,6 +62,14 @@ class UnauthorizedError(MetadataError):
     """The metadata service refused the token. Retrying does not help."""
 
 
+class RefusedError(MetadataError):
+    """The metadata service refused what it was sent. Retrying does not help."""
+
+
+class NotFoundError(RefusedError):
+    """The metadata service does not know what a request names."""
+
+
 class StoreError(IdgraphError):
     """A profile store, key store or dead-letter store failed. Retryable unless said otherwise."""
 

@@ -14,10 +14,10 @@ from merge.fragments import Evidence, FragmentState
 from merge.index import ProfileIndex
 from merge.render import tree
 from merge.store import ProfileStore, StoredFragment, scan_all
-from model.errors import KeyProviderError, SealError
+from model.errors import KeyProviderError, QueryError, SealError
 from model.fragments import Kind, Register
 from model.identifiers import Identifier
-from model.queries import Clause, FullText, Prefix, Query, Range, Term
+from model.queries import Clause, Query, Term
 from model.sealed import SealedValue
 from model.snapshots import MetadataSnapshot
 from transforms.blind_index import BlindIndex
@@ -120,11 +120,20 @@ class ProfileReader:
         return Query(tuple(self._rewrite_clause(clause) for clause in query.clauses))
 
     def _rewrite_clause(self, clause: Clause) -> Clause:
-        match clause:
-            case Term(path, value) if self._attributes.policy(path).is_searchable:
-                return Term(path, self._blind_index.token(path, value, DATA_TYPES[type(value)]))
-            case Prefix() | Range() | FullText() | Term():
-                return clause
+        if clause.path is None:
+            return clause
+        policy = self._attributes.policy(clause.path)
+        if not policy.is_protected:
+            return clause
+        if not policy.is_searchable:
+            raise QueryError(f"{clause.path} is protected and cannot be searched")
+        if not isinstance(clause, Term):
+            # The index holds tokens there: their order and their beginnings mean nothing.
+            raise QueryError(
+                f"{clause.path} is protected and can only be searched by its whole value, with ="
+            )
+        token = self._blind_index.token(clause.path, clause.value, DATA_TYPES[type(clause.value)])
+        return Term(clause.path, token)
 
     def _profile(self, fragment: StoredFragment, reveal: bool) -> Profile:
         state = codec.decode(fragment.state)
@@ -144,11 +153,12 @@ class ProfileReader:
                     True,
                     register,
                 )
-            elif self._attributes.policy(path).is_protected and not reveal:
-                # Stored before policy protected it.
-                yield ProfileLeaf(path, MASK, True, register)
             else:
-                yield ProfileLeaf(path, register.value, False, register)
+                # Protected here means: stored before policy protected it.
+                protected = self._attributes.policy(path).is_protected
+                yield ProfileLeaf(
+                    path, MASK if protected and not reveal else register.value, protected, register
+                )
 
     def _open(self, key: Any, path: str, register: Register) -> Any:
         if key is None:

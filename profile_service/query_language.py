@@ -1,6 +1,6 @@
 """The small search language of the command line.
 
-identity.name:wang             the word stands in the attribute
+activity.search.query:guitar   the word stands in the attribute
 demographics.gender=F          exactly this value ("F" in quotes: exactly this text)
 identity.userId=44*            starts with
 demographics.age>=30           also > <= <

@@ -10,10 +10,20 @@ from urllib.parse import quote
 import httpx
 from pydantic import BaseModel, ValidationError
 
-from model.errors import MetadataError, SpecError, UnauthorizedError
+from model.errors import MetadataError, NotFoundError, RefusedError, SpecError, UnauthorizedError
 
 PAGE = 1000
 REFUSED_SPEC = "/v1/specs"
+
+_REFUSALS = frozenset(
+    {
+        httpx.codes.BAD_REQUEST,
+        httpx.codes.CONFLICT,
+        httpx.codes.PRECONDITION_FAILED,
+        httpx.codes.REQUEST_ENTITY_TOO_LARGE,
+        httpx.codes.UNPROCESSABLE_ENTITY,
+    }
+)
 
 Answer = TypeVar("Answer", bound=BaseModel)
 
@@ -53,7 +63,7 @@ class MetadataConnection:
         """A request whose answer is this model; 404 is an error."""
         model = self.find_model(kind, method, path, **request)
         if model is None:
-            raise MetadataError(f"{method} {self._url}{path}: HTTP 404, there is no such thing")
+            raise NotFoundError(f"{method} {self._url}{path}: HTTP 404, there is no such thing")
         return model
 
     def find_model(self, kind: type[Answer], method: str, path: str, **request: Any) -> Answer | None:
@@ -117,4 +127,5 @@ def _error(place: str, path: str, answer: httpx.Response) -> MetadataError | Spe
     if answer.status_code == httpx.codes.UNPROCESSABLE_ENTITY and path.startswith(REFUSED_SPEC):
         return SpecError(str(detail), problem.get("pointer") or "", problem.get("hint"))
     pointer = problem.get("pointer")
-    return MetadataError(f"{message} (at {pointer})" if pointer else message)
+    told = f"{message} (at {pointer})" if pointer else message
+    return RefusedError(told) if answer.status_code in _REFUSALS else MetadataError(told)

@@ -13,7 +13,7 @@ from app import wiring
 from app.commands.context import settings_of
 from app.exits import Exit, told
 from app.output import print_json, print_table
-from model.errors import MetadataError, SealError
+from model.errors import ConfigError, MetadataError, SealError
 
 if TYPE_CHECKING:
     from app.settings import Settings
@@ -100,6 +100,8 @@ def replay(
     with told():
         settings = _ready(context)
         pinned = wiring.newest_snapshot(settings)
+        if pinned is None:
+            raise MetadataError("there is no metadata to replay under: start the metadata service")
         with wiring.opened(settings) as resources:
             chosen = _chosen(resources.dead_letters, ids, reason, source, everything)
             report = replay_letters(
@@ -173,6 +175,6 @@ def _send(settings: Settings, changes: list[Any]) -> None:
     try:
         with wiring.metadata_client(settings) as client:
             client.send(changes)
-    except MetadataError as error:
+    except (MetadataError, ConfigError) as error:
         # The events are committed; the next event with these attributes reports them again.
         print(f"warning: {len(changes)} schema change(s) not sent: {error}", file=sys.stderr)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, BinaryIO
 import typer
 
 from app.exits import Exit, told
-from model.errors import SpecError, TransformError
+from model.errors import ConfigError, SpecError, TransformError
 
 SpecFile = Annotated[
     Path, typer.Argument(help="Mapping spec: a document, a chain of operations, or one operation.")
@@ -66,7 +66,7 @@ def check(
     specs: Annotated[list[Path], typer.Argument(help="Mapping spec files.")],
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a file.")] = False,
 ) -> None:
-    """Check mapping specs: exit code 1 and the place of each mistake if one is wrong."""
+    """Check mapping specs: exit code 1, and the place of a mistake in each that is wrong."""
     wrong = 0
     for spec in specs:
         problem = _problem(spec)
@@ -93,4 +93,6 @@ def _problem(spec: Path) -> dict[str, Any] | None:
         compile_spec(read_operations(spec))
     except SpecError as error:
         return {"pointer": error.pointer, "message": error.message, "hint": error.hint}
+    except ConfigError as error:
+        return {"pointer": "", "message": str(error).removeprefix(f"{spec}: "), "hint": None}
     return None

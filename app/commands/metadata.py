@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +14,7 @@ from app import wiring
 from app.commands.context import settings_of
 from app.exits import Exit, told
 from app.output import print_json, print_table
+from model.errors import IdgraphError, SpecError
 
 serve = typer.Typer(no_args_is_help=True, help="Run one of the services.")
 specs = typer.Typer(no_args_is_help=True, help="Mapping specs in the metadata service.")
@@ -42,17 +45,30 @@ def apply_specs(context: typer.Context, files: list[Path], reason: Why = "") -> 
 
     A spec that did not change makes no new version.
     """
-    from app.documents import read_definition, read_json
+    from app.documents import read_definition
 
     with told():
-        definitions = [read_definition(read_json(file)) for file in files]
+        definitions = []
+        for file in files:
+            with _naming(file):
+                definitions.append((file, read_definition(file)))
         with wiring.metadata_client(settings_of(context)) as client:
-            for definition in definitions:
-                saved = client.put_spec(definition, reason)
+            for file, definition in definitions:
+                with _naming(file):
+                    saved = client.put_spec(definition, reason)
                 active = (
                     f"version {saved.active_version} is active" if saved.active_version else "none is active"
                 )
                 print(f"{saved.name}: version {saved.latest_version} saved, {active}")
+
+
+@contextmanager
+def _naming(file: Path) -> Iterator[None]:
+    """Of several files, say in which one a spec is wrong."""
+    try:
+        yield
+    except SpecError as error:
+        raise IdgraphError(f"{file}: {error}") from None
 
 
 @specs.command("list")

@@ -69,7 +69,7 @@ def search(
     with told():
         settings = settings_of(context)
         wiring.ensure_keyring(settings)
-        pinned = wiring.newest_snapshot(settings)
+        pinned = wiring.snapshot_to_read_by(settings)
         types = {attribute.path: attribute.data_type for attribute in pinned.snapshot.attributes}
         query = parse_query(words or [], types.get)
         with wiring.opened(settings) as resources:

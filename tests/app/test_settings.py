@@ -1,0 +1,189 @@
+"""The configuration file: what it says, what overrides it, and how a mistake in it is told."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from app.settings import Settings, load
+from model.errors import ConfigError
+
+
+@pytest.fixture(autouse=True)
+def _nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a file nor a variable of whoever runs the tests."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("IDGRAPH_CONFIG", raising=False)
+
+
+def written(folder: Path, text: str) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "idgraph.toml"
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def refused(folder: Path, text: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load(written(folder, text))
+    return str(caught.value)
+
+
+def test_without_a_file_the_defaults_hold(tmp_path: Path) -> None:
+    settings = load()
+    assert settings.directory == tmp_path.resolve() / ".idgraph"
+    assert settings.sources == ()
+    assert settings.metadata.url == "http://127.0.0.1:8410"
+
+
+def test_the_file_beside_is_found_then_the_variable_then_the_option(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("here", "named", "given"):
+        written(tmp_path / name, f'directory = "{name}"')
+    monkeypatch.chdir(tmp_path / "here")
+    assert load().directory.name == "here"
+    monkeypatch.setenv("IDGRAPH_CONFIG", str(tmp_path / "named" / "idgraph.toml"))
+    assert load().directory.name == "named"
+    assert load(tmp_path / "given" / "idgraph.toml").directory.name == "given"
+
+
+def test_a_named_file_that_is_missing_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match=r"none\.toml: cannot be read: No such file"):
+        load(tmp_path / "none.toml")
+    monkeypatch.setenv("IDGRAPH_CONFIG", str(tmp_path / "none.toml"))
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load()
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "place", "hint"),
+    [
+        ('directry = "x"', 1, "directry", "directory"),
+        ('[metadata]\nulr = "x"', 2, "metadata.ulr", "url"),
+        ("[flow]\n\n# more\npartition = 2", 4, "flow.partition", "partitions"),
+        ("[flow.dead_letters]\nmax_ratio = 1", 2, "flow.dead_letters.max_ratio", "max_rate"),
+        ('[[sources]]\nname = "a"\npath = "a"\nordnal = { path = "t" }', 4, "sources.0.ordnal", "ordinal"),
+        ('[[sources]]\nname = "a"\npath = "a"\ntype = { pth = "t" }', 4, "sources.0.type.pth", "path"),
+        ("[flwo]\npartitions = 2", 1, "flwo", "flow"),
+    ],
+)
+def test_an_unknown_key_is_told_with_its_line_and_the_nearest_right_one(
+    text: str, line: int, place: str, hint: str, tmp_path: Path
+) -> None:
+    message = refused(tmp_path, text)
+    assert f"idgraph.toml, line {line}: {place}: unknown key; did you mean {hint!r}?" in message
+
+
+def test_a_key_like_no_other_gets_no_hint(tmp_path: Path) -> None:
+    assert refused(tmp_path, "zzzz = 1").endswith("line 1: zzzz: unknown key")
+
+
+@pytest.mark.parametrize("key", ["_env_prefix", "_cli_parse_args", "_secrets_dir"])
+def test_no_key_reaches_the_machinery_behind(key: str, tmp_path: Path) -> None:
+    assert refused(tmp_path, f'{key} = "x"').endswith(f"line 1: {key}: unknown key")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('[flow]\npartitions = "two"', "line 2: flow.partitions: .*integer"),
+        ("[flow]\npartitions = 0", "line 2: flow.partitions: .*greater"),
+        ("[metadata]\nmax_updates = 0", "line 2: metadata.max_updates: .*greater"),
+        ('[[sources]]\nname = "a b"\npath = "a"', "line 2: sources.0.name: .*pattern"),
+        ('[[sources]]\nname = "a"', "sources.0.path: Field required"),
+        ('[[sources]]\nname = "a"\npath = "a"\nid = { const = 1 }', "id cannot be the same"),
+        ('[[sources]]\nname = "a"\npath = "a"\nordinal = { content = true }', "only id can"),
+        ('[[sources]]\nname = "a"\npath = "a"\ntype = { path = "t", const = "c" }', "exactly one of"),
+        ("flow = 3", "line 1: flow"),
+        ("[flow", "not TOML"),
+        ("[flow]\npartitions = 'x'\nsplit_bytes = 'y'", "(?s)partitions.*\n.*split_bytes"),
+    ],
+)
+def test_a_wrong_value_is_told_with_its_place(text: str, told: str, tmp_path: Path) -> None:
+    assert re.search(told, refused(tmp_path, text))
+
+
+def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "idgraph.toml"
+    file.write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load(file)
+
+
+def test_no_message_quotes_what_was_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "s3cr3t" not in refused(tmp_path, '[metadata]\ntoken = ["s3cr3t"]')
+    monkeypatch.setenv("IDGRAPH_METADATA", '{"token": ["s3cr3t"]}')
+    with pytest.raises(ConfigError) as caught:
+        load()
+    assert "s3cr3t" not in str(caught.value)
+
+
+def test_two_sources_of_one_name_are_refused(tmp_path: Path) -> None:
+    two = '[[sources]]\nname = "a"\npath = "x"\n[[sources]]\nname = "a"\npath = "y"'
+    assert "two sources have the same name" in refused(tmp_path, two)
+
+
+def test_the_environment_overrides_single_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = written(tmp_path, '[metadata]\nurl = "http://a"\nmax_updates = 7\n[flow]\npartitions = 3')
+    monkeypatch.setenv("IDGRAPH_METADATA__URL", "http://b")
+    monkeypatch.setenv("IDGRAPH_FLOW__DEAD_LETTERS__MAX_RATE", "0.5")
+    settings = load(file)
+    assert (settings.metadata.url, settings.metadata.max_updates) == ("http://b", 7)
+    assert (settings.flow.partitions, settings.flow.dead_letters.max_rate) == (3, 0.5)
+
+
+def test_a_mistake_in_the_environment_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("IDGRAPH_METADATA__ULR", "http://b")
+    with pytest.raises(
+        ConfigError, match=r"or the environment: metadata\.ulr: unknown key; did you mean 'url'"
+    ):
+        load()
+    monkeypatch.delenv("IDGRAPH_METADATA__ULR")
+    monkeypatch.setenv("IDGRAPH_SOURCES", "no json")
+    with pytest.raises(ConfigError, match=r"the environment.*sources.*not JSON"):
+        load()
+
+
+def test_relative_paths_are_relative_to_the_file(tmp_path: Path) -> None:
+    text = (
+        'directory = "d"\nkeyring = "k.json"\n[metadata]\ntoken_file = "t"\n'
+        '[[sources]]\nname = "a"\npath = "in/a"\n[[sources]]\nname = "b"\npath = "/abs/*.jsonl"'
+    )
+    settings = load(written(tmp_path / "etc", text))
+    base = (tmp_path / "etc").resolve()
+    assert settings.directory == base / "d"
+    assert settings.keyring_file() == base / "k.json"
+    assert settings.token_file() == base / "t"
+    assert [source.path for source in settings.sources] == [base / "in/a", Path("/abs/*.jsonl")]
+    assert settings.flow_state() == base / "d/flows/main"
+    assert settings.database_url() == f"sqlite:///{base}/d/metadata.db"
+
+
+def test_an_empty_file_counts_as_one_for_relative_paths(tmp_path: Path) -> None:
+    assert load(written(tmp_path / "etc", "")).directory == (tmp_path / "etc").resolve() / ".idgraph"
+
+
+def test_an_unknown_source_is_told_with_the_known_ones(tmp_path: Path) -> None:
+    settings = load(written(tmp_path, '[[sources]]\nname = "web"\npath = "x"'))
+    assert settings.source("web").name == "web"
+    with pytest.raises(ConfigError, match="no source is called 'wbe'; configured: web"):
+        settings.source("wbe")
+
+
+def test_every_key_is_documented() -> None:
+    missing = []
+
+    def look(model: type, at: str) -> None:
+        for name, field in model.model_fields.items():  # type: ignore[attr-defined]
+            kinds = [field.annotation, *getattr(field.annotation, "__args__", ())]
+            inner = [kind for kind in kinds if hasattr(kind, "model_fields")]
+            if not (field.description or inner):
+                missing.append(f"{at}{name}")
+            for kind in inner:
+                look(kind, f"{at}{name}.")
+
+    look(Settings, "")
+    assert missing == []
