@@ -1,0 +1,82 @@
+"""A command line in a folder of its own, a metadata service on it, and a store filled by the stages."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from app import wiring
+from app.cli import app
+from app.metadata_server import serving_here
+from app.settings import Settings, load
+from ingestion.snapshots import write_atomically
+from tests.retail import EXAMPLE, Pipeline, durable_keys, order, records, snapshot
+
+
+class CommandLine(NamedTuple):
+    """Runs `idgraph -c FOLDER/idgraph.toml ...` in this process."""
+
+    folder: Path
+
+    def __call__(self, *words: str | Path, given: bytes | None = None) -> Result:
+        file = self.folder / "idgraph.toml"
+        return CliRunner().invoke(app, ["-c", str(file), *map(str, words)], input=given)
+
+    def settings(self) -> Settings:
+        return load(self.folder / "idgraph.toml")
+
+    def json(self, *words: str | Path) -> list[Any]:
+        """What a successful command printed, line by line."""
+        result = self(*words)
+        assert result.exit_code == 0, result.output
+        return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+@pytest.fixture
+def idgraph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CommandLine:
+    """A folder with the example's configuration, and nothing else; nobody listens on its URL."""
+    for name in list(os.environ):
+        if name.startswith("IDGRAPH_"):
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    text = (EXAMPLE / "idgraph.toml").read_text(encoding="utf-8")
+    (tmp_path / "idgraph.toml").write_text(text.replace(":8410", ":9"), encoding="utf-8")
+    return CommandLine(tmp_path)
+
+
+@pytest.fixture
+def with_keys(idgraph: CommandLine) -> CommandLine:
+    assert idgraph("keys", "init").exit_code == 0
+    return idgraph
+
+
+@pytest.fixture
+def served(with_keys: CommandLine, monkeypatch: pytest.MonkeyPatch) -> Iterator[CommandLine]:
+    """With a metadata service that knows nothing yet."""
+    with serving_here(with_keys.settings()) as url:
+        monkeypatch.setenv("IDGRAPH_METADATA__URL", url)
+        yield with_keys
+
+
+@pytest.fixture
+def filled(with_keys: CommandLine) -> CommandLine:
+    """With forty real events, two dead letters, and the snapshot that the flow saw last."""
+    settings = with_keys.settings()
+    known = snapshot()
+    with wiring.opened(settings) as resources:
+        keys = durable_keys(settings.directory)
+        pipeline = Pipeline(settings.directory, keys, resources.store, resources.index, snapshot=known)
+        pipeline.process(records(40))
+        resources.dead_letters.put(
+            pipeline.map(order(1, 70, order_id=None), order(2, 71, created_at="soon")).letters
+        )
+        pipeline.data_keys.close()
+    kept = {"etag": '"1"', "snapshot": known.model_dump(mode="json")}
+    write_atomically(wiring.snapshot_file(settings), json.dumps(kept).encode())
+    return with_keys

@@ -1,0 +1,238 @@
+"""`idgraph lookup`, `search` and `export` on a store that the stages filled."""
+
+from __future__ import annotations
+
+import json
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app import wiring
+from model import canonical
+from model.identifiers import Identifier
+from tests.app.conftest import CommandLine
+from tests.retail import lines
+from transforms.blind_index import BlindIndex
+
+SEGMENT_USER = "4493"
+EMAIL = "charles.wang@example.com"
+MASK = {"$protected": True}
+
+
+def attributes(profile: Any) -> Any:
+    return profile["attributes"]
+
+
+def test_lookup_shows_a_profile_with_where_its_values_came_from(filled: CommandLine) -> None:
+    result = filled("lookup", f"user_id:{SEGMENT_USER}")
+    assert result.exit_code == 0
+    assert "identifiers" in result.stdout
+    assert f"user_id:{SEGMENT_USER}" in result.stdout
+    assert "spec shop-segment@1" in result.stdout
+    assert "segment event" in result.stdout
+    assert "••••••" in result.stdout
+    assert "Wang" not in result.stdout
+
+
+def test_lookup_by_a_protected_identifier(filled: CommandLine) -> None:
+    (found,) = filled.json("lookup", f"email:{EMAIL}", "--json")
+    assert found["id"] == f"user_id:{SEGMENT_USER}"
+    assert attributes(found)["identity"]["email"] == MASK
+    assert found["provenance"]["demographics.age"]["spec"] == "shop-segment"
+
+
+def test_lookup_reveals_on_request(filled: CommandLine) -> None:
+    (found,) = filled.json("lookup", f"user_id:{SEGMENT_USER}", "--json", "--reveal")
+    assert attributes(found)["identity"]["email"] == EMAIL
+    assert attributes(found)["identity"]["name"] == {"full": "Charles Wang"}
+    shown = filled("lookup", f"user_id:{SEGMENT_USER}", "--reveal").stdout
+    assert "Charles Wang" in shown
+    assert "protected" in shown
+
+
+def test_lookup_of_nobody(filled: CommandLine) -> None:
+    result = filled("lookup", "user_id:none")
+    assert (result.exit_code, result.stdout) == (3, "")
+    assert "no profile carries this identifier" in result.stderr
+
+
+def test_lookup_of_no_identifier(filled: CommandLine) -> None:
+    result = filled("lookup", "4493")
+    assert result.exit_code == 2
+    assert "an identifier is written type:value" in result.stderr
+
+
+def test_without_a_keyring_the_remedy_is_told(idgraph: CommandLine) -> None:
+    for words in (["lookup", "user_id:1"], ["search"], ["export"], ["dead-letters", "list"]):
+        result = idgraph(*words)
+        assert result.exit_code == 2
+        assert "make one with `idgraph keys init`" in result.stderr
+
+
+def test_a_keyring_that_others_may_read_is_refused(filled: CommandLine) -> None:
+    filled.settings().keyring_file().chmod(0o644)
+    result = filled("lookup", "user_id:1")
+    assert result.exit_code == 1
+    assert "chmod 600" in result.stderr
+
+
+def searched(filled: CommandLine, *words: str) -> list[str]:
+    return [profile["id"] for profile in filled.json("search", "--json", "--limit", "1000", *words)]
+
+
+def test_search_by_every_kind_of_clause(filled: CommandLine) -> None:
+    everybody = searched(filled)
+    user = f"user_id:{SEGMENT_USER}"
+    assert len(everybody) > 5
+    assert user in searched(filled, "demographics.age=37")
+    assert user in searched(filled, "demographics.age>=37", "demographics.age<=37")
+    assert user not in searched(filled, "demographics.age>37")
+    assert user in searched(filled, "shop.persona=floral*")
+    assert user in searched(filled, "shop.username:user4493")
+    assert user in searched(filled, "user4493")
+    assert searched(filled, f"identity.userId={SEGMENT_USER}") == [user]
+    assert searched(filled, f"identity.email={EMAIL.upper()}") == [user]
+    assert searched(filled, "no-such-word") == []
+
+
+def test_search_counts_and_pages(filled: CommandLine) -> None:
+    total = len(searched(filled))
+    assert filled("search", "--count").stdout == f"{total}\n"
+    seen: list[str] = []
+    more: list[str] = []
+    while True:
+        result = filled("search", "--json", "--limit", "4", *more)
+        assert f"of {total} profile(s)" in result.stderr
+        seen += [json.loads(line)["id"] for line in result.stdout.splitlines()]
+        if "--cursor" not in result.stderr:
+            break
+        more = ["--cursor", result.stderr.rsplit("--cursor ", 1)[1].strip()]
+    assert seen == searched(filled)
+
+
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        ("identity.name.full:wang", "identity.name.full is protected and cannot be searched"),
+        ("identity.email=charles*", "can only be searched by its whole value"),
+        ("identity.email>=a", "can only be searched by its whole value"),
+        ("identity.userId=", "nothing stands after"),
+        ("a>=true", "a range needs a number or text"),
+    ],
+)
+def test_search_that_cannot_be_answered(word: str, told: str, filled: CommandLine) -> None:
+    result = filled("search", word)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert told in result.stderr
+
+
+def test_search_with_a_foreign_cursor(filled: CommandLine) -> None:
+    result = filled("search", "--cursor", "nonsense")
+    assert result.exit_code == 2
+    assert "cursor" in result.stderr
+
+
+def test_export_twice_gives_the_same_bytes(filled: CommandLine) -> None:
+    first, second = filled("export"), filled("export")
+    assert first.exit_code == 0
+    assert first.stdout_bytes == second.stdout_bytes
+    profiles = [json.loads(line) for line in first.stdout.splitlines()]
+    assert [profile["id"] for profile in profiles] == sorted(profile["id"] for profile in profiles)
+    for line, profile in zip(first.stdout_bytes.splitlines(), profiles, strict=True):
+        assert line == canonical.encode(profile)
+        assert set(profile) == {"id", "identifiers", "attributes"}
+
+
+def test_export_into_a_file_of_its_owner(filled: CommandLine) -> None:
+    file = filled.folder / "all.jsonl"
+    result = filled("export", "-o", file)
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert file.read_bytes() == filled("export").stdout_bytes
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert [each.name for each in filled.folder.glob(".all*")] == []
+
+
+def test_export_to_a_folder_that_is_not_there(filled: CommandLine) -> None:
+    result = filled("export", "-o", filled.folder / "none" / "all.jsonl")
+    assert result.exit_code == 2
+    assert "No such file or directory" in result.stderr
+
+
+def test_an_export_that_fails_leaves_nothing_behind(
+    filled: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: Any) -> bytes:
+        raise RuntimeError
+
+    with monkeypatch.context() as patched:
+        patched.setattr("model.canonical.encode", failing)
+        assert filled("export", "--reveal", "-o", filled.folder / "all.jsonl").exit_code == 1
+    assert [each.name for each in filled.folder.glob("*all*")] == []
+
+
+def test_export_shows_provenance_and_protected_values_only_on_request(filled: CommandLine) -> None:
+    plain = filled("export").stdout
+    assert "provenance" not in plain
+    assert EMAIL not in plain
+    assert "Charles Wang" not in plain
+    profiles = filled.json("export", "--provenance", "--reveal")
+    (wanted,) = [profile for profile in profiles if profile["id"] == f"user_id:{SEGMENT_USER}"]
+    assert wanted["attributes"]["identity"]["email"] == EMAIL
+    origin = wanted["provenance"]["identity.email"]
+    assert set(origin) == {"source", "event", "ordinal", "priority", "spec", "spec_version"}
+
+
+def test_an_erased_key_leaves_values_unreadable(filled: CommandLine) -> None:
+    from tests.retail import durable_keys
+
+    keys = durable_keys(filled.settings().directory)
+    keys.delete([f"user_id:{SEGMENT_USER}"])
+    keys.close()
+    (found,) = filled.json("lookup", f"user_id:{SEGMENT_USER}", "--json", "--reveal")
+    assert attributes(found)["identity"]["email"] == {"$protected": "unreadable"}
+    assert attributes(found)["demographics"]["age"] == 37
+
+
+def test_without_any_metadata_everything_is_masked(filled: CommandLine) -> None:
+    wiring.snapshot_file(filled.settings()).unlink()
+    (found,) = filled.json("lookup", f"user_id:{SEGMENT_USER}", "--json")
+    assert attributes(found)["demographics"]["age"] == MASK
+
+
+def test_a_service_that_is_away_is_told_and_the_last_snapshot_used(filled: CommandLine) -> None:
+    filled.settings().token_file().write_text("a-token-that-nobody-knows")
+    result = filled("lookup", f"user_id:{SEGMENT_USER}", "--json")
+    assert result.exit_code == 0
+    assert attributes(json.loads(result.stdout))["demographics"]["age"] == 37
+
+
+def test_a_reader_that_goes_away_is_no_traceback(filled: CommandLine) -> None:
+    program = f"{sys.executable} -m app.cli -c {filled.folder}/idgraph.toml export --provenance | head -c 1"
+    root = Path(__file__).parents[2]
+    done = subprocess.run(["sh", "-c", program], cwd=root, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("{", "")
+
+
+def test_nothing_stored_holds_protected_plaintext(filled: CommandLine) -> None:
+    canaries = [
+        EMAIL.encode(),
+        b"Charles Wang",
+        json.loads(lines("orders", 1)[0])["shipping"]["line1"].encode(),
+    ]
+    for file in filled.settings().directory.rglob("*"):
+        if file.is_file():
+            content = file.read_bytes()
+            assert [canary for canary in canaries if canary in content] == [], file
+            assert stat.S_IMODE(file.stat().st_mode) & 0o077 == 0, file
+
+
+def test_the_index_knows_a_protected_identifier_by_its_hash_only(filled: CommandLine) -> None:
+    with wiring.opened(filled.settings()) as resources:
+        assert isinstance(resources.blind_index, BlindIndex)
+        hashed = str(resources.blind_index.identifier(Identifier("email", EMAIL)))
+    (found,) = filled.json("lookup", hashed, "--json")
+    assert found["id"] == f"user_id:{SEGMENT_USER}"
