@@ -15,7 +15,7 @@ demo: $(VENV)/.run
 	@$(BIN)/idgraph demo
 
 test: $(VENV)/.dev
-	@$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/pytest -n 2
+	@$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/pytest -n 2 --dist loadfile
 
 bench: $(VENV)/.run
 	@$(BIN)/python -m benchmarks

@@ -1,0 +1,164 @@
+"""An installation of idgraph in a folder, used as its users use it: through the command line.
+
+All installations of a test session share one metadata service (the real one, in a thread of this process)
+and one keyring, so that their exports can be compared byte for byte.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+PROGRAM = [sys.executable, "-m", "app.cli"]
+RUN_SECONDS = 240
+
+
+@dataclass(frozen=True)
+class Shop:
+    """What installations share: the service's URL, a token, a keyring file."""
+
+    url: str
+    token: str
+    keyring: Path
+
+
+def retail(source: str) -> list[bytes]:
+    """The lines of one source of the retail example, in their order of arrival."""
+    with gzip.open(EXAMPLES / "retail" / "data" / f"{source}.jsonl.gz") as stream:
+        return stream.read().splitlines(keepends=True)
+
+
+class Installation:
+    """One folder with a configuration of its own. `flow` overrides keys of `[flow]`."""
+
+    def __init__(self, folder: Path, shop: Shop, **flow: Any) -> None:
+        self.folder = folder
+        self._shop = shop
+        folder.mkdir(parents=True, exist_ok=True)
+        self.config = folder / "idgraph.toml"
+        settings = {"name": "shop", "driver_memory": "512m", **flow}
+        limits = settings.pop("dead_letters", None)
+        sources = "".join(
+            f'[[sources]]\nname = "{name}"\npath = "inbox/{name}"\ntype = {kind}\n'
+            for name, kind in (
+                ("segment", '{ path = "type" }'),
+                ("amplitude", '{ path = "event_type" }'),
+                ("orders", '{ const = "order" }'),
+            )
+        )
+        self.config.write_text(
+            f'keyring = "{shop.keyring}"\n[metadata]\nurl = "{shop.url}"\ntoken = "{shop.token}"\n[flow]\n'
+            + "".join(f"{key} = {json.dumps(value)}\n" for key, value in settings.items())
+            + (
+                "".join(["[flow.dead_letters]\n", *(f"{k} = {v}\n" for k, v in limits.items())])
+                if limits
+                else ""
+            )
+            + sources
+        )
+
+    def publish(self, source: str, lines: Iterable[bytes], name: str | None = None) -> Path:
+        """Put lines into a source's folder as one file, by rename."""
+        inbox = self.folder / "inbox" / source
+        inbox.mkdir(parents=True, exist_ok=True)
+        name = name or f"{len(list(inbox.iterdir())):06d}.jsonl"
+        part = inbox / f".{name}"
+        content = b"".join(line if line.endswith(b"\n") else line + b"\n" for line in lines)
+        part.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+        return part.rename(inbox / name)
+
+    def command(self, *words: str, code: int = 0, **environment: str) -> subprocess.CompletedProcess[bytes]:
+        """Run a command to its end; asserts its exit code."""
+        done = subprocess.run(
+            [*PROGRAM, "-c", str(self.config), *words],
+            check=False,
+            capture_output=True,
+            timeout=RUN_SECONDS,
+            env=self._environment(environment),
+        )
+        assert done.returncode == code, (words, done.returncode, done.stdout[-2000:], done.stderr[-4000:])
+        return done
+
+    def run(self, code: int = 0, **environment: str) -> list[dict[str, Any]]:
+        """Run the flow until what is there is done; gives the micro-batches' reports."""
+        done = self.command("run", "--until-done", "--json", code=code, **environment)
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    def start(self, *words: str) -> subprocess.Popen[bytes]:
+        """Start the flow in the background; its output goes to `flow.out` and `flow.err`."""
+        with (self.folder / "flow.out").open("ab") as out, (self.folder / "flow.err").open("ab") as err:
+            return subprocess.Popen(
+                [*PROGRAM, "-c", str(self.config), "run", "--json", *words],
+                stdout=out,
+                stderr=err,
+                env=self._environment({}),
+            )
+
+    def batches(self) -> list[dict[str, Any]]:
+        """The reports of a flow in the background so far."""
+        output = self.folder / "flow.out"
+        lines = output.read_bytes().splitlines(keepends=True) if output.exists() else []
+        return [json.loads(line) for line in lines if line.endswith(b"\n")]
+
+    def export(self, *words: str) -> bytes:
+        """What `idgraph export` writes."""
+        return self.command("export", *words).stdout
+
+    def dead_letters(self) -> list[dict[str, Any]]:
+        """All dead letters as `list --json` tells them."""
+        done = self.command("dead-letters", "list", "--json", "--limit", "100000")
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    def temporary(self) -> Path:
+        """Where its processes put their temporary files."""
+        folder = self.folder / "tmp"
+        folder.mkdir(exist_ok=True)
+        return folder
+
+    def _environment(self, more: dict[str, str]) -> dict[str, str]:
+        temporary = str(self.temporary())
+        return {
+            **os.environ,
+            "TMPDIR": temporary,
+            "JDK_JAVA_OPTIONS": f"-Djava.io.tmpdir={temporary}",
+            "PYTHONPATH": str(EXAMPLES.parent),
+            **more,
+        }
+
+
+def until(condition: Any, seconds: float = 120, what: str = "it") -> None:
+    """Wait until a condition holds; fails when it does not in time."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"{what} did not happen within {seconds} s"
+        time.sleep(0.02)
+
+
+def kill_tree(process: subprocess.Popen[bytes]) -> None:
+    """kill -9 a process and all its descendants at once, as a power cut of the machine would."""
+    parents: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            pid, rest = stat.read_text().split(" ", 1)
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        parents.setdefault(int(rest.rsplit(")", 1)[1].split()[1]), []).append(int(pid))
+    doomed = [process.pid]
+    for pid in doomed:
+        doomed.extend(parents.get(pid, []))
+    for pid in doomed:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+    process.wait()

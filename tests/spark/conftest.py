@@ -1,0 +1,68 @@
+"""One metadata service and one keyring for all installations of the session."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app.java import require_java
+from metadata_service.app import create_app
+from metadata_service.server import serving
+from metadata_service.settings import ServiceSettings
+from metadata_service.tokens import Role, create_token
+from model.attributes import AttributeDefinition
+from model.canonical import decode
+from model.errors import ConfigError
+from model.specs import SpecDefinition
+from sinks.keyring import KeyringFile
+from sinks.metadata_client import MetadataClient
+from tests.installation import EXAMPLES, Installation, Shop, retail
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    try:
+        require_java()
+    except ConfigError as error:
+        for item in items:
+            if Path(__file__).parent in item.path.parents:
+                item.add_marker(pytest.mark.skip(reason=str(error)))
+
+
+@pytest.fixture(scope="session")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+    """The shop's specs and attributes in a running service."""
+    folder = tmp_path_factory.mktemp("shop")
+    KeyringFile.create(folder / "keyring.json")
+    app = create_app(ServiceSettings(f"sqlite:///{folder / 'metadata.db'}"))
+    token = create_token(app.state.service.database, "tests", Role.ADMIN)
+    with serving(app) as url, MetadataClient(url, token) as client:
+        declare(client)
+        yield Shop(url, token, folder / "keyring.json")
+
+
+def declare(client: MetadataClient) -> None:
+    """The retail example's attributes and specs."""
+    for item in decode((EXAMPLES / "retail" / "attributes.json").read_bytes()):
+        client.put_attribute(AttributeDefinition.model_validate(item))
+    for file in sorted((EXAMPLES / "retail" / "specs").glob("*.json")):
+        client.put_spec(SpecDefinition.model_validate_json(file.read_bytes()))
+
+
+@pytest.fixture(scope="session")
+def reference(tmp_path_factory: pytest.TempPathFactory, shop: Shop) -> bytes:
+    """The export of the whole month, each source one file as it lies in the example, in one run."""
+    folder = tmp_path_factory.mktemp("reference")
+    installation = Installation(folder / "installation", shop)
+    for source in ("segment", "amplitude", "orders"):
+        inbox = installation.folder / "inbox" / source
+        inbox.mkdir(parents=True)
+        shutil.copy(EXAMPLES / "retail" / "data" / f"{source}.jsonl.gz", inbox / "all.jsonl.gz")
+    batches = installation.run()
+    assert sum(batch["events"] for batch in batches) == sum(
+        len(retail(source)) for source in ("segment", "amplitude", "orders")
+    )
+    assert not any(batch["dead_letters"] for batch in batches)
+    return installation.export("--provenance")

@@ -1,0 +1,118 @@
+"""Law 5 end to end: what is bad is set aside with its reason, everything else flows on, nothing is lost."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.installation import Installation, Shop, retail
+
+pytestmark = pytest.mark.spark
+
+
+def event(**changes: object) -> bytes:
+    whole = {
+        "type": "track",
+        "event": "Search",
+        "userId": "77",
+        "anonymousId": "a-77",
+        "messageId": "m-77",
+        "timestamp": "2024-03-01T00:00:00Z",
+        "platform": "web",
+        "properties": {"query": "lamp"},
+    }
+    return json.dumps({key: value for key, value in (whole | changes).items() if value is not ...}).encode()
+
+
+FUTURE = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 30 * 86400))
+
+BAD = {
+    b"{ not json": "not_json",
+    b'"text"': "not_object",
+    b"[1, 2]": "not_object",
+    event(type=...): "missing_type",
+    event(type=[1]): "wrong_type",
+    event(timestamp=...): "missing_ordinal",
+    event(timestamp="yesterday"): "bad_ordinal",
+    event(timestamp=FUTURE): "future_ordinal",
+    event(messageId=...): "missing_id",
+    event(messageId={"a": 1}): "wrong_type",
+    event(userId=..., anonymousId=...): "missing_identifier",
+    event(userId=True): "wrong_type",
+    b'{"type": "track", "x": "' + b"y" * 70_000 + b'"}': "too_large",
+}
+
+
+def test_every_kind_of_bad_input_among_good_events(tmp_path: Path, shop: Shop) -> None:
+    good = retail("segment")[:500]
+    mixed = list(good)
+    for place, line in enumerate(BAD):
+        mixed.insert(place * 37, line)
+    installation = Installation(tmp_path / "mixed", shop, max_event_bytes=65_536)
+    file = installation.publish("segment", mixed, "mixed.jsonl")
+    whole = gzip.compress(b"".join(retail("amplitude")[:500]))
+    inbox = installation.folder / "inbox" / "amplitude"
+    inbox.mkdir()
+    (inbox / "torn.jsonl.gz").write_bytes(whole[: len(whole) // 2])
+
+    installation.run()
+
+    letters = installation.dead_letters()
+    found = {letter["position"]: letter["reason"] for letter in letters}
+    lines = file.read_bytes().split(b"\n")
+    expected = {f"file:segment/mixed.jsonl#{lines.index(line) + 1}": reason for line, reason in BAD.items()}
+    torn = [letter for letter in letters if letter["reason"] == "corrupt_source"]
+    assert len(torn) == 1
+    assert "give it again whole" in torn[0]["detail"]
+    del found[torn[0]["position"]]
+    assert found == expected
+
+    # The good ones are all there, as if the bad had never come; of the torn file what was whole.
+    until = int(torn[0]["position"].rsplit("#", 1)[1]) - 1
+    assert until > 50
+    clean = Installation(tmp_path / "clean", shop)
+    clean.publish("segment", good)
+    clean.publish("amplitude", retail("amplitude")[:until])
+    clean.run()
+    assert installation.export("--provenance") == clean.export("--provenance")
+
+    # The record is kept, sealed, and shown only when asked for.
+    letter = next(letter for letter in letters if letter["reason"] == "not_json")
+    assert b"{ not json" not in installation.command("dead-letters", "show", letter["id"]).stdout
+    assert b"{ not json" in installation.command("dead-letters", "show", letter["id"], "--reveal").stdout
+
+    # The torn file given again whole completes the month.
+    installation.publish("amplitude", retail("amplitude")[:500])
+    clean.publish("amplitude", retail("amplitude")[:500], "whole.jsonl")
+    installation.run()
+    clean.run()
+    assert installation.export("--provenance") == clean.export("--provenance")
+
+
+def test_too_many_dead_letters_stop_the_flow_and_nothing_is_lost(tmp_path: Path, shop: Shop) -> None:
+    limits = {"max_rate": 0.3, "minimum": 10, "window": 1000}
+    installation = Installation(tmp_path, shop, dead_letters=limits, max_event_bytes=300)
+    installation.publish("segment", retail("segment")[:200])
+    stopped = installation.command("run", "--until-done", code=4)
+    assert b"became dead letters" in stopped.stderr
+    assert b"too_large" in stopped.stderr
+    assert b"Traceback" not in stopped.stderr
+    set_aside = len(installation.dead_letters())
+    assert set_aside > 60
+
+    # Stopped means stopped: the same again until the cause is mended, and no letter twice.
+    installation.command("run", "--until-done", code=4)
+    assert len(installation.dead_letters()) == set_aside
+
+    # Mended: the micro-batch is read again, and its dead letters of before are gone.
+    mended = Installation(tmp_path, shop, dead_letters=limits)
+    mended.run()
+    assert mended.dead_letters() == []
+    clean = Installation(tmp_path / "clean", shop)
+    clean.publish("segment", retail("segment")[:200])
+    clean.run()
+    assert mended.export() == clean.export()

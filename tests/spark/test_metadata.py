@@ -1,0 +1,122 @@
+"""Laws 4 and 6: one snapshot an event, edits in force without a restart, and life without the service."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from metadata_service.app import create_app
+from metadata_service.server import serving
+from metadata_service.settings import ServiceSettings
+from metadata_service.tokens import Role, create_token
+from model.specs import SpecDefinition
+from sinks.keyring import KeyringFile
+from sinks.metadata_client import MetadataClient
+from tests.installation import EXAMPLES, Installation, Shop, kill_tree, retail, until
+from tests.spark.conftest import declare
+
+pytestmark = pytest.mark.spark
+
+
+def exported(installation: Installation) -> dict[str, Any]:
+    lines = installation.export("--provenance").splitlines()
+    return {profile["id"]: profile for profile in map(json.loads, lines)}
+
+
+def test_an_edit_is_in_force_while_the_stream_runs_and_no_event_is_split(tmp_path: Path) -> None:
+    KeyringFile.create(tmp_path / "keyring.json")
+    app = create_app(ServiceSettings(f"sqlite:///{tmp_path / 'metadata.db'}"))
+    token = create_token(app.state.service.database, "tests", Role.ADMIN)
+    edited = SpecDefinition.model_validate_json((EXAMPLES / "retail" / "edits" / "segment.json").read_bytes())
+    lines = retail("segment")
+    with serving(app) as url, MetadataClient(url, token) as client:
+        declare(client)
+        installation = Installation(tmp_path / "shop", Shop(url, token, tmp_path / "keyring.json"))
+        process = installation.start()
+        try:
+            installation.publish("segment", lines[:50])
+            until(
+                lambda: sum(batch["events"] for batch in installation.batches()) == 50, what="the first batch"
+            )
+            assert client.put_spec(edited, "test").active_version == 2
+            for start in range(50, 2050, 100):
+                installation.publish("segment", lines[start : start + 100])
+            until(
+                lambda: sum(batch["events"] for batch in installation.batches()) == 2050,
+                what="the last batch",
+            )
+
+            # Attributes that nobody declared reach the catalogue while the stream runs.
+            until(lambda: client.get_attribute("activity.library.version") is not None, 30, "the discovery")
+            found = client.get_attribute("activity.library.version")
+            assert found is not None
+            assert found.status == "discovered"
+            assert found.source == "segment"
+        finally:
+            process.terminate()
+            assert process.wait(60) == 0
+    by_event: dict[tuple[str, str], set[int]] = {}
+    for profile in exported(installation).values():
+        for origin in profile["provenance"].values():
+            by_event.setdefault((profile["id"], origin["event"]), set()).add(origin["spec_version"])
+    assert all(len(versions) == 1 for versions in by_event.values())
+    assert {version for versions in by_event.values() for version in versions} == {1, 2}
+
+
+def test_without_the_service_the_last_snapshot_serves(tmp_path: Path) -> None:
+    KeyringFile.create(tmp_path / "keyring.json")
+    database = f"sqlite:///{tmp_path / 'metadata.db'}"
+    app = create_app(ServiceSettings(database))
+    token = create_token(app.state.service.database, "tests", Role.ADMIN)
+    with serving(app) as url:
+        shop = Shop(url, token, tmp_path / "keyring.json")
+        installation = Installation(tmp_path / "shop", shop)
+        installation.publish("segment", retail("segment")[:100])
+        # Down at the start with nothing to fall back on, and a refused token: clear words, nothing read.
+        lost = Installation(tmp_path / "lost", Shop("http://127.0.0.1:9", token, shop.keyring))
+        lost.publish("segment", retail("segment")[:100])
+        refused = lost.command("run", "--until-done", code=5)
+        assert b"127.0.0.1:9" in refused.stderr
+        assert b"Traceback" not in refused.stderr
+        wrong = Installation(tmp_path / "lost", Shop(url, "wrong-token-wrong-token", shop.keyring))
+        refused = wrong.command("run", "--until-done", code=5)
+        assert b"401" in refused.stderr
+        assert b"wrong-token" not in refused.stderr
+        with MetadataClient(url, token) as client:
+            declare(client)
+        installation.run()
+        process = installation.start()
+        until(lambda: len(installation.batches()) >= 0 and process.poll() is None)
+    # The service is gone: the running flow goes on, and so does one that starts now.
+    try:
+        installation.publish("segment", [*retail("segment")[100:200]])
+        until(
+            lambda: sum(batch["events"] for batch in installation.batches()) == 100,
+            what="a batch without service",
+        )
+    finally:
+        kill_tree(process)
+    invented = json.loads(retail("segment")[0])
+    invented["properties"]["query"] = {"never": "declared"}
+    installation.publish("segment", [json.dumps(invented).encode()])
+    installation.run()
+
+    # What was discovered meanwhile waits on disk, and reaches the service when it is back.
+    waiting = (installation.folder / ".idgraph/flows/shop/schema-changes.jsonl").read_text()
+    assert "activity.search.query.never" in waiting
+    with serving(create_app(ServiceSettings(database))) as url:
+        back = Installation(tmp_path / "shop", Shop(url, token, shop.keyring))
+        back.run()
+        with MetadataClient(url, token) as client:
+            assert client.get_attribute("activity.search.query.never") is not None
+    clean = Installation(tmp_path / "clean", shop)
+    shutil.copytree(installation.folder / "inbox", clean.folder / "inbox", dirs_exist_ok=True)
+    flow = clean.folder / ".idgraph/flows/shop"
+    flow.mkdir(parents=True, mode=0o700)
+    shutil.copy(installation.folder / ".idgraph/flows/shop/snapshot.json", flow)
+    clean.run()
+    assert clean.export() == back.export()
