@@ -130,11 +130,10 @@ class Demo:
             self._summarise(flow, client)
             self._show_profile()
             self._edit(client, flow, stop)
-            self._suggest()
-            if sys.stdin.isatty() and sys.stdout.isatty():
-                say(
-                    "\nThe service and the flow stay up for you to try this in another terminal. Ctrl-C ends."
-                )
+            stays = sys.stdin.isatty() and sys.stdout.isatty()
+            self._suggest(stays)
+            if stays:
+                say("\nThe service and the flow stay up for you to try this in another terminal. Ctrl-C ends.")
                 while not stop.is_set():
                     flow.wait(0.5)
 
@@ -236,8 +235,10 @@ class Demo:
                         return profile, str(leaf.value)
         return None
 
-    def _suggest(self) -> None:
+    def _suggest(self, stays: bool) -> None:
         self._console.print("\n[bold]Try next[/]\n")
+        if not stays:
+            self._console.print(f"  {self._command('serve metadata')} &")
         for words in self._example.shown["try"]:
             self._console.print(f"  {self._command(words)}")
 

@@ -149,10 +149,10 @@ def kill_tree(process: subprocess.Popen[bytes]) -> None:
     parents: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
-            pid, rest = stat.read_text().split(" ", 1)
+            name, rest = stat.read_text().split(" ", 1)
         except (FileNotFoundError, ProcessLookupError):
             continue
-        parents.setdefault(int(rest.rsplit(")", 1)[1].split()[1]), []).append(int(pid))
+        parents.setdefault(int(rest.rsplit(")", 1)[1].split()[1]), []).append(int(name))
     doomed = [process.pid]
     for pid in doomed:
         doomed.extend(parents.get(pid, []))
