@@ -18,7 +18,7 @@ test: $(VENV)/.dev
 	@$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/pytest -n 2 --dist loadfile
 
 bench: $(VENV)/.run
-	@$(BIN)/python -m benchmarks
+	@$(BIN)/python -m benchmarks $(ARGS)
 
 lock: $(VENV)/.dev ## Resolve the dependencies anew (needs uv).
 	@uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml -o requirements.lock -q --upgrade
