@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import threading
-from collections.abc import Callable
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 
 from app import wiring
 from app.java import require_java
@@ -55,8 +56,22 @@ def run_flow(
                 lambda: AttributeTree(snapshots.current().snapshot).is_indexable,
             )
         )
-        session = start_session(settings.flow, state / "spark", state / "spark.log")
+        with _keeping_interrupt_handler():
+            session = start_session(settings.flow, state / "spark", state / "spark.log")
         stack.callback(session.stop)
         plan = wiring.worker_plan(settings)
         flow = Flow(session, plan, state, snapshots, schema, resources.dead_letters, on_batch)
         flow.run(stop, until_done)
+
+
+@contextmanager
+def _keeping_interrupt_handler() -> Iterator[None]:
+    """PySpark puts a handler of its own in place of the caller's: Ctrl-C would break off the micro-batch."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    kept = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, kept)
