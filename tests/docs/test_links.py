@@ -1,0 +1,40 @@
+"""What the documentation points at is there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+DOCUMENTS = sorted(DOCS.rglob("*.md"))
+FOLDERS = "app benchmarks docs examples ingestion merge metadata_service model profile_service scripts sinks tests transforms"
+
+
+def name(document: Path) -> str:
+    return document.relative_to(DOCS).as_posix()
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name)
+def test_links_lead_somewhere(document: Path) -> None:
+    text = document.read_text(encoding="utf-8")
+    targets = [link.partition("#")[0] for link in re.findall(r"\]\((?!https?:)([^)\s]+)\)", text)]
+    assert [target for target in targets if target and not (document.parent / target).exists()] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name)
+def test_files_of_the_repository_exist(document: Path) -> None:
+    text = document.read_text(encoding="utf-8")
+    # Names in capitals stand for a name to be chosen: `sinks/NAME.py`.
+    paths = re.findall(rf"`((?:{FOLDERS.replace(' ', '|')})/[a-z0-9_./\-]*)`", text)
+    assert [path for path in paths if not (DOCS.parent / path).exists()] == []
+
+
+def test_everything_is_on_the_map() -> None:
+    for folder, index in ((DOCS, "index.md"), (DOCS / "adr", "README.md")):
+        text = (folder / index).read_text(encoding="utf-8")
+        missing = [
+            file.name for file in folder.glob("*.md") if file.name != index and f"({file.name})" not in text
+        ]
+        assert missing == []
