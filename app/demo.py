@@ -133,7 +133,9 @@ class Demo:
             stays = sys.stdin.isatty() and sys.stdout.isatty()
             self._suggest(stays)
             if stays:
-                say("\nThe service and the flow stay up for you to try this in another terminal. Ctrl-C ends.")
+                say(
+                    "\nThe service and the flow stay up for you to try this in another terminal. Ctrl-C ends."
+                )
                 while not stop.is_set():
                     flow.wait(0.5)
 

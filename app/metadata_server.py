@@ -26,8 +26,11 @@ def serve_here(settings: Settings, host: str | None, port: int | None) -> None:
     app = _application(settings)
     host = host or address.hostname or "127.0.0.1"
     port = address.port or 8410 if port is None else port
-    print(f"metadata service on http://{host}:{port}, token in {settings.token_file()}", file=sys.stderr)
-    serve(app, host, port)
+
+    def tell(url: str) -> None:
+        print(f"metadata service on {url}, token in {settings.token_file()}", file=sys.stderr, flush=True)
+
+    serve(app, host, port, tell)
 
 
 @contextmanager

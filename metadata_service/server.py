@@ -5,13 +5,13 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 
 import uvicorn
 from fastapi import FastAPI
 
-from model.errors import MetadataError
+from model.errors import ConfigError, MetadataError
 
 START_SECONDS = 30
 STOP_SECONDS = 5
@@ -25,9 +25,17 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def serve(app: FastAPI, host: str = "127.0.0.1", port: int = 8001) -> None:
-    """Serve until the process is told to stop (SIGINT, SIGTERM)."""
-    _server(app, host, port).run()
+def serve(
+    app: FastAPI, host: str = "127.0.0.1", port: int = 8001, on_listening: Callable[[str], None] | None = None
+) -> None:
+    """Serve until the process is told to stop (SIGINT, SIGTERM). `on_listening` is given the URL.
+
+    Port 0 takes a free one. Raises ConfigError for an address that cannot be listened on.
+    """
+    with closing(_listen(host, port)) as listener:
+        if on_listening is not None:
+            on_listening(_url(host, listener))
+        _server(app, host, port).run([listener])
 
 
 @contextmanager
@@ -43,7 +51,7 @@ def serving(app: FastAPI, host: str = "127.0.0.1", port: int = 0) -> Iterator[st
             if not thread.is_alive() or time.monotonic() > deadline:
                 raise MetadataError("the metadata service did not start")
             time.sleep(0.005)
-        yield f"http://{host}:{listener.getsockname()[1]}"
+        yield _url(host, listener)
     finally:
         server.should_exit = True
         thread.join(START_SECONDS)
@@ -51,14 +59,25 @@ def serving(app: FastAPI, host: str = "127.0.0.1", port: int = 0) -> Iterator[st
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    # The protocol must be named: asyncio sets TCP_NODELAY only on sockets that say they are TCP, and
-    # without it every small answer waits 40 ms for an acknowledgement.
-    listener = socket.socket(family, kind, protocol)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.bind(address)
-    listener.listen(128)
+    listener: socket.socket | None = None
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        # The protocol must be named: asyncio sets TCP_NODELAY only on sockets that say they are TCP, and
+        # without it every small answer waits 40 ms for an acknowledgement.
+        listener = socket.socket(family, kind, protocol)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(128)
+    except OSError as error:
+        if listener is not None:
+            listener.close()
+        reason = error.strerror or type(error).__name__
+        raise ConfigError(f"the metadata service cannot listen on {host}:{port}: {reason}") from None
     return listener
+
+
+def _url(host: str, listener: socket.socket) -> str:
+    return f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
 
 
 def _server(app: FastAPI, host: str, port: int) -> _Server:

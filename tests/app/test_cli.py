@@ -1,0 +1,310 @@
+"""The command line as a whole: help, exit codes, keys, publishing, services."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+
+import click
+import httpx
+import pytest
+import typer.main
+from typer.testing import CliRunner
+
+from app.cli import app
+from tests.app.conftest import CommandLine
+from tests.retail import lines
+
+ROOT = Path(__file__).parents[2]
+
+COMMANDS = {
+    "demo": "example",
+    "run": "flow",
+    "publish": "Publish events",
+    "map": "Map payloads",
+    "check": "Check mapping specs",
+    "lookup": "identifier",
+    "search": "Search profiles",
+    "export": "canonical JSON",
+    "dead-letters list": "List dead letters",
+    "dead-letters show": "Show one dead letter",
+    "dead-letters replay": "through the pipeline again",
+    "dead-letters drop": "Remove letters",
+    "specs apply": "Save spec documents",
+    "specs list": "List the specs",
+    "specs show": "Print a spec document",
+    "specs activate": "in force",
+    "specs retire": "out of force",
+    "attributes search": "Find attributes",
+    "attributes show": "known of an attribute",
+    "attributes apply": "Declare or change",
+    "keys init": "Make a keyring",
+    "keys add": "Add a key-encryption key",
+    "keys list": "List key-encryption keys",
+    "serve metadata": "Run the metadata service",
+}
+
+
+def names(command: object, before: tuple[str, ...] = ()) -> Iterator[str]:
+    inner = getattr(command, "commands", None)
+    if inner is None:
+        yield " ".join(before)
+    else:
+        for name, each in inner.items():
+            yield from names(each, (*before, name))
+
+
+def test_every_command_is_in_the_table_above() -> None:
+    assert set(names(typer.main.get_command(app))) == set(COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_says_what_a_command_does(command: str) -> None:
+    result = CliRunner().invoke(app, [*command.split(), "--help"], env={"COLUMNS": "200"})
+    assert result.exit_code == 0
+    assert COMMANDS[command] in click.unstyle(result.output)
+
+
+def test_help_at_the_top() -> None:
+    result = CliRunner().invoke(app, ["-h"])
+    assert result.exit_code == 0
+    for name in {command.split()[0] for command in COMMANDS}:
+        assert name in result.output
+    assert "Exit codes" in result.output
+
+
+def test_version() -> None:
+    assert CliRunner().invoke(app, ["--version"]).output == f"idgraph {version('idgraph')}\n"
+
+
+def test_help_loads_nothing_heavy() -> None:
+    program = (
+        "import sys, app.cli; heavy = {'pyspark', 'pyarrow', 'pandas', 'fastapi', 'sqlalchemy', 'uvicorn', "
+        "'httpx', 'cryptography', 'pydantic'}; print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("words", [[], ["nothing"], ["lookup"], ["search", "--limit", "0"], ["keys"]])
+def test_a_wrong_command_line_exits_with_2(words: list[str]) -> None:
+    assert CliRunner().invoke(app, words).exit_code == 2
+
+
+def test_a_wrong_configuration_exits_with_2(idgraph: CommandLine) -> None:
+    (idgraph.folder / "idgraph.toml").write_text("[flow]\npartition = 2\n")
+    result = idgraph("keys", "init")
+    assert result.exit_code == 2
+    assert "line 2: flow.partition: unknown key; did you mean 'partitions'?" in result.stderr
+    assert not (idgraph.folder / ".idgraph").exists()
+
+
+def test_a_configuration_that_is_not_there_exits_with_2() -> None:
+    result = CliRunner().invoke(app, ["-c", "/none/idgraph.toml", "keys", "list"])
+    assert result.exit_code == 2
+    assert "/none/idgraph.toml" in result.stderr
+
+
+# Keys
+
+
+def test_keys_are_made_listed_and_added(idgraph: CommandLine) -> None:
+    made = idgraph("keys", "init")
+    assert made.exit_code == 0
+    assert "keep a copy" in made.stdout
+    file = idgraph.settings().keyring_file()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+    assert idgraph("keys", "add").stdout == "version 2 is current\n"
+    assert [key["version"] for key in idgraph.json("keys", "list", "--json")] == [1, 2]
+    listed = idgraph("keys", "list").stdout.splitlines()
+    assert [line.split()[0] for line in listed] == ["1", "2"]
+    secrets = [key for key in json.dumps(json.loads(file.read_text())).split('"') if len(key) > 60]
+    assert secrets
+    assert not any(secret in "".join(listed) for secret in secrets)
+
+
+def test_a_keyring_is_never_replaced(with_keys: CommandLine) -> None:
+    before = with_keys.settings().keyring_file().read_bytes()
+    result = with_keys("keys", "init")
+    assert result.exit_code == 1
+    assert "never replaced" in result.stderr
+    assert with_keys.settings().keyring_file().read_bytes() == before
+
+
+def test_a_keyring_in_a_folder_that_is_not_there(
+    idgraph: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("IDGRAPH_KEYRING", "none/keyring.json")
+    result = idgraph("keys", "init")
+    assert result.exit_code in {1, 2}
+    assert "No such file or directory" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["add", "list"])
+def test_keys_without_a_keyring(command: str, idgraph: CommandLine) -> None:
+    result = idgraph("keys", command)
+    assert result.exit_code == 1
+    assert "there is no keyring at" in result.stderr
+
+
+# Publishing
+
+
+def published(idgraph: CommandLine, source: str = "segment") -> list[bytes]:
+    return [file.read_bytes() for file in sorted((idgraph.folder / "inbox" / source).iterdir())]
+
+
+def test_publish_adds_one_whole_file_of_its_owner(idgraph: CommandLine) -> None:
+    data = idgraph.folder / "data.jsonl.gz"
+    data.write_bytes(gzip.compress(b"\n".join(lines("segment", 3))))
+    result = idgraph("publish", "segment", data)
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "published 3 event(s) to segment" in result.stderr
+    assert published(idgraph) == [b"\n".join(lines("segment", 3)) + b"\n"]
+    (file,) = (idgraph.folder / "inbox" / "segment").iterdir()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_publish_reads_standard_input_and_judges_nothing(idgraph: CommandLine) -> None:
+    assert idgraph("publish", "orders", given=b'{"a":1}\n\nnot json\n').exit_code == 0
+    assert published(idgraph, "orders") == [b'{"a":1}\nnot json\n']
+
+
+def test_publish_of_nothing_makes_no_file(idgraph: CommandLine) -> None:
+    result = idgraph("publish", "orders", given=b"")
+    assert result.exit_code == 0
+    assert "published 0" in result.stderr
+    assert not (idgraph.folder / "inbox").exists()
+
+
+def test_publish_of_a_truncated_file_tells_it_and_keeps_what_was_whole(idgraph: CommandLine) -> None:
+    data = idgraph.folder / "data.jsonl.gz"
+    data.write_bytes(gzip.compress(b"\n".join(lines("segment", 3)))[:-12])
+    result = idgraph("publish", "segment", data)
+    assert result.exit_code == 2
+    assert "data.jsonl.gz" in result.stderr
+    assert "what could be read before was published" in result.stderr
+
+
+def test_publish_to_an_unknown_source_or_from_no_file(idgraph: CommandLine) -> None:
+    result = idgraph("publish", "segmnt", given=b"{}")
+    assert result.exit_code == 2
+    assert "configured: segment, amplitude, orders" in result.stderr
+    result = idgraph("publish", "segment", "none.jsonl")
+    assert result.exit_code == 2
+    assert "none.jsonl: No such file or directory" in result.stderr
+
+
+def test_publish_to_a_glob_is_refused(idgraph: CommandLine) -> None:
+    (idgraph.folder / "idgraph.toml").write_text('[[sources]]\nname = "a"\npath = "in/*.jsonl"\n')
+    result = idgraph("publish", "a", given=b"{}\n")
+    assert result.exit_code == 2
+    assert "publish needs a directory" in result.stderr
+
+
+# Running, as far as it goes without Spark
+
+
+def test_run_without_sources_keyring_or_token_tells_the_remedy(idgraph: CommandLine) -> None:
+    result = idgraph("run", "--until-done")
+    assert result.exit_code == 2
+    assert "idgraph keys init" in result.stderr
+    assert idgraph("keys", "init").exit_code == 0
+    result = idgraph("run", "--until-done")
+    assert result.exit_code == 2
+    assert "idgraph serve metadata" in result.stderr
+    (idgraph.folder / "idgraph.toml").write_text("")
+    result = idgraph("run", "--until-done")
+    assert result.exit_code == 2
+    assert "no sources are configured" in result.stderr
+
+
+def test_run_without_a_service_or_a_snapshot(with_keys: CommandLine) -> None:
+    with_keys.settings().token_file().write_text("a-token-for-the-tests")
+    result = with_keys("run", "--until-done")
+    assert result.exit_code == 5
+    assert "no earlier snapshot" in result.stderr
+
+
+def test_run_with_a_wrong_token(served: CommandLine) -> None:
+    served.settings().token_file().write_text("a-token-nobody-ever-made")
+    result = served("run", "--until-done")
+    assert result.exit_code == 5
+    assert "HTTP 401" in result.stderr
+    assert "a-token-nobody-ever-made" not in result.stderr
+
+
+def test_run_without_java(with_keys: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    result = with_keys("run")
+    assert result.exit_code == 2
+    assert "JAVA_HOME" in result.stderr
+    assert "install" in result.stderr
+
+
+# Serving
+
+
+@contextmanager
+def killed_at_the_end(process: subprocess.Popen[str]) -> Iterator[None]:
+    with process:
+        try:
+            yield
+        finally:
+            process.kill()
+
+
+def test_an_address_in_use_is_told(with_keys: CommandLine) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        result = with_keys("serve", "metadata", "--port", str(taken.getsockname()[1]))
+    assert result.exit_code == 2
+    assert "cannot listen on 127.0.0.1" in result.stderr
+    assert "Address already in use" in result.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_metadata_service_cleanly(number: signal.Signals, idgraph: CommandLine) -> None:
+    command = [sys.executable, "-m", "app.cli", "-c", f"{idgraph.folder}/idgraph.toml"]
+    server = subprocess.Popen(
+        [*command, "serve", "metadata", "--port", "0"],
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=dict(os.environ),
+    )
+    with killed_at_the_end(server):
+        assert server.stderr is not None
+        first = server.stderr.readline()
+        assert "metadata service on http://127.0.0.1:" in first
+        url = first.split(" on ", 1)[1].split(",")[0]
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                assert httpx.get(f"{url}/healthz", timeout=5).status_code == 200
+                break
+            except httpx.TransportError:
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+        token = idgraph.settings().token_file()
+        assert stat.S_IMODE(token.stat().st_mode) == 0o600
+        assert token.read_text() not in first
+        server.send_signal(number)
+        _, rest = server.communicate(timeout=30)
+    assert "Traceback" not in rest
+    assert server.returncode in {0, 130, -number}
+    for file in idgraph.settings().directory.glob("metadata.db*"):
+        assert stat.S_IMODE(file.stat().st_mode) & 0o077 == 0, file
