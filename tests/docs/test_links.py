@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-DOCS = Path(__file__).parents[2] / "docs"
-DOCUMENTS = sorted(DOCS.rglob("*.md"))
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+DOCUMENTS = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 FOLDERS = "app benchmarks docs examples ingestion merge metadata_service model profile_service scripts sinks tests transforms"
 
 
 def name(document: Path) -> str:
-    return document.relative_to(DOCS).as_posix()
+    return document.relative_to(ROOT).as_posix()
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name)
@@ -28,7 +29,7 @@ def test_files_of_the_repository_exist(document: Path) -> None:
     text = document.read_text(encoding="utf-8")
     # Names in capitals stand for a name to be chosen: `sinks/NAME.py`.
     paths = re.findall(rf"`((?:{FOLDERS.replace(' ', '|')})/[a-z0-9_./\-]*)`", text)
-    assert [path for path in paths if not (DOCS.parent / path).exists()] == []
+    assert [path for path in paths if not (ROOT / path).exists()] == []
 
 
 def test_everything_is_on_the_map() -> None:

@@ -12,6 +12,9 @@ from typing import NamedTuple
 
 import pytest
 
+from app.java import require_java
+from model.errors import ConfigError
+
 TEXT = (Path(__file__).parents[2] / "docs" / "quickstart.md").read_text(encoding="utf-8")
 PORT = "8410"
 VARYING = "…"
@@ -47,6 +50,10 @@ def matches(expected: str, actual: str) -> bool:
 
 @pytest.mark.spark
 def test_quickstart(tmp_path: Path) -> None:
+    try:
+        require_java()
+    except ConfigError as error:
+        pytest.skip(str(error))
     documented = steps()
     assert len(documented) > 10
     with socket.create_server(("127.0.0.1", 0)) as listener:
