@@ -89,6 +89,8 @@ def put_and_settle(store: ProfileStore, index: ProfileIndex, documents: Sequence
         log.warning("index away, %d profile(s) stay in the outbox: %s", len(documents), error)
         return len(documents)
     store.settle([OutboxEntry(doc.id, doc.version) for doc in documents if doc.id not in refused])
+    if refused:
+        log.warning("the index refused %d profile(s), which stay in the outbox", len(refused))
     return len(refused)
 
 
@@ -110,6 +112,6 @@ def drain_outbox(
             store.settle(gone)
         left = put_and_settle(store, index, documents)
         settled += len(entries) - left
-        if left:
+        if left == len(entries):
             break
     return settled

@@ -71,6 +71,7 @@ class MapStage:
         now: Callable[[], float] = time.time,
     ) -> None:
         self._snapshot = snapshot
+        snapshot.attributes.report_anew()
         self._flow = flow
         self._batch = batch
         self._data_keys = data_keys

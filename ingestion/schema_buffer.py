@@ -16,7 +16,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from ingestion.snapshots import FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS, write_atomically
-from model.errors import MetadataError
+from model.errors import MetadataError, StoreError
 from model.schema_changes import SchemaChange, SchemaUpdates
 
 log = logging.getLogger(__name__)
@@ -44,8 +44,12 @@ class SchemaBuffer:
         self._thread = threading.Thread(target=self._run, name="schema-buffer", daemon=True)
 
     def __enter__(self) -> SchemaBuffer:
-        for change in self._read_journal():
+        changes, is_torn = self._read_journal()
+        for change in changes:
             self._pending[_key(change)] = change
+        if is_torn:
+            # Or the next line would be added to the torn one and be lost with it.
+            self._rewrite_journal()
         self._thread.start()
         return self
 
@@ -57,7 +61,9 @@ class SchemaBuffer:
         self._thread.join(timeout=30)
 
     def add(self, changes: Iterable[SchemaChange]) -> int:
-        """Take changes; gives how many were new. Durable when it returns; does not wait for the service."""
+        """Take changes; gives how many were new. Durable when it returns; does not wait for the service.
+
+        Raises StoreError when the journal cannot be written."""
         with self._changed:
             new = {
                 key: change
@@ -66,7 +72,10 @@ class SchemaBuffer:
             }
             if not new:
                 return 0
-            self._append_to_journal(new.values())
+            try:
+                self._append_to_journal(new.values())
+            except OSError as error:
+                raise StoreError(f"{self._journal}: {error.strerror}") from None
             self._pending.update(new)
             self._changed.notify()
             return len(new)
@@ -89,8 +98,10 @@ class SchemaBuffer:
                 return
             try:
                 self._updates.send(batch)
-            except MetadataError as error:
-                log.warning("%d schema change(s) wait for the metadata service: %s", self.waiting(), error)
+            except Exception as error:
+                # Also what nobody expected: a thread that dies in silence would send nothing ever again.
+                told = error if isinstance(error, MetadataError) else type(error).__name__
+                log.warning("%d schema change(s) wait for the metadata service: %s", self.waiting(), told)
                 if closing:
                     return
                 with self._changed:
@@ -111,7 +122,14 @@ class SchemaBuffer:
                 self._sent[key] = None
             while len(self._sent) > REMEMBERED:
                 self._sent.popitem(last=False)
-            write_atomically(self._journal, b"".join(_line(change) for change in self._pending.values()))
+            try:
+                self._rewrite_journal()
+            except OSError as error:
+                # It holds changes that were sent already; sending them again has no effect.
+                log.warning("%s: %s", self._journal, error.strerror)
+
+    def _rewrite_journal(self) -> None:
+        write_atomically(self._journal, b"".join(map(_line, self._pending.values())))
 
     def _append_to_journal(self, changes: Iterable[SchemaChange]) -> None:
         descriptor = os.open(self._journal, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -120,19 +138,24 @@ class SchemaBuffer:
             stream.flush()
             os.fsync(stream.fileno())
 
-    def _read_journal(self) -> list[SchemaChange]:
+    def _read_journal(self) -> tuple[list[SchemaChange], bool]:
+        """Its changes, and whether a line of it is torn."""
         try:
-            lines = self._journal.read_bytes().splitlines()
+            lines = self._journal.read_bytes().splitlines(keepends=True)
         except FileNotFoundError:
-            return []
+            return [], False
+        except OSError as error:
+            raise StoreError(f"{self._journal}: {error.strerror}") from None
         changes = []
+        is_torn = bool(lines) and not lines[-1].endswith(b"\n")
         for line in lines:
             try:
                 changes.append(SchemaChange.model_validate_json(line))
             except ValidationError:
                 # The last line of a crash in mid-write; its batch was not done and comes again.
                 log.warning("a torn line in %s was left out", self._journal)
-        return changes
+                is_torn = True
+        return changes, is_torn
 
 
 def _key(change: SchemaChange) -> _Key:

@@ -95,14 +95,28 @@ class SnapshotFollower:
                     return
                 level = logging.ERROR if isinstance(error, UnauthorizedError) else logging.WARNING
                 log.log(level, "%s; snapshot %d stays in force", error, self.current().snapshot.version)
-                self._stop.wait(random.uniform(pause / 2, pause))  # noqa: S311 - no secret
-                pause = min(2 * pause, LAST_RETRY_SECONDS)
+                pause = self._wait(pause)
+            except Exception as error:
+                # A thread that dies in silence would freeze the flow at an old snapshot for good.
+                if self._stop.is_set():
+                    return
+                log.log(logging.ERROR, "following the metadata service failed: %s", type(error).__name__)
+                pause = self._wait(pause)
+
+    def _wait(self, pause: float) -> float:
+        """Wait before asking again; gives how long to wait the next time."""
+        self._stop.wait(random.uniform(pause / 2, pause))  # noqa: S311 - no secret
+        return min(2 * pause, LAST_RETRY_SECONDS)
 
     def _take(self, answer: tuple[MetadataSnapshot, str]) -> None:
         snapshot, etag = answer
         self._current = PinnedSnapshot(etag, snapshot)
         body = b'{"etag":%s,"snapshot":%s}' % (json.dumps(etag).encode(), snapshot.model_dump_json().encode())
-        write_atomically(self._cache_file, body)
+        try:
+            write_atomically(self._cache_file, body)
+        except OSError as error:
+            # In force all the same: only the next start would miss it.
+            log.warning("%s: the snapshot cannot be kept: %s", self._cache_file, error.strerror)
 
 
 def cached_snapshot(file: Path) -> PinnedSnapshot | None:
@@ -111,6 +125,9 @@ def cached_snapshot(file: Path) -> PinnedSnapshot | None:
         kept = json.loads(file.read_bytes())
         return PinnedSnapshot(kept["etag"], MetadataSnapshot.model_validate(kept["snapshot"]))
     except FileNotFoundError:
+        return None
+    except OSError as error:
+        log.warning("the snapshot in %s cannot be read: %s", file, error.strerror)
         return None
     except (ValueError, KeyError, TypeError, ValidationError) as error:
         log.warning("the snapshot in %s cannot be read: %s", file, type(error).__name__)

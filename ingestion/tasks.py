@@ -9,8 +9,10 @@ from __future__ import annotations
 import functools
 import gc
 import traceback
+from array import array
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -256,7 +258,16 @@ def _commit(
 
 
 def _rows(keys: list[str], bodies: list[bytes]) -> pa.RecordBatch:
-    return pa.record_batch([pa.array(keys, pa.string()), pa.array(bodies, pa.binary())], schema=_ARROW_SCHEMA)
+    texts = _variable_length(pa.string(), [key.encode() for key in keys])
+    return pa.record_batch([texts, _variable_length(pa.binary(), bodies)], schema=_ARROW_SCHEMA)
+
+
+def _variable_length(kind: pa.DataType, values: list[bytes]) -> pa.Array:
+    # `pa.array` would import pandas to see whether it was given a Series: seconds in every new worker.
+    offsets = array("i", accumulate(map(len, values), initial=0))
+    return pa.Array.from_buffers(
+        kind, len(values), [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(values))]
+    )
 
 
 def decode_reports(bodies: Iterable[bytes]) -> StageReport:

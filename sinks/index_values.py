@@ -20,7 +20,9 @@ SEARCHED_CHARACTERS = 4096
 WORD_CHARACTERS = 128
 
 _ascii_words = re.compile(r"[a-z0-9]+").findall
-_uuid = re.compile(r"\b([0-9A-Fa-f]{8})-([0-9A-Fa-f]{4})-([0-9A-Fa-f]{4})-([0-9A-Fa-f]{4})-([0-9A-Fa-f]{12})\b")
+_uuid = re.compile(
+    r"\b([0-9A-Fa-f]{8})-([0-9A-Fa-f]{4})-([0-9A-Fa-f]{4})-([0-9A-Fa-f]{4})-([0-9A-Fa-f]{12})\b"
+)
 
 
 class ValueClass(Enum):

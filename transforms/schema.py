@@ -114,6 +114,7 @@ class AttributeTree:
         self._default = _default_policy(snapshot.defaults)
         self._root = AttributeNode("", 0, self._default, None)
         self._unknown = 0
+        self._expected: dict[AttributeNode, frozenset[DataType]] = {}
         self._indexable: dict[str, bool] = {}
         # Parents come before children, so that a child finds what it inherits.
         for attribute in sorted(snapshot.attributes, key=lambda attribute: paths.split(attribute.path)):
@@ -168,6 +169,8 @@ class AttributeTree:
     def leaves(self, output: dict[str, Any]) -> Leaves:
         """The leaves of a mapped output. Raises EventError for one out of bounds.
 
+        What the schema does not expect is told once, until `report_anew`.
+
         An empty object sets nothing. An array is one leaf.
         """
         found = Leaves([], [], [])
@@ -194,6 +197,7 @@ class AttributeTree:
                 continue
             seen = DATA_TYPES[kind]
             if seen not in node.types:
+                self._expect(node, seen)
                 found.unexpected.append((node.path, seen))
             if seen is DataType.NUMBER and not isfinite(value):
                 raise EventError(
@@ -204,6 +208,16 @@ class AttributeTree:
                 found.to_seal.append((node, value))
             else:
                 plain.append((node.path, Kind.PLAIN, value))
+
+    def _expect(self, node: AttributeNode, seen: DataType) -> None:
+        self._expected.setdefault(node, node.types)
+        node.types |= {seen}
+
+    def report_anew(self) -> None:
+        """Report again what events showed: what was reported for a task that failed must not be lost."""
+        for node, types in self._expected.items():
+            node.types = types
+        self._expected.clear()
 
     def _unknown_node(self, parent: AttributeNode, key: str) -> AttributeNode:
         # Hostile keys must not fill the memory of a worker: beyond the bound nodes are not kept.
