@@ -57,3 +57,7 @@ class OutboxDrainer:
             drain_outbox(self._store, self._index, self._policy())
         except IdgraphError as error:
             log.warning("the outbox waits: %s", error)
+        except Exception as error:
+            # Only the type: the message of a stranger's exception may quote a profile. A thread that dies
+            # in silence would leave profiles unfound for good.
+            log.log(logging.ERROR, "the outbox waits: %s", type(error).__name__)

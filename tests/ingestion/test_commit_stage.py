@@ -1,0 +1,308 @@
+"""The commit stage: joins, commits, indexes, settles; each crash between two of these is harmless."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from ingestion.commit_stage import CommitStage, drain_outbox
+from merge.fragments import FragmentState
+from merge.index import IndexDocument, SearchPage
+from merge.store import FragmentWrite, OutboxEntry, scan_all
+from model.errors import ProfileIndexError, StoreError
+from model.fragments import FragmentChange, Kind, Mutation
+from model.identifiers import Identifier
+from model.queries import Query, Range, Term
+from model.stamps import SpecRef, Stamp
+from sinks.memory_index import MemoryProfileIndex
+from sinks.memory_profiles import MemoryProfileStore
+from sinks.sqlite_index import SqliteProfileIndex
+from sinks.sqlite_profiles import SqliteProfileStore
+from tests.contracts.processes import finish, start
+from tests.retail import Pipeline, durable_keys, records
+
+
+def everything(_path: str) -> bool:
+    return True
+
+
+def one(number: int, ordinal: int = 1, age: int = 30) -> tuple[str, FragmentState]:
+    name = Identifier("user_id", str(number))
+    state = FragmentState()
+    stamp = Stamp(0, ordinal, "shop", f"e{ordinal}")
+    mutations = (Mutation("age", Kind.PLAIN, age),)
+    state.apply(FragmentChange(str(name), stamp, SpecRef("s", 1), mutations, (name,)))
+    return str(name), state
+
+
+class _Index(MemoryProfileIndex):
+    """An index that can be away, or refuse documents."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_away = False
+        self.refused: set[str] = set()
+        self.puts: list[list[IndexDocument]] = []
+
+    def put(self, documents: Sequence[IndexDocument]) -> dict[str, str]:
+        if self.is_away:
+            raise ProfileIndexError("the index is away")
+        self.puts.append(list(documents))
+        taken = [document for document in documents if document.id not in self.refused]
+        return dict.fromkeys(self.refused & {d.id for d in documents}, "refused") | super().put(taken)
+
+    def search(self, query: Query, limit: int = 20, cursor: str | None = None) -> SearchPage:
+        return super().search(query, limit, cursor)
+
+
+@pytest.fixture
+def store() -> MemoryProfileStore:
+    return MemoryProfileStore()
+
+
+@pytest.fixture
+def index() -> _Index:
+    return _Index()
+
+
+@pytest.fixture
+def stage(store: MemoryProfileStore, index: _Index) -> CommitStage:
+    return CommitStage(store, index, everything, fragments_at_once=2)
+
+
+def test_what_is_written_is_found_and_leaves_the_outbox(
+    stage: CommitStage, store: MemoryProfileStore, index: _Index
+) -> None:
+    output = stage.run([one(1), one(2), one(3)])
+    assert (output.written, output.unchanged, output.unindexed) == (3, 0, 0)
+    assert store.outbox() == []
+    assert index.search(Query((Range("age", lower=30),))).ids == ["user_id:1", "user_id:2", "user_id:3"]
+
+
+def test_states_of_one_fragment_meet_before_they_are_written(
+    stage: CommitStage, store: MemoryProfileStore
+) -> None:
+    output = stage.run([one(1, 1, 30), one(2), one(1, 3, 32), one(1, 2, 31)])
+    assert output.written == 2
+    (found,) = [fragment for fragment in scan_all(store) if fragment.id == "user_id:1"]
+    assert found.version == 1
+    assert b"32" in found.state
+
+
+def test_more_than_are_held_at_once_are_all_written(stage: CommitStage, store: MemoryProfileStore) -> None:
+    assert stage.run(one(number) for number in range(100)).written == 100
+    assert store.count() == 100
+
+
+def test_the_same_again_writes_and_indexes_nothing(stage: CommitStage, index: _Index) -> None:
+    stage.run([one(1)])
+    puts = len(index.puts)
+    output = stage.run([one(1)])
+    assert (output.written, output.unchanged) == (0, 1)
+    assert len(index.puts) == puts
+    assert stage.run([]).written == 0
+
+
+def test_only_what_policy_allows_is_indexed(store: MemoryProfileStore, index: _Index) -> None:
+    CommitStage(store, index, lambda path: path != "age").run([one(1)])
+    assert index.count(Query((Term("age", 30),))) == 0
+    assert index.count(Query()) == 1
+
+
+def test_an_index_that_is_away_only_leaves_the_outbox_longer(
+    stage: CommitStage, store: MemoryProfileStore, index: _Index
+) -> None:
+    index.is_away = True
+    output = stage.run([one(1), one(2), one(3)])
+    assert (output.written, output.unindexed) == (3, 3)
+    assert len(store.outbox()) == 3
+    assert drain_outbox(store, index, everything, 2) == 0
+
+    index.is_away = False
+    assert drain_outbox(store, index, everything, 2) == 3
+    assert store.outbox() == []
+    assert index.count(Query((Term("age", 30),))) == 3
+    assert drain_outbox(store, index, everything, 2) == 0
+
+
+def test_a_document_that_is_refused_holds_up_no_other(
+    stage: CommitStage, store: MemoryProfileStore, index: _Index
+) -> None:
+    index.is_away = True
+    stage.run(one(number) for number in range(1, 8))
+    index.is_away = False
+    index.refused = {"user_id:1"}
+    assert drain_outbox(store, index, everything, 2) == 6
+    assert store.outbox() == [OutboxEntry("user_id:1", 1)]
+    index.refused = set()
+    assert drain_outbox(store, index, everything, 2) == 1
+
+
+def test_a_refused_document_of_a_commit_stays_in_the_outbox(
+    stage: CommitStage, store: MemoryProfileStore, index: _Index
+) -> None:
+    index.refused = {"user_id:2"}
+    assert stage.run([one(1), one(2)]).unindexed == 1
+    assert store.outbox() == [OutboxEntry("user_id:2", 1)]
+
+
+def test_a_stale_document_never_replaces_a_newer_one(
+    stage: CommitStage, store: MemoryProfileStore, index: _Index
+) -> None:
+    stage.run([one(1, 1, 30)])
+    ((stale,),) = index.puts
+    stage.run([one(1, 2, 31)])
+    assert index.put([stale]) == {}
+    assert index.search(Query((Term("age", 31),))).ids == ["user_id:1"]
+    store.settle([OutboxEntry("user_id:1", 1)])
+    assert store.outbox() == []
+
+
+def test_an_entry_that_was_written_again_meanwhile_stays(store: MemoryProfileStore, index: _Index) -> None:
+    class Slow(_Index):
+        def put(self, documents: Sequence[IndexDocument]) -> dict[str, str]:
+            # While the index works on version 1 another task writes version 2, and dies.
+            if documents[0].version == 1:
+                CommitStage(store, away, everything).run([one(1, 2, 31)])
+            return super().put(documents)
+
+    away, slow = _Index(), Slow()
+    away.is_away = True
+    CommitStage(store, slow, everything).run([one(1, 1, 30)])
+    assert store.outbox() == [OutboxEntry("user_id:1", 2)]
+    assert drain_outbox(store, slow, everything) == 1
+    assert slow.search(Query((Term("age", 31),))).ids == ["user_id:1"]
+
+
+class _CrashError(BaseException):
+    """The process dies here."""
+
+
+@pytest.mark.parametrize("where", ["before the write", "after the write", "before the settling"])
+def test_a_crash_anywhere_is_healed_by_giving_the_batch_again(where: str) -> None:
+    index = _Index()
+
+    class Store(MemoryProfileStore):
+        crash = True
+
+        def write(self, writes: Sequence[FragmentWrite]) -> set[str]:
+            if self.crash and where == "before the write":
+                raise _CrashError
+            refused = super().write(writes)
+            if self.crash and where == "after the write":
+                raise _CrashError
+            return refused
+
+        def settle(self, entries: Sequence[OutboxEntry]) -> None:
+            if self.crash:
+                raise _CrashError
+            super().settle(entries)
+
+    store = Store()
+    with pytest.raises(_CrashError):
+        CommitStage(store, index, everything).run([one(1)])
+    store.crash = False
+    CommitStage(store, index, everything).run([one(1)])
+    drain_outbox(store, index, everything)
+    assert store.outbox() == []
+    assert [fragment.version for fragment in scan_all(store)] == [1]
+    assert index.search(Query((Term("age", 30),))).ids == ["user_id:1"]
+
+
+def test_a_store_that_is_away_gives_the_batch_back(stage: CommitStage, store: MemoryProfileStore) -> None:
+    store.close()
+    with pytest.raises(StoreError):
+        stage.run([one(1)])
+
+
+# Several writers
+
+
+def open_pipeline(folder: Path) -> Pipeline:
+    """A pipeline on the files of a folder, as each task would open its own."""
+    return Pipeline(
+        folder,
+        durable_keys(folder),
+        SqliteProfileStore(folder / "profiles.db"),
+        SqliteProfileIndex(folder / "index.db"),
+    )
+
+
+def close(pipeline: Pipeline) -> None:
+    pipeline.data_keys.close()
+    pipeline.store.close()
+    pipeline.index.close()
+
+
+def half(pipeline: Pipeline, which: int) -> None:
+    """Process every second retail event, a few at a time."""
+    mine = records(60)[which::2]
+    for at in range(0, len(mine), 5):
+        pipeline.process(mine[at : at + 5])
+
+
+def states(folder: Path) -> dict[str, bytes]:
+    pipeline = open_pipeline(folder)
+    try:
+        drain_outbox(pipeline.store, pipeline.index, everything)
+        assert pipeline.store.outbox() == []
+        assert pipeline.index.count(Query()) == pipeline.store.count()
+        return {fragment.id: fragment.state for fragment in scan_all(pipeline.store)}
+    finally:
+        close(pipeline)
+
+
+def as_one_writer(folder: Path) -> dict[str, bytes]:
+    """The same events by one writer, in one go, with the same keys."""
+    pipeline = open_pipeline(folder)
+    pipeline.store = MemoryProfileStore()
+    try:
+        pipeline.process(records(60))
+        return {fragment.id: fragment.state for fragment in scan_all(pipeline.store)}
+    finally:
+        close(pipeline)
+
+
+def in_threads(folder: Path) -> None:
+    failures: list[BaseException] = []
+
+    def run(which: int) -> None:
+        pipeline = open_pipeline(folder)
+        try:
+            half(pipeline, which)
+        except BaseException as error:
+            failures.append(error)
+        finally:
+            close(pipeline)
+
+    threads = [threading.Thread(target=run, args=(which,)) for which in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+
+
+PROGRAM = """
+import sys
+from pathlib import Path
+from tests.ingestion.test_commit_stage import close, half, open_pipeline
+pipeline = open_pipeline(Path(sys.argv[1]))
+half(pipeline, int(sys.argv[2]))
+close(pipeline)
+"""
+
+
+def in_processes(folder: Path) -> None:
+    for process in [start(PROGRAM, folder, str(which)) for which in range(2)]:
+        finish(process)
+
+
+@pytest.mark.parametrize("writers", [in_threads, in_processes])
+def test_two_writers_make_the_same_bytes_as_one(writers: Callable[[Path], None], tmp_path: Path) -> None:
+    close(open_pipeline(tmp_path))  # makes the keyring, which both share
+    writers(tmp_path)
+    assert states(tmp_path) == as_one_writer(tmp_path)

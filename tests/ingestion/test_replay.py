@@ -1,0 +1,204 @@
+"""Giving dead letters through the stages again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from ingestion.files import DamagedRecord
+from ingestion.replay import ReplayReport, replay
+from ingestion.tasks import WorkerResources
+from model.dead_letters import DeadLetter, DeadLetterReason
+from model.errors import KeyProviderError, StoreError
+from model.events import RawRecord
+from model.snapshots import MetadataSnapshot
+from tests.retail import Pipeline, order, raw, records, snapshot, spec
+
+Reason = DeadLetterReason
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Pipeline:
+    return Pipeline(tmp_path)
+
+
+@pytest.fixture
+def resources(pipeline: Pipeline) -> Iterator[WorkerResources]:
+    opened = pipeline.resources()
+    with closing(opened.dead_letters):
+        yield opened
+
+
+def set_aside(
+    pipeline: Pipeline, resources: WorkerResources, *given: RawRecord | DamagedRecord
+) -> list[DeadLetter]:
+    letters = pipeline.map(*given).letters
+    resources.dead_letters.put(letters)
+    return letters
+
+
+def replayed(
+    pipeline: Pipeline, resources: WorkerResources, under: MetadataSnapshot | None = None
+) -> ReplayReport:
+    letters = list(resources.dead_letters.scan())
+    return replay(letters, pipeline.plan(), resources, under or pipeline.snapshot, pipeline.sealer.open)
+
+
+def only(*names: str) -> MetadataSnapshot:
+    return snapshot(specs=[spec(name) for name in names])
+
+
+def test_a_mended_spec_lets_letters_pass_as_if_nothing_had_happened(
+    pipeline: Pipeline, resources: WorkerResources, tmp_path: Path
+) -> None:
+    given = records(20)
+    pipeline.snapshot = only("segment", "amplitude")
+    pipeline.process(given)
+    orders = [record for record in given if record.source == "orders"]
+    assert [letter.reason for letter in set_aside(pipeline, resources, *orders)] == [Reason.NO_SPEC] * 5
+
+    pipeline.snapshot = snapshot(version=2)
+    report = replayed(pipeline, resources)
+
+    assert (report.replayed, report.still_dead, report.partial, report.unreadable) == (5, 0, 0, 0)
+    assert resources.dead_letters.counts() == {}
+    assert "orders.last.total" in {change.path for change in report.changes}
+    straight = Pipeline(tmp_path, pipeline.key_store)
+    straight.process(given)
+    assert pipeline.export() == straight.export()
+    assert pipeline.store.outbox() == []
+
+
+def test_what_is_still_bad_stays_with_the_reason_of_now(
+    pipeline: Pipeline, resources: WorkerResources
+) -> None:
+    pipeline.snapshot = only("segment")
+    set_aside(pipeline, resources, order(1, 1), order(2, 2, order_id=None))
+    pipeline.snapshot = snapshot(version=2)
+    report = replayed(pipeline, resources)
+    assert (report.replayed, report.still_dead) == (1, 1)
+    (letter,) = resources.dead_letters.scan()
+    assert (letter.reason, letter.position, letter.snapshot_version) == (
+        Reason.MISSING_ID,
+        "file:orders/x.jsonl#2",
+        2,
+    )
+    assert replayed(pipeline, resources).still_dead == 1
+    assert resources.dead_letters.counts() == {"missing_id": 1}
+
+
+def test_letters_of_damaged_files_are_left_alone(pipeline: Pipeline, resources: WorkerResources) -> None:
+    good = order(1, 1)
+    set_aside(
+        pipeline,
+        resources,
+        DamagedRecord(good, Reason.CORRUPT_SOURCE, "truncated"),
+        DamagedRecord(order(2, 2), Reason.TOO_LARGE, "too large"),
+    )
+    report = replayed(pipeline, resources)
+    assert (report.partial, report.replayed) == (2, 0)
+    assert sum(resources.dead_letters.counts().values()) == 2
+    assert pipeline.store.count() == 0
+
+
+def test_letters_of_a_source_that_is_no_longer_configured_are_left_alone(
+    pipeline: Pipeline, resources: WorkerResources
+) -> None:
+    set_aside(pipeline, resources, order(1, 1, order_id=None))
+    del pipeline.sources["orders"]
+    assert replayed(pipeline, resources).partial == 1
+    assert sum(resources.dead_letters.counts().values()) == 1
+
+
+def test_a_letter_under_another_keyring_is_left_alone(
+    pipeline: Pipeline, resources: WorkerResources, tmp_path: Path
+) -> None:
+    (tmp_path / "other").mkdir()
+    stranger = Pipeline(tmp_path / "other", snapshot=only("segment"))
+    resources.dead_letters.put(stranger.map(order(1, 1)).letters)
+    report = replayed(pipeline, resources)
+    assert (report.unreadable, report.replayed) == (1, 0)
+    assert sum(resources.dead_letters.counts().values()) == 1
+
+
+def test_replaying_twice_is_harmless(pipeline: Pipeline, resources: WorkerResources) -> None:
+    pipeline.snapshot = only("segment")
+    letters = set_aside(pipeline, resources, order(1, 1))
+    pipeline.snapshot = snapshot()
+    replayed(pipeline, resources)
+    before, outcome = pipeline.export(), resources.dead_letters.counts()
+    resources.dead_letters.put(letters)
+    assert replayed(pipeline, resources).replayed == 1
+    assert (pipeline.export(), resources.dead_letters.counts()) == (before, outcome)
+
+
+def test_two_letters_of_one_record_both_leave(pipeline: Pipeline, resources: WorkerResources) -> None:
+    pipeline.snapshot = only("segment")
+    set_aside(pipeline, resources, order(1, 1))
+    pipeline.snapshot = snapshot(
+        specs=[spec("orders").model_copy(update={"operations": [{"operation": "none"}]})]
+    )
+    set_aside(pipeline, resources, order(1, 1))
+    assert len(list(resources.dead_letters.scan())) == 2
+    pipeline.snapshot = snapshot()
+    assert replayed(pipeline, resources).replayed == 2
+    assert (resources.dead_letters.counts(), pipeline.store.count()) == ({}, 1)
+
+
+def test_an_event_that_now_maps_to_nothing_leaves_the_list(
+    pipeline: Pipeline, resources: WorkerResources
+) -> None:
+    set_aside(pipeline, resources, order(1, 1, order_id=None))
+    nothing = spec(
+        "orders", operations=[{"operation": "shift", "spec": {"none": "x"}}], specification_type="jolt"
+    )
+    assert replayed(pipeline, resources, snapshot(specs=[nothing])).replayed == 1
+    assert resources.dead_letters.counts() == {}
+
+
+def test_a_store_that_fails_half_way_loses_no_letter(
+    pipeline: Pipeline, resources: WorkerResources, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline.snapshot = only("segment")
+    set_aside(pipeline, resources, order(1, 1), order(2, 2))
+    pipeline.snapshot = snapshot()
+
+    def away(*_: object) -> set[str]:
+        raise StoreError("away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(pipeline.store, "write", away)
+        with pytest.raises(StoreError):
+            replayed(pipeline, resources)
+    assert resources.dead_letters.counts() == {"no_spec": 2}
+    assert replayed(pipeline, resources).replayed == 2
+
+
+def test_keys_that_are_away_make_key_letters_and_later_none(
+    pipeline: Pipeline, resources: WorkerResources, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object) -> dict[str, object]:
+        raise KeyProviderError("the provider is away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(pipeline.data_keys, "fetch", lambda *_, **__: away())
+        set_aside(pipeline, resources, order(1, 1))
+    assert resources.dead_letters.counts() == {"key_unavailable": 1}
+    assert replayed(pipeline, resources).replayed == 1
+    assert resources.dead_letters.counts() == {}
+
+
+def test_more_letters_than_are_taken_at_once(
+    pipeline: Pipeline, resources: WorkerResources, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ingestion.replay.LETTERS_AT_ONCE", 3)
+    set_aside(pipeline, resources, *(raw(b"{", line) for line in range(4)))
+    pipeline.snapshot = only("segment")
+    set_aside(pipeline, resources, *(order(number, 10 + number) for number in range(4)))
+    pipeline.snapshot = snapshot()
+    report = replayed(pipeline, resources)
+    assert (report.replayed, report.still_dead) == (4, 4)
+    assert resources.dead_letters.counts() == {"not_json": 4}

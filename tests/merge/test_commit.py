@@ -1,0 +1,153 @@
+"""Optimistic locking: retries within bounds, the others written, nothing written for nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from merge import codec
+from merge.commit import Backoff, Committer
+from merge.fragments import FragmentState
+from merge.store import FragmentWrite, StoredFragment
+from model.errors import ConflictError, StoreError
+from model.fragments import FragmentChange, Kind, Mutation
+from model.identifiers import Identifier
+from model.stamps import SpecRef, Stamp
+from sinks.memory_profiles import MemoryProfileStore
+
+
+def state(ordinal: int, name: str = "user_id:1", path: str = "a") -> FragmentState:
+    made = FragmentState()
+    stamp = Stamp(0, ordinal, "shop", f"e{ordinal}")
+    mutations = (Mutation(path, Kind.PLAIN, ordinal),)
+    made.apply(FragmentChange(name, stamp, SpecRef("s", 1), mutations, (Identifier.parse(name),)))
+    made.normalise()
+    return made
+
+
+def value(store: MemoryProfileStore, name: str = "user_id:1", path: str = "a") -> object:
+    return codec.decode(store.read([name])[name].state).registers[path].value
+
+
+class _Racing(MemoryProfileStore):
+    """Before each write somebody else may write."""
+
+    def __init__(self, race: Callable[[_Racing, int], None]) -> None:
+        super().__init__()
+        self._race = race
+        self.reads: list[list[str]] = []
+        self.writes: list[list[str]] = []
+
+    def read(self, ids: Sequence[str]) -> dict[str, StoredFragment]:
+        self.reads.append(list(ids))
+        return super().read(ids)
+
+    def write(self, writes: Sequence[FragmentWrite]) -> set[str]:
+        self.writes.append([write.id for write in writes])
+        self._race(self, len(self.writes))
+        return super().write(writes)
+
+    def interfere(self, name: str, ordinal: int, path: str = "other") -> None:
+        """Another writer's change."""
+        present = MemoryProfileStore.read(self, [name]).get(name)
+        merged = codec.decode(present.state) if present else FragmentState()
+        merged.join(state(ordinal, name, path))
+        version = present.version if present else 0
+        MemoryProfileStore.write(self, [FragmentWrite(name, version, codec.encode(merged), frozenset())])
+
+
+def committer(store: MemoryProfileStore, pauses: list[float], retries: int = 3) -> Committer:
+    return Committer(store, Backoff(retries=retries, base=0.01, cap=0.03), pauses.append)
+
+
+def test_one_read_and_one_write_when_nobody_interferes() -> None:
+    store, pauses = _Racing(lambda *_: None), list[float]()
+    result = committer(store, pauses).commit({f"user_id:{n}": state(1, f"user_id:{n}") for n in range(5)})
+    assert (len(store.reads), len(store.writes), pauses) == (1, 1, [])
+    assert sorted((name, version) for name, version, _ in result.written) == [
+        (f"user_id:{n}", 1) for n in range(5)
+    ]
+
+
+def test_what_changes_nothing_is_not_written() -> None:
+    store, pauses = _Racing(lambda *_: None), list[float]()
+    commit = committer(store, pauses).commit
+    commit({"user_id:1": state(2)})
+    assert commit({"user_id:1": state(2)}).unchanged == 1
+    assert commit({"user_id:1": state(2), "user_id:2": state(1, "user_id:2")}).unchanged == 1
+    assert store.writes == [["user_id:1"], ["user_id:2"]]
+    assert commit({}).written == []
+
+
+def test_only_new_identifiers_are_written() -> None:
+    seen: list[frozenset[str]] = []
+
+    class Store(MemoryProfileStore):
+        def write(self, writes: Sequence[FragmentWrite]) -> set[str]:
+            seen.extend(write.identifiers for write in writes)
+            return super().write(writes)
+
+    commit = Committer(Store()).commit
+    commit({"user_id:1": state(1)})
+    commit({"user_id:1": state(2)})
+    assert seen == [frozenset({"user_id:1"}), frozenset()]
+
+
+def test_a_conflict_reads_again_and_keeps_both() -> None:
+    store = _Racing(lambda self, time: self.interfere("user_id:1", 7) if time == 1 else None)
+    pauses: list[float] = []
+    result = committer(store, pauses).commit({"user_id:1": state(1), "user_id:2": state(1, "user_id:2")})
+    assert store.reads == [["user_id:1", "user_id:2"], ["user_id:1"]]
+    assert (value(store), value(store, path="other")) == (1, 7)
+    assert {name: version for name, version, _ in result.written} == {"user_id:1": 2, "user_id:2": 1}
+    assert (result.conflicts, len(pauses)) == (1, 1)
+
+
+def test_what_another_writer_wrote_already_is_no_write_of_ours() -> None:
+    store = _Racing(lambda self, time: self.interfere("user_id:1", 1, "a") if time == 1 else None)
+    result = committer(store, []).commit({"user_id:1": state(1)})
+    assert (result.written, result.unchanged, result.conflicts) == ([], 1, 1)
+
+
+def test_it_gives_up_within_bounds_and_the_others_are_written() -> None:
+    store = _Racing(lambda self, time: self.interfere("user_id:1", time))
+    pauses: list[float] = []
+    with pytest.raises(ConflictError, match=r"1 fragment\(s\) kept changing through 3 retries"):
+        committer(store, pauses).commit({"user_id:1": state(1), "user_id:2": state(1, "user_id:2")})
+    assert len(store.writes) == 4
+    assert value(store, "user_id:2") == 1
+    # Given again whole, it is done.
+    store._race = lambda *_: None
+    result = committer(store, pauses).commit({"user_id:1": state(1), "user_id:2": state(1, "user_id:2")})
+    assert result.unchanged == 1
+    assert value(store) == 1
+
+
+def test_pauses_grow_to_a_bound_and_are_random() -> None:
+    backoff = Backoff(retries=12, base=0.005, cap=1.0)
+    for attempt, most in ((0, 0.005), (3, 0.04), (20, 1.0), (500, 1.0)):
+        pauses = [backoff.pause(attempt) for _ in range(200)]
+        assert all(0 <= pause <= most for pause in pauses)
+        assert max(pauses) > most / 2
+        assert len(set(pauses)) > 100
+
+
+def test_a_conflict_error_is_retryable_like_any_of_the_store() -> None:
+    assert issubclass(ConflictError, StoreError)
+
+
+def test_a_store_that_is_away_is_an_error() -> None:
+    store = MemoryProfileStore()
+    store.close()
+    with pytest.raises(StoreError):
+        Committer(store).commit({"user_id:1": state(1)})
+
+
+def test_what_was_given_is_not_touched() -> None:
+    store, given = MemoryProfileStore(), state(1)
+    before = codec.encode(given)
+    Committer(store).commit({"user_id:1": given})
+    Committer(store).commit({"user_id:1": state(2)})
+    Committer(store).commit({"user_id:1": given})
+    assert codec.encode(given) == before
