@@ -54,6 +54,9 @@ def root(
     # Only ours: what libraries log at this level may hold URLs with what somebody searched for.
     for name in ("app", "ingestion", "merge", "metadata_service", "profile_service", "sinks", "transforms"):
         logging.getLogger(name).setLevel(logging.DEBUG if verbose else logging.INFO)
+    if not verbose:
+        # It tells a flow's failure with pages of JVM frames, which the flow itself tells in one line.
+        logging.getLogger("py4j").setLevel(logging.CRITICAL)
     context.obj = config
 
 
