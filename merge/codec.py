@@ -41,18 +41,20 @@ _decoder = msgspec.json.Decoder(_Wire, float_hook=canonical.exact_number)
 
 def encode(state: FragmentState) -> bytes:
     """Canonical bytes of a normalised state."""
+    # The values of one event share its stamp, the very object, so few stamps need to be hashed.
+    distinct = {id(register[0]): register for register in state.registers.values()}
     origins = sorted(
-        {(register[0], register[1]) for register in state.registers.values()}
-        | set(state.identifiers.values())
+        {(stamp, spec) for stamp, spec, _, _ in distinct.values()} | set(state.identifiers.values())
     )
     place = {origin: index for index, origin in enumerate(origins)}
+    of_stamp = {key: place[(stamp, spec)] for key, (stamp, spec, _, _) in distinct.items()}
     return canonical.encode(
         [
             FORMAT,
             [(*stamp, *spec) for stamp, spec in origins],
             {
-                path: (place[(stamp, spec)], kind, value)
-                for path, (stamp, spec, kind, value) in state.registers.items()
+                path: (of_stamp[id(stamp)], kind, value)
+                for path, (stamp, _, kind, value) in state.registers.items()
             },
             sorted((source, scope, stamp) for (source, scope), stamp in state.markers.items()),
             {identifier: place[evidence] for identifier, evidence in state.identifiers.items()},

@@ -77,11 +77,15 @@ class Committer:
         merged: dict[str, FragmentState] = {}
         for fragment_id, change in pending.items():
             present = stored.get(fragment_id)
-            state = codec.decode(present.state) if present else FragmentState()
-            known = frozenset(state.identifiers)
-            if not state.join(change):
-                result.unchanged += 1
-                continue
+            if present is None:
+                # Normalising it in place changes nothing of what it asks for, should it be asked again.
+                state, known = change, frozenset[str]()
+            else:
+                state = codec.decode(present.state)
+                known = frozenset(state.identifiers)
+                if not state.join(change):
+                    result.unchanged += 1
+                    continue
             state.normalise()
             data = codec.encode(state)
             if present and data == present.state:

@@ -17,6 +17,7 @@ so joining normalised states gives the same as joining the originals.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 from merge.registers import later
@@ -113,30 +114,33 @@ class FragmentState:
 
     def _drop_what_ancestors_hide(self) -> None:
         registers = self.registers
-        hidden = []
-        for path, register in registers.items():
-            for above in paths.ancestors(path):
-                if above in registers and _beats(registers[above], register):
-                    hidden.append(path)
-                    break
-        for path in hidden:
-            del registers[path]
+        for path, above in _nested(frozenset(registers)):
+            if path in registers and above in registers and _beats(registers[above], registers[path]):
+                del registers[path]
 
     def visible(self) -> Iterator[tuple[str, Register]]:
         """The registers that show, deleted ones left out. The state must be normalised."""
         registers = self.registers
-        replaced = set()
+        replaced = {
+            above
+            for path, above in _nested(frozenset(registers))
+            if not _beats(registers[above], registers[path])
+        }
         for path, register in registers.items():
-            for above in paths.ancestors(path):
-                if above in registers and not _beats(registers[above], register):
-                    replaced.add(above)
-        for path, register in registers.items():
-            if register.kind is not Kind.DELETED and path not in replaced:
+            if register[2] is not Kind.DELETED and path not in replaced:
                 yield path, register
 
     def oldest(self) -> Stamp | None:
         """The earliest stamp by which the fragment was named; decides a profile's id."""
         return min((evidence.stamp for evidence in self.identifiers.values()), default=None)
+
+
+@lru_cache(maxsize=16_384)
+def _nested(present: frozenset[str]) -> tuple[tuple[str, str], ...]:
+    """The pairs (path, ancestor) among some paths: hardly ever any, and most fragments of a source have
+    the same paths, so it is worth remembering. The deepest paths come first."""
+    pairs = ((path, above) for path in present for above in paths.ancestors(path) if above in present)
+    return tuple(sorted(pairs, key=lambda pair: (-len(paths.ancestors(pair[0])), pair)))
 
 
 def _beats(above: Register, below: Register) -> bool:

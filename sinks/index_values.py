@@ -20,9 +20,8 @@ SEARCHED_CHARACTERS = 4096
 WORD_CHARACTERS = 128
 
 _ascii_words = re.compile(r"[a-z0-9]+").findall
-_uuid = re.compile(
-    r"\b([0-9A-Fa-f]{8})-([0-9A-Fa-f]{4})-([0-9A-Fa-f]{4})-([0-9A-Fa-f]{4})-([0-9A-Fa-f]{12})\b"
-)
+_uuid = re.compile(r"\b[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}\b")
+_UUID_CHARACTERS = 36
 
 
 class ValueClass(Enum):
@@ -80,8 +79,8 @@ def words(text: str) -> list[str]:
     looks for its parts, and as five words each it would be most of a profile's index.
     """
     text = text[:SEARCHED_CHARACTERS]
-    if "-" in text:
-        text = _uuid.sub(r"\1\2\3\4\5", text)
+    if "-" in text and len(text) >= _UUID_CHARACTERS:
+        text = _uuid.sub(lambda found: found[0].replace("-", ""), text)
     if text.isascii():
         found = _ascii_words(text.lower())
     else:
