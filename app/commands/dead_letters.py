@@ -141,9 +141,18 @@ def _chosen(
 ) -> Iterable[DeadLetter]:
     if not (ids or reason or source or everything):
         raise typer.BadParameter("name letters, or give --reason, --source or --all")
-    if ids:
-        return [letter for letter_id in ids if (letter := letters.get(letter_id)) is not None]
-    return list(letters.scan(reason, source))
+    if not ids:
+        return list(letters.scan(reason, source))
+    named = {letter_id: letters.get(letter_id) for letter_id in ids}
+    missing = [letter_id for letter_id, letter in named.items() if letter is None]
+    if missing:
+        print(f"no such dead letter: {', '.join(missing)}", file=sys.stderr)
+        raise typer.Exit(Exit.NOT_FOUND)
+    return [
+        letter
+        for letter in named.values()
+        if letter and reason in (None, letter.reason) and source in (None, letter.source)
+    ]
 
 
 def _described(letter: DeadLetter) -> dict[str, Any]:

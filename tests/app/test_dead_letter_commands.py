@@ -1,0 +1,116 @@
+"""`idgraph dead-letters`."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from app import wiring
+from tests.app.conftest import CommandLine
+from tests.retail import EXAMPLE, Pipeline, durable_keys, order, raw, snapshot
+
+
+def ids(idgraph: CommandLine, *words: str) -> list[str]:
+    return [letter["id"] for letter in idgraph.json("dead-letters", "list", "--json", *words)]
+
+
+def test_list_for_people(filled: CommandLine) -> None:
+    result = filled("dead-letters", "list")
+    assert result.exit_code == 0
+    assert "missing_id" in result.stdout
+    assert "file:orders/x.jsonl#70" in result.stdout
+    assert "shop-orders@1" in result.stdout
+    assert "missing_id: 1" in result.stderr
+
+
+def test_list_of_none(with_keys: CommandLine) -> None:
+    assert with_keys("dead-letters", "list").stdout == "no dead letters\n"
+    assert ids(with_keys) == []
+
+
+def test_list_by_reason_and_source_and_at_most_so_many(filled: CommandLine) -> None:
+    assert len(ids(filled)) == 2
+    assert len(ids(filled, "--reason", "missing_id")) == 1
+    assert len(ids(filled, "--source", "orders")) == 2
+    assert ids(filled, "--source", "segment") == []
+    assert len(ids(filled, "--limit", "1")) == 1
+
+
+def test_show_hides_the_record_until_it_is_asked_for(filled: CommandLine) -> None:
+    (letter,) = ids(filled, "--reason", "missing_id")
+    hidden = filled("dead-letters", "show", letter)
+    assert hidden.exit_code == 0
+    assert "reason: missing_id" in hidden.stdout
+    assert "p1@example.com" not in hidden.stdout
+    (shown,) = filled.json("dead-letters", "show", letter, "--reveal", "--json")
+    assert json.loads(shown["record"])["customer"]["email"] == "p1@example.com"
+
+
+def test_show_what_is_not_there(filled: CommandLine) -> None:
+    result = filled("dead-letters", "show", "none")
+    assert result.exit_code == 3
+    assert "no such dead letter" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["replay", "drop"])
+def test_nothing_happens_to_letters_that_nobody_named(command: str, filled: CommandLine) -> None:
+    result = filled("dead-letters", command)
+    assert result.exit_code == 2
+    assert "--all" in result.stderr
+    assert len(ids(filled)) == 2
+
+
+@pytest.mark.parametrize("command", ["replay", "drop"])
+def test_a_letter_that_is_not_there(command: str, filled: CommandLine) -> None:
+    result = filled("dead-letters", command, "none")
+    assert result.exit_code == 3
+    assert "no such dead letter: none" in result.stderr
+
+
+def test_ids_and_filters_must_both_hold(filled: CommandLine) -> None:
+    (letter,) = ids(filled, "--reason", "missing_id")
+    assert filled("dead-letters", "drop", letter, "--source", "segment").stdout == "dropped 0\n"
+    assert len(ids(filled)) == 2
+
+
+def test_drop(filled: CommandLine) -> None:
+    (letter,) = ids(filled, "--reason", "missing_id")
+    assert filled("dead-letters", "drop", letter).stdout == "dropped 1\n"
+    assert filled("dead-letters", "drop", "--all").stdout == "dropped 1\n"
+    assert ids(filled) == []
+
+
+def test_replay_under_a_mended_spec(served: CommandLine) -> None:
+    settings = served.settings()
+    with wiring.opened(settings) as resources:
+        pipeline = Pipeline(settings.directory, durable_keys(settings.directory), snapshot=snapshot(specs=[]))
+        resources.dead_letters.put(pipeline.map(order(1, 1), raw(b"{", 2)).letters)
+        pipeline.data_keys.close()
+    assert served("attributes", "apply", EXAMPLE / "attributes.json").exit_code == 0
+    assert served("specs", "apply", EXAMPLE / "specs" / "orders.json").exit_code == 0
+
+    result = served("dead-letters", "replay", "--all")
+
+    assert result.exit_code == 1
+    assert result.stdout == "replayed 1, still dead 1, to be given again as files 0, unreadable 0\n"
+    assert [letter["reason"] for letter in served.json("dead-letters", "list", "--json")] == ["not_json"]
+    (found,) = served.json("lookup", "email:p1@example.com", "--json")
+    assert found["attributes"]["orders"]["last"]["total"] == 12.5
+    discovered = [each["path"] for each in served.json("attributes", "search", "orders.last", "--json")]
+    assert "orders.last.total" in discovered
+
+
+def test_replay_while_the_service_is_away_goes_by_the_last_snapshot(filled: CommandLine) -> None:
+    result = filled("dead-letters", "replay", "--all")
+    assert result.exit_code == 1
+    assert "replayed 0, still dead 2" in result.stdout
+
+
+def test_replay_without_any_metadata_changes_nothing(filled: CommandLine) -> None:
+    wiring.snapshot_file(filled.settings()).unlink()
+    before = filled.json("dead-letters", "list", "--json")
+    result = filled("dead-letters", "replay", "--all")
+    assert result.exit_code == 5
+    assert "start the metadata service" in result.stderr
+    assert filled.json("dead-letters", "list", "--json") == before

@@ -1,0 +1,169 @@
+"""`idgraph specs` and `idgraph attributes` against a real service."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.app.conftest import CommandLine
+from tests.retail import EXAMPLE
+
+ORDERS = EXAMPLE / "specs" / "orders.json"
+
+
+def changed(folder: Path, name: str = "orders.json", **fields: Any) -> Path:
+    file = folder / name
+    file.write_text(json.dumps({**json.loads(ORDERS.read_text()), **fields}))
+    return file
+
+
+def test_specs_from_first_to_last(served: CommandLine) -> None:
+    assert served("specs", "apply", ORDERS).stdout == "shop-orders: version 1 saved, version 1 is active\n"
+    assert "version 1 saved" in served("specs", "apply", ORDERS).stdout
+    draft = changed(served.folder, status="draft", description="a draft")
+    assert served("specs", "apply", draft, "--reason", "try").stdout == (
+        "shop-orders: version 2 saved, version 1 is active\n"
+    )
+    assert served("specs", "activate", "shop-orders").stdout == "shop-orders: version 2 is active\n"
+    assert served("specs", "activate", "shop-orders", "--version", "1").stdout == (
+        "shop-orders: version 1 is active\n"
+    )
+    (listed,) = served.json("specs", "list", "--json")
+    assert (listed["name"], listed["latest_version"], listed["active_version"]) == ("shop-orders", 2, 1)
+    table = served("specs", "list").stdout
+    assert "shop-orders" in table
+    assert "a draft" in table
+    assert served("specs", "retire", "shop-orders").stdout == "shop-orders: retired\n"
+    assert served.json("specs", "list", "--json")[0]["active_version"] is None
+
+
+def test_what_is_shown_can_be_applied_again(served: CommandLine) -> None:
+    served("specs", "apply", ORDERS)
+    shown = served("specs", "show", "shop-orders")
+    assert shown.exit_code == 0
+    assert json.loads(shown.stdout)["operations"] == json.loads(ORDERS.read_text())["operations"]
+    again = served.folder / "again.json"
+    again.write_text(shown.stdout)
+    assert "version 1 saved" in served("specs", "apply", again).stdout
+    assert served("specs", "show", "shop-orders", "--version", "1").stdout == shown.stdout
+
+
+def test_a_table_shows_text_that_looks_like_markup_as_it_is(served: CommandLine) -> None:
+    served("specs", "apply", changed(served.folder, description="see [bold]this[/bold] and [/nothing]"))
+    assert "see [bold]this[/bold] and [/nothing]" in served("specs", "list").stdout
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["specs", "show", "none"],
+        ["specs", "activate", "none"],
+        ["specs", "retire", "none"],
+        ["attributes", "show", "none"],
+    ],
+)
+def test_what_is_not_there_exits_with_3(words: list[str], served: CommandLine) -> None:
+    result = served(*words)
+    assert (result.exit_code, result.stdout) == (3, "")
+    assert result.stderr
+
+
+def test_a_version_that_is_not_there_exits_with_3(served: CommandLine) -> None:
+    served("specs", "apply", ORDERS)
+    assert served("specs", "show", "shop-orders", "--version", "9").exit_code == 3
+    assert served("specs", "activate", "shop-orders", "--version", "9").exit_code == 3
+
+
+def test_a_wrong_spec_is_refused_with_its_place_and_nothing_is_saved(served: CommandLine) -> None:
+    wrong = changed(served.folder, "wrong.json", operations=[{"operation": "shfit", "spec": {}}])
+    result = served("specs", "apply", ORDERS, wrong)
+    assert result.exit_code == 1
+    assert "wrong.json: /operations/0/operation" in result.stderr
+    missing = changed(served.folder, "missing.json", identifiers=[])
+    result = served("specs", "apply", missing)
+    assert result.exit_code == 1
+    assert "missing.json: /identifiers" in result.stderr
+    result = served("specs", "apply", served.folder / "gone.json")
+    assert result.exit_code == 2
+    assert "gone.json: No such file or directory" in result.stderr
+
+
+def test_attributes_are_declared_found_and_shown(served: CommandLine) -> None:
+    assert served("attributes", "apply", EXAMPLE / "attributes.json", "--reason", "first").stdout == (
+        "5 attribute(s) applied\n"
+    )
+    assert {each["path"] for each in served.json("attributes", "search", "identity", "--json")} == {
+        "identity.email",
+        "identity.name",
+        "identity.userId",
+    }
+    assert len(served.json("attributes", "search", "--json", "--limit", "2")) == 2
+    assert served.json("attributes", "search", "--json", "--status", "discovered") == []
+    assert "searchable" in served("attributes", "search", "e-mail").stdout
+    shown = json.loads(served("attributes", "show", "identity.email").stdout)
+    assert (shown["encryption"], shown["version"]) == ("searchable", 1)
+    served("attributes", "apply", EXAMPLE / "attributes.json")
+    assert json.loads(served("attributes", "show", "identity.email").stdout)["version"] == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "code", "told"),
+    [
+        (
+            '[{"path": "a", "data_type": "string"}, {"path": "b", "data_type": "text"}]',
+            1,
+            "bad.json: /1/data_type",
+        ),
+        ('{"path": "a"}', 1, "bad.json: /0/data_type: Field required"),
+        ("{", 1, "bad.json: not JSON"),
+        ("7", 1, "bad.json: /0"),
+        ('{"path": "a", "data_type": "string", "policy": "sum"}', 1, "sum"),
+    ],
+)
+def test_a_wrong_attribute_is_refused(content: str, code: int, told: str, served: CommandLine) -> None:
+    file = served.folder / "bad.json"
+    file.write_text(content)
+    result = served("attributes", "apply", file)
+    assert result.exit_code == code, result.stderr
+    assert told in result.stderr
+    assert served.json("attributes", "search", "--json") == []
+
+
+COMMANDS = [
+    ["specs", "list"],
+    ["specs", "show", "x"],
+    ["specs", "apply", str(ORDERS)],
+    ["specs", "activate", "x"],
+    ["specs", "retire", "x"],
+    ["attributes", "search"],
+    ["attributes", "show", "x"],
+    ["attributes", "apply", str(EXAMPLE / "attributes.json")],
+]
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_without_a_service_or_with_a_wrong_token_or_with_none(
+    words: list[str], served: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = served.settings().token_file()
+    token.write_text("a-token-nobody-ever-made")
+    refused = served(*words)
+    assert (refused.exit_code, refused.stdout) == (5, "")
+    assert "HTTP 401" in refused.stderr
+    assert "a-token-nobody-ever-made" not in refused.stderr
+    monkeypatch.setenv("IDGRAPH_METADATA__URL", "http://127.0.0.1:9")
+    away = served(*words)
+    assert (away.exit_code, away.stdout) == (5, "")
+    assert "http://127.0.0.1:9" in away.stderr
+    token.unlink()
+    none = served(*words)
+    assert (none.exit_code, none.stdout) == (2, "")
+    assert "idgraph serve metadata" in none.stderr
+
+
+def test_a_url_that_is_none(served: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("IDGRAPH_METADATA__URL", "ftp://nowhere")
+    assert served("specs", "list").exit_code == 5
