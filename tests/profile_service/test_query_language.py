@@ -1,0 +1,86 @@
+"""The search language: each clause, quoting, declared types, and what cannot be read."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model.attributes import DataType
+from model.errors import QueryError
+from model.queries import Clause, FullText, Prefix, Query, Range, Term
+from profile_service.query_language import parse_query
+
+TYPES = {"text": DataType.STRING, "whole": DataType.INTEGER, "truth": DataType.BOOLEAN}
+
+
+def parsed(word: str) -> Clause:
+    (clause,) = parse_query([word], TYPES.get).clauses
+    return clause
+
+
+@pytest.mark.parametrize(
+    ("word", "clause"),
+    [
+        ("guitar", FullText("guitar")),
+        ("two words", FullText("two words")),
+        ("a.b:wang", FullText("wang", "a.b")),
+        ("a.b:x:y=z", FullText("x:y=z", "a.b")),
+        ("a.b=F", Term("a.b", "F")),
+        ("a.b=42", Term("a.b", 42)),
+        ("a.b=4.5", Term("a.b", 4.5)),
+        ("a.b=true", Term("a.b", True)),
+        ("a.b=null", Term("a.b", "null")),
+        ("a.b=[1]", Term("a.b", "[1]")),
+        ('a.b="42"', Term("a.b", "42")),
+        ('a.b=""', Term("a.b", "")),
+        ('a.b="', Term("a.b", '"')),
+        ("a.b==x", Term("a.b", "=x")),
+        ("a=b=c", Term("a", "b=c")),
+        ("a.b=44*", Prefix("a.b", "44")),
+        ("a.b=*", Term("a.b", "*")),
+        ('a.b="x*"', Term("a.b", "x*")),
+        ("text=42", Term("text", "42")),
+        ("text=true", Term("text", "true")),
+        ("whole=42", Term("whole", 42)),
+        ("whole=x", Term("whole", "x")),
+        ("truth=false", Term("truth", False)),
+        ("a>=30", Range("a", lower=30)),
+        ("a>30", Range("a", lower=30, include_lower=False)),
+        ("a<=30.5", Range("a", upper=30.5)),
+        ("a<x", Range("a", upper="x", include_upper=False)),
+        ('a>="5"', Range("a", lower="5")),
+        ("text>=5", Range("text", lower="5")),
+        ("a>=-1", Range("a", lower=-1)),
+        ("a\\.b.c=1", Term("a\\.b.c", 1)),
+    ],
+)
+def test_clauses(word: str, clause: Clause) -> None:
+    found = parsed(word)
+    assert found == clause
+    assert type(getattr(found, "value", None)) is type(getattr(clause, "value", None))
+
+
+def test_all_words_must_hold() -> None:
+    assert parse_query(["a=1", "b"], TYPES.get) == Query((Term("a", 1), FullText("b")))
+    assert parse_query([], TYPES.get) == Query()
+
+
+@pytest.mark.parametrize("word", ["", "  ", "a=", "a>=", "a:", "a>true", "truth<=false"])
+def test_what_cannot_be_read(word: str) -> None:
+    with pytest.raises(QueryError) as caught:
+        parsed(word)
+    assert word.strip() in str(caught.value)
+
+
+@given(st.text(max_size=12))
+def test_any_word_is_a_clause_or_a_refusal(word: str) -> None:
+    try:
+        parsed(word)
+    except QueryError:
+        return
+
+
+@given(st.text(max_size=12))
+def test_anything_can_be_asked_for_in_quotes(value: str) -> None:
+    assert parsed(f'a.b="{value}"') == Term("a.b", value)
