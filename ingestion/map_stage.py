@@ -28,7 +28,7 @@ from model.sealed import SealedValue
 from model.stamps import SpecRef, Stamp
 from transforms.blind_index import BlindIndex
 from transforms.compiled import CompiledSnapshot
-from transforms.schema import DATA_TYPES, Leaves
+from transforms.schema import DATA_TYPES, Leaves, declared_types
 from transforms.sealing import DataKeys, SealingKey
 
 
@@ -79,6 +79,7 @@ class MapStage:
         self._letters = letters
         self._now = now
         self._readers = {name: EnvelopeReader(config) for name, config in sources.items()}
+        self._declared_types = declared_types(snapshot.snapshot)
         self._timed = {name for name, config in sources.items() if config.ordinal_unit == "epoch_ms"}
 
     def run(self, records: Iterable[RawRecord | DamagedRecord]) -> Iterator[MapOutput]:
@@ -198,7 +199,8 @@ class MapStage:
         for node, value in event.leaves.to_seal:
             token = None
             if node.policy.is_searchable and type(value) is not list:
-                token = self._blind_index.token(node.path, value, DATA_TYPES[type(value)])
+                read_as = self._declared_types.get(node.path, DATA_TYPES[type(value)])
+                token = self._blind_index.token(node.path, value, read_as)
             text = key.seal(value, node.path, stamp.source, stamp.event_id)
             sealed.append((node.path, Kind.SEALED, str(SealedValue(text, token))))
         return sealed

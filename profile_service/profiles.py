@@ -21,7 +21,7 @@ from model.queries import Clause, Query, Term
 from model.sealed import SealedValue
 from model.snapshots import MetadataSnapshot
 from transforms.blind_index import BlindIndex
-from transforms.schema import DATA_TYPES, AttributeTree
+from transforms.schema import DATA_TYPES, AttributeTree, declared_types
 from transforms.sealing import DataKeys
 
 MASK = {"$protected": True}
@@ -88,6 +88,7 @@ class ProfileReader:
         self._data_keys = data_keys
         self._blind_index = blind_index
         self._attributes = AttributeTree(snapshot)
+        self._declared_types = declared_types(snapshot)
         self._protected_identifiers = snapshot.protected_identifier_types()
 
     def lookup(self, identifier: Identifier, reveal: bool = False) -> list[Profile]:
@@ -132,7 +133,8 @@ class ProfileReader:
             raise QueryError(
                 f"{clause.path} is protected and can only be searched by its whole value, with ="
             )
-        token = self._blind_index.token(clause.path, clause.value, DATA_TYPES[type(clause.value)])
+        read_as = self._declared_types.get(clause.path, DATA_TYPES[type(clause.value)])
+        token = self._blind_index.token(clause.path, clause.value, read_as)
         return Term(clause.path, token)
 
     def _profile(self, fragment: StoredFragment, reveal: bool) -> Profile:

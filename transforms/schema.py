@@ -226,6 +226,19 @@ class AttributeTree:
         return self._add(parent, key, parent.children if keep else {})
 
 
+def declared_types(snapshot: MetadataSnapshot) -> dict[str, DataType]:
+    """The types that the blind index reads searchable values as, by path, so that a search for `42` finds
+    what one source sends as a number and another as text.
+
+    Only of attributes that an admin declared: a discovered type depends on which event came first.
+    """
+    return {
+        attribute.path: attribute.data_type
+        for attribute in snapshot.attributes
+        if attribute.encryption is EncryptionLevel.SEARCHABLE and attribute.status is AttributeStatus.ACTIVE
+    }
+
+
 def schema_changes(
     unexpected: Iterable[tuple[str, DataType]], source: str, position: str
 ) -> dict[tuple[str, DataType], SchemaChange]:

@@ -167,10 +167,22 @@ def test_protected_words_are_not_in_the_full_text(pipeline: Pipeline) -> None:
 
 
 @pytest.mark.parametrize(
-    ("stored", "asked"),
-    [(42, 42), (42, 42.0), ("42", "42"), (True, True), ("x", " X ")],
+    ("declared_as", "stored", "asked"),
+    [
+        ("integer", 42, 42),
+        ("integer", 42, 42.0),
+        ("integer", "42", 42),
+        ("number", "42.50", 42.5),
+        ("string", "42", "42"),
+        ("string", 42, "42"),
+        ("boolean", True, True),
+        ("boolean", "true", True),
+        ("string", "x", " X "),
+    ],
 )
-def test_searchable_values_of_every_type(stored: Any, asked: Any, tmp_path: Path) -> None:
+def test_a_searchable_value_is_found_by_its_declared_type_however_it_was_sent(
+    declared_as: str, stored: Any, asked: Any, tmp_path: Path
+) -> None:
     same = [{"operation": "shift", "spec": {"*": "&"}}]
     flat = spec(
         "orders",
@@ -180,7 +192,7 @@ def test_searchable_values_of_every_type(stored: Any, asked: Any, tmp_path: Path
         ordinal="o",
         identifiers=[{"type": "user_id", "path": "u", "primary": True}],
     )
-    declared = [attribute("secret", encryption="searchable")]
+    declared = [attribute("secret", declared_as, encryption="searchable")]
     pipeline = Pipeline(tmp_path, snapshot=snapshot(specs=[flat], declared=declared))
     pipeline.process([raw({"i": "1", "o": 1, "u": "1", "secret": stored})])
     assert ids(found(pipeline, Term("secret", asked))) == ["user_id:1"]
