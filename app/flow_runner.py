@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
 
 from app import wiring
 from app.java import require_java
@@ -38,6 +41,7 @@ def run_flow(
         folder.mkdir(parents=True, exist_ok=True)
     state = settings.flow_state()
     with ExitStack() as stack:
+        stack.enter_context(_alone(state))
         client = stack.enter_context(closing(wiring.metadata_client(settings)))
         resources = stack.enter_context(wiring.opened(settings))
         snapshots = stack.enter_context(SnapshotFollower(client, wiring.snapshot_file(settings)))
@@ -62,6 +66,23 @@ def run_flow(
         plan = wiring.worker_plan(settings)
         flow = Flow(session, plan, state, snapshots, schema, resources.dead_letters, on_batch)
         flow.run(stop, until_done)
+
+
+@contextmanager
+def _alone(state: Path) -> Iterator[None]:
+    """Two runs of one flow would share a checkpoint and undo each other's. The lock goes with its process,
+    however that ends."""
+    descriptor = os.open(state / "lock", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise ConfigError(
+            f"this flow is running already (its lock is {state / 'lock'}); to run beside it, use another "
+            "`[flow] name` with sources of its own"
+        ) from None
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager

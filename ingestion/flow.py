@@ -7,6 +7,7 @@ the shell: what happens to an event is in the stages, which know nothing of Spar
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
 import uuid
@@ -22,6 +23,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from ingestion.dead_letter_guard import DeadLetterGuard
 from ingestion.outcomes import StageReport
+from ingestion.pins import BatchPins
 from ingestion.schema_buffer import SchemaBuffer
 from ingestion.set_aside import BatchAttempt
 from ingestion.snapshots import SnapshotFollower
@@ -35,6 +37,7 @@ from ingestion.tasks import (
     map_task,
     whole_task,
 )
+from model import errors
 from model.dead_letters import DeadLetters
 from model.errors import FlowStoppedError, IdgraphError
 
@@ -56,7 +59,7 @@ class BatchReport(NamedTuple):
 
 
 class Flow:
-    """Runs one flow. `state` is its directory: checkpoint, journal, last snapshot."""
+    """Runs one flow once. `state` is its directory: checkpoint, journal, last snapshot."""
 
     def __init__(
         self,
@@ -78,22 +81,31 @@ class Flow:
         self._guard = DeadLetterGuard(plan.flow.dead_letters)
         self._broadcast: tuple[str, Broadcast[bytes]] | None = None
         self._query_id: Future[str] = Future()
+        self._pins = BatchPins(state)
         self._failure: IdgraphError | None = None
+        self._in_batch = threading.Lock()
+        self._stopping = False
 
     def run(self, stop: threading.Event, until_done: bool) -> None:
         """Blocks until `stop` is set, or with `until_done` until all files present at the start are done.
+        A micro-batch that is under way when `stop` is set is finished first.
 
         Raises what stopped the flow: FlowStoppedError for too many dead letters, StoreError and others of
         the error tree when a sink failed. Whatever happened, running again goes on where it stopped.
         """
-        query = self._start(until_done)
+        query = None
         try:
+            query = self._start(until_done)
             while not stop.is_set() and not query.awaitTermination(0.2):
                 pass
+            # Let the micro-batch end: Spark's own stop would break it off.
+            with self._in_batch:
+                self._stopping = True
         except PySparkException as error:
-            raise self._failure or FlowStoppedError(f"Spark stopped the flow: {_cause(error)}") from None
+            raise self._failure or FlowStoppedError(f"Spark stopped the flow: {_message(error)}") from None
         finally:
-            query.stop()
+            if query is not None:
+                query.stop()
             self._forget_broadcast()
 
     def _start(self, until_done: bool) -> StreamingQuery:
@@ -104,6 +116,8 @@ class Flow:
             .option("maxFilesPerTrigger", flow.max_files_per_batch)
             # Without this a file whose modification time is a week older than the newest is ignored.
             .option("maxFileAge", "36500d")
+            # Sub-directories belong to their source, and their names are no columns.
+            .option("recursiveFileLookup", "true")
             .load(spark_path(self._plan.sources))
             .select("path")
         )
@@ -118,18 +132,25 @@ class Flow:
         return query
 
     def _process(self, files: DataFrame, number: int) -> None:
-        try:
-            self._run_batch(files, number)
-        except IdgraphError as error:
-            # Spark hands only a text on; the caller of `run` wants the error.
-            self._failure = error
-            raise
+        with self._in_batch:
+            if self._stopping:
+                # To return would mark the batch done.
+                raise FlowStoppedError("stopping")
+            try:
+                self._run_batch(files, number)
+            except IdgraphError as error:
+                # Spark hands only a text on; the caller of `run` wants the error.
+                self._failure = error
+                raise
+            except PySparkException as error:
+                self._failure = _error_of_worker(error)
+                raise self._failure from None
 
     def _run_batch(self, files: DataFrame, number: int) -> None:
         started = time.monotonic()
-        pinned = self._snapshots.current()
         # The query's id keeps the batches of two checkpoints of one flow apart.
         batch = BatchAttempt(f"{self._plan.flow.name}/{self._query_id.result()}/{number}", uuid.uuid4().hex)
+        pinned = self._pins.pin(batch.batch, self._snapshots.current())
         order = BatchOrder(
             batch, pinned.etag, self._broadcast_of(pinned.etag, pinned.snapshot.model_dump_json)
         )
@@ -145,7 +166,11 @@ class Flow:
             )
         counts = decode_reports(rows.toArrow().column("body").to_pylist())
         self._schema.add(counts.schema_changes())
-        self._guard.check(counts)
+        try:
+            self._guard.check(counts)
+        except FlowStoppedError:
+            self._pins.unpin()
+            raise
         self._dead_letters.settle_batch(batch.batch, batch.attempt)
         seconds = time.monotonic() - started
         self._on_batch(BatchReport(number, seconds, pinned.snapshot.version, tasks, counts))
@@ -162,8 +187,25 @@ class Flow:
             self._broadcast = None
 
 
-def _cause(error: PySparkException) -> str:
-    """The innermost message of a failed query, without Spark's own frames."""
+def _error_of_worker(error: PySparkException) -> IdgraphError:
+    """The error of ours that a worker raised: Spark hands on the text of its traceback."""
+    found = re.search(r"^model\.errors\.(\w+): (.*)$", str(error), re.MULTILINE)
+    if found is None:
+        return FlowStoppedError(f"Spark stopped the flow: {_message(error)}")
+    kind = getattr(errors, found[1], FlowStoppedError)
+    return kind(found[2]) if kind in _OF_WORKERS else FlowStoppedError(found[2])
+
+
+_OF_WORKERS = (
+    errors.ConfigError,
+    errors.ConflictError,
+    errors.KeyProviderError,
+    errors.ProfileIndexError,
+    errors.StoreError,
+)
+
+
+def _message(error: PySparkException) -> str:
+    """The first line of a failed query's message: plans and frames follow it."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    named = [line for line in lines if line.startswith("model.errors.")]
-    return (named or lines or [type(error).__name__])[-1].removeprefix("model.errors.")
+    return (lines or [type(error).__name__])[0][:500]

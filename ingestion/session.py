@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,6 +29,8 @@ def start_session(flow: FlowConfig, scratch: Path, log_file: Path) -> SparkSessi
     """
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    # What an earlier run left when it was killed.
+    shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True, exist_ok=True, mode=0o700)
     builder = SparkSession.builder.master(flow.master).appName(f"idgraph-{flow.name}")
     for key, value in _options(flow, scratch).items():

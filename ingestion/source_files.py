@@ -23,7 +23,7 @@ def source_of(path: Path, sources: Mapping[str, SourceConfig]) -> str:
         if is_glob(config.path):
             if path.parent == config.path.parent and fnmatchcase(path.name, config.path.name):
                 return name
-        elif path.parent == config.path:
+        elif path.is_relative_to(config.path):
             return name
     raise ConfigError(f"no source holds the file {path.name}")
 

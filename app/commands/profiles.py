@@ -62,7 +62,9 @@ def search(
 ) -> None:
     """Search profiles by what policy lets into the index.
 
-    Examples: idgraph search demographics.age>=30 activity.platform=ios; idgraph search guitar
+    Examples: idgraph search 'demographics.age>=30' activity.platform=ios; idgraph search guitar
+
+    Quote clauses with > or <, which mean something to the shell.
     """
     from profile_service.query_language import parse_query
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from pathlib import Path
 
 import pytest
 
+from model.attributes import DataType
+from model.schema_changes import SchemaChange
+from sinks.metadata_client import MetadataClient
 from tests.installation import Installation, Shop, kill_tree, retail, until
 
 pytestmark = pytest.mark.spark
@@ -29,3 +33,43 @@ def test_ctrl_c_ends_after_the_micro_batch(tmp_path: Path, shop: Shop) -> None:
     assert "Traceback" not in said
     installation.publish("orders", orders[10:20])
     assert sum(batch["events"] for batch in installation.run()) == 10
+
+
+def test_a_store_that_fails_ends_the_run_with_its_own_words(tmp_path: Path, shop: Shop) -> None:
+    installation = Installation(tmp_path, shop)
+    installation.publish("orders", retail("orders")[:10])
+    obstacle = installation.folder / ".idgraph" / "profiles.db"
+    obstacle.mkdir(parents=True)
+    failed = installation.command("run", "--until-done", code=1)
+    assert b"profiles.db" in failed.stderr
+    assert b"Traceback" not in failed.stderr
+    obstacle.rmdir()
+    assert sum(batch["events"] for batch in installation.run()) == 10
+
+
+def test_one_flow_is_run_once(tmp_path: Path, shop: Shop) -> None:
+    installation = Installation(tmp_path, shop)
+    process = installation.start()
+    try:
+        until((installation.folder / ".idgraph/flows/shop/lock").exists, what="the lock")
+        refused = installation.command("run", "--until-done", code=2)
+        assert b"running already" in refused.stderr
+    finally:
+        kill_tree(process)
+
+
+def test_a_batch_that_is_given_again_keeps_its_snapshot(tmp_path: Path, shop: Shop) -> None:
+    installation = Installation(tmp_path, shop, split_bytes=20_000)
+    installation.publish("segment", retail("segment")[:2000])
+    pin = installation.folder / ".idgraph/flows/shop/batch.json"
+    process = installation.start("--until-done")
+    until(lambda: pin.exists() or process.poll() is not None, what="the pin")
+    kill_tree(process)
+    begun_with = json.loads(pin.read_bytes())
+    with MetadataClient(shop.url, shop.token) as client:
+        client.send(
+            [SchemaChange(path="made.meanwhile", data_type=DataType.STRING, source="test", first_event="x")]
+        )
+    (batch,) = installation.run()
+    assert f"{batch['snapshot']}-" in begun_with["etag"]
+    assert json.loads(pin.read_bytes()) == begun_with

@@ -1,0 +1,50 @@
+"""Which snapshot a micro-batch was begun with, on disk until the next one begins.
+
+A batch that a crash cut short is given again, and part of its events may be committed. It must be
+processed with the snapshot it was begun with, though a newer one is there: each event has exactly one
+snapshot (law 4).
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from ingestion.snapshots import PinnedSnapshot, cached_snapshot, snapshot_file_content, write_atomically
+
+_BATCH = "batch.json"
+
+
+class BatchPins:
+    """Pins of one flow; `folder` is the flow's own. Not safe for several flows in one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._kept: str | None = None
+
+    def pin(self, batch: str, newest: PinnedSnapshot) -> PinnedSnapshot:
+        """The snapshot for a batch: the one it was begun with before, else `newest`, remembered."""
+        begun_with = self._begun_with(batch)
+        if begun_with is not None:
+            return begun_with
+        if self._kept != newest.etag:
+            # The snapshot before its name: a crash in between pins nothing.
+            write_atomically(self._folder / "batch-snapshot.json", snapshot_file_content(newest))
+            self._kept = newest.etag
+        content = json.dumps({"batch": batch, "etag": newest.etag}).encode()
+        write_atomically(self._folder / _BATCH, content, durable=False)
+        return newest
+
+    def unpin(self) -> None:
+        """Let the batch be begun anew with the newest snapshot: it was refused, and a spec may be mended."""
+        (self._folder / _BATCH).unlink(missing_ok=True)
+
+    def _begun_with(self, batch: str) -> PinnedSnapshot | None:
+        try:
+            pinned = json.loads((self._folder / _BATCH).read_bytes())
+        except (FileNotFoundError, ValueError):
+            return None
+        if pinned.get("batch") != batch:
+            return None
+        kept = cached_snapshot(self._folder / "batch-snapshot.json")
+        return kept if kept is not None and kept.etag == pinned.get("etag") else None
