@@ -74,13 +74,14 @@ def _alone(state: Path) -> Iterator[None]:
     however that ends."""
     descriptor = os.open(state / "lock", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigError(
+                f"this flow is running already (its lock is {state / 'lock'}); to run beside it, use another "
+                "`[flow] name` with sources of its own"
+            ) from None
         yield
-    except BlockingIOError:
-        raise ConfigError(
-            f"this flow is running already (its lock is {state / 'lock'}); to run beside it, use another "
-            "`[flow] name` with sources of its own"
-        ) from None
     finally:
         os.close(descriptor)
 

@@ -18,14 +18,24 @@ def is_glob(path: Path) -> bool:
 
 
 def source_of(path: Path, sources: Mapping[str, SourceConfig]) -> str:
-    """The source that a file belongs to: the first, in the order of the configuration, that holds it."""
-    for name, config in sources.items():
-        if is_glob(config.path):
-            if path.parent == config.path.parent and fnmatchcase(path.name, config.path.name):
-                return name
-        elif path.is_relative_to(config.path):
-            return name
-    raise ConfigError(f"no source holds the file {path.name}")
+    """The source that a file belongs to: the one whose path is the closest, a glob before its directory.
+
+    Raises ConfigError when no source holds it.
+    """
+    holding = [
+        (len(config.path.parts), is_glob(config.path), name)
+        for name, config in sources.items()
+        if _holds(config.path, path)
+    ]
+    if not holding:
+        raise ConfigError(f"no source holds the file {path.name}")
+    return max(holding)[2]
+
+
+def _holds(source: Path, file: Path) -> bool:
+    if is_glob(source):
+        return file.parent == source.parent and fnmatchcase(file.name, source.name)
+    return file.is_relative_to(source)
 
 
 def spark_path(sources: Mapping[str, SourceConfig]) -> str:
