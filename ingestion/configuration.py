@@ -100,7 +100,7 @@ class FlowConfig(BaseModel):
     combine_events: int = Field(
         default=20_000, ge=1, description="Events that a map task combines before it passes them on."
     )
-    commit_fragments: int = Field(default=1000, ge=1, description="Fragments read and written at once.")
+    commit_fragments: int = Field(default=4000, ge=1, description="Fragments read and written at once.")
     max_event_bytes: int = Field(default=1024 * 1024, ge=1, description="A larger record is a dead letter.")
     max_future_skew_seconds: int = Field(
         default=86_400, ge=0, description="An ordinal further in the future is a dead letter."

@@ -161,7 +161,7 @@ class Flow:
         else:
             rows = (
                 files.mapInArrow(map_task(self._plan, order), ROW_SCHEMA)
-                .repartition(self._plan.flow.partitions, "key")
+                .repartitionById(self._plan.flow.partitions, "part")
                 .mapInArrow(commit_task(self._plan, order), ROW_SCHEMA)
             )
         counts = decode_reports(rows.toArrow().column("body").to_pylist())

@@ -49,6 +49,3 @@ class StageReport(msgspec.Struct, array_like=True):
     def dead_letters(self) -> int:
         """Dead letters of all reasons."""
         return sum(self.dead.values())
-
-
-encode_report = msgspec.json.Encoder().encode

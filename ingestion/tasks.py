@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
+from zlib import crc32
 
 import msgspec
 import pyarrow as pa
@@ -23,7 +24,7 @@ from ingestion.commit_stage import CommitStage
 from ingestion.configuration import FlowConfig, SourceConfig
 from ingestion.files import DamagedRecord, read_records
 from ingestion.map_stage import MapOutput, MapStage
-from ingestion.outcomes import StageReport, encode_report
+from ingestion.outcomes import StageReport
 from ingestion.set_aside import BatchAttempt, LetterWriter, PayloadSealer
 from ingestion.source_files import source_of
 from merge import codec
@@ -38,11 +39,24 @@ from transforms.blind_index import BlindIndex
 from transforms.compiled import CompiledSnapshot
 from transforms.sealing import DataKeys
 
-ROW_SCHEMA = "key string, body binary"
-"""Rows between the stages and to the driver: a fragment (its id and state), or a report (empty key)."""
+ROW_SCHEMA = "part int, body binary"
+"""Rows between the stages and to the driver: a parcel, and which commit task it is for."""
 
-_ARROW_SCHEMA = pa.schema([("key", pa.string()), ("body", pa.binary())])
-_REPORT = ""
+_ARROW_SCHEMA = pa.schema([("part", pa.int32()), ("body", pa.binary())])
+
+
+class _Parcel(msgspec.Struct, array_like=True):
+    """What one chunk of events has for one commit task: fragments as (id, state), and a report if any.
+
+    Many fragments a row: for each row Spark copies, hashes and sorts.
+    """
+
+    fragments: list[tuple[str, bytes]] = []
+    report: StageReport | None = None
+
+
+_encode_parcel = msgspec.msgpack.Encoder().encode
+_decode_parcel = msgspec.msgpack.Decoder(_Parcel).decode
 
 
 @dataclass(slots=True)
@@ -162,30 +176,30 @@ def _run_map(
     plan: WorkerPlan, order: BatchOrder, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     for output in _mapped(plan, order, batches):
-        keys = list(output.fragments)
-        bodies = []
-        for state in output.fragments.values():
+        parcels = [_Parcel([]) for _ in range(plan.flow.partitions)]
+        for fragment_id, state in output.fragments.items():
             state.normalise()
-            bodies.append(codec.encode(state))
-        yield _rows([*keys, _REPORT], [*bodies, encode_report(_map_report(output))])
+            part = crc32(fragment_id.encode()) % len(parcels)
+            parcels[part].fragments.append((fragment_id, codec.encode(state)))
+        parcels[0].report = _map_report(output)
+        yield _rows(parcels)
 
 
 @_telling_only_our_errors
 def _run_commit(
     plan: WorkerPlan, order: BatchOrder, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    reports: list[bytes] = []
+    total = StageReport()
 
     def fragments() -> Iterator[tuple[str, FragmentState]]:
-        for batch in batches:
-            for key, body in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
-                if key == _REPORT:
-                    reports.append(body)
-                else:
-                    yield key, codec.decode(body)
+        for parcel in _parcels(batches):
+            if parcel.report is not None:
+                total.add(parcel.report)
+            for fragment_id, state in parcel.fragments:
+                yield fragment_id, codec.decode(state)
 
-    reports.append(encode_report(_commit(plan, order, fragments())))
-    yield _rows([_REPORT] * len(reports), reports)
+    total.add(_commit(plan, order, fragments()))
+    yield _rows([_Parcel([], total)])
 
 
 @_telling_only_our_errors
@@ -200,7 +214,7 @@ def _run_whole(
             yield from output.fragments.items()
 
     total.add(_commit(plan, order, fragments()))
-    yield _rows([_REPORT], [encode_report(total)])
+    yield _rows([_Parcel([], total)])
 
 
 def _mapped(plan: WorkerPlan, order: BatchOrder, batches: Iterable[pa.RecordBatch]) -> Iterator[MapOutput]:
@@ -257,22 +271,28 @@ def _commit(
     )
 
 
-def _rows(keys: list[str], bodies: list[bytes]) -> pa.RecordBatch:
-    texts = _variable_length(pa.string(), [key.encode() for key in keys])
-    return pa.record_batch([texts, _variable_length(pa.binary(), bodies)], schema=_ARROW_SCHEMA)
-
-
-def _variable_length(kind: pa.DataType, values: list[bytes]) -> pa.Array:
+def _rows(parcels: list[_Parcel]) -> pa.RecordBatch:
     # `pa.array` would import pandas to see whether it was given a Series: seconds in every new worker.
-    offsets = array("i", accumulate(map(len, values), initial=0))
-    return pa.Array.from_buffers(
-        kind, len(values), [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(values))]
+    bodies = [_encode_parcel(parcel) for parcel in parcels]
+    parts = pa.Array.from_buffers(
+        pa.int32(), len(bodies), [None, pa.py_buffer(array("i", range(len(bodies))))]
     )
+    ends = pa.py_buffer(array("i", accumulate(map(len, bodies), initial=0)))
+    content = pa.Array.from_buffers(pa.binary(), len(bodies), [None, ends, pa.py_buffer(b"".join(bodies))])
+    return pa.record_batch([parts, content], schema=_ARROW_SCHEMA)
+
+
+def _parcels(batches: Iterable[pa.RecordBatch]) -> Iterator[_Parcel]:
+    for batch in batches:
+        for body in batch.column(1):
+            yield _decode_parcel(body.as_buffer())
 
 
 def decode_reports(bodies: Iterable[bytes]) -> StageReport:
     """All tasks' reports added up."""
     total = StageReport()
     for body in bodies:
-        total.add(msgspec.json.decode(body, type=StageReport))
+        parcel = _decode_parcel(body)
+        if parcel.report is not None:
+            total.add(parcel.report)
     return total

@@ -41,6 +41,8 @@ _decoder = msgspec.json.Decoder(_Wire, float_hook=canonical.exact_number)
 
 def encode(state: FragmentState) -> bytes:
     """Canonical bytes of a normalised state."""
+    if state.encoded is not None:
+        return state.encoded
     # The values of one event share its stamp, the very object, so few stamps need to be hashed.
     distinct = {id(register[0]): register for register in state.registers.values()}
     origins = sorted(
@@ -80,6 +82,7 @@ def decode(data: bytes) -> FragmentState:
         }
     except (msgspec.MsgspecError, IndexError, RecursionError) as error:
         raise StoreError(f"a fragment's stored state is damaged: {type(error).__name__}") from None
+    state.encoded = data
     return state
 
 

@@ -39,15 +39,18 @@ class FragmentState:
     `registers` by attribute path, `markers` by (source, scope), `identifiers` by text form.
     """
 
-    __slots__ = ("identifiers", "markers", "registers")
+    __slots__ = ("encoded", "identifiers", "markers", "registers")
 
     def __init__(self) -> None:
         self.registers: dict[str, Register] = {}
         self.markers: dict[tuple[str, str], Stamp] = {}
         self.identifiers: dict[str, Evidence] = {}
+        self.encoded: bytes | None = None
+        """The bytes that `merge.codec` read this state from, until it changes."""
 
     def apply(self, change: FragmentChange) -> None:
         """Join in what one event asks. Call `normalise` before the state is shown or stored."""
+        self.encoded = None
         registers = self.registers
         stamp, spec = change.stamp, change.spec
         for path, kind, value in change.mutations:
@@ -73,7 +76,10 @@ class FragmentState:
                 registers[path] = register
                 changed = True
         changed |= self._join_identifiers(other.identifiers.items())
-        return self._join_markers(other.markers.items()) or changed
+        changed |= self._join_markers(other.markers.items())
+        if changed:
+            self.encoded = None
+        return changed
 
     def _join_identifiers(self, seen: Iterable[tuple[str, Evidence]]) -> bool:
         changed = False
@@ -105,6 +111,7 @@ class FragmentState:
         for path, register in self.registers.items():
             if register.kind is not Kind.DELETED and self._is_hidden_by_marker(path, register):
                 self.registers[path] = register._replace(kind=Kind.DELETED, value=None)
+                self.encoded = None
 
     def _is_hidden_by_marker(self, path: str, register: Register) -> bool:
         return any(
@@ -117,6 +124,7 @@ class FragmentState:
         for path, above in _nested(frozenset(registers)):
             if path in registers and above in registers and _beats(registers[above], registers[path]):
                 del registers[path]
+                self.encoded = None
 
     def visible(self) -> Iterator[tuple[str, Register]]:
         """The registers that show, deleted ones left out. The state must be normalised."""
