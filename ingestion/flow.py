@@ -101,6 +101,8 @@ class Flow:
             # Let the micro-batch end: Spark's own stop would break it off.
             with self._in_batch:
                 self._stopping = True
+            if self._failure is not None:
+                raise self._failure
         except PySparkException as error:
             raise self._failure or FlowStoppedError(f"Spark stopped the flow: {_message(error)}") from None
         finally:

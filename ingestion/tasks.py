@@ -106,16 +106,10 @@ def resources(plan: WorkerPlan) -> WorkerResources:
     opened = _process.resources.get(plan.settings)
     if opened is None:
         opened = _process.resources[plan.settings] = plan.open_resources(plan.settings)
-        _spare_the_collector()
+        # What lives as long as the process need not be looked at again.
+        gc.collect()
+        gc.freeze()
     return opened
-
-
-def _spare_the_collector() -> None:
-    # A chunk of events is millions of small tuples and no cycles. With Python's thresholds the collector
-    # walks them again and again, which halves the rate of the map stage.
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(200_000, 50, 50)
 
 
 def compiled(order: BatchOrder) -> CompiledSnapshot:
@@ -154,6 +148,9 @@ def _telling_only_our_errors(
     @functools.wraps(run)
     def guarded(*arguments: Any) -> Iterator[pa.RecordBatch]:
         failure: IdgraphError | None = None
+        # A chunk of events is millions of small tuples and hardly a cycle. With Python's thresholds the
+        # collector walks them again and again, which halves the rate; so it runs between tasks.
+        gc.disable()
         try:
             yield from run(*arguments)
         except IdgraphError:
@@ -164,6 +161,9 @@ def _telling_only_our_errors(
                 for frame in reversed(traceback.extract_tb(error.__traceback__))
             )
             failure = FlowStoppedError(f"a stage failed with {type(error).__name__} at {places}")
+        finally:
+            gc.enable()
+            gc.collect()
         if failure is not None:
             # Outside the handler, or the original would hang on as its context.
             raise failure

@@ -13,6 +13,7 @@ where `origin` is a place in `origins`: the values of one event share one. Equal
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -73,7 +74,7 @@ def decode(data: bytes) -> FragmentState:
         origins = [(Stamp(*origin[:4]), SpecRef(*origin[4:])) for origin in wire.origins]
         state = FragmentState()
         state.registers = {
-            path: Register(*origins[origin], _KINDS[kind], value)
+            path: _new(Register, (*origins[origin], _KINDS[kind], value))
             for path, (origin, kind, value) in wire.registers.items()
         }
         state.markers = {(source, scope): Stamp(*stamp) for source, scope, stamp in wire.markers}
@@ -87,3 +88,4 @@ def decode(data: bytes) -> FragmentState:
 
 
 _KINDS = tuple(Kind)
+_new: Callable[[type[Register], tuple[Stamp, SpecRef, Kind, Any]], Register] = tuple.__new__

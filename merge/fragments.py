@@ -16,14 +16,17 @@ so joining normalised states gives the same as joining the originals.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from merge.registers import later
 from model import paths
 from model.fragments import FragmentChange, Kind, Register
 from model.stamps import SpecRef, Stamp
+
+# What a NamedTuple's own constructor does, without its call: there is one for most leaves of most events.
+_new: Callable[[type[Register], tuple[Stamp, SpecRef, Kind, Any]], Register] = tuple.__new__
 
 
 class Evidence(NamedTuple):
@@ -57,10 +60,11 @@ class FragmentState:
             mine = registers.get(path)
             # Most values lose or win by their stamp alone; only then is a register worth making.
             if mine is None or mine[0] < stamp:
-                registers[path] = Register(stamp, spec, kind, value)
+                registers[path] = _new(Register, (stamp, spec, kind, value))
             elif mine[0] == stamp:
                 registers[path] = later(mine, Register(stamp, spec, kind, value))
-        self._join_identifiers((str(i), Evidence(change.stamp, change.spec)) for i in change.identifiers)
+        evidence = Evidence(stamp, spec)
+        self._join_identifiers([(f"{kind}:{value}", evidence) for kind, value in change.identifiers])
         if change.scope is not None:
             self._join_markers([((change.stamp.source, change.scope), change.stamp)])
 
