@@ -26,7 +26,6 @@ class DeadLetterReason(StrEnum):
     SPEC_UNUSABLE = "spec_unusable"
     TRANSFORM_FAILED = "transform_failed"
     KEY_UNAVAILABLE = "key_unavailable"
-    COMMIT_FAILED = "commit_failed"
     STAGE_CRASHED = "stage_crashed"
 
 

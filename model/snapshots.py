@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from model.attributes import AttributeMetadata, Classification, EncryptionLevel
+from model import paths
+from model.attributes import AttributeMetadata, AttributeStatus, Classification, EncryptionLevel
 from model.specs import SpecDocument
 
 
@@ -49,18 +51,39 @@ class MetadataSnapshot(BaseModel):
     def protected_identifier_types(self) -> frozenset[str]:
         """Identifier types that are matched by keyed hash.
 
-        A type is protected as soon as one spec finds it at a protected attribute: were it protected only
-        there, the same person would have two names and one of them would be readable.
+        A type is protected as soon as one spec finds it where a value would be sealed: were it protected
+        only there, the same person would have two names and one of them would be readable.
         """
-        protected = {attribute.path for attribute in self.attributes if attribute.is_protected}
-        if self.defaults.encryption is not EncryptionLevel.NONE:
-            known = {attribute.path for attribute in self.attributes}
-            protected |= {
-                place.path for spec in self.specs for place in spec.identifiers if place.path not in known
-            }
+        known = {attribute.path: attribute for attribute in self.attributes}
+        above = {ancestor for path in self._sealed_paths(known) for ancestor in paths.ancestors(path)}
         return frozenset(
-            place.type for spec in self.specs for place in spec.identifiers if place.path in protected
+            place.type
+            for spec in self.specs
+            for place in spec.identifiers
+            if place.path in above or self._is_sealed(place.path, known)
         )
+
+    def _sealed_paths(self, known: Mapping[str, AttributeMetadata]) -> Iterator[str]:
+        # Those that protect what stands above them, since a value there may hold what they held.
+        for attribute in self.attributes:
+            if attribute.is_protected:
+                yield attribute.path
+            if self._seals_by_default:
+                yield from (path for path in paths.ancestors(attribute.path) if path not in known)
+
+    def _is_sealed(self, path: str, known: Mapping[str, AttributeMetadata]) -> bool:
+        # What no admin declared inherits from the nearest attribute above it that one did.
+        for place in (path, *paths.ancestors(path)):
+            attribute = known.get(place)
+            if attribute is not None and attribute.is_protected:
+                return True
+            if attribute is not None and attribute.status is not AttributeStatus.DISCOVERED:
+                break
+        return path not in known and self._seals_by_default
+
+    @property
+    def _seals_by_default(self) -> bool:
+        return self.defaults.encryption is not EncryptionLevel.NONE
 
 
 def pattern_matches(pattern: str, name: str) -> bool:

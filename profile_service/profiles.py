@@ -89,7 +89,6 @@ class ProfileReader:
         self._blind_index = blind_index
         self._attributes = AttributeTree(snapshot)
         self._declared_types = declared_types(snapshot)
-        self._protected_identifiers = snapshot.protected_identifier_types()
 
     def lookup(self, identifier: Identifier, reveal: bool = False) -> list[Profile]:
         """All profiles that carry an identifier, sorted by id."""

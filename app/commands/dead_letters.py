@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -103,9 +102,12 @@ def replay(
         if pinned is None:
             raise MetadataError("there is no metadata to replay under: start the metadata service")
         with wiring.opened(settings) as resources:
-            chosen = _chosen(resources.dead_letters, ids, reason, source, everything)
+            letters = resources.dead_letters
+            chosen = _chosen(letters, ids, reason, source, everything)
+            # One by one: the letters of a bad day do not fit in memory.
+            found = (letter for name in chosen if (letter := letters.get(name)) is not None)
             report = replay_letters(
-                chosen, wiring.worker_plan(settings), resources, pinned.snapshot, resources.sealer.open
+                found, wiring.worker_plan(settings), resources, pinned.snapshot, resources.sealer.open
             )
         _send(settings, report.changes)
         print(
@@ -126,7 +128,7 @@ def drop(
 ) -> None:
     """Remove letters for good."""
     with told(), wiring.opened(_ready(context)) as resources:
-        chosen = [letter.id for letter in _chosen(resources.dead_letters, ids, reason, source, everything)]
+        chosen = _chosen(resources.dead_letters, ids, reason, source, everything)
         print(f"dropped {resources.dead_letters.drop(chosen)}")
 
 
@@ -138,18 +140,18 @@ def _ready(context: typer.Context) -> Settings:
 
 def _chosen(
     letters: DeadLetters, ids: list[str] | None, reason: str | None, source: str | None, everything: bool
-) -> Iterable[DeadLetter]:
+) -> list[str]:
     if not (ids or reason or source or everything):
         raise typer.BadParameter("name letters, or give --reason, --source or --all")
     if not ids:
-        return list(letters.scan(reason, source))
+        return [letter.id for letter in letters.scan(reason, source)]
     named = {letter_id: letters.get(letter_id) for letter_id in ids}
     missing = [letter_id for letter_id, letter in named.items() if letter is None]
     if missing:
         print(f"no such dead letter: {', '.join(missing)}", file=sys.stderr)
         raise typer.Exit(Exit.NOT_FOUND)
     return [
-        letter
+        letter.id
         for letter in named.values()
         if letter and reason in (None, letter.reason) and source in (None, letter.source)
     ]

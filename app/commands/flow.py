@@ -9,7 +9,6 @@ import threading
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -61,11 +60,27 @@ def publish(
     with told():
         config = settings_of(context).source(source)
         total = 0
-        lines = _lines(files or [])
-        while chunk := list(islice(lines, EVENTS_PER_FILE)):
+        for chunk in _chunks(_lines(files or [])):
             publish_lines(config, chunk)
             total += len(chunk)
         print(f"published {total} event(s) to {source}", file=sys.stderr)
+
+
+def _chunks(lines: Iterator[bytes]) -> Iterator[list[bytes]]:
+    """Lines, a file's worth at a time; those before an error too."""
+    chunk: list[bytes] = []
+    try:
+        for line in lines:
+            chunk.append(line)
+            if len(chunk) == EVENTS_PER_FILE:
+                yield chunk
+                chunk = []
+    except ConfigError:
+        if chunk:
+            yield chunk
+        raise
+    if chunk:
+        yield chunk
 
 
 def _lines(files: list[Path]) -> Iterator[bytes]:

@@ -193,9 +193,11 @@ def test_publish_of_nothing_makes_no_file(idgraph: CommandLine) -> None:
 
 def test_publish_of_a_truncated_file_tells_it_and_keeps_what_was_whole(idgraph: CommandLine) -> None:
     data = idgraph.folder / "data.jsonl.gz"
-    data.write_bytes(gzip.compress(b"\n".join(lines("segment", 3)))[:-12])
+    whole = [line.rstrip(b"\n") + b"\n" for line in lines("segment", 3)]
+    data.write_bytes(gzip.compress(b"".join(whole))[:-8])
     result = idgraph("publish", "segment", data)
     assert result.exit_code == 2
+    assert published(idgraph, "segment") == [b"".join(whole)]
     assert "data.jsonl.gz" in result.stderr
     assert "what could be read before was published" in result.stderr
 
