@@ -49,12 +49,14 @@ def measure(folder: Path, shops: int) -> dict[str, Any]:
         store = settings.directory / "profiles.db"
         return {
             "events": events,
-            "profiles": sum(batch["written"] for batch in batches),
+            "profiles_written": sum(batch["written"] for batch in batches),
             "dead_letters": dead,
             "whole_process_seconds": round(seconds, 2),
             "whole_process_events_per_second": round(events / seconds),
             "streaming_seconds": round(busy, 2),
             "streaming_events_per_second": round(events / busy),
+            "first_bar_events_per_second": 20_000,
+            "goal_events_per_second": 81_000,
             "spark_carry_events_per_second": round(events / carry["carry"]),
             "share_of_spark_carry": round(carry["carry"] / busy, 3),
             "store_bytes_per_event": round(store.stat().st_size / events, 1),
