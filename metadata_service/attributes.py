@@ -116,7 +116,7 @@ def put_attribute(
 ) -> tuple[str, bool]:
     """Declare or redefine an attribute; the same definition again makes no new version.
 
-    What events showed (first event, conflicts) stays. A sealed attribute is not opened by leaving its
+    What events showed (first event, conflicts, and the source unless another is stated) stays. A sealed attribute is not opened by leaving its
     encryption out. Gives the document and whether the path is new.
     `precondition` sees the present document and raises to stop. Raises RefusedError.
     """
@@ -129,6 +129,8 @@ def put_attribute(
         write_versions(edit, created=[changed], changed=[])
     else:
         known = AttributeMetadata.model_validate_json(document)
+        if "source" not in definition.model_fields_set:
+            stated["source"] = known.source
         if all(getattr(known, field) == value for field, value in stated.items()):
             return document, False
         if known.is_protected and "encryption" not in definition.model_fields_set:

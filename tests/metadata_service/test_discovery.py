@@ -59,6 +59,15 @@ def test_an_unknown_path_becomes_a_discovered_attribute(service: Running) -> Non
     }
 
 
+def test_who_first_sent_an_attribute_stays_known_when_it_is_declared(service: Running) -> None:
+    assert service.pipeline.patch("/v1/schema", json={"changes": [change("a.b")]}).status_code == 200
+    stated = {"path": "a.b", "data_type": "string"}
+    declared = service.admin.put("/v1/attributes/a.b", json=stated).json()
+    assert (declared["status"], declared["source"]) == ("active", "payroll")
+    owned = service.admin.put("/v1/attributes/a.b", json=stated | {"source": "crm"}).json()
+    assert owned["source"] == "crm"
+
+
 def test_discovery_defaults_have_a_history_and_an_etag(service: Running) -> None:
     first = service.reader.get("/v1/discovery-defaults")
     known = {"If-Match": first.headers["ETag"]}
