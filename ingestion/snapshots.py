@@ -152,3 +152,10 @@ def write_atomically(path: Path, content: bytes, durable: bool = True) -> None:
         if durable:
             os.fsync(stream.fileno())
     part.replace(path)
+    if durable:
+        # The rename itself is in the folder.
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
