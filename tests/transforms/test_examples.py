@@ -23,8 +23,8 @@ def definition(file: Path) -> SpecDefinition:
     return SpecDefinition.model_validate_json(file.read_bytes())
 
 
-def mapped(example: str, payload: Any) -> Any:
-    return compile_spec(definition(EXAMPLES / example).operations)(payload)
+def mapped(example: str, payload: Any, context: dict[str, Any] | None = None) -> Any:
+    return compile_spec(definition(EXAMPLES / example).operations)(payload, context)
 
 
 def records(name: str) -> Iterator[Any]:
@@ -149,12 +149,17 @@ def test_orders() -> None:
 
 def test_audit_keeps_everything_and_finds_who_acted() -> None:
     payload = {"actor": {"user": {"email": "Ann@Example.com"}}, "n": None, "l": [1, {"a": 2}]}
-    assert mapped("security/specs/audit.json", payload) == {
+    envelope = {"id": "r1", "source": "Some.Product"}
+    assert mapped("security/specs/audit.json", payload, envelope) == {
         "audit": payload,
         "actor": {"id": "ann@example.com"},
+        "record": {"id": "r1"},
     }
-    assert mapped("security/specs/audit.json", {"actor_id": 123})["actor"] == {"id": "123"}
-    assert mapped("security/specs/audit.json", {"x": 1}) == {"audit": {"x": 1}}
+    assert mapped("security/specs/audit.json", {"actor_id": 123}, envelope)["actor"] == {"id": "123"}
+    assert mapped("security/specs/audit.json", {"x": 1}, envelope) == {
+        "audit": {"x": 1},
+        "record": {"id": "r1"},
+    }
 
 
 @pytest.mark.parametrize("name", ["segment", "amplitude", "orders"])
