@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from app import wiring
 from app.demo_example import Example
 from app.documents import read_attributes, read_definition
+from app.java import require_java
 from app.metadata_server import serving_here
 from app.output import console
 from app.profile_tree import profile_tree
@@ -34,6 +35,7 @@ EDIT_SECONDS = 60
 
 def run_demo(name: str, directory: Path, stop: threading.Event) -> None:
     """Lay an example out in a directory and run it there until done or `stop` is set."""
+    require_java()
     example = Example(name)
     config = example.lay_out(directory)
     _choose_port(config)
@@ -210,7 +212,7 @@ class Demo:
         say = self._console.print
         file = self._example.folder / edit["spec"]
         say("\n[bold]A spec edit, live[/], beside the running flow:\n")
-        say(f"  {self._command(f'specs apply {_shown(file)}')}")
+        self._say_command(f"specs apply {_shown(file)}")
         started = time.monotonic()
         saved = client.put_spec(read_definition(file), "demo: an edit while the flow runs")
         event = canonical.decode((self._example.folder / edit["event"]).read_bytes())
@@ -240,9 +242,13 @@ class Demo:
     def _suggest(self, stays: bool) -> None:
         self._console.print("\n[bold]Try next[/]\n")
         if not stays:
-            self._console.print(f"  {self._command('serve metadata')} &")
+            self._say_command("serve metadata", " &")
         for words in self._example.shown["try"]:
-            self._console.print(f"  {self._command(words)}")
+            self._say_command(words)
+
+    def _say_command(self, words: str, end: str = "") -> None:
+        # On one line, however narrow the terminal: it is there to be copied.
+        self._console.print(f"  {self._command(words)}{end}", soft_wrap=True, markup=False)
 
     def _command(self, words: str) -> str:
         program = _shown(Path(sys.argv[0])) if "/" in sys.argv[0] else "idgraph"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -50,6 +51,11 @@ def told() -> Iterator[None]:
     except BrokenPipeError:
         # The reader of our output went away (`| head`); nothing more can be told there.
         sys.stderr.close()
+        raise typer.Exit(Exit.FAILED) from None
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        print(f"error: {error.filename or 'standard output'}: {error.strerror}", file=sys.stderr)
         raise typer.Exit(Exit.FAILED) from None
 
 

@@ -29,6 +29,8 @@ def start_session(flow: FlowConfig, scratch: Path, log_file: Path) -> SparkSessi
     """
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    # Under another locale Java cannot open files whose names are not ASCII, and skips them without a word.
+    os.environ["LC_ALL"] = "C.UTF-8"
     # What an earlier run left when it was killed.
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True, exist_ok=True, mode=0o700)

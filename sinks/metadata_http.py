@@ -53,6 +53,9 @@ class MetadataConnection:
         place = f"{method} {self._url}{path}"
         try:
             answer = self._client.request(method, path, **request)
+        except httpx.ConnectError as error:
+            hint = "is the service up? `idgraph serve metadata` starts it"
+            raise MetadataError(f"{place}: no answer ({type(error).__name__}); {hint}") from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise MetadataError(f"{place}: no answer ({type(error).__name__})") from error
         if answer.is_success or answer.status_code in (httpx.codes.NOT_MODIFIED, httpx.codes.NOT_FOUND):
