@@ -18,7 +18,7 @@ from ingestion.outbox import OutboxDrainer
 from ingestion.schema_buffer import SchemaBuffer
 from ingestion.session import start_session
 from ingestion.snapshots import SnapshotFollower
-from ingestion.source_files import is_glob
+from ingestion.source_files import folder_of
 from model.errors import ConfigError
 from transforms.schema import AttributeTree
 
@@ -37,8 +37,7 @@ def run_flow(
     wiring.prepare_directory(settings)
     wiring.ensure_keyring(settings)
     for source in settings.sources:
-        folder = source.path.parent if is_glob(source.path) else source.path
-        folder.mkdir(parents=True, exist_ok=True)
+        folder_of(source).mkdir(parents=True, exist_ok=True)
     state = settings.flow_state()
     with ExitStack() as stack:
         stack.enter_context(_alone(state))

@@ -7,6 +7,7 @@ truncated gzip file either fails the whole batch or drops the rest in silence (d
 from __future__ import annotations
 
 import gzip
+import hashlib
 import zlib
 from collections.abc import Iterator
 from io import BufferedIOBase
@@ -17,6 +18,7 @@ from model.dead_letters import DeadLetterReason
 from model.events import RawRecord
 
 CHUNK = 1 << 20
+MAX_NAME = 800
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -28,25 +30,29 @@ class DamagedRecord(NamedTuple):
     detail: str
 
 
-def read_records(path: Path, source: str, max_bytes: int) -> Iterator[RawRecord | DamagedRecord]:
+def read_records(
+    path: Path, source: str, max_bytes: int, root: Path | None = None
+) -> Iterator[RawRecord | DamagedRecord]:
     """The lines of a file in order, blank ones left out; at most about `max_bytes` in memory.
 
+    Positions name the file below `root`, the source's directory; by default the file's own.
     Damage is given in place of the lines that it hides: the lines before it are whole.
     """
     number = 0
+    name = _name(path, root)
     try:
         with _open(path) as stream:
             for line, length in _lines(stream, max_bytes):
                 number += 1
                 content = line.removeprefix(_BOM) if number == 1 else line
-                record = RawRecord(source, _position(path, number), content)
+                record = RawRecord(source, _position(name, number), content)
                 if length > max_bytes:
                     detail = f"the record has {length} bytes, more than {max_bytes}; the first {max_bytes} are kept here"
                     yield DamagedRecord(record, DeadLetterReason.TOO_LARGE, detail)
                 elif content and not content.isspace():
                     yield record
     except _Damage as damage:
-        record = RawRecord(source, _position(path, number + 1), damage.partial)
+        record = RawRecord(source, _position(name, number + 1), damage.partial)
         detail = f"the file cannot be read from this line on: {damage.reason}; give it again whole"
         yield DamagedRecord(record, DeadLetterReason.CORRUPT_SOURCE, detail)
 
@@ -65,8 +71,16 @@ def _open(path: Path) -> BufferedIOBase:
         raise _Damage(error.strerror or type(error).__name__, b"") from None
 
 
-def _position(path: Path, line: int) -> str:
-    return f"file:{path.parent.name}/{path.name}#{line}"
+def _name(path: Path, root: Path | None) -> str:
+    folder = root or path.parent
+    name = f"{folder.name}/{path.relative_to(folder)}"
+    if len(name) <= MAX_NAME:
+        return name
+    return f"{hashlib.sha256(name.encode()).hexdigest()[:16]}...{name[-MAX_NAME + 19 :]}"
+
+
+def _position(name: str, line: int) -> str:
+    return f"file:{name}#{line}"
 
 
 def _lines(stream: BufferedIOBase, max_bytes: int) -> Iterator[tuple[bytes, int]]:

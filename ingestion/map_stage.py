@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any, NamedTuple
 
 from ingestion.configuration import FlowConfig, SourceConfig
@@ -28,8 +27,12 @@ from model.sealed import SealedValue
 from model.stamps import SpecRef, Stamp
 from transforms.blind_index import BlindIndex
 from transforms.compiled import CompiledSnapshot
+from transforms.mapping import MappingSpec
 from transforms.schema import DATA_TYPES, Leaves, declared_types
 from transforms.sealing import DataKeys, SealingKey
+
+CHUNK_BYTES = 32 << 20
+"""A chunk of large records ends here: it is held in memory, mapped, several times."""
 
 
 @dataclass(slots=True)
@@ -83,10 +86,17 @@ class MapStage:
         self._timed = {name for name, config in sources.items() if config.ordinal_unit == "epoch_ms"}
 
     def run(self, records: Iterable[RawRecord | DamagedRecord]) -> Iterator[MapOutput]:
-        """One output for every `combine_events` records, in order. Raises StoreError when the key store is
+        """One output for every `combine_events` records or `CHUNK_BYTES` of them, in order. Raises StoreError when the key store is
         away: the batch is given again."""
-        remaining = iter(records)
-        while chunk := list(islice(remaining, self._flow.combine_events)):
+        chunk: list[RawRecord | DamagedRecord] = []
+        size = 0
+        for item in records:
+            chunk.append(item)
+            size += len(item.record.value if isinstance(item, DamagedRecord) else item.value)
+            if len(chunk) >= self._flow.combine_events or size >= CHUNK_BYTES:
+                yield self._map_chunk(chunk)
+                chunk, size = [], 0
+        if chunk:
             yield self._map_chunk(chunk)
 
     def _map_chunk(self, chunk: list[RawRecord | DamagedRecord]) -> MapOutput:
@@ -108,7 +118,7 @@ class MapStage:
         return output
 
     def _prepare(self, record: RawRecord, latest: int, output: MapOutput) -> _Prepared | None:
-        stage, spec_ref = "decode", None
+        stage, spec_ref, leaves = "decode", None, None
         try:
             event = self._readers[record.source].read(record)
             stage = "map"
@@ -127,6 +137,7 @@ class MapStage:
             leaves = self._snapshot.attributes.leaves(mapped.output)
             stage = "encrypt"
             identifiers = self._protect_identifiers(mapped.identifiers)
+            stamp = self._protect_event_id(spec, mapped.stamp)
         except EventError as error:
             self._set_aside(output, record, stage, DeadLetterReason(error.reason), error.message, spec_ref)
         except TransformError as error:
@@ -139,12 +150,14 @@ class MapStage:
                 output, record, stage, DeadLetterReason.STAGE_CRASHED, type(error).__name__, spec_ref
             )
         else:
-            for change in leaves.unexpected:
-                output.changes.setdefault(change, (event.source, event.position))
-            return _Prepared(record, mapped.stamp, spec.ref, identifiers, leaves, spec.scope)
+            for node, seen in leaves.unexpected:
+                output.changes.setdefault((node.path, seen), (event.source, event.position))
+            return _Prepared(record, stamp, spec.ref, identifiers, leaves, spec.scope)
+        if leaves is not None:
+            self._snapshot.attributes.take_back(leaves)
         return None
 
-    def _find_spec(self, event: Event) -> Any:
+    def _find_spec(self, event: Event) -> MappingSpec:
         spec = self._snapshot.spec_for(event.source, event.type)
         if spec is None:
             raise EventError(
@@ -158,6 +171,13 @@ class MapStage:
             self._blind_index.identifier(identifier) if identifier.type in protected else identifier
             for identifier in identifiers
         )
+
+    def _protect_event_id(self, spec: MappingSpec, stamp: Stamp) -> Stamp:
+        # A stamp is stored readable, beside the values: an id that is a sealed attribute must not be.
+        if not self._snapshot.has_protected_id(spec):
+            return stamp
+        hashed = self._blind_index.identifier(Identifier("event", stamp.event_id))
+        return stamp._replace(event_id=hashed.value)
 
     def _fetch_keys(self, fragment_ids: set[str]) -> dict[str, SealingKey] | KeyProviderError:
         try:

@@ -14,6 +14,8 @@ from model.errors import IdgraphError
 log = logging.getLogger(__name__)
 
 POLL_SECONDS = 1.0
+MOST_LOOKS = 10
+"""Looks at a filled outbox after which it is drained whatever its oldest entry."""
 
 
 class OutboxDrainer:
@@ -42,14 +44,18 @@ class OutboxDrainer:
 
     def _run(self) -> None:
         seen: list[OutboxEntry] = []
+        looks = 0
         while not self._stop.wait(POLL_SECONDS):
             try:
                 oldest = self._store.outbox(1)
             except IdgraphError as error:
                 log.warning("the outbox cannot be read: %s", error)
                 continue
-            if oldest and oldest == seen:
+            looks = looks + 1 if oldest else 0
+            # A fragment that is written all the time has another version at each look.
+            if oldest and (oldest == seen or looks >= MOST_LOOKS):
                 self._drain()
+                looks = 0
             seen = oldest
 
     def _drain(self) -> None:

@@ -17,6 +17,11 @@ def is_glob(path: Path) -> bool:
     return any(character in _GLOB for character in path.name)
 
 
+def folder_of(source: SourceConfig) -> Path:
+    """The directory below which a source's files lie."""
+    return source.path.parent if is_glob(source.path) else source.path
+
+
 def source_of(path: Path, sources: Mapping[str, SourceConfig]) -> str:
     """The source that a file belongs to: the one whose path is the closest, a glob before its directory.
 

@@ -26,7 +26,7 @@ from ingestion.files import DamagedRecord, read_records
 from ingestion.map_stage import MapOutput, MapStage
 from ingestion.outcomes import StageReport
 from ingestion.set_aside import BatchAttempt, LetterWriter, PayloadSealer
-from ingestion.source_files import source_of
+from ingestion.source_files import folder_of, source_of
 from merge import codec
 from merge.fragments import FragmentState
 from merge.index import ProfileIndex
@@ -238,7 +238,9 @@ def _records(plan: WorkerPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[Ra
     for batch in batches:
         for uri in batch.column(0).to_pylist():
             path = Path(uri.removeprefix("file:").replace("///", "/", 1))
-            yield from read_records(path, source_of(path, plan.sources), plan.flow.max_event_bytes)
+            source = source_of(path, plan.sources)
+            root = folder_of(plan.sources[source])
+            yield from read_records(path, source, plan.flow.max_event_bytes, root)
 
 
 def _map_report(output: MapOutput) -> StageReport:

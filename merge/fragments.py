@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from merge.registers import later
+from merge.registers import later, order_key
 from model import paths
 from model.fragments import FragmentChange, Kind, Register
 from model.stamps import SpecRef, Stamp
@@ -74,8 +74,11 @@ class FragmentState:
         registers = self.registers
         for path, register in other.registers.items():
             mine = registers.get(path)
-            if mine is None or (
-                mine is not register and mine != register and later(mine, register) is register
+            # Never by `==`: to Python 1, 1.0 and True are equal, and the first to arrive would stay.
+            if (
+                mine is None
+                or mine[0] < register[0]
+                or (mine[0] == register[0] and order_key(register) > order_key(mine))
             ):
                 registers[path] = register
                 changed = True
@@ -141,10 +144,6 @@ class FragmentState:
         for path, register in registers.items():
             if register[2] is not Kind.DELETED and path not in replaced:
                 yield path, register
-
-    def oldest(self) -> Stamp | None:
-        """The earliest stamp by which the fragment was named; decides a profile's id."""
-        return min((evidence.stamp for evidence in self.identifiers.values()), default=None)
 
 
 @lru_cache(maxsize=16_384)

@@ -6,7 +6,7 @@ from model.errors import SpecError
 from model.snapshots import MetadataSnapshot
 from model.specs import SpecDocument
 from model.stamps import SpecRef
-from transforms.mapping import MappingSpec
+from transforms.mapping import RESERVED_KEY, MappingSpec
 from transforms.schema import AttributeTree
 
 MAX_CACHED_ROUTES = 10_000
@@ -27,6 +27,7 @@ class CompiledSnapshot:
         if previous is not None:
             current = {spec.ref for spec in snapshot.specs}
             self._specs = {ref: spec for ref, spec in previous._specs.items() if ref in current}
+        self._protected_ids: dict[str, bool] = {}
         self._routes: dict[tuple[str, str], MappingSpec | SpecError | None] = {}
 
     def spec_for(self, source: str, event_type: str) -> MappingSpec | None:
@@ -43,6 +44,16 @@ class CompiledSnapshot:
         if isinstance(found, SpecError):
             raise found
         return found
+
+    def has_protected_id(self, spec: MappingSpec) -> bool:
+        """Whether a spec reads the event's id from an attribute that policy seals."""
+        place = spec.document.id
+        if place is None or place.split(".", 1)[0] == RESERVED_KEY:
+            return False
+        known = self._protected_ids.get(place)
+        if known is None:
+            known = self._protected_ids[place] = self.attributes.policy(place).is_protected
+        return known
 
     def _compile(self, document: SpecDocument) -> MappingSpec | SpecError:
         known = self._specs.get(document.ref)

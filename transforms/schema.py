@@ -9,7 +9,6 @@ What protects is inherited, so that a clash of shapes cannot uncover what policy
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from decimal import Decimal
 from math import isfinite
 from typing import Any, NamedTuple
@@ -19,7 +18,6 @@ from model.attributes import AttributeMetadata, AttributeStatus, DataType, Encry
 from model.dead_letters import DeadLetterReason
 from model.errors import EventError
 from model.fragments import Kind
-from model.schema_changes import SchemaChange
 from model.snapshots import DiscoveryDefaults, MetadataSnapshot
 from transforms.mapping import RESERVED_KEY
 
@@ -69,7 +67,7 @@ _STRICTNESS = (EncryptionLevel.NONE, EncryptionLevel.SEARCHABLE, EncryptionLevel
 class AttributeNode:
     """One key of the unified schema: an attribute, the way to attributes, or both after a clash."""
 
-    __slots__ = ("_policy", "children", "depth", "is_sealed", "path", "protects", "types")
+    __slots__ = ("_policy", "children", "depth", "is_kept", "is_sealed", "path", "protects", "types")
 
     def __init__(
         self, path: str, depth: int, policy: AttributePolicy, protects: AttributePolicy | None
@@ -77,6 +75,7 @@ class AttributeNode:
         self.children: dict[str, AttributeNode] = {}
         self.path = path
         self.depth = depth
+        self.is_kept = True
         self.policy = policy
         self.protects = protects
         """The policy that undeclared attributes below inherit, if one does."""
@@ -101,7 +100,7 @@ class Leaves(NamedTuple):
 
     plain: list[tuple[str, Kind, Any]]
     to_seal: list[tuple[AttributeNode, Any]]
-    unexpected: list[tuple[str, DataType]]
+    unexpected: list[tuple[AttributeNode, DataType]]
 
     def __len__(self) -> int:
         return len(self.plain) + len(self.to_seal)
@@ -176,12 +175,21 @@ class AttributeTree:
         found = Leaves([], [], [])
         if RESERVED_KEY in output:
             output = {key: value for key, value in output.items() if key != RESERVED_KEY}
-        self._walk(self._root, output, found)
-        if len(found) > MAX_LEAVES:
-            raise EventError(
-                DeadLetterReason.TRANSFORM_FAILED, f"the mapped output has more than {MAX_LEAVES} leaves"
-            )
+        try:
+            self._walk(self._root, output, found)
+            if len(found) > MAX_LEAVES:
+                raise EventError(
+                    DeadLetterReason.TRANSFORM_FAILED, f"the mapped output has more than {MAX_LEAVES} leaves"
+                )
+        except EventError:
+            self.take_back(found)
+            raise
         return found
+
+    def take_back(self, leaves: Leaves) -> None:
+        """The event was refused: what it showed is unexpected still, for the next event that shows it."""
+        for node, seen in leaves.unexpected:
+            node.types -= {seen}
 
     def _walk(self, parent: AttributeNode, tree: dict[str, Any], found: Leaves) -> None:
         plain = found.plain
@@ -198,7 +206,7 @@ class AttributeTree:
             seen = DATA_TYPES[kind]
             if seen not in node.types:
                 self._expect(node, seen)
-                found.unexpected.append((node.path, seen))
+                found.unexpected.append((node, seen))
             if seen is DataType.NUMBER and not isfinite(value):
                 raise EventError(
                     DeadLetterReason.TRANSFORM_FAILED,
@@ -210,8 +218,9 @@ class AttributeTree:
                 plain.append((node.path, Kind.PLAIN, value))
 
     def _expect(self, node: AttributeNode, seen: DataType) -> None:
-        self._expected.setdefault(node, node.types)
-        node.types |= {seen}
+        if node.is_kept:
+            self._expected.setdefault(node, node.types)
+            node.types |= {seen}
 
     def report_anew(self) -> None:
         """Report again what events showed: what was reported for a task that failed must not be lost."""
@@ -223,7 +232,9 @@ class AttributeTree:
         # Hostile keys must not fill the memory of a worker: beyond the bound nodes are not kept.
         keep = self._unknown < MAX_CACHED_UNKNOWN
         self._unknown += keep
-        return self._add(parent, key, parent.children if keep else {})
+        node = self._add(parent, key, parent.children if keep else {})
+        node.is_kept = keep
+        return node
 
 
 def declared_types(snapshot: MetadataSnapshot) -> dict[str, DataType]:
@@ -236,18 +247,6 @@ def declared_types(snapshot: MetadataSnapshot) -> dict[str, DataType]:
         attribute.path: attribute.data_type
         for attribute in snapshot.attributes
         if attribute.encryption is EncryptionLevel.SEARCHABLE and attribute.status is AttributeStatus.ACTIVE
-    }
-
-
-def schema_changes(
-    unexpected: Iterable[tuple[str, DataType]], source: str, position: str
-) -> dict[tuple[str, DataType], SchemaChange]:
-    """Schema changes by what makes them the same change."""
-    return {
-        (path, seen): SchemaChange.model_construct(
-            path=path, data_type=seen, source=source, first_event=position
-        )
-        for path, seen in unexpected
     }
 
 

@@ -73,3 +73,15 @@ def test_a_byte_order_mark_is_not_part_of_the_first_record(tmp_path: Path) -> No
     (record,) = read_records(write(tmp_path / "x.jsonl", b'\xef\xbb\xbf{"a":1}\n'), "s", 1000)
     assert isinstance(record, RawRecord)
     assert record.value == b'{"a":1}'
+
+
+def test_positions_of_files_in_sub_directories_differ(tmp_path: Path) -> None:
+    """Found by review: a dead letter of one file replaced that of another."""
+    positions = set()
+    for name in ("a/2024/x.jsonl", "b/2024/x.jsonl", "x.jsonl", "long" * 50 + "/" + "y" * 200 + ".jsonl"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (record,) = read_records(write(tmp_path / name, b"{}"), "s", 1000, tmp_path)
+        assert isinstance(record, RawRecord)
+        positions.add(record.position)
+    assert len(positions) == 4
+    assert f"file:{tmp_path.name}/a/2024/x.jsonl#1" in positions

@@ -445,3 +445,29 @@ def test_events_are_combined_in_chunks_that_hold_every_record(tmp_path: Path) ->
 
 def test_no_records_give_no_output(pipeline: Pipeline) -> None:
     assert list(pipeline.map_stage().run([])) == []
+
+
+# Found by review
+
+
+def test_an_attribute_that_a_refused_event_showed_first_is_still_reported(tmp_path: Path) -> None:
+    everything = [{"operation": "shift", "spec": {"*": "&"}}]
+    pipeline = Pipeline(tmp_path, snapshot=snapshot(specs=[passing(everything)]))
+    output = pipeline.map(event(1, new=1, z={"x" * 2000: 1}), event(2, new=1))
+    assert [letter.reason for letter in output.letters] == [DeadLetterReason.TRANSFORM_FAILED]
+    assert ("new", DataType.INTEGER) in output.changes
+
+
+def test_an_event_id_that_is_a_sealed_attribute_is_hashed_in_the_stamp(tmp_path: Path) -> None:
+    # Stamps are stored beside the values, readable.
+    pipeline = Pipeline(tmp_path, snapshot=snapshot(specs=[spec("orders", id="identity.email")]))
+    output = pipeline.map(order())
+    assert len(output.fragments) == 1
+    assert b"@" not in encoded(output)
+
+
+def test_a_chunk_ends_by_its_bytes_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ingestion.map_stage.CHUNK_BYTES", 2000)
+    outputs = list(Pipeline(tmp_path).map_stage().run(records(40)))
+    assert len(outputs) > 1
+    assert sum(output.events for output in outputs) == 40

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -129,3 +130,19 @@ def _single(register: Register) -> FragmentState:
     state = FragmentState()
     state.registers["a"] = register
     return state
+
+
+@pytest.mark.parametrize(("one", "other"), [(1, True), (1, 1.0), ([1], [True]), (0.0, -0.0)])
+def test_values_that_python_calls_equal_have_one_winner(one: Any, other: Any) -> None:
+    """Found by review: `==` let the first of them stay."""
+    stamp, spec = Stamp(0, 1, "s", "e"), SpecRef("m", 1)
+    parts = []
+    for value in (one, other):
+        parts.append(FragmentState())
+        parts[-1].registers["a"] = Register(stamp, spec, Kind.PLAIN, value)
+    forward, backward = FragmentState(), FragmentState()
+    for part in parts:
+        forward.join(part)
+    for part in reversed(parts):
+        backward.join(part)
+    assert codec.encode(forward) == codec.encode(backward)
