@@ -128,8 +128,8 @@ def _discover(settings: Settings, index: Any, rounds: int) -> tuple[list[float],
     with closing(wiring.metadata_client(settings)) as client:
         for number in range(rounds):
             name = f"invented{number}x{time.time_ns()}"
-            path = f"activity.search.{name}"
-            publish_lines(settings.source("segment"), [marked(f"finder{number}", **{name: "surprise"})])
+            path = f"activity.search.query.{name}"
+            publish_lines(settings.source("segment"), [marked(f"finder{number}", query={name: "surprise"})])
             started = time.monotonic()
             query = Query((Term(path, "surprise"),))
             seen: dict[str, float] = {}

@@ -28,6 +28,8 @@ def start_session(flow: FlowConfig, scratch: Path, log_file: Path) -> SparkSessi
     progress bar. Raises FlowStoppedError with the end of that file when Spark does not start.
     """
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    # Workers start with `python -m`, which would look for our packages in the current folder first.
+    os.environ["PYTHONSAFEPATH"] = "1"
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     # Under another locale Java cannot open files whose names are not ASCII, and skips them without a word.
     os.environ["LC_ALL"] = "C.UTF-8"

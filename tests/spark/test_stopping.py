@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -73,3 +75,16 @@ def test_a_batch_that_is_given_again_keeps_its_snapshot(tmp_path: Path, shop: Sh
     (batch,) = installation.run()
     assert f"{batch['snapshot']}-" in begun_with["etag"]
     assert json.loads(pin.read_bytes()) == begun_with
+
+
+def test_workers_take_nothing_from_the_current_folder(tmp_path: Path, shop: Shop) -> None:
+    """Found by use: a folder with a package `ingestion` of its own broke the run."""
+    installation = Installation(tmp_path, shop)
+    installation.publish("orders", retail("orders")[:10])
+    (tmp_path / "ingestion").mkdir()
+    (tmp_path / "ingestion" / "__init__.py").write_text("raise ImportError('not this one')\n")
+    program = Path(sys.executable).with_name("idgraph")
+    subprocess.run(
+        [program, "-c", installation.config, "run", "--until-done"], cwd=tmp_path, check=True, timeout=120
+    )
+    assert len(installation.export().splitlines()) == 10
