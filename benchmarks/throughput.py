@@ -32,7 +32,7 @@ print(json.dumps({"ready": ready - started, "carry": time.monotonic() - ready}))
 def measure(folder: Path, shops: int) -> dict[str, Any]:
     """Figures of one size of input: whole processes, and once Spark is up."""
     clear(folder)
-    with installed(folder, "max_files_per_batch = 24\n") as (config, settings):
+    with installed(folder, "") as (config, settings):
         events = write_inbox(folder / "inbox", shops)
         flow = RunningFlow(config, "--until-done")
         seconds = flow.wait()
