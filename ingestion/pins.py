@@ -32,7 +32,7 @@ class BatchPins:
             write_atomically(self._folder / "batch-snapshot.json", snapshot_file_content(newest))
             self._kept = newest.etag
         content = json.dumps({"batch": batch, "etag": newest.etag}).encode()
-        write_atomically(self._folder / _BATCH, content, durable=False)
+        write_atomically(self._folder / _BATCH, content)
         return newest
 
     def unpin(self) -> None:

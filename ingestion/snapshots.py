@@ -139,23 +139,19 @@ def cached_snapshot(file: Path) -> PinnedSnapshot | None:
         return None
 
 
-def write_atomically(path: Path, content: bytes, durable: bool = True) -> None:
-    """Replace a file so that a crash leaves the old or the new content; readable by its owner only.
-
-    With `durable` it also survives a power cut, which costs a few milliseconds.
-    """
+def write_atomically(path: Path, content: bytes) -> None:
+    """Replace a file so that a crash or a power cut leaves the old or the new content; readable by its
+    owner only."""
     part = path.with_name(f".{path.name}.part")
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "wb") as stream:
         stream.write(content)
         stream.flush()
-        if durable:
-            os.fsync(stream.fileno())
+        os.fsync(stream.fileno())
     part.replace(path)
-    if durable:
-        # The rename itself is in the folder.
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+    # The rename itself is in the folder.
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

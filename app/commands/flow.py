@@ -41,11 +41,9 @@ def run(
 
     with told(), stopping_on_signals() as stop:
         settings = settings_of(context)
-        names = ", ".join(source.name for source in settings.sources)
-        print(
-            f"starting Spark; then the flow {settings.flow.name} follows {names or 'no source'}",
-            file=sys.stderr,
-        )
+        if not until_done:
+            names = ", ".join(source.name for source in settings.sources) or "no source"
+            print(f"starting Spark; then the flow {settings.flow.name} follows {names}", file=sys.stderr)
         run_flow(settings, stop, until_done, print_batch_json if as_json else print_batch)
         if stop.is_set() and not until_done:
             print("stopped; the next run goes on from here", file=sys.stderr)
