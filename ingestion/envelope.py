@@ -43,7 +43,7 @@ class EnvelopeReader:
             id=None if event_id is None else _text(event_id, "id"),
             ordinal=None if ordinal is None else read_ordinal(ordinal),
             position=record.position,
-            payload=_get(body, self._payload) if self._payload else body,
+            payload=paths.value_at(body, self._payload) if self._payload else body,
             raw=record.value,
         )
 
@@ -56,18 +56,10 @@ class _PlaceReader:
 
     def read(self, body: dict[str, Any], record: RawRecord) -> Any:
         if self._keys is not None:
-            return _get(body, self._keys)
+            return paths.value_at(body, self._keys)
         if self._content:
             return hashlib.sha256(record.value).hexdigest()[:32]
         return self._const
-
-
-def _get(tree: Any, keys: tuple[str, ...]) -> Any:
-    for key in keys:
-        if type(tree) is not dict:
-            return None
-        tree = tree.get(key)
-    return tree
 
 
 def _text(value: Any, what: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
+from typing import Any
 
 
 def escape(key: str) -> str:
@@ -51,3 +52,12 @@ def ancestors(path: str) -> tuple[str, ...]:
 def is_within(path: str, scope: str) -> bool:
     """Whether `path` is `scope` or lies below it; the empty scope holds everything."""
     return not scope or path == scope or path.startswith(scope + ".")
+
+
+def value_at(tree: Any, keys: tuple[str, ...]) -> Any:
+    """The value below nested objects at some keys; None where there is none."""
+    for key in keys:
+        if type(tree) is not dict:
+            return None
+        tree = tree.get(key)
+    return tree

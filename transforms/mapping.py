@@ -64,7 +64,7 @@ class MappingSpec:
         return MappedEvent(stamp, self._read_identifiers(output), output)
 
     def _read_id(self, event: Event, output: dict[str, Any]) -> str:
-        value = _get(output, self._id) if self._id else event.id
+        value = paths.value_at(output, self._id) if self._id else event.id
         if value is None:
             raise EventError(
                 DeadLetterReason.MISSING_ID, "neither the mapped output nor the envelope has an id"
@@ -72,7 +72,7 @@ class MappingSpec:
         return _text(value, "the event id", MAX_EVENT_ID_LENGTH)
 
     def _read_ordinal(self, event: Event, output: dict[str, Any]) -> int:
-        value = _get(output, self._ordinal) if self._ordinal else event.ordinal
+        value = paths.value_at(output, self._ordinal) if self._ordinal else event.ordinal
         if value is None:
             raise EventError(
                 DeadLetterReason.MISSING_ORDINAL, "neither the mapped output nor the envelope has an ordinal"
@@ -83,7 +83,7 @@ class MappingSpec:
         name: Identifier | None = None
         found: list[Identifier] = []
         for kind, keys, may_name in self._places:
-            value = _get(output, keys)
+            value = paths.value_at(output, keys)
             if value is None or value == "":
                 continue
             for element in value if type(value) is list else (value,):
@@ -98,14 +98,6 @@ class MappingSpec:
             wanted = ", ".join(kind for kind, _, may_name in self._places if may_name)
             raise EventError(DeadLetterReason.MISSING_IDENTIFIER, f"the mapped output has none of: {wanted}")
         return (name, *(identifier for identifier in found if identifier != name))
-
-
-def _get(tree: Any, keys: tuple[str, ...]) -> Any:
-    for key in keys:
-        if type(tree) is not dict:
-            return None
-        tree = tree.get(key)
-    return tree
 
 
 def _text(value: Any, what: str, limit: int) -> str:
