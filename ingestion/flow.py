@@ -43,6 +43,9 @@ from model.errors import FlowStoppedError, IdgraphError
 
 log = logging.getLogger(__name__)
 
+# How long a stop waits for Spark to note a finished micro-batch. Not noted, it is only done once more.
+COMMIT_SECONDS = 10.0
+
 # binaryFile reads a file's content only when that column is asked for; here Spark tells which files are
 # new, remembers them in the checkpoint, and packs them into tasks by size.
 _FILE_SCHEMA = "path string, modificationTime timestamp, length long, content binary"
@@ -85,6 +88,7 @@ class Flow:
         self._failure: IdgraphError | None = None
         self._in_batch = threading.Lock()
         self._stopping = False
+        self._last_batch = -1
 
     def run(self, stop: threading.Event, until_done: bool) -> None:
         """Blocks until `stop` is set, or with `until_done` until all files present at the start are done.
@@ -101,6 +105,7 @@ class Flow:
             # Let the micro-batch end: Spark's own stop would break it off.
             with self._in_batch:
                 self._stopping = True
+            self._await_commit(query)
             if self._failure is not None:
                 raise self._failure
         except PySparkException as error:
@@ -140,6 +145,7 @@ class Flow:
                 raise FlowStoppedError("stopping")
             try:
                 self._run_batch(files, number)
+                self._last_batch = number
             except IdgraphError as error:
                 # Spark hands only a text on; the caller of `run` wants the error.
                 self._failure = error
@@ -176,6 +182,16 @@ class Flow:
         self._dead_letters.settle_batch(batch.batch, batch.attempt)
         seconds = time.monotonic() - started
         self._on_batch(BatchReport(number, seconds, pinned.snapshot.version, tasks, counts))
+
+    def _await_commit(self, query: StreamingQuery) -> None:
+        """Spark writes that a micro-batch is done after `_process` returned, and reports progress after
+        that. To stop it in between would have the next run do the whole micro-batch again."""
+        deadline = time.monotonic() + COMMIT_SECONDS
+        while self._last_batch >= 0 and query.isActive and time.monotonic() < deadline:
+            progress = query.lastProgress
+            if progress is not None and progress["batchId"] >= self._last_batch:
+                return
+            time.sleep(0.02)
 
     def _broadcast_of(self, etag: str, content: Callable[[], str]) -> Broadcast[bytes]:
         if self._broadcast is None or self._broadcast[0] != etag:
