@@ -16,6 +16,8 @@ from app.settings import Settings
 from ingestion.flow import BatchReport, Flow
 from ingestion.outbox import OutboxDrainer
 from ingestion.schema_buffer import SchemaBuffer
+from ingestion.schema_journal import SchemaJournal
+from ingestion.schema_sender import SchemaSender
 from ingestion.session import start_session
 from ingestion.snapshots import SnapshotFollower
 from ingestion.source_files import folder_of
@@ -46,8 +48,8 @@ def run_flow(
         snapshots = stack.enter_context(SnapshotFollower(client, wiring.snapshot_file(settings)))
         schema = stack.enter_context(
             SchemaBuffer(
-                client,
-                state / "schema-changes.jsonl",
+                SchemaSender(client, wiring.refused_changes_file(settings)),
+                SchemaJournal(wiring.schema_journal(settings)),
                 settings.metadata.max_updates,
                 settings.metadata.schema_update_interval,
             )

@@ -107,6 +107,16 @@ def snapshot_file(settings: Settings) -> Path:
     return settings.flow_state() / "snapshot.json"
 
 
+def schema_journal(settings: Settings) -> Path:
+    """Where the flow keeps schema changes that the metadata service has not taken yet."""
+    return settings.flow_state() / "schema-changes.jsonl"
+
+
+def refused_changes_file(settings: Settings) -> Path:
+    """Where schema changes are kept that the metadata service refused for good."""
+    return settings.flow_state() / "schema-changes-refused.jsonl"
+
+
 def newest_snapshot(settings: Settings) -> PinnedSnapshot | None:
     """The service's snapshot, or when it is away the flow's last one."""
     from ingestion.snapshots import PinnedSnapshot, cached_snapshot

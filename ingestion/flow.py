@@ -173,6 +173,7 @@ class Flow:
                 .mapInArrow(commit_task(self._plan, order), ROW_SCHEMA)
             )
         counts = decode_reports(rows.toArrow().column("body").to_pylist())
+        self._schema.follow(pinned)
         self._schema.add(counts.schema_changes())
         try:
             self._guard.check(counts)

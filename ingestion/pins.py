@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from ingestion.snapshots import PinnedSnapshot, cached_snapshot, snapshot_file_content, write_atomically
+from ingestion.durable_files import write_atomically
+from ingestion.snapshots import PinnedSnapshot, cached_snapshot, snapshot_file_content
 
 _BATCH = "batch.json"
 

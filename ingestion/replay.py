@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 
 from ingestion.commit_stage import CommitStage
 from ingestion.map_stage import MapOutput, MapStage
+from ingestion.outcomes import StageReport
 from ingestion.set_aside import BatchAttempt, LetterWriter
 from ingestion.tasks import WorkerPlan, WorkerResources
 from model.dead_letters import DeadLetter, DeadLetterReason
@@ -33,7 +34,6 @@ class ReplayReport:
     still_dead: int = 0
     partial: int = 0
     unreadable: int = 0
-    changes: list[SchemaChange] = field(default_factory=list)
 
 
 def replay(
@@ -42,9 +42,12 @@ def replay(
     resources: WorkerResources,
     snapshot: MetadataSnapshot,
     open_payload: Callable[[bytes, str, str], bytes],
+    send_changes: Callable[[list[SchemaChange]], None],
 ) -> ReplayReport:
     """Replay letters; those that pass are dropped once committed, the others stay with today's reason.
 
+    `send_changes` takes the schema changes that letters brought, and returns when they are safe: only then
+    are these letters dropped. What it raises ends the replay.
     Safe beside a running flow and safe to repeat: a record keeps its position, and commits are idempotent.
     """
     report = ReplayReport()
@@ -69,7 +72,8 @@ def replay(
         kept: set[str] = set()
         for output in stage.run(records.values()):
             commit.run(output.fragments.items())
-            report.changes.extend(_changes(output))
+            if output.changes:
+                send_changes(_changes(output))
             # The new letters first: a crash in between leaves two letters of a record, never none.
             resources.dead_letters.put(output.letters)
             kept.update(letter.id for letter in output.letters)
@@ -97,6 +101,6 @@ def _records(
         yield letter.id, RawRecord(letter.source, letter.position, payload)
 
 
-def _changes(output: MapOutput) -> Iterator[SchemaChange]:
-    for (path, kind), (source, position) in output.changes.items():
-        yield SchemaChange(path=path, data_type=kind, source=source, first_event=position)
+def _changes(output: MapOutput) -> list[SchemaChange]:
+    found = [(path, str(kind), *origin) for (path, kind), origin in output.changes.items()]
+    return StageReport(changes=found).schema_changes()

@@ -1,29 +1,28 @@
 """Schema changes on their way to the metadata service: buffered, freed of duplicates, never in the way.
 
-A micro-batch is done only when its schema changes are in the journal on disk, so a crash loses none; the
-journal is emptied when the service has taken them.
+A micro-batch is done only when its schema changes are in the journal on disk, so a crash loses none; they
+leave the journal when the service has taken them. While the service is away the journal grows, and memory
+does not.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable
-from pathlib import Path
 
-from pydantic import ValidationError
-
-from ingestion.snapshots import FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS, write_atomically
-from model.errors import MetadataError, StoreError
-from model.schema_changes import SchemaChange, SchemaUpdates
+from ingestion.schema_journal import SchemaJournal, WaitingChanges
+from ingestion.schema_sender import SchemaSender
+from ingestion.snapshots import FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS, PinnedSnapshot
+from model.errors import IdgraphError, StoreError
+from model.schema_changes import SchemaChange
 
 log = logging.getLogger(__name__)
 
 REMEMBERED = 200_000
-"""How many sent changes are remembered, so that batches which still run under the old snapshot do not send
-them again."""
+"""How many changes are remembered, the latest, so that batches which still run under the old snapshot do
+not send them again. One that is forgotten is sent again, which has no effect."""
 
 _Key = tuple[str, str]
 
@@ -32,24 +31,24 @@ class SchemaBuffer:
     """Sends when `max_updates` are waiting or the oldest has waited `interval` seconds, in a thread of its
     own, whether events flow or not. Use as a context manager."""
 
-    def __init__(self, updates: SchemaUpdates, journal: Path, max_updates: int, interval: float) -> None:
-        self._updates = updates
+    def __init__(
+        self, sender: SchemaSender, journal: SchemaJournal, max_updates: int, interval: float
+    ) -> None:
+        self._sender = sender
         self._journal = journal
         self._max_updates = max_updates
         self._interval = interval
-        self._pending: OrderedDict[_Key, SchemaChange] = OrderedDict()
-        self._sent: OrderedDict[_Key, None] = OrderedDict()
+        self._known: OrderedDict[_Key, None] = OrderedDict()
+        self._newest: tuple[int, str] | None = None
         self._changed = threading.Condition()
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="schema-buffer", daemon=True)
 
     def __enter__(self) -> SchemaBuffer:
-        changes, is_torn = self._read_journal()
-        for change in changes:
-            self._pending[_key(change)] = change
-        if is_torn:
-            # Or the next line would be added to the torn one and be lost with it.
-            self._rewrite_journal()
+        try:
+            self._journal.open(lambda change: self._remember(_key(change)))
+        except OSError as error:
+            raise self._failed(error) from None
         self._thread.start()
         return self
 
@@ -59,48 +58,53 @@ class SchemaBuffer:
             self._closing = True
             self._changed.notify()
         self._thread.join(timeout=30)
+        if self._sender.refused:
+            log.warning("%d schema change(s) were refused in this run", self._sender.refused)
 
     def add(self, changes: Iterable[SchemaChange]) -> int:
         """Take changes; gives how many were new. Durable when it returns; does not wait for the service.
 
         Raises StoreError when the journal cannot be written."""
         with self._changed:
-            new = {
-                key: change
-                for change in changes
-                if (key := _key(change)) not in self._pending and key not in self._sent
-            }
+            new = {key: change for change in changes if (key := _key(change)) not in self._known}
             if not new:
                 return 0
             try:
-                self._append_to_journal(new.values())
+                self._journal.append(new.values())
             except OSError as error:
-                raise StoreError(f"{self._journal}: {error.strerror}") from None
-            self._pending.update(new)
+                raise self._failed(error) from None
+            for key in new:
+                self._remember(key)
             self._changed.notify()
             return len(new)
+
+    def follow(self, pinned: PinnedSnapshot) -> None:
+        """A micro-batch ran under this snapshot. When it is older than the one before, the service's database
+        was restored from a backup: what was sent since then is not in it and must be sent again."""
+        with self._changed:
+            now = (pinned.snapshot.version, pinned.etag)
+            if self._newest is not None and _went_back(self._newest, now):
+                log.warning(
+                    "the metadata service went back to an earlier state; schema changes are sent again"
+                )
+                self._known.clear()
+            self._newest = now
 
     def waiting(self) -> int:
         """How many changes the service has not taken yet."""
         with self._changed:
-            return len(self._pending)
+            return self._journal.waiting
 
     def _run(self) -> None:
         pause = FIRST_RETRY_SECONDS
         while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._pending or self._closing)
-                if self._pending and not self._closing:
-                    self._changed.wait_for(self._is_due, timeout=self._interval)
-                batch = list(self._pending.values())[: self._max_updates]
-                closing = self._closing
-            if not batch:
-                return
+            closing = self._await_work()
             try:
-                self._updates.send(batch)
+                if not self._send_some() and closing:
+                    return
             except Exception as error:
                 # Also what nobody expected: a thread that dies in silence would send nothing ever again.
-                told = error if isinstance(error, MetadataError) else type(error).__name__
+                told = error if isinstance(error, IdgraphError) else type(error).__name__
                 log.warning("%d schema change(s) wait for the metadata service: %s", self.waiting(), told)
                 if closing:
                     return
@@ -109,58 +113,48 @@ class SchemaBuffer:
                 pause = min(2 * pause, LAST_RETRY_SECONDS)
             else:
                 pause = FIRST_RETRY_SECONDS
-                self._forget(batch)
+
+    def _await_work(self) -> bool:
+        """Until there are changes to send, or none will come any more. Gives whether this is the end."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._journal.waiting or self._closing)
+            if not self._closing:
+                self._changed.wait_for(self._is_due, timeout=self._interval)
+            return self._closing
 
     def _is_due(self) -> bool:
-        return self._closing or len(self._pending) >= self._max_updates
+        return self._closing or self._journal.waiting >= self._max_updates
 
-    def _forget(self, batch: list[SchemaChange]) -> None:
+    def _send_some(self) -> bool:
+        """Send the first changes that wait; gives whether there were any."""
         with self._changed:
-            for change in batch:
-                key = _key(change)
-                self._pending.pop(key, None)
-                self._sent[key] = None
-            while len(self._sent) > REMEMBERED:
-                self._sent.popitem(last=False)
+            some = self._journal.first(self._max_updates)
+        if not some.changes:
+            return False
+        self._sender.send(some.changes)
+        self._take(some)
+        return True
+
+    def _take(self, sent: WaitingChanges) -> None:
+        with self._changed:
             try:
-                self._rewrite_journal()
+                self._journal.take(sent)
             except OSError as error:
                 # It holds changes that were sent already; sending them again has no effect.
-                log.warning("%s: %s", self._journal, error.strerror)
+                log.warning("%s", self._failed(error))
 
-    def _rewrite_journal(self) -> None:
-        write_atomically(self._journal, b"".join(map(_line, self._pending.values())))
+    def _remember(self, key: _Key) -> None:
+        self._known[key] = None
+        if len(self._known) > REMEMBERED:
+            self._known.popitem(last=False)
 
-    def _append_to_journal(self, changes: Iterable[SchemaChange]) -> None:
-        descriptor = os.open(self._journal, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        with os.fdopen(descriptor, "ab") as stream:
-            stream.write(b"".join(_line(change) for change in changes))
-            stream.flush()
-            os.fsync(stream.fileno())
+    def _failed(self, error: OSError) -> StoreError:
+        return StoreError(f"{self._journal.path}: {error.strerror}")
 
-    def _read_journal(self) -> tuple[list[SchemaChange], bool]:
-        """Its changes, and whether a line of it is torn."""
-        try:
-            lines = self._journal.read_bytes().splitlines(keepends=True)
-        except FileNotFoundError:
-            return [], False
-        except OSError as error:
-            raise StoreError(f"{self._journal}: {error.strerror}") from None
-        changes = []
-        is_torn = bool(lines) and not lines[-1].endswith(b"\n")
-        for line in lines:
-            try:
-                changes.append(SchemaChange.model_validate_json(line))
-            except ValidationError:
-                # The last line of a crash in mid-write; its batch was not done and comes again.
-                log.warning("a torn line in %s was left out", self._journal)
-                is_torn = True
-        return changes, is_torn
+
+def _went_back(before: tuple[int, str], now: tuple[int, str]) -> bool:
+    return now[0] < before[0] or (now[0] == before[0] and now[1] != before[1])
 
 
 def _key(change: SchemaChange) -> _Key:
     return change.path, change.data_type
-
-
-def _line(change: SchemaChange) -> bytes:
-    return change.model_dump_json().encode() + b"\n"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import random
 import threading
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import NamedTuple, Protocol
 
 from pydantic import ValidationError
 
+from ingestion.durable_files import write_atomically
 from model.errors import MetadataError, UnauthorizedError
 from model.snapshots import MetadataSnapshot
 
@@ -137,21 +137,3 @@ def cached_snapshot(file: Path) -> PinnedSnapshot | None:
     except (ValueError, KeyError, TypeError, ValidationError) as error:
         log.warning("the snapshot in %s cannot be read: %s", file, type(error).__name__)
         return None
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Replace a file so that a crash or a power cut leaves the old or the new content; readable by its
-    owner only."""
-    part = path.with_name(f".{path.name}.part")
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as stream:
-        stream.write(content)
-        stream.flush()
-        os.fsync(stream.fileno())
-    part.replace(path)
-    # The rename itself is in the folder.
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -20,10 +20,18 @@ class SchemaChange(BaseModel):
     first_event: str = Field(max_length=1000, description="Position of the event.")
 
 
+class RefusedSchemaChange(NamedTuple):
+    """A change that the metadata service will never take, and why."""
+
+    change: SchemaChange
+    reason: str
+
+
 class SchemaUpdates(Protocol):
     """Where schema changes go. Contract: sending the same change again has no effect."""
 
-    def send(self, changes: list[SchemaChange]) -> None:
-        """Blocks until taken. Raises MetadataError when the service is away: keep the changes and retry;
-        `UnauthorizedError` when it refused the token: retrying does not help."""
+    def send(self, changes: list[SchemaChange]) -> list[RefusedSchemaChange]:
+        """Blocks until all are taken but those it gives back. Raises MetadataError when the service is
+        away: keep the changes and retry; `UnauthorizedError` when it refused the token: retrying does not
+        help; `RefusedError` when it refuses them as they are sent: fewer at once may pass."""
         ...

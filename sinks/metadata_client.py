@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Iterator
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -12,15 +11,13 @@ import httpx
 from pydantic import BaseModel
 
 from model.attributes import AttributeDefinition, AttributeMetadata
-from model.schema_changes import SchemaChange
+from model.schema_changes import RefusedSchemaChange, SchemaChange
 from model.snapshots import DiscoveryDefaults, MetadataSnapshot
 from model.specs import SpecDefinition, SpecDocument
 from sinks.metadata_http import Answer, MetadataConnection, quoted
 
 MAX_CHANGES = 5000
 JSON = {"Content-Type": "application/json"}
-
-log = logging.getLogger(__name__)
 
 
 class SpecSummary(BaseModel):
@@ -41,11 +38,11 @@ class SpecCheck(BaseModel):
 
 
 class RefusedChange(BaseModel):
+    index: int
     reason: str
 
 
 class SchemaAnswer(BaseModel):
-    refused: int
     problems: list[RefusedChange]
 
 
@@ -80,14 +77,17 @@ class MetadataClient:
         snapshot = self._http.read(MetadataSnapshot, answer)
         return FetchedSnapshot(snapshot, answer.headers.get("ETag", ""))
 
-    def send(self, changes: list[SchemaChange]) -> None:
-        """Implements `SchemaUpdates`. What the service refuses for good is logged and not sent again."""
+    def send(self, changes: list[SchemaChange]) -> list[RefusedSchemaChange]:
+        """Implements `SchemaUpdates`."""
+        refused = []
         for start in range(0, len(changes), MAX_CHANGES):
-            some = [change.model_dump(mode="json") for change in changes[start : start + MAX_CHANGES]]
-            answer = self._http.get_model(SchemaAnswer, "PATCH", "/v1/schema", json={"changes": some})
-            if answer.refused:
-                reasons = sorted({problem.reason for problem in answer.problems})
-                log.warning("%d schema changes were refused: %s", answer.refused, "; ".join(reasons))
+            some = changes[start : start + MAX_CHANGES]
+            body = {"changes": [change.model_dump(mode="json") for change in some]}
+            answer = self._http.get_model(SchemaAnswer, "PATCH", "/v1/schema", json=body)
+            refused += [
+                RefusedSchemaChange(some[problem.index], problem.reason) for problem in answer.problems
+            ]
+        return refused
 
     def put_spec(self, definition: SpecDefinition, reason: str = "", etag: str | None = None) -> SpecSummary:
         """Store a new version, also active if its status says so; the same again makes none.

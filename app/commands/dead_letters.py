@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,12 +13,13 @@ from app import wiring
 from app.commands.context import settings_of
 from app.exits import Exit, told
 from app.output import print_json, print_table
-from model.errors import ConfigError, MetadataError, SealError
+from model.errors import MetadataError, SealError
 
 if TYPE_CHECKING:
     from app.settings import Settings
     from ingestion.tasks import WorkerResources
     from model.dead_letters import DeadLetter, DeadLetters
+    from model.schema_changes import SchemaChange
 
 commands = typer.Typer(no_args_is_help=True, help="What was set aside, why, and how to get it back.")
 
@@ -107,9 +109,13 @@ def replay(
             # One by one: the letters of a bad day do not fit in memory.
             found = (letter for name in chosen if (letter := letters.get(name)) is not None)
             report = replay_letters(
-                found, wiring.worker_plan(settings), resources, pinned.snapshot, resources.sealer.open
+                found,
+                wiring.worker_plan(settings),
+                resources,
+                pinned.snapshot,
+                resources.sealer.open,
+                functools.partial(_send, settings),
             )
-        _send(settings, report.changes)
         print(
             f"replayed {report.replayed}, still dead {report.still_dead}, to be given again as files "
             f"{report.partial}, unreadable {report.unreadable}"
@@ -180,12 +186,13 @@ def _record(letter: DeadLetter, resources: WorkerResources) -> str:
     return payload.decode(errors="backslashreplace")
 
 
-def _send(settings: Settings, changes: list[Any]) -> None:
-    if not changes:
-        return
+def _send(settings: Settings, changes: list[SchemaChange]) -> None:
+    from ingestion.schema_sender import SchemaSender
+
     try:
         with wiring.metadata_client(settings) as client:
-            client.send(changes)
-    except (MetadataError, ConfigError) as error:
-        # The events are committed; the next event with these attributes reports them again.
-        print(f"warning: {len(changes)} schema change(s) not sent: {error}", file=sys.stderr)
+            SchemaSender(client, wiring.refused_changes_file(settings)).send(changes)
+    except MetadataError as error:
+        raise type(error)(
+            f"{error}; letters that bring new attributes stay until the service knows these: replay again then"
+        ) from None

@@ -15,7 +15,7 @@ from app import wiring
 from app.cli import app
 from app.metadata_server import serving_here
 from app.settings import Settings, load
-from ingestion.snapshots import write_atomically
+from ingestion.durable_files import write_atomically
 from tests.retail import EXAMPLE, Pipeline, durable_keys, order, records, snapshot
 
 

@@ -107,6 +107,19 @@ def test_replay_while_the_service_is_away_goes_by_the_last_snapshot(filled: Comm
     assert "replayed 0, still dead 2" in result.stdout
 
 
+def test_replay_keeps_letters_whose_attributes_nobody_could_be_told_of(filled: CommandLine) -> None:
+    settings = filled.settings()
+    settings.token_file().write_text("a-token-for-the-tests")
+    with wiring.opened(settings) as resources:
+        pipeline = Pipeline(settings.directory, durable_keys(settings.directory), snapshot=snapshot(specs=[]))
+        resources.dead_letters.put(pipeline.map(order(9, 90)).letters)
+        pipeline.data_keys.close()
+    result = filled("dead-letters", "replay", "--reason", "no_spec")
+    assert result.exit_code == 5
+    assert "letters that bring new attributes stay" in result.stderr
+    assert len(ids(filled, "--reason", "no_spec")) == 1
+
+
 def test_replay_without_any_metadata_changes_nothing(filled: CommandLine) -> None:
     wiring.snapshot_file(filled.settings()).unlink()
     before = filled.json("dead-letters", "list", "--json")

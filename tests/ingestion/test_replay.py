@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -12,8 +12,9 @@ from ingestion.files import DamagedRecord
 from ingestion.replay import ReplayReport, replay
 from ingestion.tasks import WorkerResources
 from model.dead_letters import DeadLetter, DeadLetterReason
-from model.errors import KeyProviderError, StoreError
+from model.errors import KeyProviderError, MetadataError, StoreError
 from model.events import RawRecord
+from model.schema_changes import SchemaChange
 from model.snapshots import MetadataSnapshot
 from tests.retail import Pipeline, order, raw, records, snapshot, spec
 
@@ -40,11 +41,18 @@ def set_aside(
     return letters
 
 
+def nowhere(_: list[SchemaChange]) -> None:
+    """Takes schema changes, as a service that is there does."""
+
+
 def replayed(
-    pipeline: Pipeline, resources: WorkerResources, under: MetadataSnapshot | None = None
+    pipeline: Pipeline,
+    resources: WorkerResources,
+    under: MetadataSnapshot | None = None,
+    send: Callable[[list[SchemaChange]], None] = nowhere,
 ) -> ReplayReport:
     letters = list(resources.dead_letters.scan())
-    return replay(letters, pipeline.plan(), resources, under or pipeline.snapshot, pipeline.sealer.open)
+    return replay(letters, pipeline.plan(), resources, under or pipeline.snapshot, pipeline.sealer.open, send)
 
 
 def only(*names: str) -> MetadataSnapshot:
@@ -61,11 +69,12 @@ def test_a_mended_spec_lets_letters_pass_as_if_nothing_had_happened(
     assert [letter.reason for letter in set_aside(pipeline, resources, *orders)] == [Reason.NO_SPEC] * 5
 
     pipeline.snapshot = snapshot(version=2)
-    report = replayed(pipeline, resources)
+    sent: list[SchemaChange] = []
+    report = replayed(pipeline, resources, send=sent.extend)
 
     assert (report.replayed, report.still_dead, report.partial, report.unreadable) == (5, 0, 0, 0)
     assert resources.dead_letters.counts() == {}
-    assert "orders.last.total" in {change.path for change in report.changes}
+    assert "orders.last.total" in {change.path for change in sent}
     straight = Pipeline(tmp_path, pipeline.key_store)
     straight.process(given)
     assert pipeline.export() == straight.export()
@@ -175,6 +184,25 @@ def test_a_store_that_fails_half_way_loses_no_letter(
             replayed(pipeline, resources)
     assert resources.dead_letters.counts() == {"no_spec": 2}
     assert replayed(pipeline, resources).replayed == 2
+
+
+def test_letters_stay_until_the_schema_changes_they_bring_are_taken(
+    pipeline: Pipeline, resources: WorkerResources
+) -> None:
+    pipeline.snapshot = only("segment")
+    set_aside(pipeline, resources, order(1, 1), order(2, 2))
+    pipeline.snapshot = snapshot()
+
+    def away(_: list[SchemaChange]) -> None:
+        raise MetadataError("away")
+
+    with pytest.raises(MetadataError):
+        replayed(pipeline, resources, send=away)
+    assert resources.dead_letters.counts() == {"no_spec": 2}
+    sent: list[SchemaChange] = []
+    assert replayed(pipeline, resources, send=sent.extend).replayed == 2
+    assert "orders.last.total" in {change.path for change in sent}
+    assert resources.dead_letters.counts() == {}
 
 
 def test_keys_that_are_away_make_key_letters_and_later_none(

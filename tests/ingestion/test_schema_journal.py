@@ -1,0 +1,92 @@
+"""The queue of schema changes in a file."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from ingestion import schema_journal
+from ingestion.durable_files import replacing
+from ingestion.schema_journal import SchemaJournal
+from model.attributes import DataType
+from model.schema_changes import SchemaChange
+
+
+def change(path: str) -> SchemaChange:
+    return SchemaChange(path=path, data_type=DataType.STRING, source="shop", first_event="file:x#1")
+
+
+def opened(path: Path) -> tuple[SchemaJournal, list[str]]:
+    journal, seen = SchemaJournal(path), list[str]()
+    journal.open(lambda change: seen.append(change.path))
+    return journal, seen
+
+
+def drained(journal: SchemaJournal, at_once: int = 3) -> list[str]:
+    paths = []
+    while (some := journal.first(at_once)).changes:
+        paths += [change.path for change in some.changes]
+        journal.take(some)
+    return paths
+
+
+def test_first_in_first_out_across_a_restart(tmp_path: Path) -> None:
+    journal, seen = opened(tmp_path / "journal")
+    assert (seen, journal.waiting) == ([], 0)
+    journal.append(map(change, "abc"))
+    journal.take(journal.first(1))
+    journal.append(map(change, "de"))
+    assert journal.waiting == 4
+    again, seen = opened(tmp_path / "journal")
+    # The one that was taken is given again, which has no effect.
+    assert seen == list("abcde")
+    assert drained(again) == list("abcde")
+    assert drained(journal) == []
+
+
+def test_what_was_taken_goes_from_a_large_file_with_little_copying(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema_journal, "COMPACT_BYTES", 1000)
+    written: list[Path] = []
+
+    def counted(path: Path) -> AbstractContextManager[IO[bytes]]:
+        written.append(path)
+        return replacing(path)
+
+    monkeypatch.setattr(schema_journal, "replacing", counted)
+    journal, _ = opened(tmp_path / "journal")
+    names = [f"p{number}" for number in range(1000)]
+    journal.append(map(change, names))
+    sizes = []
+    paths = []
+    while (some := journal.first(2)).changes:
+        paths += [change.path for change in some.changes]
+        journal.take(some)
+        sizes.append((tmp_path / "journal").stat().st_size)
+    assert paths == names
+    # 500 takes and a file that is halved each time it is written anew.
+    assert 3 <= len(written) <= 8
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[-1] == 0
+
+
+def test_a_write_that_failed_half_way_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal, _ = opened(tmp_path / "journal")
+    journal.append([change("a")])
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("ingestion.schema_journal.os.fsync", full)
+        with pytest.raises(OSError, match="No space"):
+            journal.append([change("lost" * 100)])
+    assert journal.waiting == 1
+    journal.append([change("b")])
+    assert drained(journal) == ["a", "b"]
+    journal.append([change("c")])
+    assert opened(tmp_path / "journal")[1] == ["c"]
