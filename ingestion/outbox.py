@@ -6,7 +6,8 @@ import logging
 import threading
 from collections.abc import Callable
 
-from ingestion.commit_stage import drain_outbox
+from merge import codec
+from merge.documents import document
 from merge.index import ProfileIndex
 from merge.store import OutboxEntry, ProfileStore
 from model.errors import IdgraphError
@@ -14,6 +15,8 @@ from model.errors import IdgraphError
 log = logging.getLogger(__name__)
 
 POLL_SECONDS = 1.0
+LONGEST_POLL_SECONDS = 30.0
+"""Between looks at an outbox of which the index refused some: to give it them again costs."""
 MOST_LOOKS = 10
 """Looks at a filled outbox after which it is drained whatever its oldest entry."""
 
@@ -45,7 +48,8 @@ class OutboxDrainer:
     def _run(self) -> None:
         seen: list[OutboxEntry] = []
         looks = 0
-        while not self._stop.wait(POLL_SECONDS):
+        pause = POLL_SECONDS
+        while not self._stop.wait(pause):
             try:
                 oldest = self._store.outbox(1)
             except IdgraphError as error:
@@ -54,16 +58,60 @@ class OutboxDrainer:
             looks = looks + 1 if oldest else 0
             # A fragment that is written all the time has another version at each look.
             if oldest and (oldest == seen or looks >= MOST_LOOKS):
-                self._drain()
+                pause = min(2 * pause, LONGEST_POLL_SECONDS) if self._drain() else POLL_SECONDS
                 looks = 0
             seen = oldest
 
-    def _drain(self) -> None:
+    def _drain(self) -> int:
+        """Gives how many profiles the index refused."""
         try:
-            drain_outbox(self._store, self._index, self._policy())
+            left = drain_outbox(self._store, self._index, self._policy())
+            if left:
+                log.warning("the index refused %d profile(s), which stay in the outbox", left)
+            return left
         except IdgraphError as error:
             log.warning("the outbox waits: %s", error)
         except Exception as error:
             # Only the type: the message of a stranger's exception may quote a profile. A thread that dies
             # in silence would leave profiles unfound for good.
             log.log(logging.ERROR, "the outbox waits: %s", type(error).__name__)
+        return 0
+
+
+def drain_outbox(
+    store: ProfileStore, index: ProfileIndex, is_indexable: Callable[[str], bool], at_once: int = 1000
+) -> int:
+    """Index what commits left in the outbox, past what the index refuses; gives how many it refused.
+
+    Raises ProfileIndexError when the index is away, StoreError when the store is: to be called again.
+    """
+    refused: set[OutboxEntry] = set()
+    while entries := _untried(store, refused, at_once):
+        for start in range(0, len(entries), at_once):
+            refused |= _index_some(store, index, is_indexable, entries[start : start + at_once])
+    return len(refused)
+
+
+def _untried(store: ProfileStore, refused: set[OutboxEntry], at_once: int) -> list[OutboxEntry]:
+    # The oldest come first, so the refused ones are read each time. Twice as many behind them are taken as
+    # there are, or a long row of refused ones would be read again for each page.
+    return [entry for entry in store.outbox(at_once + 2 * len(refused)) if entry not in refused]
+
+
+def _index_some(
+    store: ProfileStore, index: ProfileIndex, is_indexable: Callable[[str], bool], entries: list[OutboxEntry]
+) -> set[OutboxEntry]:
+    """Index a page of entries and settle them; gives those that the index refused."""
+    stored = store.read([entry.fragment_id for entry in entries])
+    refused = index.put(
+        [
+            document(fragment.id, fragment.version, codec.decode(fragment.state), is_indexable)
+            for fragment in stored.values()
+        ]
+    )
+    if gone := [entry.fragment_id for entry in entries if entry.fragment_id not in stored]:
+        index.delete(gone)
+    # With the versions that were indexed: one that was written meanwhile stays.
+    versions = {name: stored[name].version if name in stored else version for name, version in entries}
+    store.settle([OutboxEntry(name, versions[name]) for name in versions if name not in refused])
+    return {entry for entry in entries if entry.fragment_id in refused}

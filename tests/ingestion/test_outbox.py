@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 import pytest
 
 from ingestion import outbox
-from ingestion.outbox import OutboxDrainer
+from ingestion.outbox import OutboxDrainer, drain_outbox
 from merge import codec
+from merge.index import IndexDocument
 from merge.store import FragmentWrite, OutboxEntry
-from model.errors import StoreError
+from model.errors import ProfileIndexError, StoreError
 from model.queries import Query
 from sinks.memory_index import MemoryProfileIndex
 from sinks.memory_profiles import MemoryProfileStore
@@ -100,3 +102,67 @@ def test_an_index_that_is_closed_leaves_the_outbox() -> None:
     with OutboxDrainer(store, index, lambda: everything):
         written(store)
     assert store.outbox()
+
+
+class _Picky(MemoryProfileIndex):
+    """Refuses some ids, and counts what it is given."""
+
+    def __init__(self, refused: set[str]) -> None:
+        super().__init__()
+        self.refused = refused
+        self.given = 0
+
+    def put(self, documents: Sequence[IndexDocument]) -> dict[str, str]:
+        self.given += len(documents)
+        refused = {each.id: "no" for each in documents if each.id in self.refused}
+        super().put([each for each in documents if each.id not in refused])
+        return refused
+
+
+def test_what_is_refused_holds_up_nothing_behind_it_however_much_it_is() -> None:
+    store = MemoryProfileStore()
+    for number in range(50):
+        written(store, f"user_id:{number:02d}")
+    picky = _Picky({f"user_id:{number:02d}" for number in range(30)})
+    assert drain_outbox(store, picky, everything, 4) == 30
+    assert {entry.fragment_id for entry in store.outbox()} == picky.refused
+    assert picky.given == 50
+    picky.refused = set()
+    assert drain_outbox(store, picky, everything, 4) == 0
+    assert store.outbox() == []
+    assert picky.count(Query()) == 50
+
+
+def test_an_index_that_is_away_is_asked_once_and_not_for_each_page() -> None:
+    class Away(_Picky):
+        def put(self, documents: Sequence[IndexDocument]) -> dict[str, str]:
+            super().put(documents)
+            raise ProfileIndexError("away")
+
+    store, index = MemoryProfileStore(), Away(set())
+    for number in range(50):
+        written(store, f"user_id:{number:02d}")
+    with pytest.raises(ProfileIndexError):
+        drain_outbox(store, index, everything, 4)
+    assert index.given == 4
+    assert len(store.outbox()) == 50
+
+
+def test_what_the_index_refuses_is_given_to_it_ever_more_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    store, index = MemoryProfileStore(), _Picky({"user_id:1"})
+    written(store)
+    with OutboxDrainer(store, index, lambda: everything) as drainer:
+        waits: list[float] = []
+        plain = drainer._stop.wait
+
+        def hurried(pause: float) -> bool:
+            waits.append(pause)
+            return plain(0.001)
+
+        monkeypatch.setattr(drainer._stop, "wait", hurried)
+        eventually(lambda: index.given > 5)
+        index.refused = set()
+        eventually(lambda: not store.outbox())
+        written(store, version=1)
+        eventually(lambda: waits[-1] == outbox.POLL_SECONDS)
+    assert max(waits) > 10 * outbox.POLL_SECONDS
