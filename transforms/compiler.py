@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, TypeAlias
 
 from model.errors import SpecError, TransformError
 from transforms.jolt.numbers import unmark
@@ -27,6 +27,54 @@ def compile_spec(spec: Any, limits: SpecLimits = DEFAULT_LIMITS) -> Transform:
     though its output may share parts with them. It gives the same for the same, can be called by several
     threads at once, and raises nothing but TransformError, whose message holds no values.
     """
+    chain = _Chain(limits)
+    for place, entry in _entries(spec, limits):
+        chain.add(_compile_at(place, entry, limits), place)
+    return chain.transform()
+
+
+class OperationStep(NamedTuple):
+    """One operation of a spec, to be run by itself. `run(value, context)` changes neither."""
+
+    pointer: str
+    name: str
+    run: Run
+
+
+def compile_operations(spec: Any, limits: SpecLimits = DEFAULT_LIMITS) -> list[OperationStep]:
+    """The operations of a spec one by one, for those who look at what each of them does.
+
+    Given to one after the other, a value becomes what `compile_spec` makes of it; only between two
+    operations numbers may be `Long`. Raises SpecError as `compile_spec` does. The functions raise what an
+    operation happens to raise: `transforms.tracing` turns that into TransformError.
+    """
+    steps: list[OperationStep] = []
+    copies = 1.0
+    for place, entry in _entries(spec, limits):
+        operation = _compile_at(place, entry, limits)
+        chain = _Chain(limits, Ownership(None) if steps else EVENT, copies)
+        chain.add(operation, place)
+        copies *= operation.copies
+        steps.append(OperationStep(place, entry["operation"], chain.run))
+    return steps
+
+
+def find_problems(spec: Any, limits: SpecLimits = DEFAULT_LIMITS) -> list[SpecError]:
+    """What is wrong with a spec: the first mistake of each of its operations. Empty if it compiles."""
+    problems: list[SpecError] = []
+    try:
+        for place, entry in _entries(spec, limits):
+            try:
+                _compile_at(place, entry, limits)
+            except SpecError as error:
+                problems.append(error)
+    except SpecError as error:
+        problems.append(error)
+    return problems
+
+
+def _entries(spec: Any, limits: SpecLimits) -> Iterator[tuple[str, Any]]:
+    """The operations of a spec with their pointers."""
     single = isinstance(spec, dict)
     entries = [spec] if single else spec
     if not isinstance(entries, list):
@@ -35,17 +83,17 @@ def compile_spec(spec: Any, limits: SpecLimits = DEFAULT_LIMITS) -> Transform:
         raise SpecError("the array of operations is empty")
     if len(entries) > limits.max_operations:
         raise SpecError(f"more than {limits.max_operations} operations")
-    chain = _Chain(limits)
     for index, entry in enumerate(entries):
-        place = "" if single else pointer(index)
-        try:
-            operation = _compile_entry(entry, limits)
-        except SpecError as error:
-            raise error.under(place) from None
-        except RecursionError:
-            raise SpecError("the spec is nested too deeply", place) from None
-        chain.add(operation, place)
-    return chain.transform()
+        yield "" if single else pointer(index), entry
+
+
+def _compile_at(place: str, entry: Any, limits: SpecLimits) -> Operation:
+    try:
+        return _compile_entry(entry, limits)
+    except SpecError as error:
+        raise error.under(place) from None
+    except RecursionError:
+        raise SpecError("the spec is nested too deeply", place) from None
 
 
 def _compile_entry(entry: Any, limits: SpecLimits) -> Operation:
@@ -88,11 +136,11 @@ def _check_depth(spec: Any, left: int) -> None:
 class _Chain:
     """Puts operations one after the other, with the copies they need between them."""
 
-    def __init__(self, limits: SpecLimits) -> None:
+    def __init__(self, limits: SpecLimits, ownership: Ownership = EVENT, copies: float = 1) -> None:
         self._limits = limits
         self._steps: list[tuple[str, Run]] = []
-        self._ownership = EVENT
-        self._copies = 1.0
+        self._ownership = ownership
+        self._copies = copies
         self._makes_longs = False
 
     def add(self, operation: Operation, place: str) -> None:
@@ -121,6 +169,12 @@ class _Chain:
         else:
             self._steps.append((place, lambda value, _context: copy_all(value)))
             self._ownership = ALL_OWNED
+
+    def run(self, value: Any, context: Any) -> Any:
+        """The operations as they are: no marks are taken away, no errors turned into others."""
+        for _, run in self._steps:
+            value = run(value, context)
+        return value
 
     def transform(self) -> Transform:
         if self._makes_longs:
