@@ -5,14 +5,15 @@
 
 from __future__ import annotations
 
-import difflib
+import logging
 import os
 import re
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -20,10 +21,27 @@ from pydantic_settings import (
     SettingsError,
 )
 
+from app.settings_mistakes import explain, misspelt_variables, place
 from ingestion.configuration import FlowConfig, SourceConfig
 from model.errors import ConfigError
 
+log = logging.getLogger(__name__)
+
 DEFAULT_FILE = Path("idgraph.toml")
+
+# A relative path in an SQLAlchemy URL has three slashes before it, an absolute one four.
+_RELATIVE_DATABASE = re.compile(r"(sqlite(?:\+\w+)?:///)(?!/|:memory:|file:|\?)(.+)")
+
+
+def _http_url(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        is_whole = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        is_whole = False
+    if not is_whole:
+        raise ValueError("not a URL of a service; it looks like http://HOST:PORT")
+    return url
 
 
 class MetadataSettings(BaseModel):
@@ -31,7 +49,9 @@ class MetadataSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    url: str = Field(default="http://127.0.0.1:8410", description="Where the pipeline finds the service.")
+    url: Annotated[str, AfterValidator(_http_url)] = Field(
+        default="http://127.0.0.1:8410", description="Where the pipeline finds the service."
+    )
     token: str | None = Field(
         default=None, description="Bearer token; better in `token_file` or the environment."
     )
@@ -40,7 +60,8 @@ class MetadataSettings(BaseModel):
     )
     database: str | None = Field(
         default=None,
-        description="SQLAlchemy URL of the service's database. Default: metadata.db in `directory`.",
+        description="SQLAlchemy URL of the service's database; an SQLite file is relative to the configuration "
+        "file. Default: metadata.db in `directory`.",
     )
     max_updates: int = Field(default=500, ge=1, description="Send schema changes when this many wait.")
     schema_update_interval: float = Field(
@@ -124,7 +145,7 @@ def load(path: Path | None = None) -> Settings:
     found = chosen is not None or file.exists()
     if found:
         try:
-            text = file.read_text(encoding="utf-8")
+            text = file.read_text(encoding="utf-8-sig")
             content = tomllib.loads(text)
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(
@@ -135,13 +156,15 @@ def load(path: Path | None = None) -> Settings:
     for key in content:
         # As keywords they would steer pydantic-settings itself.
         if key.startswith("_"):
-            raise ConfigError(f"{_place(file, text, key)}: {key}: unknown key")
+            raise ConfigError(f"{place(file, text, key)}: {key}: unknown key")
     try:
         settings = Settings(**content)
     except ValidationError as error:
-        raise ConfigError(_explain(error, file, text)) from None
+        raise ConfigError(explain(error, Settings, file, text)) from None
     except SettingsError as error:
         raise ConfigError(f"the environment: {error}: not JSON") from None
+    for told in misspelt_variables(Settings):
+        log.warning("%s", told)
     names = [source.name for source in settings.sources]
     if len(names) != len(set(names)):
         raise ConfigError(f"{file}: two sources have the same name")
@@ -152,6 +175,8 @@ def _absolute(settings: Settings, base: Path) -> Settings:
     metadata = settings.metadata
     if metadata.token_file:
         metadata = metadata.model_copy(update={"token_file": base / metadata.token_file})
+    if metadata.database and (relative := _RELATIVE_DATABASE.fullmatch(metadata.database)):
+        metadata = metadata.model_copy(update={"database": f"{relative[1]}{base / relative[2]}"})
     return settings.model_copy(
         update={
             "directory": base / settings.directory,
@@ -162,44 +187,3 @@ def _absolute(settings: Settings, base: Path) -> Settings:
             ),
         }
     )
-
-
-def _explain(error: ValidationError, file: Path, text: str) -> str:
-    lines = []
-    for problem in error.errors(include_url=False, include_input=False):
-        keys = [str(key) for key in problem["loc"]]
-        place = ".".join(keys)
-        message = problem["msg"]
-        if problem["type"] == "extra_forbidden":
-            near = difflib.get_close_matches(keys[-1], _keys_at(keys[:-1]), n=1)
-            message = "unknown key" + (f"; did you mean {near[0]!r}?" if near else "")
-        lines.append(f"{_place(file, text, keys[-1] if keys else '')}: {place}: {message}")
-    return "\n".join(lines)
-
-
-def _place(file: Path, text: str, key: str) -> str:
-    line = _line_of(text, key)
-    return f"{file}, line {line}" if line else f"{file} or the environment"
-
-
-def _line_of(text: str, key: str) -> int | None:
-    # tomllib keeps no lines; the first line that sets the key, or opens its table, is the likely one.
-    found = re.search(rf"^[^#\n]*\b{re.escape(key)}\b\s*(=|\]|\.)", text, re.MULTILINE) if key else None
-    return text.count("\n", 0, found.start()) + 1 if found else None
-
-
-def _keys_at(keys: list[str]) -> list[str]:
-    model: Any = Settings
-    for key in keys:
-        if key.isdigit():
-            continue
-        annotation = model.model_fields[key].annotation if key in model.model_fields else None
-        inner = [
-            part
-            for part in (annotation, *getattr(annotation, "__args__", ()))
-            if hasattr(part, "model_fields")
-        ]
-        if not inner:
-            return []
-        model = inner[0]
-    return list(model.model_fields)

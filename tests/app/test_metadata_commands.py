@@ -162,8 +162,3 @@ def test_without_a_service_or_with_a_wrong_token_or_with_none(
     none = served(*words)
     assert (none.exit_code, none.stdout) == (2, "")
     assert "idgraph serve metadata" in none.stderr
-
-
-def test_a_url_that_is_none(served: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("IDGRAPH_METADATA__URL", "ftp://nowhere")
-    assert served("specs", "list").exit_code == 5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from pathlib import Path
 
@@ -145,6 +146,59 @@ def test_a_mistake_in_the_environment_is_told(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("IDGRAPH_SOURCES", "no json")
     with pytest.raises(ConfigError, match=r"the environment.*sources.*not JSON"):
         load()
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("IDGRAPH_DIRECTRY", "IDGRAPH_DIRECTORY"),
+        ("IDGRAPH_METADATA_URL", "IDGRAPH_METADATA__URL"),
+        ("IDGRAPH_FLOWS__PARTITIONS", "IDGRAPH_FLOW__PARTITIONS"),
+    ],
+)
+def test_a_variable_that_sets_nothing_is_told_with_the_nearest_right_one(
+    name: str, meant: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv(name, "s3cr3t")
+    with caplog.at_level(logging.WARNING):
+        load()
+    assert caplog.messages == [f"the environment: {name} sets nothing; did you mean {meant}?"]
+
+
+@pytest.mark.parametrize("name", ["IDGRAPH_SERVICE_HOST", "IDGRAPH_PORT_8410_TCP", "IDGRAPH_CONFIG", "HOME"])
+def test_variables_of_others_are_left_alone(
+    name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv(name, "")
+    with caplog.at_level(logging.WARNING):
+        load()
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize("url", ["localhost:8410", "127.0.0.1", "ftp://nowhere", "http://", "http://a:b", ""])
+def test_a_url_of_no_service_is_told_by_its_key(url: str, tmp_path: Path) -> None:
+    assert "line 2: metadata.url: not a URL of a service; it looks like http://HOST:PORT" in refused(
+        tmp_path, f'[metadata]\nurl = "{url}"'
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("sqlite:///state/m.db", "sqlite:///{base}/state/m.db"),
+        ("sqlite+pysqlite:///m.db?timeout=3", "sqlite+pysqlite:///{base}/m.db?timeout=3"),
+        ("sqlite:////var/m.db", "sqlite:////var/m.db"),
+        ("sqlite:///:memory:", "sqlite:///:memory:"),
+        ("postgresql+psycopg://db/idgraph", "postgresql+psycopg://db/idgraph"),
+    ],
+)
+def test_a_database_file_is_relative_to_the_configuration(given: str, meant: str, tmp_path: Path) -> None:
+    settings = load(written(tmp_path / "etc", f'[metadata]\ndatabase = "{given}"'))
+    assert settings.database_url() == meant.format(base=(tmp_path / "etc").resolve())
+
+
+def test_a_file_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
+    assert load(written(tmp_path, '\ufeffdirectory = "d"')).directory.name == "d"
 
 
 def test_relative_paths_are_relative_to_the_file(tmp_path: Path) -> None:

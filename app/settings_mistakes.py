@@ -1,0 +1,78 @@
+"""Mistakes in the configuration, told with their place and the nearest right key."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic_settings import BaseSettings
+
+PREFIX = "IDGRAPH_"
+
+
+def misspelt_variables(settings: type[BaseSettings]) -> Iterator[str]:
+    """Environment variables that look meant for us and set nothing. Others that begin like ours are left
+    alone: container platforms make some of the names of services."""
+    known = [PREFIX + name.upper() for name in _variables(settings)]
+    for name in os.environ:
+        if not name.upper().startswith(PREFIX) or name == "IDGRAPH_CONFIG":
+            continue
+        if name.upper().removeprefix(PREFIX).partition("__")[0].lower() in settings.model_fields:
+            continue
+        if near := difflib.get_close_matches(name.upper(), known, n=1, cutoff=0.8):
+            yield f"the environment: {name} sets nothing; did you mean {near[0]}?"
+
+
+def _variables(model: type[BaseModel]) -> Iterator[str]:
+    for name, field in model.model_fields.items():
+        yield name
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            yield from (f"{name}__{inner}" for inner in _variables(kind))
+
+
+def explain(error: ValidationError, settings: type[BaseSettings], file: Path, text: str) -> str:
+    """Every problem on a line: the file and line, or the environment; the key; what is wrong. Never a value."""
+    lines = []
+    for problem in error.errors(include_url=False, include_input=False):
+        keys = [str(key) for key in problem["loc"]]
+        message = problem["msg"].removeprefix("Value error, ")
+        if problem["type"] == "extra_forbidden":
+            near = difflib.get_close_matches(keys[-1], _keys_at(settings, keys[:-1]), n=1)
+            message = "unknown key" + (f"; did you mean {near[0]!r}?" if near else "")
+        lines.append(f"{place(file, text, keys[-1] if keys else '')}: {'.'.join(keys)}: {message}")
+    return "\n".join(lines)
+
+
+def place(file: Path, text: str, key: str) -> str:
+    """Where a key is set, as well as it can be told."""
+    line = _line_of(text, key)
+    return f"{file}, line {line}" if line else f"{file} or the environment"
+
+
+def _line_of(text: str, key: str) -> int | None:
+    # tomllib keeps no lines; the first line that sets the key, or opens its table, is the likely one.
+    found = re.search(rf"^[^#\n]*\b{re.escape(key)}\b\s*(=|\]|\.)", text, re.MULTILINE) if key else None
+    return text.count("\n", 0, found.start()) + 1 if found else None
+
+
+def _keys_at(settings: type[BaseSettings], keys: list[str]) -> list[str]:
+    model: Any = settings
+    for key in keys:
+        if key.isdigit():
+            continue
+        annotation = model.model_fields[key].annotation if key in model.model_fields else None
+        inner = [
+            part
+            for part in (annotation, *getattr(annotation, "__args__", ()))
+            if hasattr(part, "model_fields")
+        ]
+        if not inner:
+            return []
+        model = inner[0]
+    return list(model.model_fields)
