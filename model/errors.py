@@ -18,19 +18,23 @@ class ConfigError(IdgraphError):
 class SpecError(IdgraphError):
     """A mapping spec is malformed; raised when it is compiled or saved, never for an event.
 
-    `pointer` is the JSON pointer (RFC 6901) of the wrong place within the spec that was given.
+    `pointer` is the JSON pointer (RFC 6901) of the wrong place within the spec that was given; `offset`
+    the character within the text there, if that is known.
     """
 
-    def __init__(self, message: str, pointer: str = "", hint: str | None = None) -> None:
+    def __init__(
+        self, message: str, pointer: str = "", hint: str | None = None, offset: int | None = None
+    ) -> None:
         self.message = message
         self.pointer = pointer
         self.hint = hint
+        self.offset = offset
         place = pointer or "(the whole spec)"
         super().__init__(f"{place}: {message}" + (f" ({hint})" if hint else ""))
 
     def under(self, prefix: str) -> SpecError:
         """The same error, its pointer seen from a document that holds the spec at `prefix`."""
-        return SpecError(self.message, prefix + self.pointer, self.hint)
+        return SpecError(self.message, prefix + self.pointer, self.hint, self.offset)
 
 
 class TransformError(IdgraphError):

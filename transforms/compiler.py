@@ -11,7 +11,7 @@ from transforms.limits import DEFAULT_LIMITS, SpecLimits, measure
 from transforms.operation import Operation, Run
 from transforms.operations import JOLT_CLASSES, OPERATIONS, WITHOUT_SPEC
 from transforms.ownership import ALL_OWNED, EVENT, EVERYTHING, Ownership, PathTree, copy_all, copy_along
-from transforms.pointers import nearest, pointer
+from transforms.pointers import found, nearest, pointer
 
 Transform: TypeAlias = Callable[..., Any]
 """`f(payload, context=None)`: takes a JSON value, and an object that `^` looks into."""
@@ -78,11 +78,11 @@ def _entries(spec: Any, limits: SpecLimits) -> Iterator[tuple[str, Any]]:
     single = isinstance(spec, dict)
     entries = [spec] if single else spec
     if not isinstance(entries, list):
-        raise SpecError(f"expected an array of operations, not {type(spec).__name__}")
+        raise SpecError(f"expected an array of operations, found {found(spec)}")
     if not entries:
         raise SpecError("the array of operations is empty")
     if len(entries) > limits.max_operations:
-        raise SpecError(f"more than {limits.max_operations} operations")
+        raise SpecError(f"expected at most {limits.max_operations} operations, found {len(entries)}")
     for index, entry in enumerate(entries):
         yield "" if single else pointer(index), entry
 
@@ -98,16 +98,16 @@ def _compile_at(place: str, entry: Any, limits: SpecLimits) -> Operation:
 
 def _compile_entry(entry: Any, limits: SpecLimits) -> Operation:
     if not isinstance(entry, dict):
-        raise SpecError(f'expected {{"operation": ..., "spec": ...}}, not {type(entry).__name__}')
+        raise SpecError(f'expected {{"operation": ..., "spec": ...}}, found {found(entry)}')
     name = entry.get("operation")
     if name is None:
         raise SpecError("the key 'operation' is missing", hint=_misspelled(entry, "operation"))
     if not isinstance(name, str):
-        raise SpecError("'operation' must be text", "/operation")
+        raise SpecError(f"expected the name of an operation, found {found(name)}", "/operation")
     name = JOLT_CLASSES.get(name, name)
     compile_operation = OPERATIONS.get(name)
     if compile_operation is None:
-        raise SpecError(f"there is no operation '{name}'", "/operation", nearest(name, OPERATIONS))
+        raise SpecError(_unknown(name), "/operation", nearest(name, OPERATIONS))
     if "spec" not in entry and name not in WITHOUT_SPEC:
         raise SpecError("the key 'spec' is missing", hint=_misspelled(entry, "spec"))
     operation_spec = entry.get("spec")
@@ -116,6 +116,13 @@ def _compile_entry(entry: Any, limits: SpecLimits) -> Operation:
         return compile_operation(operation_spec, limits)
     except SpecError as error:
         raise error.under("/spec") from None
+
+
+def _unknown(name: str) -> str:
+    known = f"expected one of {', '.join(OPERATIONS)}"
+    if "." in name:
+        return f"'{name}' names a Java class; specs here cannot run Java code; {known}"
+    return f"there is no operation '{name}'; {known}"
 
 
 def _misspelled(entry: dict[str, Any], key: str) -> str | None:

@@ -1,9 +1,12 @@
-"""JSON pointers (RFC 6901) into a spec, and hints for names that are almost right."""
+"""JSON pointers (RFC 6901) into a spec, what was found there, and hints for names that are almost right."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import Any
+
+_SHOWN = 60
 
 
 def pointer(*keys: str | int) -> str:
@@ -12,6 +15,20 @@ def pointer(*keys: str | int) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """`did you mean 'shift'?` if a known name is close, else None."""
-    close = get_close_matches(name, list(known), n=1, cutoff=0.6)
-    return f"did you mean '{close[0]}'?" if close else None
+    """`did you mean 'shift'?` if a known name is close, whatever its case, else None."""
+    spelled = {each.lower(): each for each in known}
+    close = get_close_matches(name.lower(), spelled, n=1, cutoff=0.6)
+    return f"did you mean '{spelled[close[0]]}'?" if close else None
+
+
+def found(value: Any) -> str:
+    """What stands in a spec where something else was expected: scalars as JSON has them, cut if long."""
+    if isinstance(value, dict):
+        return "an object" if value else "an empty object"
+    if isinstance(value, list):
+        return "an array" if value else "an empty array"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    shown = value if isinstance(value, str) else str(value)
+    shown = shown if len(shown) <= _SHOWN else shown[:_SHOWN] + "…"
+    return f'"{shown}"' if isinstance(value, str) else shown

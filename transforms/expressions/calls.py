@@ -50,7 +50,7 @@ def compile_call(name: str, arguments: list[tuple[Callable[[Any], Any], bool]]) 
 def _check_count(name: str, count: int, least: int, most: int | None) -> None:
     if count < least or (most is not None and count > most):
         wanted = f"{least}" if most == least else f"{least} or more"
-        raise SpecError(f"{name}() takes {wanted} arguments, not {count}")
+        raise SpecError(f"{name}() takes {wanted} argument{'' if wanted == '1' else 's'}, found {count}")
 
 
 def _custom_call(

@@ -18,6 +18,7 @@ from jmespath.exceptions import JMESPathError
 
 from model.errors import SpecError
 from transforms.expressions.calls import compile_call
+from transforms.expressions.syntax_errors import syntax_error
 from transforms.expressions.truth import are_orderable, equal, is_false, is_number
 from transforms.operation import UNBOUNDED
 from transforms.ownership import copy_all
@@ -41,8 +42,7 @@ def compile_expression(text: str) -> Expression:
     try:
         tree = _parse(text)
     except JMESPathError as error:
-        first_line = str(error).splitlines()[0].rstrip(": ")
-        raise SpecError(f"no valid JMESPath expression: {first_line}") from None
+        raise syntax_error(text, error) from None
     except RecursionError:
         raise SpecError("the expression is nested too deeply") from None
     return Expression(_compile(tree), 1 if _is_path(tree) else UNBOUNDED)

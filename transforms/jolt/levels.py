@@ -98,7 +98,7 @@ Walk: TypeAlias = Sequence[Level]
 def level_above(walk: Walk, up: int) -> Level:
     """The level a reference means. Raises SpecError if there are not so many."""
     if up >= len(walk):
-        raise SpecError(f"there are not {up} levels above this place")
+        raise SpecError(f"there are not {up} levels above this place, only {len(walk) - 1}")
     return walk[-1 - up]
 
 

@@ -14,7 +14,7 @@ from transforms.jolt.modify_walk import inner_visitor, leaf_visitor
 from transforms.jolt.stars import Star, precedence
 from transforms.jolt.text import split_or
 from transforms.limits import SpecLimits
-from transforms.pointers import pointer
+from transforms.pointers import found, pointer
 
 
 @dataclass(slots=True)
@@ -34,7 +34,7 @@ class Reader:
     def read(self, spec: Any) -> tuple[Level, Visit]:
         """The level around the root (Jolt has two there), and what to do with the root. Raises SpecError."""
         if not isinstance(spec, dict):
-            raise SpecError(f"the spec of modify must be an object, not {type(spec).__name__}")
+            raise SpecError(f"expected an object as the spec of modify, found {found(spec)}")
         outer, root = Level(self.layout, "root"), Level(self.layout, "root")
         return outer, inner_visitor(self._children(spec, [outer, root]), root, self.mode)
 

@@ -22,7 +22,7 @@ from transforms.jolt.levels import FrameLayout, Level, Text, Walk, key_text, tra
 from transforms.jolt.output_paths import OutputPath, output_path, root_path
 from transforms.jolt.stars import Star, precedence
 from transforms.jolt.text import is_blank, sort_key, split_or
-from transforms.pointers import pointer
+from transforms.pointers import found, pointer
 
 
 @dataclass(slots=True)
@@ -63,7 +63,7 @@ def read_spec(spec: object, layout: FrameLayout) -> tuple[Level, Node]:
     Raises SpecError with a pointer into `spec`.
     """
     if not isinstance(spec, dict):
-        raise SpecError(f"the spec of shift must be an object, not {type(spec).__name__}")
+        raise SpecError(f"expected an object as the spec of shift, found {found(spec)}")
     outer, root = Level(layout, "root"), Level(layout, "root")
     node = Node(Literal("root"), root)
     _read_children(node, spec, [outer, root], once=True)
@@ -138,7 +138,7 @@ def _read_node(key: str, right: Any, walk: list[Level], once: bool) -> Node:
 def _output(path: Any, walk: Walk, once: bool) -> OutputPath:
     if not isinstance(path, str):
         raise SpecError(
-            f"expected an object, an output path, or an array of output paths, not {type(path).__name__}"
+            f"expected an output path, an array of output paths, or an object, found {found(path)}"
         )
     return root_path(once) if is_blank(path) else output_path(path, walk, once)
 

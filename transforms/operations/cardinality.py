@@ -16,7 +16,7 @@ from transforms.jolt.text import text_of
 from transforms.limits import SpecLimits
 from transforms.operation import Operation
 from transforms.ownership import EVERYTHING, PathTree
-from transforms.pointers import pointer
+from transforms.pointers import found, nearest, pointer
 
 
 @dataclass(slots=True)
@@ -33,7 +33,7 @@ class _Node:
 def compile_cardinality(spec: Any, limits: SpecLimits) -> Operation:  # noqa: ARG001
     """Raises SpecError with a pointer into `spec`."""
     if not isinstance(spec, dict):
-        raise SpecError(f"the spec of cardinality must be an object, not {type(spec).__name__}")
+        raise SpecError(f"expected an object as the spec of cardinality, found {found(spec)}")
     root = _Node("root")
     _read(root, spec)
 
@@ -58,12 +58,15 @@ def _read(parent: _Node, spec: dict[str, Any]) -> None:
         elif child.star is not None:
             parent.computed.append(child)
     if len(parent.computed) > 1:
-        raise SpecError("cardinality takes one key with '*' at each level")
+        raise SpecError(
+            "cardinality takes one key with '*' at each level, found "
+            + " and ".join(f"'{node.key}'" for node in parent.computed)
+        )
 
 
 def _read_node(key: str, right: Any) -> _Node:
     if "@" in key and key != "@":
-        raise SpecError("'@' stands alone")
+        raise SpecError(f"'@' must be the whole key, found '{key}'")
     node = _Node(key, Star(key) if "*" in key else None)
     if isinstance(right, dict):
         if key == "@":
@@ -72,7 +75,10 @@ def _read_node(key: str, right: Any) -> _Node:
     elif right in ("ONE", "MANY"):
         node.many = right == "MANY"
     else:
-        raise SpecError('expected "ONE", "MANY", or an object to go on below the key')
+        hint = nearest(right, ("ONE", "MANY")) if isinstance(right, str) else None
+        raise SpecError(
+            f'expected "ONE", "MANY", or an object to go on below the key, found {found(right)}', hint=hint
+        )
     return node
 
 

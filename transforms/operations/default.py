@@ -12,7 +12,7 @@ from transforms.jolt.text import sort_key, split_or
 from transforms.limits import SpecLimits
 from transforms.operation import Operation
 from transforms.ownership import EVERYTHING, PathTree, copy_all, merge_trees
-from transforms.pointers import pointer
+from transforms.pointers import found, pointer
 
 Apply: TypeAlias = Callable[[Any], None]
 """Adds defaults to a container, in place."""
@@ -33,7 +33,7 @@ class _Key:
         self.makes_array = spelled.endswith("[]")
         self.text = spelled.replace("[]", "") if self.makes_array else spelled
         if "*" in self.text and self.text != "*":
-            raise SpecError("in default '*' stands alone; it matches every key")
+            raise SpecError(f"in default '*' must be the whole key, found '{spelled}'")
         self.rank = _Rank.STAR if self.text == "*" else _Rank.OR if "|" in self.text else _Rank.LITERAL
         self.options = split_or(self.text) if self.rank is _Rank.OR else [self.text]
 
@@ -48,14 +48,16 @@ class _Key:
             return []
         found = [parse_int(option) for option in self.options]
         if any(index is None or index < 0 for index in found):
-            raise SpecError("below a key with '[]' only array indexes, '|' of them, and '*' can stand")
+            raise SpecError(
+                f"below a key with '[]' expected an array index, several with '|', or '*', found '{self.text}'"
+            )
         return [index for index in found if index is not None]
 
 
 def compile_default(spec: Any, limits: SpecLimits) -> Operation:
     """Raises SpecError with a pointer into `spec`."""
     if not isinstance(spec, dict):
-        raise SpecError(f"the spec of default must be an object, not {type(spec).__name__}")
+        raise SpecError(f"expected an object as the spec of default, found {found(spec)}")
     into_object = _children(spec, in_array=False, limits=limits)
     try:
         into_array = _children(spec, in_array=True, limits=limits)

@@ -16,13 +16,13 @@ from transforms.expressions import Expression, compile_expression
 from transforms.limits import SpecLimits
 from transforms.operation import Operation
 from transforms.ownership import PathTree
-from transforms.pointers import pointer
+from transforms.pointers import found, pointer
 
 
 def compile_jmespath(spec: Any, limits: SpecLimits) -> Operation:
     """Raises SpecError with a pointer into `spec`."""
     if not isinstance(spec, dict):
-        raise SpecError(f"the spec of jmespath must be an object, not {type(spec).__name__}")
+        raise SpecError(f"expected an object as the spec of jmespath, found {found(spec)}")
     targets: dict[tuple[str, ...], Expression] = {}
     for keys, expression in _targets(spec, (), limits):
         targets[keys] = expression
@@ -40,11 +40,11 @@ def compile_jmespath(spec: Any, limits: SpecLimits) -> Operation:
             for parents, settings in groups:
                 place = None if parents else out
                 for evaluate, last in settings:
-                    found = evaluate(value)
-                    if found is not None:
+                    result = evaluate(value)
+                    if result is not None:
                         if place is None:
                             place = _reach(out, parents)
-                        place[last] = found
+                        place[last] = result
         except TransformError as error:
             raise TransformError(f"at '{paths.join((*parents, last))}': {error.message}") from None
         return out or None
@@ -91,7 +91,7 @@ def _targets(
             elif isinstance(right, str):
                 yield keys, compile_expression(right)
             else:
-                raise SpecError(f"expected a JMESPath expression or an object, not {type(right).__name__}")
+                raise SpecError(f"expected a JMESPath expression or an object, found {found(right)}")
         except SpecError as error:
             raise error.under(pointer(path)) from None
 

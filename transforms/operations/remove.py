@@ -12,7 +12,7 @@ from transforms.jolt.text import split_or
 from transforms.limits import SpecLimits
 from transforms.operation import Operation
 from transforms.ownership import EVERYTHING, PathTree, merge_trees
-from transforms.pointers import pointer
+from transforms.pointers import found, pointer
 
 
 @dataclass(slots=True)
@@ -43,7 +43,7 @@ class _Node:
 def compile_remove(spec: Any, limits: SpecLimits) -> Operation:  # noqa: ARG001
     """Raises SpecError with a pointer into `spec`."""
     if not isinstance(spec, dict):
-        raise SpecError(f"the spec of remove must be an object, not {type(spec).__name__}")
+        raise SpecError(f"expected an object as the spec of remove, found {found(spec)}")
     nodes = _read(spec)
 
     def run(value: Any, _context: Any) -> Any:
@@ -58,7 +58,9 @@ def _read(spec: dict[str, Any]) -> list[_Node]:
     for spelled, right in spec.items():
         try:
             if not isinstance(right, dict) and (not isinstance(right, str) or right.strip()):
-                raise SpecError('expected "" to remove the key, or an object to go on below it')
+                raise SpecError(
+                    f'expected "" to remove the key, or an object to go on below it, found {found(right)}'
+                )
             for key in split_or(spelled):
                 index = parse_int(key)
                 nodes.append(
