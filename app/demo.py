@@ -17,7 +17,7 @@ from app.demo_example import Example
 from app.documents import read_attributes, read_definition
 from app.java import require_java
 from app.metadata_server import serving_here
-from app.output import console
+from app.output import console, counted
 from app.profile_tree import profile_tree
 from app.publish import publish_lines
 from app.settings import Settings, load
@@ -34,7 +34,10 @@ EDIT_SECONDS = 60
 
 
 def run_demo(name: str, directory: Path, stop: threading.Event) -> None:
-    """Lay an example out in a directory and run it there until done or `stop` is set."""
+    """Lay an example out in a directory and run it there.
+
+    Raises KeyboardInterrupt when `stop` is set before all was shown.
+    """
     require_java()
     example = Example(name)
     config = example.lay_out(directory)
@@ -107,7 +110,7 @@ class Demo:
         self._console = console()
 
     def run(self, stop: threading.Event) -> None:
-        """All of it, until done or `stop` is set."""
+        """All of it. Raises KeyboardInterrupt when `stop` is set before the end."""
         say = self._console.print
         say(f"[bold]idgraph demo[/]: {self._example.shown['title']}\n")
         with ExitStack() as stack:
@@ -119,19 +122,19 @@ class Demo:
             url = stack.enter_context(serving_here(self._settings, port))
             client = stack.enter_context(wiring.metadata_client(self._settings))
             self._declare(client)
-            say(f"metadata service on {url}, {len(client.list_specs())} spec(s) active")
+            say(f"metadata service on {url}, {counted(len(client.list_specs()), 'spec')} active")
             total = 0
             for source, lines in self._example.files(self._settings):
                 publish_lines(self._settings.source(source), lines)
                 total += len(lines)
             say(f"{total:,} events published; starting Spark\n")
             flow = stack.enter_context(_RunningFlow(self._settings))
-            if not self._follow(flow, total, stop):
-                return
+            self._follow(flow, total, stop)
             self._wait_for_catalogue(client)
             self._summarise(flow, client)
             self._show_profile()
             self._edit(client, flow, stop)
+            _unless(stop)
             stays = sys.stdin.isatty() and sys.stdout.isatty()
             self._suggest(stays)
             if stays:
@@ -148,7 +151,7 @@ class Demo:
         for spec in self._example.specs():
             client.put_spec(read_definition(spec), "demo")
 
-    def _follow(self, flow: _RunningFlow, total: int, stop: threading.Event) -> bool:
+    def _follow(self, flow: _RunningFlow, total: int, stop: threading.Event) -> None:
         bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -166,7 +169,7 @@ class Demo:
                 if not self._console.is_terminal and done - told_of >= total // 5:
                     self._console.print(f"  {done:,} of {total:,} events")
                     told_of = done
-        return not stop.is_set()
+        _unless(stop)
 
     def _wait_for_catalogue(self, client: MetadataClient) -> None:
         # The last discoveries are on their way; the service takes them within the update interval.
@@ -223,6 +226,7 @@ class Demo:
             flow.wait(0.05)
             leaf = self._edited(edit["attribute"], saved.active_version or 0)
         if leaf is None:
+            _unless(stop)
             raise IdgraphError("the edited spec did not act on the event within a minute")
         say(
             f"  {time.monotonic() - started:.2f} s later: {leaf[0].id} has {edit['attribute']} = {leaf[1]}, "
@@ -253,6 +257,12 @@ class Demo:
     def _command(self, words: str) -> str:
         program = _shown(Path(sys.argv[0])) if "/" in sys.argv[0] else "idgraph"
         return f"{program} -c {shlex.join([_shown(self._config), *shlex.split(words)])}"
+
+
+def _unless(stop: threading.Event) -> None:
+    """Raises KeyboardInterrupt when the demo was asked to stop in its middle."""
+    if stop.is_set():
+        raise KeyboardInterrupt
 
 
 def _shown(path: Path) -> str:

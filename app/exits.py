@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,6 +36,9 @@ class Exit(IntEnum):
     UNAVAILABLE = 5
     """The metadata service is away, or refused the token."""
     INTERRUPTED = 130
+    """Ctrl-C, as a shell tells it: 128 and the signal's number."""
+    BROKEN_PIPE = 141
+    """The reader of standard output went away, as a shell tells SIGPIPE."""
 
 
 @contextmanager
@@ -42,6 +46,8 @@ def told() -> Iterator[None]:
     """Turn an error of the error tree into a message on standard error and an exit code."""
     try:
         yield
+        # Here and not when the interpreter ends, where nobody could tell what went wrong.
+        sys.stdout.flush()
     except IdgraphError as error:
         print(f"error: {error}", file=sys.stderr)
         raise typer.Exit(_code(error)) from None
@@ -49,14 +55,21 @@ def told() -> Iterator[None]:
         print("interrupted", file=sys.stderr)
         raise typer.Exit(Exit.INTERRUPTED) from None
     except BrokenPipeError:
-        # The reader of our output went away (`| head`); nothing more can be told there.
-        sys.stderr.close()
-        raise typer.Exit(Exit.FAILED) from None
+        # The reader of our output went away (`| head`), which is its right: nothing is said about it.
+        _discard_output()
+        raise typer.Exit(Exit.BROKEN_PIPE) from None
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
         print(f"error: {error.filename or 'standard output'}: {error.strerror}", file=sys.stderr)
         raise typer.Exit(Exit.FAILED) from None
+
+
+def _discard_output() -> None:
+    # What is still in the buffer would fail again when the interpreter ends.
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
 
 
 def _code(error: IdgraphError) -> Exit:

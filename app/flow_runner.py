@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import signal
 import threading
@@ -24,6 +25,8 @@ from ingestion.source_files import folder_of
 from model.errors import ConfigError
 from transforms.schema import AttributeTree
 
+log = logging.getLogger(__name__)
+
 
 def run_flow(
     settings: Settings, stop: threading.Event, until_done: bool, on_batch: Callable[[BatchReport], None]
@@ -38,8 +41,7 @@ def run_flow(
     require_java()
     wiring.prepare_directory(settings)
     wiring.ensure_keyring(settings)
-    for source in settings.sources:
-        folder_of(source).mkdir(parents=True, exist_ok=True)
+    _make_folders(settings)
     state = settings.flow_state()
     with ExitStack() as stack:
         stack.enter_context(_alone(state))
@@ -67,6 +69,20 @@ def run_flow(
         plan = wiring.worker_plan(settings)
         flow = Flow(session, plan, state, snapshots, schema, resources.dead_letters, on_batch)
         flow.run(stop, until_done)
+
+
+def _make_folders(settings: Settings) -> None:
+    """A source's folder may come later than the flow, so it is made; one that is made may be a mistake in its
+    name, so it is told."""
+    for source in settings.sources:
+        folder = folder_of(source)
+        if folder.is_dir():
+            continue
+        try:
+            folder.mkdir(parents=True)
+        except OSError as error:
+            raise ConfigError(f"source {source.name}: {folder}: {error.strerror}") from None
+        log.warning("source %s: created %s, nothing there yet", source.name, folder)
 
 
 @contextmanager

@@ -18,6 +18,11 @@ def console() -> Console:
     return Console(highlight=False, width=None if sys.stdout.isatty() else 250)
 
 
+def counted(number: int, thing: str) -> str:
+    """A number of things in words: `1 event`, `2,000 events`."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
 def print_json(value: Any) -> None:
     """One JSON value on one line, for scripts."""
     print(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str))

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ingestion.configuration import SourceConfig
+from ingestion.durable_files import sync_folder
 from ingestion.source_files import is_glob
 from model.errors import ConfigError
 
@@ -32,6 +33,7 @@ def publish_lines(source: SourceConfig, lines: Iterable[bytes]) -> Path:
             stream.flush()
             os.fsync(stream.fileno())
         part.rename(source.path / name)
+        sync_folder(source.path)
     except OSError as error:
         raise ConfigError(f"{source.path}: {error.strerror}") from None
     return source.path / name

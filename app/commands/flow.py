@@ -16,7 +16,7 @@ import typer
 
 from app.commands.context import settings_of
 from app.exits import told
-from app.output import print_json
+from app.output import counted, print_json
 from model.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def publish(
         for chunk in _chunks(_lines(files or [])):
             publish_lines(config, chunk)
             total += len(chunk)
-        print(f"published {total} event(s) to {source}", file=sys.stderr)
+        print(f"published {counted(total, 'event')} to {source}", file=sys.stderr)
 
 
 def _chunks(lines: Iterator[bytes]) -> Iterator[list[bytes]]:
@@ -128,10 +128,11 @@ def print_batch(report: BatchReport) -> None:
     counts = report.counts
     if not counts.events:
         return
-    dead = f", {counts.dead_letters()} dead letters" if counts.dead_letters() else ""
+    dead = f", {counted(counts.dead_letters(), 'dead letter')}" if counts.dead_letters() else ""
     rate = counts.events / report.seconds
     print(
-        f"batch {report.number}: {counts.events} events, {counts.written} profiles written{dead}, "
+        f"batch {report.number}: {counted(counts.events, 'event')}, "
+        f"{counted(counts.written, 'profile')} written{dead}, "
         f"{report.seconds:.2f} s ({rate:,.0f}/s), snapshot {report.snapshot_version}",
         flush=True,
     )

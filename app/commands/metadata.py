@@ -13,7 +13,7 @@ import typer
 from app import wiring
 from app.commands.context import settings_of
 from app.exits import Exit, told
-from app.output import print_json, print_table
+from app.output import counted, print_json, print_table
 from model.errors import IdgraphError, SpecError
 
 serve = typer.Typer(no_args_is_help=True, help="Run one of the services.")
@@ -55,11 +55,15 @@ def apply_specs(context: typer.Context, files: list[Path], reason: Why = "") -> 
         with wiring.metadata_client(settings_of(context)) as client:
             for file, definition in definitions:
                 with _naming(file):
+                    before = client.get_spec(definition.name)
                     saved = client.put_spec(definition, reason)
+                is_new = before is None or saved.latest_version > before.latest_version
                 active = (
                     f"version {saved.active_version} is active" if saved.active_version else "none is active"
                 )
-                print(f"{saved.name}: version {saved.latest_version} saved, {active}")
+                print(
+                    f"{saved.name}: version {saved.latest_version} {'saved' if is_new else 'unchanged'}, {active}"
+                )
 
 
 @contextmanager
@@ -197,4 +201,4 @@ def apply_attributes(
         with wiring.metadata_client(settings_of(context)) as client:
             for definition in definitions:
                 client.put_attribute(definition, reason)
-        print(f"{len(definitions)} attribute(s) applied")
+        print(f"{counted(len(definitions), 'attribute')} applied")

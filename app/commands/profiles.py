@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,10 +13,11 @@ import typer
 from app import wiring
 from app.commands.context import settings_of
 from app.exits import Exit, told
-from app.output import console, print_json
+from app.output import console, counted, print_json
 from model.errors import QueryError
 
 if TYPE_CHECKING:
+    from model.queries import Query
     from profile_service.profiles import Profile
 
 Reveal = Annotated[bool, typer.Option("--reveal", help="Show protected values; needs the keyring.")]
@@ -77,13 +80,16 @@ def search(
         with wiring.opened(settings) as resources:
             reader = wiring.profile_reader(settings, resources, pinned)
             total = reader.count(query)
+            if not total:
+                for hint in _unknown_paths(query, types):
+                    print(hint, file=sys.stderr)
             if count:
                 print(total)
                 return
             page = reader.search(query, limit, cursor, reveal)
         _show(page.profiles, as_json)
         more = f"; more with --cursor {page.cursor}" if page.cursor else ""
-        print(f"{len(page.profiles)} of {total} profile(s){more}", file=sys.stderr)
+        print(f"{len(page.profiles)} of {counted(total, 'profile')}{more}", file=sys.stderr)
 
 
 def export(
@@ -116,6 +122,16 @@ def export(
                 sys.stdout.buffer.flush()
             else:
                 wiring.write_export(output, lines)
+
+
+def _unknown_paths(query: Query, known: Iterable[str]) -> Iterator[str]:
+    """What to say of a query that found nothing: its paths that no metadata knows."""
+    paths = list(known)
+    for clause in query.clauses:
+        if clause.path is not None and clause.path not in paths:
+            near = difflib.get_close_matches(clause.path, paths, n=1)
+            hint = f"did you mean {near[0]}?" if near else "`idgraph attributes search` finds them"
+            yield f"no attribute is called {clause.path}; {hint}"
 
 
 def _show(profiles: list[Profile], as_json: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import logging
 import os
 import signal
 import socket
@@ -173,7 +174,7 @@ def test_publish_adds_one_whole_file_of_its_owner(idgraph: CommandLine) -> None:
     data.write_bytes(gzip.compress(b"\n".join(lines("segment", 3))))
     result = idgraph("publish", "segment", data)
     assert (result.exit_code, result.stdout) == (0, "")
-    assert "published 3 event(s) to segment" in result.stderr
+    assert "published 3 events to segment" in result.stderr
     assert published(idgraph) == [b"\n".join(lines("segment", 3)) + b"\n"]
     (file,) = (idgraph.folder / "inbox" / "segment").iterdir()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
@@ -218,6 +219,37 @@ def test_publish_to_a_glob_is_refused(idgraph: CommandLine) -> None:
     assert "publish needs a directory" in result.stderr
 
 
+def test_publish_brings_the_files_name_to_disk_too(
+    idgraph: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[tuple[bool, list[str]]] = []
+    inbox = idgraph.folder / "inbox" / "orders"
+    plain = os.fsync
+
+    def noted(descriptor: int) -> None:
+        is_folder = stat.S_ISDIR(os.fstat(descriptor).st_mode)
+        synced.append((is_folder, [file.suffix for file in inbox.iterdir()]))
+        plain(descriptor)
+
+    monkeypatch.setattr("os.fsync", noted)
+    assert idgraph("publish", "orders", given=b"{}\n").exit_code == 0
+    assert synced == [(False, [".part"]), (True, [".jsonl"])]
+
+
+# Output
+
+
+@pytest.mark.parametrize("words", [["export"], ["search", "--json", "--limit", "1000"], ["keys", "list"]])
+def test_a_reader_that_goes_away_is_no_error_to_talk_of(words: list[str], filled: CommandLine) -> None:
+    command = [sys.executable, "-m", "app.cli", "-c", f"{filled.folder}/idgraph.toml", *words]
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(command, cwd=ROOT, stdout=writing, stderr=subprocess.PIPE, check=False)
+    os.close(writing)
+    assert done.returncode == 141, done.stderr
+    assert b"error" not in done.stderr.lower().replace(b"(connecterror)", b"")
+
+
 # Running, as far as it goes without Spark
 
 
@@ -233,6 +265,28 @@ def test_run_without_sources_keyring_or_token_tells_the_remedy(idgraph: CommandL
     result = idgraph("run", "--until-done")
     assert result.exit_code == 2
     assert "no sources are configured" in result.stderr
+
+
+def test_run_says_which_folder_of_a_source_it_made(
+    with_keys: CommandLine, caplog: pytest.LogCaptureFixture
+) -> None:
+    (with_keys.folder / "inbox" / "orders").mkdir(parents=True)
+    with caplog.at_level(logging.WARNING):
+        with_keys("run", "--until-done")
+        with_keys("run", "--until-done")
+    made = [message for message in caplog.messages if "nothing there yet" in message]
+    inbox = with_keys.folder / "inbox"
+    assert made == [
+        f"source {name}: created {inbox / name}, nothing there yet" for name in ("segment", "amplitude")
+    ]
+
+
+def test_a_source_whose_folder_cannot_be_made(with_keys: CommandLine) -> None:
+    (with_keys.folder / "inbox").write_text("a file")
+    result = with_keys("run", "--until-done")
+    assert result.exit_code == 2
+    assert "source segment" in result.stderr
+    assert "Not a directory" in result.stderr
 
 
 def test_run_without_a_service_or_a_snapshot(with_keys: CommandLine) -> None:

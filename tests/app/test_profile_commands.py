@@ -106,7 +106,7 @@ def test_search_counts_and_pages(filled: CommandLine) -> None:
     more: list[str] = []
     while True:
         result = filled("search", "--json", "--limit", "4", *more)
-        assert f"of {total} profile(s)" in result.stderr
+        assert f"of {total} profiles" in result.stderr
         seen += [json.loads(line)["id"] for line in result.stdout.splitlines()]
         if "--cursor" not in result.stderr:
             break
@@ -128,6 +128,18 @@ def test_search_that_cannot_be_answered(word: str, told: str, filled: CommandLin
     result = filled("search", word)
     assert (result.exit_code, result.stdout) == (2, "")
     assert told in result.stderr
+
+
+@pytest.mark.parametrize("more", [[], ["--count"], ["--json"]])
+def test_a_path_that_nobody_knows_is_told_beside_the_answer(more: list[str], filled: CommandLine) -> None:
+    result = filled("search", "identity.emial=a@example.com", "zzz=1", *more)
+    assert result.exit_code == 0
+    assert "no attribute is called identity.emial; did you mean identity.email?" in result.stderr
+    assert "no attribute is called zzz; `idgraph attributes search` finds them" in result.stderr
+    known = filled("search", "identity.email=nobody@example.com", *more)
+    assert "no attribute" not in known.stderr
+    # Found, though no metadata knows it yet: the catalogue learns of an attribute a moment later.
+    assert "no attribute" not in filled("search", "demographics.age=37", *more).stderr
 
 
 def test_search_with_a_foreign_cursor(filled: CommandLine) -> None:
