@@ -45,27 +45,28 @@ class CommitStage:
     def __post_init__(self) -> None:
         self.committer = Committer(self.store)
 
-    def run(self, fragments: Iterable[tuple[str, FragmentState]]) -> CommitOutput:
-        """Raises StoreError (retryable) when the store is away; an index that is away only leaves the
-        outbox longer."""
+    def run(self, fragments: Iterable[tuple[str, FragmentState | bytes]]) -> CommitOutput:
+        """`fragments` are ids and states, each as it is or as its bytes. Raises StoreError (retryable) when
+        the store is away; an index that is away only leaves the outbox longer."""
         output = CommitOutput()
-        joined: dict[str, FragmentState] = {}
+        gathered: dict[str, list[FragmentState | bytes]] = {}
         for fragment_id, state in fragments:
-            present = joined.setdefault(fragment_id, state)
-            if present is not state:
-                present.join(state)
+            gathered.setdefault(fragment_id, []).append(state)
             # Several chunks' worth are held so that a fragment's changes meet before they are written.
-            if len(joined) >= 8 * self.fragments_at_once:
-                self._commit(joined, output)
-                joined = {}
-        self._commit(joined, output)
+            if len(gathered) >= 8 * self.fragments_at_once:
+                self._commit(gathered, output)
+                gathered = {}
+        self._commit(gathered, output)
         return output
 
-    def _commit(self, joined: dict[str, FragmentState], output: CommitOutput) -> None:
+    def _commit(self, gathered: dict[str, list[FragmentState | bytes]], output: CommitOutput) -> None:
         # Sorted, so that two tasks and the pages of a B-tree meet in the same order.
-        remaining = iter(sorted(joined))
+        remaining = iter(sorted(gathered))
         while ids := list(islice(remaining, self.fragments_at_once)):
-            result = self.committer.commit({fragment_id: joined[fragment_id] for fragment_id in ids})
+            # Decoded here and not before: a decoded state takes many times the memory of its bytes.
+            result = self.committer.commit(
+                {fragment_id: _joined(gathered.pop(fragment_id)) for fragment_id in ids}
+            )
             output.written += len(result.written)
             output.unchanged += result.unchanged
             output.conflicts += result.conflicts
@@ -77,6 +78,13 @@ class CommitStage:
             for fragment_id, version, state in result.written
         ]
         return put_and_settle(self.store, self.index, documents)
+
+
+def _joined(parts: Sequence[FragmentState | bytes]) -> FragmentState:
+    whole, *others = (codec.decode(part) if isinstance(part, bytes) else part for part in parts)
+    for other in others:
+        whole.join(other)
+    return whole
 
 
 def put_and_settle(store: ProfileStore, index: ProfileIndex, documents: Sequence[IndexDocument]) -> int:
@@ -92,26 +100,3 @@ def put_and_settle(store: ProfileStore, index: ProfileIndex, documents: Sequence
     if refused:
         log.warning("the index refused %d profile(s), which stay in the outbox", len(refused))
     return len(refused)
-
-
-def drain_outbox(
-    store: ProfileStore, index: ProfileIndex, is_indexable: Callable[[str], bool], at_once: int = 1000
-) -> int:
-    """Index what earlier commits left in the outbox; gives how many were settled. Stops at the first
-    page of which nothing could be settled, to be called again later."""
-    settled = 0
-    while entries := store.outbox(at_once):
-        stored = store.read([entry.fragment_id for entry in entries])
-        documents = [
-            document(fragment.id, fragment.version, codec.decode(fragment.state), is_indexable)
-            for fragment in stored.values()
-        ]
-        gone = [entry for entry in entries if entry.fragment_id not in stored]
-        if gone:
-            index.delete([entry.fragment_id for entry in gone])
-            store.settle(gone)
-        left = put_and_settle(store, index, documents)
-        settled += len(entries) - left
-        if left == len(entries):
-            break
-    return settled

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ingestion.configuration import FlowConfig, SourceConfig
 from ingestion.envelope import EnvelopeReader
@@ -21,7 +21,7 @@ from model.attributes import DataType
 from model.dead_letters import DeadLetter, DeadLetterReason
 from model.errors import EventError, KeyProviderError, SealError, SpecError, TransformError
 from model.events import Event, RawRecord
-from model.fragments import FragmentChange, Kind
+from model.fragments import FragmentChange, Kind, Origin, Register
 from model.identifiers import Identifier
 from model.sealed import SealedValue
 from model.stamps import SpecRef, Stamp
@@ -52,8 +52,8 @@ class _Prepared(NamedTuple):
     """An event that is mapped and waits for its fragment's data key."""
 
     record: RawRecord
-    stamp: Stamp
-    spec: SpecRef
+    fragment_id: str
+    origin: Origin
     identifiers: tuple[Identifier, ...]
     leaves: Leaves
     scope: str | None
@@ -112,7 +112,7 @@ class MapStage:
             event = self._prepare(item, latest, output)
             if event is not None:
                 prepared.append(event)
-        keys = self._fetch_keys({str(event.identifiers[0]) for event in prepared if event.leaves.to_seal})
+        keys = self._fetch_keys({event.fragment_id for event in prepared if event.leaves.to_seal})
         for event in prepared:
             self._combine(event, keys, output)
         return output
@@ -133,11 +133,11 @@ class MapStage:
                     DeadLetterReason.FUTURE_ORDINAL,
                     "the ordinal lies further in the future than the allowed skew",
                 )
-            stage = "diff"
-            leaves = self._snapshot.attributes.leaves(mapped.output)
             stage = "encrypt"
             identifiers = self._protect_identifiers(mapped.identifiers)
-            stamp = self._protect_event_id(spec, mapped.stamp)
+            origin = Origin(self._protect_event_id(spec, mapped.stamp), spec_ref)
+            stage = "diff"
+            leaves = self._snapshot.attributes.leaves(mapped.output, origin)
         except EventError as error:
             self._set_aside(output, record, stage, DeadLetterReason(error.reason), error.message, spec_ref)
         except TransformError as error:
@@ -152,7 +152,7 @@ class MapStage:
         else:
             for node, seen in leaves.unexpected:
                 output.changes.setdefault((node.path, seen), (event.source, event.position))
-            return _Prepared(record, stamp, spec.ref, identifiers, leaves, spec.scope)
+            return _Prepared(record, str(identifiers[0]), origin, identifiers, leaves, spec.scope)
         if leaves is not None:
             self._snapshot.attributes.take_back(leaves)
         return None
@@ -167,6 +167,8 @@ class MapStage:
 
     def _protect_identifiers(self, identifiers: tuple[Identifier, ...]) -> tuple[Identifier, ...]:
         protected = self._snapshot.protected_identifiers
+        if protected.isdisjoint([identifier.type for identifier in identifiers]):
+            return identifiers
         return tuple(
             self._blind_index.identifier(identifier) if identifier.type in protected else identifier
             for identifier in identifiers
@@ -188,41 +190,41 @@ class MapStage:
     def _combine(
         self, event: _Prepared, keys: dict[str, SealingKey] | KeyProviderError, output: MapOutput
     ) -> None:
-        fragment_id = str(event.identifiers[0])
+        fragment_id = event.fragment_id
         mutations = event.leaves.plain
         if event.leaves.to_seal:
             try:
-                mutations += self._seal(event, fragment_id, keys)
+                mutations |= self._seal(event, fragment_id, keys)
             except (SealError, KeyProviderError) as error:
                 reason = DeadLetterReason.KEY_UNAVAILABLE
-                self._set_aside(output, event.record, "encrypt", reason, str(error), event.spec)
+                self._set_aside(output, event.record, "encrypt", reason, str(error), event.origin.spec)
                 return
             except Exception as error:
                 reason = DeadLetterReason.STAGE_CRASHED
-                self._set_aside(output, event.record, "encrypt", reason, type(error).__name__, event.spec)
+                self._set_aside(
+                    output, event.record, "encrypt", reason, type(error).__name__, event.origin.spec
+                )
                 return
             output.protected += len(event.leaves.to_seal)
         state = output.fragments.get(fragment_id)
         if state is None:
             state = output.fragments[fragment_id] = FragmentState()
-        state.apply(
-            FragmentChange(fragment_id, event.stamp, event.spec, mutations, event.identifiers, event.scope)
-        )
+        state.apply(FragmentChange(fragment_id, event.origin, mutations, event.identifiers, event.scope))
 
     def _seal(
         self, event: _Prepared, fragment_id: str, keys: dict[str, SealingKey] | KeyProviderError
-    ) -> list[tuple[str, Kind, Any]]:
+    ) -> dict[str, Register]:
         if isinstance(keys, KeyProviderError):
             raise keys
-        key, stamp = keys[fragment_id], event.stamp
-        sealed = []
+        key, stamp = keys[fragment_id], event.origin.stamp
+        sealed = {}
         for node, value in event.leaves.to_seal:
             token = None
             if node.policy.is_searchable and type(value) is not list:
                 read_as = self._declared_types.get(node.path, DATA_TYPES[type(value)])
                 token = self._blind_index.token(node.path, value, read_as)
             text = key.seal(value, node.path, stamp.source, stamp.event_id)
-            sealed.append((node.path, Kind.SEALED, str(SealedValue(text, token))))
+            sealed[node.path] = Register(event.origin, Kind.SEALED, str(SealedValue(text, token)))
         return sealed
 
     def _set_aside(

@@ -191,12 +191,11 @@ def _run_commit(
 ) -> Iterator[pa.RecordBatch]:
     total = StageReport()
 
-    def fragments() -> Iterator[tuple[str, FragmentState]]:
+    def fragments() -> Iterator[tuple[str, bytes]]:
         for parcel in _parcels(batches):
             if parcel.report is not None:
                 total.add(parcel.report)
-            for fragment_id, state in parcel.fragments:
-                yield fragment_id, codec.decode(state)
+            yield from parcel.fragments
 
     total.add(_commit(plan, order, fragments()))
     yield _rows([_Parcel([], total)])
@@ -258,7 +257,7 @@ def _map_report(output: MapOutput) -> StageReport:
 
 
 def _commit(
-    plan: WorkerPlan, order: BatchOrder, fragments: Iterator[tuple[str, FragmentState]]
+    plan: WorkerPlan, order: BatchOrder, fragments: Iterable[tuple[str, FragmentState | bytes]]
 ) -> StageReport:
     tools = resources(plan)
     stage = CommitStage(

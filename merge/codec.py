@@ -18,10 +18,10 @@ from typing import Any
 
 import msgspec
 
-from merge.fragments import Evidence, FragmentState
+from merge.fragments import FragmentState
 from model import canonical
 from model.errors import StoreError
-from model.fragments import Kind, Register
+from model.fragments import Kind, Origin, Register
 from model.stamps import SpecRef, Stamp
 
 FORMAT = 1
@@ -44,23 +44,21 @@ def encode(state: FragmentState) -> bytes:
     """Canonical bytes of a normalised state."""
     if state.encoded is not None:
         return state.encoded
-    # The values of one event share its stamp, the very object, so few stamps need to be hashed.
-    distinct = {id(register[0]): register for register in state.registers.values()}
-    origins = sorted(
-        {(stamp, spec) for stamp, spec, _, _ in distinct.values()} | set(state.identifiers.values())
-    )
+    # The values of one event share its origin, the very object, so few origins need to be hashed.
+    distinct = {id(register[0]): register[0] for register in state.registers.values()}
+    origins = sorted({*distinct.values(), *state.identifiers.values()})
     place = {origin: index for index, origin in enumerate(origins)}
-    of_stamp = {key: place[(stamp, spec)] for key, (stamp, spec, _, _) in distinct.items()}
+    place_of = {key: place[origin] for key, origin in distinct.items()}
     return canonical.encode(
         [
             FORMAT,
             [(*stamp, *spec) for stamp, spec in origins],
             {
-                path: (of_stamp[id(stamp)], kind, value)
-                for path, (stamp, _, kind, value) in state.registers.items()
+                path: (place_of[id(origin)], kind, value)
+                for path, (origin, kind, value) in state.registers.items()
             },
             sorted((source, scope, stamp) for (source, scope), stamp in state.markers.items()),
-            {identifier: place[evidence] for identifier, evidence in state.identifiers.items()},
+            {identifier: place[origin] for identifier, origin in state.identifiers.items()},
         ]
     )
 
@@ -71,16 +69,14 @@ def decode(data: bytes) -> FragmentState:
         wire = _decoder.decode(data)
         if wire.format != FORMAT:
             raise StoreError(f"fragment state of format {wire.format}; this idgraph reads format {FORMAT}")
-        origins = [(Stamp(*origin[:4]), SpecRef(*origin[4:])) for origin in wire.origins]
+        origins = [Origin(Stamp(*origin[:4]), SpecRef(*origin[4:])) for origin in wire.origins]
         state = FragmentState()
         state.registers = {
-            path: _new(Register, (*origins[origin], _KINDS[kind], value))
+            path: _new(Register, (origins[origin], _KINDS[kind], value))
             for path, (origin, kind, value) in wire.registers.items()
         }
         state.markers = {(source, scope): Stamp(*stamp) for source, scope, stamp in wire.markers}
-        state.identifiers = {
-            identifier: Evidence(*origins[origin]) for identifier, origin in wire.identifiers.items()
-        }
+        state.identifiers = {identifier: origins[origin] for identifier, origin in wire.identifiers.items()}
     except (msgspec.MsgspecError, IndexError, RecursionError) as error:
         raise StoreError(f"a fragment's stored state is damaged: {type(error).__name__}") from None
     state.encoded = data
@@ -88,4 +84,5 @@ def decode(data: bytes) -> FragmentState:
 
 
 _KINDS = tuple(Kind)
-_new: Callable[[type[Register], tuple[Stamp, SpecRef, Kind, Any]], Register] = tuple.__new__
+# What a NamedTuple's own constructor does, without its call: there is one for each leaf.
+_new: Callable[[type[Register], tuple[Origin, Kind, Any]], Register] = tuple.__new__

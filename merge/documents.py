@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Decimal
-from typing import Any, cast
+from typing import Any
 
 from merge.fragments import FragmentState
 from merge.index import IndexDocument
@@ -23,22 +23,21 @@ def document(
     """
     fields: dict[str, Scalar | list[Scalar]] = {}
     for path, register in state.visible():
-        if register.kind is Kind.SEALED:
-            token = SealedValue.parse(register.value).token
+        _, kind, value = register
+        if kind is Kind.SEALED:
+            token = SealedValue.parse(value).token
             if token is not None:
                 fields[path] = token
         elif is_indexable(path):
-            value = _indexed(register.value)
-            if value is not None:
-                fields[path] = value
+            # Most values are scalars, which stand as they are: not worth a call.
+            seen = value if type(value) in _SCALARS else _indexed(value)
+            if seen is not None:
+                fields[path] = seen
     return IndexDocument(fragment_id, version, fields)
 
 
 def _indexed(value: Any) -> Scalar | list[Scalar] | None:
-    kind = type(value)
-    if kind in _SCALARS:
-        return cast(Scalar, value)
-    if kind is Decimal:
+    if type(value) is Decimal:
         return float(value)
     # Objects inside arrays are not indexed: they have no path of their own.
     elements = [

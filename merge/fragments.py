@@ -16,24 +16,13 @@ so joining normalised states gives the same as joining the originals.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple
 
-from merge.registers import later, order_key
+from merge.registers import tie_break
 from model import paths
-from model.fragments import FragmentChange, Kind, Register
-from model.stamps import SpecRef, Stamp
-
-# What a NamedTuple's own constructor does, without its call: there is one for most leaves of most events.
-_new: Callable[[type[Register], tuple[Stamp, SpecRef, Kind, Any]], Register] = tuple.__new__
-
-
-class Evidence(NamedTuple):
-    """The event, and the spec version, that showed an identifier to belong to a fragment."""
-
-    stamp: Stamp
-    spec: SpecRef
+from model.fragments import FragmentChange, Kind, Origin, Register
+from model.stamps import Stamp
 
 
 class FragmentState:
@@ -42,58 +31,62 @@ class FragmentState:
     `registers` by attribute path, `markers` by (source, scope), `identifiers` by text form.
     """
 
-    __slots__ = ("encoded", "identifiers", "markers", "registers")
+    __slots__ = ("_newest", "encoded", "identifiers", "markers", "registers")
 
     def __init__(self) -> None:
         self.registers: dict[str, Register] = {}
         self.markers: dict[tuple[str, str], Stamp] = {}
-        self.identifiers: dict[str, Evidence] = {}
+        self.identifiers: dict[str, Origin] = {}
         self.encoded: bytes | None = None
         """The bytes that `merge.codec` read this state from, until it changes."""
+        # No register is later than this one; None when that is not known.
+        self._newest: Origin | None = None
 
     def apply(self, change: FragmentChange) -> None:
         """Join in what one event asks. Call `normalise` before the state is shown or stored."""
         self.encoded = None
-        registers = self.registers
-        stamp, spec = change.stamp, change.spec
-        for path, kind, value in change.mutations:
-            mine = registers.get(path)
-            # Most values lose or win by their stamp alone; only then is a register worth making.
-            if mine is None or mine[0] < stamp:
-                registers[path] = _new(Register, (stamp, spec, kind, value))
-            elif mine[0] == stamp:
-                registers[path] = later(mine, Register(stamp, spec, kind, value))
-        evidence = Evidence(stamp, spec)
-        self._join_identifiers([(f"{kind}:{value}", evidence) for kind, value in change.identifiers])
+        origin = change.origin
+        # Events mostly come in their order: then all of their values win, and none needs to be compared.
+        if not self.registers or (self._newest is not None and self._newest < origin):
+            self.registers.update(change.mutations)
+            self._newest = origin
+        else:
+            self._join_registers(change.mutations)
+        self._join_identifiers((f"{kind}:{value}", origin) for kind, value in change.identifiers)
         if change.scope is not None:
-            self._join_markers([((change.stamp.source, change.scope), change.stamp)])
+            self._join_markers([((origin.stamp.source, change.scope), origin.stamp)])
 
     def join(self, other: FragmentState) -> bool:
         """Join in another state of the same fragment; gives whether that changed anything."""
-        changed = False
-        registers = self.registers
-        for path, register in other.registers.items():
-            mine = registers.get(path)
-            # Never by `==`: to Python 1, 1.0 and True are equal, and the first to arrive would stay.
-            if (
-                mine is None
-                or mine[0] < register[0]
-                or (mine[0] == register[0] and order_key(register) > order_key(mine))
-            ):
-                registers[path] = register
-                changed = True
+        changed = self._join_registers(other.registers)
         changed |= self._join_identifiers(other.identifiers.items())
         changed |= self._join_markers(other.markers.items())
         if changed:
             self.encoded = None
+            self._newest = None
         return changed
 
-    def _join_identifiers(self, seen: Iterable[tuple[str, Evidence]]) -> bool:
+    def _join_registers(self, others: Mapping[str, Register]) -> bool:
         changed = False
-        for identifier, evidence in seen:
+        registers = self.registers
+        for path, register in others.items():
+            mine = registers.get(path)
+            # Most are decided by their origin alone; only then is it worth a call.
+            if (
+                mine is None
+                or mine[0] < register[0]
+                or (mine[0] == register[0] and tie_break(register) > tie_break(mine))
+            ):
+                registers[path] = register
+                changed = True
+        return changed
+
+    def _join_identifiers(self, seen: Iterable[tuple[str, Origin]]) -> bool:
+        changed = False
+        for identifier, origin in seen:
             mine = self.identifiers.get(identifier)
-            if mine is None or evidence < mine:
-                self.identifiers[identifier] = evidence
+            if mine is None or origin < mine:
+                self.identifiers[identifier] = origin
                 changed = True
         return changed
 
@@ -133,17 +126,16 @@ class FragmentState:
                 del registers[path]
                 self.encoded = None
 
-    def visible(self) -> Iterator[tuple[str, Register]]:
+    def visible(self) -> list[tuple[str, Register]]:
         """The registers that show, deleted ones left out. The state must be normalised."""
         registers = self.registers
-        replaced = {
-            above
-            for path, above in _nested(frozenset(registers))
-            if not _beats(registers[above], registers[path])
-        }
-        for path, register in registers.items():
-            if register[2] is not Kind.DELETED and path not in replaced:
-                yield path, register
+        nested = _nested(frozenset(registers))
+        replaced = {above for path, above in nested if not _beats(registers[above], registers[path])}
+        return [
+            (path, register)
+            for path, register in registers.items()
+            if register[1] is not Kind.DELETED and path not in replaced
+        ]
 
 
 @lru_cache(maxsize=16_384)
@@ -158,4 +150,4 @@ def _beats(above: Register, below: Register) -> bool:
     # One event never writes a leaf and something below it. Two spec versions of one event may: the newer
     # one wins, and a careless source that reuses event ids gets the leaf. The values must not decide,
     # since a snapshot marker may have taken one away.
-    return (above.stamp, above.spec) >= (below.stamp, below.spec)
+    return above.origin >= below.origin

@@ -7,8 +7,6 @@ then decide, so that any two values have one winner whatever the order of arriva
 
 from __future__ import annotations
 
-from typing import Any
-
 from model import canonical
 from model.fragments import Register
 
@@ -17,10 +15,10 @@ def later(a: Register, b: Register) -> Register:
     """The winner of two registers: commutative, associative, idempotent."""
     if a[0] != b[0]:
         return a if a[0] > b[0] else b
-    return a if order_key(a) >= order_key(b) else b
+    return a if tie_break(a) >= tie_break(b) else b
 
 
-def order_key(register: Register) -> tuple[Any, ...]:
-    """A key of the total order of registers; comparing two never compares values of different types."""
-    stamp, spec, kind, value = register
-    return stamp, spec, kind, canonical.encode(value)
+def tie_break(register: Register) -> tuple[int, bytes]:
+    """What decides between two values of one origin. Never by `==`: to Python 1, 1.0 and True are equal, and
+    the first to arrive would stay; and values of different types do not compare."""
+    return register[1], canonical.encode(register[2])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -18,39 +18,41 @@ class Kind(IntEnum):
     SEALED = 2
 
 
+class Origin(NamedTuple):
+    """The event that said something, and the spec version that mapped it. Ordered: by stamp, then spec."""
+
+    stamp: Stamp
+    spec: SpecRef
+
+
 class Register(NamedTuple):
     """One leaf's value with the stamp that decides it and the spec version that made it.
 
     `value` is None when deleted, a JSON value when plain, base64 text of the sealed bytes when sealed.
     """
 
-    stamp: Stamp
-    spec: SpecRef
+    origin: Origin
     kind: Kind
     value: Any
 
+    @property
+    def stamp(self) -> Stamp:
+        return self.origin.stamp
 
-class Mutation(NamedTuple):
-    """What one event asks of one leaf; the stamp is the event's, on its `FragmentChange`.
-
-    `kind` and `value` as in `Register`.
-    """
-
-    path: str
-    kind: Kind
-    value: Any
+    @property
+    def spec(self) -> SpecRef:
+        return self.origin.spec
 
 
 class FragmentChange(NamedTuple):
-    """All that one event asks of one fragment. A path stands at most once in `mutations`.
+    """All that one event asks of one fragment: its mutations by path, each with `origin` for origin.
 
     `scope` is None for a delta; for a snapshot event it is the path below which values that the same
     source set earlier, and that are not among `mutations`, are deleted.
     """
 
     fragment_id: str
-    stamp: Stamp
-    spec: SpecRef
-    mutations: Sequence[Mutation | tuple[str, Kind, Any]]
+    origin: Origin
+    mutations: Mapping[str, Register]
     identifiers: tuple[Identifier, ...]
     scope: str | None = None

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from merge import codec
-from merge.fragments import Evidence, FragmentState
+from merge.fragments import FragmentState
 from merge.index import ProfileIndex
 from merge.render import tree
 from merge.store import ProfileStore, StoredFragment, scan_all
 from model.errors import KeyProviderError, QueryError, SealError
-from model.fragments import Kind, Register
+from model.fragments import Kind, Origin, Register
 from model.identifiers import Identifier
 from model.queries import Clause, Query, Term
 from model.sealed import SealedValue
@@ -47,7 +47,7 @@ class Profile(NamedTuple):
     version: int
     identifiers: tuple[Identifier, ...]
     leaves: tuple[ProfileLeaf, ...]
-    evidence: dict[str, Evidence]
+    evidence: dict[str, Origin]
 
     def attributes(self) -> dict[str, Any]:
         """The attributes as nested objects."""

@@ -22,7 +22,7 @@ from sinks.sqlite_schema import Schema
 # detail=none and no columnsize: a row is a bare set of tokens; no positions, no ranking. The tokens of a
 # document stay beside it, so that an update touches only those that came or went.
 _SCHEMA = Schema(
-    application_id=0x69646778,
+    application_id=0x69646779,
     migrations=(
         (
             """CREATE TABLE documents (
@@ -44,10 +44,14 @@ _SCHEMA = Schema(
 )
 
 
+MOST_PATHS = 200_000
+"""How many paths' numbers a process remembers; more are read again."""
+
+
 class _Prepared(NamedTuple):
     id: str
     version: int
-    tokens: list[str]
+    tokens: str
 
 
 class SqliteProfileIndex:
@@ -61,12 +65,12 @@ class SqliteProfileIndex:
         self._file = SqliteFile(path, _SCHEMA, ProfileIndexError)
         # Numbers are given out once and never change, so what is here stays true.
         self._paths: dict[str, PathTokens] = {}
+        self._tokenizer = Tokenizer(self._paths)
 
     def put(self, documents: Sequence[IndexDocument]) -> dict[str, str]:
-        self._learn({path for document in documents for path in document.fields})
+        tokenizer = self._learn(documents)
         refused: dict[str, str] = {}
         newest: dict[str, _Prepared] = {}
-        tokenizer = Tokenizer(self._paths)
         # Before the transaction: other writers need not wait for it.
         for document in documents:
             try:
@@ -124,14 +128,20 @@ class SqliteProfileIndex:
 
     def _compiled(self, query: Query) -> Compiled:
         asked = {clause.path for clause in query.clauses if clause.path is not None}
-        if not asked <= self._paths.keys():
-            self._paths.update(self._file.read(lambda connection: _paths(connection, asked)))
-        return compiled(query, self._paths)
+        known = self._paths
+        if not asked <= known.keys():
+            known.update(self._file.read(lambda connection: _paths(connection, asked)))
+        return compiled(query, known)
 
-    def _learn(self, paths: set[str]) -> None:
-        unknown = sorted(path for path in paths - self._paths.keys() if is_unicode(path))
+    def _learn(self, documents: Sequence[IndexDocument]) -> Tokenizer:
+        """A tokenizer that knows the paths of these documents."""
+        if len(self._paths) > MOST_PATHS:
+            self._forget_paths()
+        known, tokenizer = self._paths, self._tokenizer
+        new = {path for each in documents if not each.fields.keys() <= known.keys() for path in each.fields}
+        unknown = sorted(path for path in new - known.keys() if is_unicode(path))
         if not unknown:
-            return
+            return tokenizer
 
         def work(connection: sqlite3.Connection) -> dict[str, PathTokens]:
             connection.executemany(
@@ -139,7 +149,13 @@ class SqliteProfileIndex:
             )
             return _paths(connection, unknown)
 
-        self._paths.update(self._file.write(work))
+        known.update(self._file.write(work))
+        return tokenizer
+
+    def _forget_paths(self) -> None:
+        # New objects: another thread may be in the middle of using the old ones.
+        self._paths = {}
+        self._tokenizer = Tokenizer(self._paths)
 
 
 def _paths(connection: sqlite3.Connection, paths: Iterable[str]) -> dict[str, PathTokens]:
@@ -182,27 +198,29 @@ def _put(connection: sqlite3.Connection, newest: dict[str, _Prepared]) -> None:
         document = newest[old.id]
         if document.version < old.version:
             continue
-        before, after = set(old.tokens.split()), set(document.tokens)
+        before, after = _lines(old.tokens), _lines(document.tokens)
         gone = before - after
         come = after - before
         if gone or come:
-            updates.append((document.version, " ".join(after), old.number))
+            updates.append((document.version, document.tokens, old.number))
             if gone:
-                changes.append(("delete", old.number, " ".join(gone)))
+                changes.append(("delete", old.number, "\n".join(gone)))
             # Also when nothing came: the table counts rows, and each delete takes one off.
-            changes.append((None, old.number, " ".join(come)))
+            changes.append((None, old.number, "\n".join(come)))
         elif document.version > old.version:
             updates.append((document.version, old.tokens, old.number))
     known = {old.id for old in stored}
     for document in sorted(each for each in newest.values() if each.id not in known):
         number += 1
-        # Each token once: the table counts what it took and refuses to give back more.
-        tokens = " ".join(set(document.tokens))
-        inserts.append((number, document.id, document.version, tokens))
-        changes.append((None, number, tokens))
+        inserts.append((number, document.id, document.version, document.tokens))
+        changes.append((None, number, document.tokens))
     connection.executemany("UPDATE documents SET version = ?, tokens = ? WHERE number = ?", updates)
     connection.executemany("INSERT INTO documents VALUES (?, ?, ?, ?)", inserts)
     connection.executemany("INSERT INTO words (words, rowid, tokens) VALUES (?, ?, ?)", changes)
+
+
+def _lines(tokens: str) -> set[str]:
+    return set(tokens.split("\n")) if tokens else set()
 
 
 def _delete(connection: sqlite3.Connection, ids: Sequence[str]) -> None:

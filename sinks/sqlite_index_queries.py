@@ -13,6 +13,7 @@ from model.queries import FullText, Prefix, Query, Range, Term
 from sinks.index_values import ORDERED_CHARACTERS, ValueClass, class_of, words
 from sinks.sqlite_index_tokens import (
     AFTER_LONG,
+    WORD_END,
     PathTokens,
     number_key,
     ordered_key,
@@ -73,12 +74,12 @@ def compiled(query: Query, paths: Mapping[str, PathTokens]) -> Compiled:
 def _match_terms(clause: Term | Prefix | FullText, paths: Mapping[str, PathTokens]) -> list[str]:
     """What must all match, in FTS5's language; none when nothing can. Tokens hold no quotation marks."""
     if isinstance(clause, FullText) and clause.path is None:
-        return [f'"{word}"' for word in words(clause.words)]
+        return [f'"{word}{WORD_END}" *' for word in words(clause.words)]
     begin = paths.get(clause.path or "")
     if begin is None:
         return []
     if isinstance(clause, FullText):
-        return [f'"{begin.word}{word}"' for word in words(clause.words)]
+        return [f'"{word}{begin.word}"' for word in words(clause.words)]
     if isinstance(clause, Prefix):
         return [f'"{begin.text}{ordered_key(clause.prefix)}" *']
     token = value_token(begin, clause.value)

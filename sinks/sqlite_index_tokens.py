@@ -1,7 +1,6 @@
 """Everything the SQLite index knows of a document, as a set of tokens of one full-text table.
 
-    zoe                  the word, anywhere in the profile
-    PATH U+0080 zoe      the word in this attribute
+    zoe U+0080 PATH      the word in this attribute; anywhere in the profile it is what begins so
     PATH U+0081 7a6f65   the exact string: hexadecimal UTF-8, so that tokens sort as the strings do;
                          behind a long one's first characters U+0090 and the SHA-256 of all of it
     PATH U+0082 1401...  the number: sign and bits of its double, so that tokens sort as numbers do;
@@ -10,6 +9,9 @@
 
 PATH is the attribute's number in the index. The controls U+0080 and on never stand in a word, and the
 tokenizer takes them for letters, so no text that a user sends can be read as another token.
+
+A document is written as its tokens, those of one attribute parted by blanks, attributes by line ends: no
+token stands twice, and what an update changes is seen by comparing lines.
 """
 
 from __future__ import annotations
@@ -22,6 +24,9 @@ from typing import Any, NamedTuple
 
 from sinks.index_values import ORDERED_CHARACTERS, ValueClass, class_of, finite, words
 
+WORD_END = "\x80"
+"""Behind every word, so that a word anywhere is looked for as a prefix and never finds a longer word."""
+
 LONG = "\x90"
 AFTER_LONG = "\x91"
 
@@ -29,10 +34,11 @@ _pack = struct.Struct(">d").pack
 _ALL = (1 << 64) - 1
 _EXACT = 2.0**53
 _PLAIN_NUMBERS = frozenset({int, float})
+_MOST_SEEN = 100_000
 
 
 class PathTokens(NamedTuple):
-    """What the tokens of one path begin with."""
+    """What the tokens of one path begin with; those of words end with `word`."""
 
     word: str
     text: str
@@ -42,46 +48,60 @@ class PathTokens(NamedTuple):
 
     @classmethod
     def of(cls, number: int) -> PathTokens:
-        return cls(*(f"{number}{marker}" for marker in "\x80\x81\x82\x83\x84"))
+        return cls(f"{WORD_END}{number}", *(f"{number}{marker}" for marker in "\x81\x82\x83\x84"))
 
 
 class Tokenizer:
-    """Documents to tokens. Remembers the strings it saw, so let it live for one batch."""
+    """Documents to tokens. Remembers the strings it saw lately: most stand in many documents."""
 
     def __init__(self, paths: Mapping[str, PathTokens]) -> None:
+        """`paths` may grow later; what is in it stays as it is."""
         self._paths = paths
-        self._seen: dict[tuple[str, str], list[str]] = {}
+        self._seen: dict[tuple[str, str], str] = {}
 
-    def tokens(self, fields: Mapping[str, Any]) -> list[str]:
-        """The tokens of a document, all of whose paths must be known; some more than once.
+    def tokens(self, fields: Mapping[str, Any]) -> str:
+        """The tokens of a document, all of whose paths must be known.
 
         Raises TypeError for a value that is neither a scalar nor a list of scalars, naming the path.
         """
-        tokens: list[str] = []
+        lines: list[str] = []
         seen = self._seen
+        if len(seen) > _MOST_SEEN:
+            seen.clear()
         for path, value in fields.items():
-            for scalar in value if type(value) is list else (value,):
-                if type(scalar) is str:
-                    found = seen.get((path, scalar))
-                    if found is None:
-                        found = seen[path, scalar] = self._of_text(path, scalar)
-                    tokens += found
-                elif type(scalar) in _PLAIN_NUMBERS and 0 < scalar < _EXACT:
-                    # What `value_token` would say, without the calls: most numbers are such.
-                    tokens.append(f"{self._paths[path].number}1{_pack(scalar).hex()}")
-                else:
-                    try:
-                        token = value_token(self._paths[path], scalar)
-                    except TypeError as error:
-                        raise TypeError(f"{path}: {error}") from None
-                    if token is not None:
-                        tokens.append(token)
-        return tokens
+            kind = type(value)
+            if kind is str:
+                line = seen.get((path, value)) or self._of_text(path, value)
+            elif kind in _PLAIN_NUMBERS and 0 < value < _EXACT:
+                # What `value_token` would say, without the calls: most numbers are such.
+                line = f"{self._paths[path].number}1{_pack(value).hex()}"
+            else:
+                line = self._of_any(path, value)
+            if line:
+                lines.append(line)
+        return "\n".join(lines)
 
-    def _of_text(self, path: str, text: str) -> list[str]:
+    def _of_text(self, path: str, text: str) -> str:
         begin = self._paths[path]
-        found = words(text)
-        return [begin.text + text_key(text), *found, *[begin.word + word for word in found]]
+        tokens = [begin.text + text_key(text), *[word + begin.word for word in dict.fromkeys(words(text))]]
+        line = " ".join(tokens)
+        if len(text) <= ORDERED_CHARACTERS:
+            self._seen[path, text] = line
+        return line
+
+    def _of_any(self, path: str, value: Any) -> str:
+        tokens: dict[str, None] = {}
+        for scalar in value if type(value) is list else (value,):
+            if type(scalar) is str:
+                tokens |= dict.fromkeys(self._of_text(path, scalar).split())
+                continue
+            try:
+                token = value_token(self._paths[path], scalar)
+            except TypeError as error:
+                raise TypeError(f"{path}: {error}") from None
+            if token is not None:
+                tokens[token] = None
+        return " ".join(tokens)
 
 
 def value_token(begin: PathTokens, value: Any) -> str | None:

@@ -43,7 +43,12 @@ class MappingSpec:
         primary = next(place for place in document.identifiers if place.primary)
         others = [place for place in document.identifiers if not place.primary]
         self._places = [
-            (place.type, paths.split(place.path), place.primary or place.fallback)
+            (
+                place.type,
+                paths.split(place.path),
+                place.primary or place.fallback,
+                f"the identifier {place.type}",
+            )
             for place in (primary, *others)
         ]
 
@@ -82,22 +87,22 @@ class MappingSpec:
     def _read_identifiers(self, output: dict[str, Any]) -> tuple[Identifier, ...]:
         name: Identifier | None = None
         found: list[Identifier] = []
-        for kind, keys, may_name in self._places:
+        for kind, keys, may_name, what in self._places:
             value = paths.value_at(output, keys)
             if value is None or value == "":
                 continue
             for element in value if type(value) is list else (value,):
                 if element is None or element == "":
                     continue
-                identifier = Identifier(kind, _text(element, f"the identifier {kind}", MAX_IDENTIFIER_LENGTH))
+                identifier = Identifier(kind, _text(element, what, MAX_IDENTIFIER_LENGTH))
                 if name is None and may_name:
                     name = identifier
                 elif identifier not in found:
                     found.append(identifier)
         if name is None:
-            wanted = ", ".join(kind for kind, _, may_name in self._places if may_name)
+            wanted = ", ".join(kind for kind, _, may_name, _ in self._places if may_name)
             raise EventError(DeadLetterReason.MISSING_IDENTIFIER, f"the mapped output has none of: {wanted}")
-        return (name, *(identifier for identifier in found if identifier != name))
+        return (name, *[identifier for identifier in found if identifier != name]) if found else (name,)
 
 
 def _text(value: Any, what: str, limit: int) -> str:

@@ -9,6 +9,7 @@ What protects is inherited, so that a clash of shapes cannot uncover what policy
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import Decimal
 from math import isfinite
 from typing import Any, NamedTuple
@@ -17,9 +18,14 @@ from model import paths
 from model.attributes import AttributeMetadata, AttributeStatus, DataType, EncryptionLevel
 from model.dead_letters import DeadLetterReason
 from model.errors import EventError
-from model.fragments import Kind
+from model.fragments import Kind, Origin, Register
 from model.snapshots import DiscoveryDefaults, MetadataSnapshot
 from transforms.mapping import RESERVED_KEY
+
+# What a NamedTuple's own constructor does, without its call: there is one for most leaves of most events.
+_new: Callable[[type[Register], tuple[Origin, Kind, Any]], Register] = tuple.__new__
+
+_PLAIN = Kind.PLAIN  # to look it up in its enum is dear
 
 MAX_LEAVES = 10_000
 MAX_DEPTH = 64
@@ -67,7 +73,7 @@ _STRICTNESS = (EncryptionLevel.NONE, EncryptionLevel.SEARCHABLE, EncryptionLevel
 class AttributeNode:
     """One key of the unified schema: an attribute, the way to attributes, or both after a clash."""
 
-    __slots__ = ("_policy", "children", "depth", "is_kept", "is_sealed", "path", "protects", "types")
+    __slots__ = ("_policy", "children", "depth", "is_kept", "is_sealed", "kinds", "path", "protects")
 
     def __init__(
         self, path: str, depth: int, policy: AttributePolicy, protects: AttributePolicy | None
@@ -79,8 +85,8 @@ class AttributeNode:
         self.policy = policy
         self.protects = protects
         """The policy that undeclared attributes below inherit, if one does."""
-        self.types: frozenset[DataType] = frozenset()
-        """Types that no longer need to be reported."""
+        self.kinds: frozenset[type] = frozenset()
+        """Python types of values that no longer need to be reported."""
 
     @property
     def policy(self) -> AttributePolicy:
@@ -95,10 +101,10 @@ class AttributeNode:
 
 
 class Leaves(NamedTuple):
-    """What one event sets: what may be stored as it is (`Mutation` as plain tuples), what must be sealed
-    first, and what the schema did not expect."""
+    """What one event sets: what may be stored as it is, by path; what must be sealed first; and what the
+    schema did not expect."""
 
-    plain: list[tuple[str, Kind, Any]]
+    plain: dict[str, Register]
     to_seal: list[tuple[AttributeNode, Any]]
     unexpected: list[tuple[AttributeNode, DataType]]
 
@@ -113,8 +119,9 @@ class AttributeTree:
         self._default = _default_policy(snapshot.defaults)
         self._root = AttributeNode("", 0, self._default, None)
         self._unknown = 0
-        self._expected: dict[AttributeNode, frozenset[DataType]] = {}
-        self._indexable: dict[str, bool] = {}
+        self._expected: dict[AttributeNode, frozenset[type]] = {}
+        self.is_indexable: Callable[[str], bool] = _Indexable(self).__getitem__
+        """Whether policy lets the plaintext at a path into the index."""
         # Parents come before children, so that a child finds what it inherits.
         for attribute in sorted(snapshot.attributes, key=lambda attribute: paths.split(attribute.path)):
             self._declare(attribute)
@@ -131,7 +138,7 @@ class AttributeTree:
             own = own.stricter(node.protects)
         node.policy = own
         node.protects = own if own.is_protected else None
-        node.types = frozenset(seen for seen in DataType if attribute.accepts(seen))
+        node.kinds = frozenset(kind for kind, seen in DATA_TYPES.items() if attribute.accepts(seen))
 
     def policy(self, path: str) -> AttributePolicy:
         """The policy that holds for a path, declared or not."""
@@ -142,16 +149,6 @@ class AttributeTree:
                 return node.protects or self._default
             node = child
         return node.policy
-
-    def is_indexable(self, path: str) -> bool:
-        """Whether policy lets the plaintext at a path into the index."""
-        known = self._indexable.get(path)
-        if known is None:
-            policy = self.policy(path)
-            known = policy.indexable and not policy.is_protected
-            if len(self._indexable) < MAX_CACHED_UNKNOWN:
-                self._indexable[path] = known
-        return known
 
     def _add(self, parent: AttributeNode, key: str, siblings: dict[str, AttributeNode]) -> AttributeNode:
         path = f"{parent.path}.{paths.escape(key)}" if parent.depth else paths.escape(key)
@@ -165,18 +162,18 @@ class AttributeTree:
         siblings[key] = node
         return node
 
-    def leaves(self, output: dict[str, Any]) -> Leaves:
-        """The leaves of a mapped output. Raises EventError for one out of bounds.
+    def leaves(self, output: dict[str, Any], origin: Origin) -> Leaves:
+        """The leaves of a mapped output, of an event of this origin. Raises EventError for one out of bounds.
 
         What the schema does not expect is told once, until `report_anew`.
 
         An empty object sets nothing. An array is one leaf.
         """
-        found = Leaves([], [], [])
+        found = Leaves({}, [], [])
         if RESERVED_KEY in output:
             output = {key: value for key, value in output.items() if key != RESERVED_KEY}
         try:
-            self._walk(self._root, output, found)
+            self._walk(self._root, output, origin, found)
             if len(found) > MAX_LEAVES:
                 raise EventError(
                     DeadLetterReason.TRANSFORM_FAILED, f"the mapped output has more than {MAX_LEAVES} leaves"
@@ -189,25 +186,24 @@ class AttributeTree:
     def take_back(self, leaves: Leaves) -> None:
         """The event was refused: what it showed is unexpected still, for the next event that shows it."""
         for node, seen in leaves.unexpected:
-            node.types -= {seen}
+            node.kinds -= {kind for kind, its in DATA_TYPES.items() if its is seen}
 
-    def _walk(self, parent: AttributeNode, tree: dict[str, Any], found: Leaves) -> None:
+    def _walk(self, parent: AttributeNode, tree: dict[str, Any], origin: Origin, found: Leaves) -> None:
         plain = found.plain
         children = parent.children
         for key, value in tree.items():
             node = children.get(key) or self._unknown_node(parent, key)
             kind = type(value)
             if kind is dict:
-                self._walk(node, value, found)
+                self._walk(node, value, origin, found)
                 continue
             if value is None:
-                plain.append((node.path, Kind.DELETED, None))
+                plain[node.path] = Register(origin, Kind.DELETED, None)
                 continue
-            seen = DATA_TYPES[kind]
-            if seen not in node.types:
-                self._expect(node, seen)
-                found.unexpected.append((node, seen))
-            if seen is DataType.NUMBER and not isfinite(value):
+            if kind not in node.kinds:
+                self._expect(node, kind)
+                found.unexpected.append((node, DATA_TYPES[kind]))
+            if (kind is float or kind is Decimal) and not isfinite(value):
                 raise EventError(
                     DeadLetterReason.TRANSFORM_FAILED,
                     f"the mapped value at {node.path} is not a finite number",
@@ -215,17 +211,18 @@ class AttributeTree:
             if node.is_sealed:
                 found.to_seal.append((node, value))
             else:
-                plain.append((node.path, Kind.PLAIN, value))
+                plain[node.path] = _new(Register, (origin, _PLAIN, value))
 
-    def _expect(self, node: AttributeNode, seen: DataType) -> None:
+    def _expect(self, node: AttributeNode, kind: type) -> None:
         if node.is_kept:
-            self._expected.setdefault(node, node.types)
-            node.types |= {seen}
+            self._expected.setdefault(node, node.kinds)
+            seen = DATA_TYPES[kind]
+            node.kinds |= {other for other, its in DATA_TYPES.items() if its is seen}
 
     def report_anew(self) -> None:
         """Report again what events showed: what was reported for a task that failed must not be lost."""
-        for node, types in self._expected.items():
-            node.types = types
+        for node, kinds in self._expected.items():
+            node.kinds = kinds
         self._expected.clear()
 
     def _unknown_node(self, parent: AttributeNode, key: str) -> AttributeNode:
@@ -235,6 +232,21 @@ class AttributeTree:
         node = self._add(parent, key, parent.children if keep else {})
         node.is_kept = keep
         return node
+
+
+class _Indexable(dict[str, bool]):
+    """Answers by path, remembered within bounds: asked for every leaf of every fragment."""
+
+    def __init__(self, tree: AttributeTree) -> None:
+        super().__init__()
+        self._tree = tree
+
+    def __missing__(self, path: str) -> bool:
+        policy = self._tree.policy(path)
+        answer = policy.indexable and not policy.is_protected
+        if len(self) < MAX_CACHED_UNKNOWN:
+            self[path] = answer
+        return answer
 
 
 def declared_types(snapshot: MetadataSnapshot) -> dict[str, DataType]:

@@ -11,7 +11,7 @@ from merge.commit import Backoff, Committer
 from merge.fragments import FragmentState
 from merge.store import FragmentWrite, StoredFragment
 from model.errors import ConflictError, StoreError
-from model.fragments import FragmentChange, Kind, Mutation
+from model.fragments import FragmentChange, Kind, Origin, Register
 from model.identifiers import Identifier
 from model.stamps import SpecRef, Stamp
 from sinks.memory_profiles import MemoryProfileStore
@@ -19,9 +19,9 @@ from sinks.memory_profiles import MemoryProfileStore
 
 def state(ordinal: int, name: str = "user_id:1", path: str = "a") -> FragmentState:
     made = FragmentState()
-    stamp = Stamp(0, ordinal, "shop", f"e{ordinal}")
-    mutations = (Mutation(path, Kind.PLAIN, ordinal),)
-    made.apply(FragmentChange(name, stamp, SpecRef("s", 1), mutations, (Identifier.parse(name),)))
+    origin = Origin(Stamp(0, ordinal, "shop", f"e{ordinal}"), SpecRef("s", 1))
+    mutations = {path: Register(origin, Kind.PLAIN, ordinal)}
+    made.apply(FragmentChange(name, origin, mutations, (Identifier.parse(name),)))
     made.normalise()
     return made
 

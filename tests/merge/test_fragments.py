@@ -10,7 +10,7 @@ from merge import codec
 from merge.fragments import FragmentState
 from merge.render import tree
 from model.errors import StoreError
-from model.fragments import FragmentChange, Kind, Mutation
+from model.fragments import FragmentChange, Kind, Origin, Register
 from model.identifiers import Identifier
 from model.stamps import SpecRef, Stamp
 
@@ -20,11 +20,12 @@ SPEC = SpecRef("spec", 1)
 def change(
     ordinal: int, values: dict[str, Any], source: str = "shop", scope: str | None = None
 ) -> FragmentChange:
-    stamp = Stamp(0, ordinal, source, f"{source}-{ordinal}")
-    mutations = tuple(
-        Mutation(path, Kind.DELETED if value is None else Kind.PLAIN, value) for path, value in values.items()
-    )
-    return FragmentChange("user_id:1", stamp, SPEC, mutations, (Identifier("user_id", "1"),), scope)
+    origin = Origin(Stamp(0, ordinal, source, f"{source}-{ordinal}"), SPEC)
+    mutations = {
+        path: Register(origin, Kind.DELETED if value is None else Kind.PLAIN, value)
+        for path, value in values.items()
+    }
+    return FragmentChange("user_id:1", origin, mutations, (Identifier("user_id", "1"),), scope)
 
 
 def shown(*changes: FragmentChange) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from merge import codec
 from merge.fragments import FragmentState
 from merge.registers import later
 from merge.render import tree
-from model.fragments import FragmentChange, Kind, Mutation, Register
+from model.fragments import FragmentChange, Kind, Origin, Register
 from model.identifiers import Identifier
 from model.stamps import SpecRef, Stamp
 
@@ -22,20 +22,21 @@ stamps = st.builds(
     Stamp, st.integers(0, 1), st.integers(-1, 3), st.sampled_from(["s", "t"]), st.sampled_from(["1", "2"])
 )
 specs = st.builds(SpecRef, st.sampled_from(["m", "n"]), st.integers(1, 2))
+origins = st.builds(Origin, stamps, specs)
 values = st.sampled_from([0, 1, True, 1.0, "", "x", "1", [1, {"k": None}], 2**70])
 
 
 @st.composite
 def changes(draw: st.DrawFn) -> FragmentChange:
-    stamp, spec = draw(stamps), draw(specs)
-    mutations = []
+    origin = draw(origins)
+    mutations = {}
     for path in draw(st.lists(st.sampled_from(PATHS), unique=True, max_size=4)):
         kind = draw(st.sampled_from(Kind))
         value: Any = None if kind is Kind.DELETED else "c2VhbGVk" if kind is Kind.SEALED else draw(values)
-        mutations.append(Mutation(path, kind, value))
+        mutations[path] = Register(origin, kind, value)
     names = draw(st.lists(st.sampled_from([Identifier("u", "1"), Identifier("e", "x")]), max_size=2))
     scope = draw(st.sampled_from([None, None, "", "a", "a.b"]))
-    return FragmentChange("u:1", stamp, spec, tuple(mutations), (Identifier("u", "1"), *names), scope)
+    return FragmentChange("u:1", origin, mutations, (Identifier("u", "1"), *names), scope)
 
 
 def fold(batches: list[list[FragmentChange]]) -> FragmentState:
@@ -111,15 +112,15 @@ def test_what_shows_is_a_tree_and_holds_the_latest_value(events: list[FragmentCh
     shown(state)  # raises if a visible path were a prefix of another
     if events and all(event.scope is None for event in events):
         writers = [event for event in events if event.mutations]
-        newest = max(((event.stamp, event.spec) for event in writers), default=None)
+        newest = max((event.origin for event in writers), default=None)
         # "Never drops the winner": something that carries the newest stamp is still there.
-        kept = {(register.stamp, register.spec) for register in state.registers.values()}
+        kept = {register.origin for register in state.registers.values()}
         assert newest is None or newest in kept
 
 
 @given(
-    st.builds(Register, stamps, specs, st.sampled_from(Kind), values),
-    st.builds(Register, stamps, specs, st.sampled_from(Kind), values),
+    st.builds(Register, origins, st.sampled_from(Kind), values),
+    st.builds(Register, origins, st.sampled_from(Kind), values),
 )
 def test_later_is_commutative_and_picks_one(a: Register, b: Register) -> None:
     assert codec.encode(_single(later(a, b))) == codec.encode(_single(later(b, a)))
@@ -135,11 +136,11 @@ def _single(register: Register) -> FragmentState:
 @pytest.mark.parametrize(("one", "other"), [(1, True), (1, 1.0), ([1], [True]), (0.0, -0.0)])
 def test_values_that_python_calls_equal_have_one_winner(one: Any, other: Any) -> None:
     """Found by review: `==` let the first of them stay."""
-    stamp, spec = Stamp(0, 1, "s", "e"), SpecRef("m", 1)
+    origin = Origin(Stamp(0, 1, "s", "e"), SpecRef("m", 1))
     parts = []
     for value in (one, other):
         parts.append(FragmentState())
-        parts[-1].registers["a"] = Register(stamp, spec, Kind.PLAIN, value)
+        parts[-1].registers["a"] = Register(origin, Kind.PLAIN, value)
     forward, backward = FragmentState(), FragmentState()
     for part in parts:
         forward.join(part)
