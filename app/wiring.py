@@ -9,7 +9,7 @@ import json
 import logging
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -72,11 +72,17 @@ def open_resources(settings: str) -> WorkerResources:
 
 @contextmanager
 def opened(settings: Settings) -> Iterator[WorkerResources]:
-    """The embedded adapters for a command, closed at its end."""
+    """The embedded adapters for a command, closed at its end. Raises StoreError when the data keys are lost."""
+    from app.lost_keys import require_data_keys
+    from sinks.sqlite_data_keys import SqliteDataKeys
+
     resources = open_resources(worker_plan(settings).settings)
     with ExitStack() as stack:
-        for closing in (resources.store, resources.index, resources.dead_letters, resources.data_keys):
-            stack.callback(closing.close)
+        for opened_one in (resources.store, resources.index, resources.dead_letters, resources.data_keys):
+            stack.callback(opened_one.close)
+        profiles, keys = settings.directory / "profiles.db", settings.directory / "data-keys.db"
+        with closing(SqliteDataKeys(keys)) as key_store:
+            require_data_keys(profiles, keys, resources.store, key_store)
         yield resources
 
 
