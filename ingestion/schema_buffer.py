@@ -12,6 +12,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterable
 
+from ingestion.outages import Outage
 from ingestion.schema_journal import SchemaJournal, WaitingChanges
 from ingestion.schema_sender import SchemaSender
 from ingestion.snapshots import FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS, PinnedSnapshot
@@ -97,6 +98,7 @@ class SchemaBuffer:
 
     def _run(self) -> None:
         pause = FIRST_RETRY_SECONDS
+        outage = Outage("the metadata service, for schema changes,")
         while True:
             closing = self._await_work()
             try:
@@ -104,14 +106,15 @@ class SchemaBuffer:
                     return
             except Exception as error:
                 # Also what nobody expected: a thread that dies in silence would send nothing ever again.
-                told = error if isinstance(error, IdgraphError) else type(error).__name__
-                log.warning("%d schema change(s) wait for the metadata service: %s", self.waiting(), told)
+                told = str(error) if isinstance(error, IdgraphError) else type(error).__name__
+                outage.tell(told, "schema changes wait for the metadata service")
                 if closing:
                     return
                 with self._changed:
                     self._changed.wait_for(lambda: self._closing, timeout=pause)
                 pause = min(2 * pause, LAST_RETRY_SECONDS)
             else:
+                outage.is_over()
                 pause = FIRST_RETRY_SECONDS
 
     def _await_work(self) -> bool:

@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 from pydantic import ValidationError
 
 from ingestion.durable_files import write_atomically
+from ingestion.outages import Outage
 from model.errors import MetadataError, UnauthorizedError
 from model.snapshots import MetadataSnapshot
 
@@ -84,9 +85,11 @@ class SnapshotFollower:
 
     def _follow(self) -> None:
         pause = FIRST_RETRY_SECONDS
+        outage = Outage("the metadata service")
         while not self._stop.is_set():
             try:
                 answer = self._source.snapshot(self.current().etag, LONG_POLL_SECONDS)
+                outage.is_over()
                 if answer is not None and not self._stop.is_set():
                     self._take(answer)
                 pause = FIRST_RETRY_SECONDS
@@ -94,7 +97,7 @@ class SnapshotFollower:
                 if self._stop.is_set():
                     return
                 level = logging.ERROR if isinstance(error, UnauthorizedError) else logging.WARNING
-                log.log(level, "%s; snapshot %d stays in force", error, self.current().snapshot.version)
+                outage.tell(str(error), f"snapshot {self.current().snapshot.version} stays in force", level)
                 pause = self._wait(pause)
             except Exception as error:
                 # A thread that dies in silence would freeze the flow at an old snapshot for good.

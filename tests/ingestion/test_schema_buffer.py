@@ -155,7 +155,11 @@ def test_a_service_that_is_away_gets_them_when_it_is_back(
         buffer.add(changes("b"))
         service.is_away = False
         eventually(lambda: sorted(service.taken()) == ["a", "b"])
-    assert "wait for the metadata service" in caplog.text
+    told = [record.message for record in caplog.records if record.levelno >= logging.WARNING]
+    assert told == [
+        "the metadata service is away; schema changes wait for the metadata service",
+        "the metadata service, for schema changes, is back",
+    ]
 
 
 def test_what_was_not_taken_is_sent_after_a_restart(journal: Path) -> None:

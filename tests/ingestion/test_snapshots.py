@@ -177,6 +177,21 @@ def test_it_asks_with_the_etag_it_has(cache: Path) -> None:
         assert follower.current().snapshot.version == 2
 
 
+def test_an_outage_is_told_once_however_long_and_so_is_its_end(
+    cache: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    away = [MetadataError("away")] * 5
+    source = _Scripted(snapshot(1), *away, MetadataError("full"), *away, snapshot(2))
+    with caplog.at_level(logging.INFO), SnapshotFollower(source, cache) as follower:
+        eventually(lambda: follower.current().snapshot.version == 2)
+    assert caplog.messages == [
+        "away; snapshot 1 stays in force",
+        "full; snapshot 1 stays in force",
+        "away; snapshot 1 stays in force",
+        "the metadata service is back",
+    ]
+
+
 def test_what_nobody_expected_does_not_end_the_following(
     cache: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

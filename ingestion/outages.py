@@ -1,0 +1,27 @@
+"""Telling of what is away once, not at each try, and once more when it is back."""
+
+from __future__ import annotations
+
+import logging
+
+log = logging.getLogger(__name__)
+
+
+class Outage:
+    """One thing that may be away, as one thread sees it."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._told: str | None = None
+
+    def tell(self, reason: str, meanwhile: str, level: int = logging.WARNING) -> None:
+        """It failed for this reason; `meanwhile` says what holds until it is back."""
+        if reason != self._told:
+            self._told = reason
+            log.log(level, "%s; %s", reason, meanwhile)
+
+    def is_over(self) -> None:
+        """It worked."""
+        if self._told is not None:
+            self._told = None
+            log.warning("%s is back", self._name)
