@@ -15,8 +15,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import latency, throughput
+from benchmarks import latency, stages, throughput
 from benchmarks.index import measure as measure_index
+from benchmarks.mapping import measure as measure_mapping
 from benchmarks.store import measure as measure_store
 
 RESULTS = Path(__file__).with_name("results")
@@ -24,7 +25,7 @@ RESULTS = Path(__file__).with_name("results")
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
-    parser.add_argument("names", nargs="*", help="throughput, latency, store, index; all if left out")
+    parser.add_argument("names", nargs="*", help="throughput, latency, mapping, stages, store, index; all if left out")
     parser.add_argument("--shops", type=int, default=10, help="shops to replay, about 60,000 events each")
     parser.add_argument("--seconds", type=float, default=30, help="how long each latency is watched")
     arguments = parser.parse_args()
@@ -32,6 +33,8 @@ def main() -> None:
         runs: dict[str, Callable[[], dict[str, Any]]] = {
             "throughput": lambda: throughput.measure(Path(folder) / "throughput", arguments.shops),
             "latency": lambda: latency.measure(Path(folder) / "latency", arguments.seconds),
+            "mapping": measure_mapping,
+            "stages": lambda: stages.measure(Path(folder) / "stages", min(arguments.shops, 2)),
             "store": measure_store,
             "index": measure_index,
         }

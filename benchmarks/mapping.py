@@ -1,0 +1,117 @@
+"""How fast mapping specs run, beside the Java Jolt library 0.1.8 on the same specs and payloads, one core each.
+
+CPU time of a whole process on both sides (Java's with its collector), in alternating rounds, of which the fastest
+counts; Java is warmed up. `json` means with parsing and writing, each side with its own library.
+
+python -m benchmarks mapping
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks.mapping_cases import MappingCase, cases, long_spec
+from benchmarks.mapping_java import JavaJolt
+from model import canonical
+from transforms import compile_spec
+
+ROUNDS = 7
+ROUND_SECONDS = 0.25
+WARM_UP_SECONDS = 2.5
+COMPILATIONS = 5
+
+
+def measure() -> dict[str, Any]:
+    """For each case microseconds a payload on both sides and how many times faster ours is.
+
+    `compile_ms` is the time to compile the case's spec; the last entry is a spec of 500 lines.
+    """
+    results: dict[str, Any] = {case.name: _compare(case) for case in cases()}
+    ratios = [figures["times_java"] for figures in results.values()]
+    with_json = [figures["times_java_json"] for figures in results.values()]
+    results["lowest"] = {"times_java": min(ratios), "times_java_json": min(with_json)}
+    results["spec_of_500_lines"] = {"compile_ms": _compile_ms(long_spec(500))}
+    return results
+
+
+def _compare(case: MappingCase) -> dict[str, float]:
+    transform = compile_spec(case.spec)
+    payloads = [canonical.decode(line) for line in case.lines]
+    decode, encode, lines = canonical.decode, canonical.encode_ordered, case.lines
+
+    def run_map() -> None:
+        for payload in payloads:
+            transform(payload)
+
+    def run_json() -> None:
+        for line in lines:
+            encode(transform(decode(line)))
+
+    with tempfile.TemporaryDirectory() as folder, JavaJolt(case, Path(folder)) as java:
+        ours_map, java_map = _race(run_map, lambda repeats: java.seconds("map", repeats))
+        ours_json, java_json = _race(run_json, lambda repeats: java.seconds("json", repeats))
+    scale = 1e6 / len(lines)
+    return {
+        "us": round(ours_map * scale, 2),
+        "java_us": round(java_map * scale, 2),
+        "times_java": round(java_map / ours_map, 2),
+        "json_us": round(ours_json * scale, 2),
+        "java_json_us": round(java_json * scale, 2),
+        "times_java_json": round(java_json / ours_json, 2),
+        "compile_ms": _compile_ms(case.spec),
+    }
+
+
+def _race(run: Callable[[], None], java: Callable[[int], float]) -> tuple[float, float]:
+    """CPU seconds of one pass over all payloads: ours and Java's."""
+    passes = _passes(lambda repeats: _seconds(run, repeats), 0.0)
+    java_passes = _passes(java, WARM_UP_SECONDS)
+    ours: list[float] = []
+    theirs: list[float] = []
+    gc.collect()
+    gc.disable()  # as in the flow, which collects between tasks
+    try:
+        for _ in range(ROUNDS):
+            ours.append(_seconds(run, passes) / passes)
+            theirs.append(java(java_passes) / java_passes)
+    finally:
+        gc.enable()
+    return min(ours), min(theirs)
+
+
+def _passes(seconds: Callable[[int], float], warm_up: float) -> int:
+    """How many passes fill a round, after so many seconds of warming up."""
+    passes, spent = 1, 0.0
+    while True:
+        took = seconds(passes)
+        spent += took
+        if took >= ROUND_SECONDS / 2 and spent >= warm_up:
+            return max(1, round(passes * ROUND_SECONDS / took))
+        if took < ROUND_SECONDS:
+            passes *= 2
+
+
+def _seconds(run: Callable[[], None], repeats: int) -> float:
+    started = time.process_time()
+    for _ in range(repeats):
+        run()
+    return time.process_time() - started
+
+
+def _compile_ms(spec: Any) -> float:
+    taken = []
+    for _ in range(COMPILATIONS):
+        started = time.process_time()
+        compile_spec(spec)
+        taken.append(time.process_time() - started)
+    return round(min(taken) * 1e3, 2)
+
+
+if __name__ == "__main__":
+    print(json.dumps(measure(), indent=2))
