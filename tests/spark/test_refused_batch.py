@@ -1,0 +1,51 @@
+"""Law 1 and law 4 for a micro-batch that the guard refused and that ran again under a mended spec."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from metadata_service.app import create_app
+from metadata_service.server import serving
+from metadata_service.settings import ServiceSettings
+from metadata_service.tokens import Role, create_token
+from sinks.keyring import KeyringFile
+from sinks.metadata_client import MetadataClient
+from tests.installation import Installation, Shop, retail
+from tests.retail import definition
+from tests.spark.conftest import declare
+
+pytestmark = pytest.mark.spark
+
+
+def test_after_the_spec_is_mended_nothing_shows_that_the_batch_was_refused(tmp_path: Path) -> None:
+    KeyringFile.create(tmp_path / "keyring.json")
+    app = create_app(ServiceSettings(f"sqlite:///{tmp_path / 'metadata.db'}"))
+    token = create_token(app.state.service.database, "tests", Role.ADMIN)
+    limits = {"max_rate": 0.1, "minimum": 10, "window": 1000}
+    with serving(app) as url, MetadataClient(url, token) as client:
+        declare(client)
+        # Events of other types than `track` find no spec: many enough to stop the flow.
+        client.put_spec(definition("segment", event_type="track"))
+        shop = Shop(url, token, tmp_path / "keyring.json")
+        installation = Installation(tmp_path / "refused", shop, dead_letters=limits, split_bytes=40_000)
+        installation.publish("segment", retail("segment")[:600])
+        installation.publish("orders", retail("orders")[:100])
+        stopped = installation.command("run", "--until-done", code=4)
+        assert b"no_spec" in stopped.stderr
+        # What was good is committed, by the version that was in force.
+        assert b'"spec":"shop-segment","spec_version":2' in installation.export("--provenance")
+
+        assert client.put_spec(definition("segment")).active_version == 3
+        installation.run()
+        assert installation.dead_letters() == []
+        clean = Installation(tmp_path / "clean", shop, dead_letters=limits)
+        clean.publish("segment", retail("segment")[:600])
+        clean.publish("orders", retail("orders")[:100])
+        clean.run()
+    for words in (("--provenance",), ("--provenance", "--reveal")):
+        exported = installation.export(*words)
+        assert exported == clean.export(*words)
+        assert b'"spec":"shop-segment","spec_version":3' in exported
+        assert b'"spec":"shop-segment","spec_version":2' not in exported
