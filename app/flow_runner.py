@@ -12,7 +12,7 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 from app import wiring
-from app.java import require_java
+from app.java import class_archives, require_java
 from app.settings import Settings
 from ingestion.flow import BatchReport, Flow
 from ingestion.outbox import OutboxDrainer
@@ -64,7 +64,7 @@ def run_flow(
             )
         )
         with _keeping_interrupt_handler():
-            session = start_session(settings.flow, state / "spark", state / "spark.log")
+            session = start_session(settings.flow, state / "spark", state / "spark.log", class_archives())
         stack.callback(session.stop)
         plan = wiring.worker_plan(settings)
         flow = Flow(session, plan, state, snapshots, schema, resources.dead_letters, on_batch)

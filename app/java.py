@@ -39,6 +39,11 @@ def require_java() -> None:
         )
 
 
+def class_archives() -> Path:
+    """Where the archives of Spark's classes are: in the user's cache, since all installations share them."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "idgraph" / "java"
+
+
 def _install() -> str:
     if sys.platform == "darwin":
         return f"brew install openjdk@{MINIMUM}"

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from ingestion.class_archive import archive_options
 from ingestion.configuration import FlowConfig
 from model.errors import FlowStoppedError
 
@@ -20,9 +21,12 @@ _CHECKPOINT_MANAGER = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
 
+# What the JVM does here is short and small: no time for the best compiler, nor threads for its collector.
+_QUICK_JAVA = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
-def start_session(flow: FlowConfig, scratch: Path, log_file: Path) -> SparkSession:
-    """A session for one flow. `scratch` holds Spark's own temporary files.
+
+def start_session(flow: FlowConfig, scratch: Path, log_file: Path, archives: Path) -> SparkSession:
+    """A session for one flow. `scratch` holds Spark's own temporary files, `archives` outlives the run.
 
     What the JVM and its workers write to standard error goes to `log_file`, not between the lines of a
     progress bar. Raises FlowStoppedError with the end of that file when Spark does not start.
@@ -37,7 +41,7 @@ def start_session(flow: FlowConfig, scratch: Path, log_file: Path) -> SparkSessi
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True, exist_ok=True, mode=0o700)
     builder = SparkSession.builder.master(flow.master).appName(f"idgraph-{flow.name}")
-    for key, value in _options(flow, scratch).items():
+    for key, value in _options(flow, scratch, archives).items():
         builder = builder.config(key, value)
     with _standard_error_to(log_file):
         try:
@@ -66,13 +70,14 @@ def _standard_error_to(file: Path) -> Iterator[None]:
         os.close(target)
 
 
-def _options(flow: FlowConfig, scratch: Path) -> dict[str, str]:
+def _options(flow: FlowConfig, scratch: Path, archives: Path) -> dict[str, str]:
     log4j = Path(__file__).with_name("log4j2.properties")
+    java = [f"-Dlog4j2.configurationFile={log4j.as_uri()}", *_QUICK_JAVA, *archive_options(archives)]
     return {
         "spark.driver.memory": flow.driver_memory,
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j.as_uri()} -XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+        "spark.driver.extraJavaOptions": " ".join(f'"{option}"' for option in java),
         "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.ui.enabled": "false",
