@@ -19,6 +19,7 @@ from __future__ import annotations
 import hashlib
 import math
 import struct
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -57,7 +58,8 @@ class Tokenizer:
     def __init__(self, paths: Mapping[str, PathTokens]) -> None:
         """`paths` may grow later; what is in it stays as it is."""
         self._paths = paths
-        self._seen: dict[tuple[str, str], str] = {}
+        self._seen: defaultdict[str, dict[str, str]] = defaultdict(dict)
+        self._held = 0
 
     def tokens(self, fields: Mapping[str, Any]) -> str:
         """The tokens of a document, all of whose paths must be known.
@@ -66,12 +68,13 @@ class Tokenizer:
         """
         lines: list[str] = []
         seen = self._seen
-        if len(seen) > _MOST_SEEN:
+        if self._held > _MOST_SEEN:
             seen.clear()
+            self._held = 0
         for path, value in fields.items():
             kind = type(value)
             if kind is str:
-                line = seen.get((path, value)) or self._of_text(path, value)
+                line = seen[path].get(value) or self._of_text(path, value)
             elif kind in _PLAIN_NUMBERS and 0 < value < _EXACT:
                 # What `value_token` would say, without the calls: most numbers are such.
                 line = f"{self._paths[path].number}1{_pack(value).hex()}"
@@ -83,10 +86,14 @@ class Tokenizer:
 
     def _of_text(self, path: str, text: str) -> str:
         begin = self._paths[path]
-        tokens = [begin.text + text_key(text), *[word + begin.word for word in dict.fromkeys(words(text))]]
-        line = " ".join(tokens)
+        found = words(text)
+        line = begin.text + text_key(text)
+        if found:
+            distinct = found if len(found) == 1 else dict.fromkeys(found)
+            line = f"{line} {f'{begin.word} '.join(distinct)}{begin.word}"
         if len(text) <= ORDERED_CHARACTERS:
-            self._seen[path, text] = line
+            self._seen[path][text] = line
+            self._held += 1
         return line
 
     def _of_any(self, path: str, value: Any) -> str:
