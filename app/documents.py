@@ -1,70 +1,100 @@
-"""Documents that people write: mapping specs and attribute definitions, read from files."""
+"""Documents that people write: mapping specs and attribute definitions, read from files.
+
+All of it raises DocumentError with the places of what is wrong, and ConfigError for a file that cannot be
+read.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from model import canonical
+from app.json_files import DocumentError, JsonFile
+from app.model_problems import model_problems
+from metadata_service.spec_rules import check_spec
 from model.attributes import AttributeDefinition
-from model.errors import ConfigError, IdgraphError, SpecError
+from model.errors import SpecError
 from model.specs import SpecDefinition
 
 
-def read_operations(file: Path) -> Any:
-    """The operations of a spec file, which holds a document (checked whole) or operations only.
+class SpecOperations(NamedTuple):
+    """The operations of a spec file, and the pointer at which they stand in it."""
 
-    Raises SpecError, and ConfigError for a file that cannot be read.
-    """
-    content = _read(file)
-    if isinstance(content, dict) and "operations" in content:
-        return _definition(content).operations
-    return content
+    operations: Any
+    place: str
+
+
+def read_operations(file: Path) -> SpecOperations:
+    """The operations of a spec file, which holds a document (checked whole) or operations only."""
+    spec = JsonFile(file)
+    if _is_document(spec.content):
+        return SpecOperations(_definition(spec).operations, "/operations")
+    return SpecOperations(_operations(spec), "")
 
 
 def read_definition(file: Path) -> SpecDefinition:
-    """The spec document of a file.
-
-    Raises SpecError with the pointer of the first field that is wrong, and ConfigError for a file that
-    cannot be read.
-    """
-    return _definition(_read(file))
+    """The spec document of a file."""
+    return _definition(JsonFile(file))
 
 
 def read_attributes(file: Path) -> list[AttributeDefinition]:
-    """The definitions of a file that holds one or a list. Raises IdgraphError with the file and place."""
-    try:
-        content = _read(file)
-    except SpecError as error:
-        raise IdgraphError(f"{file}: {error.message}") from None
-    definitions = []
-    for number, item in enumerate(content if isinstance(content, list) else [content]):
+    """The definitions of a file that holds one or a list."""
+    document = JsonFile(file)
+    listed = isinstance(document.content, list)
+    definitions: list[AttributeDefinition] = []
+    problems: list[SpecError] = []
+    for number, item in enumerate(document.content if listed else [document.content]):
         try:
             definitions.append(AttributeDefinition.model_validate(item))
         except ValidationError as error:
-            message, pointer = _first(error)
-            raise IdgraphError(f"{file}: /{number}{pointer}: {message}") from None
+            found = model_problems(error, item, AttributeDefinition)
+            problems += [problem.under(f"/{number}" if listed else "") for problem in found]
+    if problems:
+        raise document.refuse(problems)
     return definitions
 
 
-def _definition(content: Any) -> SpecDefinition:
+def refused_by_service(file: Path, error: SpecError) -> DocumentError:
+    """What the metadata service found wrong in the document of a file, with its place there."""
+    return JsonFile(file).refuse([error])
+
+
+def _is_document(content: Any) -> bool:
+    return (
+        isinstance(content, dict)
+        and "operation" not in content
+        and not SpecDefinition.model_fields.keys().isdisjoint(content)
+    )
+
+
+def _operations(spec: JsonFile) -> Any:
+    from transforms.compiler import find_problems
+
+    problems = find_problems(spec.content)
+    if problems:
+        raise spec.refuse(problems)
+    return spec.content
+
+
+def _definition(spec: JsonFile) -> SpecDefinition:
+    from transforms.compiler import find_problems
+
+    content = spec.content
+    problems: list[SpecError] = []
+    if isinstance(content, dict) and isinstance(content.get("operations"), list | dict):
+        problems = [problem.under("/operations") for problem in find_problems(content["operations"])]
     try:
-        return SpecDefinition.model_validate(content)
+        definition = SpecDefinition.model_validate(content)
     except ValidationError as error:
-        raise SpecError(*_first(error)) from None
-
-
-def _first(error: ValidationError) -> tuple[str, str]:
-    first = error.errors(include_url=False, include_input=False)[0]
-    return first["msg"], "".join(f"/{part}" for part in first["loc"])
-
-
-def _read(file: Path) -> Any:
-    try:
-        return canonical.decode(file.read_bytes())
-    except OSError as error:
-        raise ConfigError(f"{file}: {error.strerror}") from None
-    except canonical.MalformedJSON as error:
-        raise SpecError(f"not JSON: {error}") from None
+        problems += model_problems(error, content, SpecDefinition)
+        raise spec.refuse(problems) from None
+    if not problems:
+        try:
+            check_spec(definition, lambda _operations: None)
+        except SpecError as error:
+            problems.append(error)
+    if problems:
+        raise spec.refuse(problems)
+    return definition

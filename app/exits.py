@@ -49,7 +49,8 @@ def told() -> Iterator[None]:
         # Here and not when the interpreter ends, where nobody could tell what went wrong.
         sys.stdout.flush()
     except IdgraphError as error:
-        print(f"error: {error}", file=sys.stderr)
+        for line in str(error).splitlines():
+            print(f"error: {line}", file=sys.stderr)
         raise typer.Exit(_code(error)) from None
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

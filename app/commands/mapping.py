@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from app.exits import Exit, told
-from model.errors import ConfigError, SpecError, TransformError
+from app.output import print_json
+from model import canonical
+from model.errors import ConfigError, TransformError
+
+if TYPE_CHECKING:
+    from app.documents import SpecOperations
+    from app.payload_lines import PayloadLine
 
 SpecFile = Annotated[
     Path, typer.Argument(help="Mapping spec: a document, a chain of operations, or one operation.")
@@ -20,8 +26,21 @@ SpecFile = Annotated[
 def map_payloads(
     spec: SpecFile,
     file: Annotated[
-        Path | None, typer.Argument(help="Payloads as JSON Lines; standard input if left out.")
+        Path | None,
+        typer.Argument(help="Payloads as JSON Lines, plain or gzip'd; standard input if left out."),
     ] = None,
+    trace: Annotated[
+        bool, typer.Option("--trace", help="Show what each operation did instead of the output.")
+    ] = False,
+    reveal_values: Annotated[
+        bool,
+        typer.Option(
+            "--reveal-values",
+            help="With --trace: show values. Without it only their kind is shown, since they may be personal "
+            "data; keys are always shown.",
+        ),
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="With --trace: one JSON object a payload.")] = False,
 ) -> None:
     """Map payloads with a spec: JSON Lines in, mapped JSON Lines out.
 
@@ -29,70 +48,101 @@ def map_payloads(
     the exit code is 1 if there were any.
     """
     from app.documents import read_operations
-    from model import canonical
+    from app.payload_lines import read_payloads
+
+    if (reveal_values or as_json) and not trace:
+        raise typer.BadParameter("--reveal-values and --json belong to --trace")
+    with told():
+        operations = read_operations(spec)
+        lines = read_payloads(file)
+        if trace:
+            bad = sum(_traced(operations, lines, reveal_values, as_json))
+        else:
+            bad = sum(_mapped(operations, lines))
+        sys.stdout.flush()
+        if bad:
+            print(f"{bad} line{'s' if bad > 1 else ''} could not be mapped", file=sys.stderr)
+            raise typer.Exit(Exit.FAILED)
+
+
+def _mapped(spec: SpecOperations, lines: Iterable[PayloadLine]) -> Iterator[bool]:
+    """Maps each line; yields whether it is bad."""
     from transforms import compile_spec
 
-    with told():
-        transform = compile_spec(read_operations(spec))
-        bad = 0
-        stream: BinaryIO = sys.stdin.buffer
-        if file is not None:
+    transform = compile_spec(spec.operations)
+    write = sys.stdout.buffer.write
+    for line in lines:
+        mistake = line.mistake
+        if mistake is None:
             try:
-                stream = file.open("rb")
-            except OSError as error:
-                print(f"error: {file}: {error.strerror}", file=sys.stderr)
-                raise typer.Exit(Exit.USAGE) from None
-        with stream:
-            for number, line in enumerate(stream, 1):
-                if line.isspace():
-                    continue
-                try:
-                    mapped = transform(canonical.decode(line))
-                except canonical.MalformedJSON as error:
-                    print(f"line {number}: not JSON: {error}", file=sys.stderr)
-                    bad += 1
-                except TransformError as error:
-                    print(f"line {number}: {error}", file=sys.stderr)
-                    bad += 1
-                else:
-                    sys.stdout.buffer.write(canonical.encode_ordered(mapped) + b"\n")
-        sys.stdout.buffer.flush()
-        if bad:
-            print(f"{bad} line(s) could not be mapped", file=sys.stderr)
-            raise typer.Exit(Exit.FAILED)
+                write(canonical.encode_ordered(transform(line.value)) + b"\n")
+            except TransformError as error:
+                mistake = f"{spec.place}{error.pointer}: {error.message}"
+        if mistake is not None:
+            print(f"line {line.number}: {mistake}", file=sys.stderr)
+        yield mistake is not None
+
+
+def _traced(
+    spec: SpecOperations, lines: Iterable[PayloadLine], reveal: bool, as_json: bool
+) -> Iterator[bool]:
+    """Shows the steps of each line; yields whether it is bad."""
+    from app.trace_view import TraceView
+    from transforms.tracing import compile_trace
+
+    view = TraceView(compile_trace(spec.operations), spec.place, reveal)
+    for line in lines:
+        mistake = line.mistake
+        steps: list[dict[str, Any]] = []
+        if mistake is None:
+            if not as_json:
+                print(f"line {line.number}")
+            try:
+                for step in view.steps(line.value):
+                    if as_json:
+                        steps.append(step.record())
+                    else:
+                        print("\n".join(step.lines()))
+            except TransformError as error:
+                mistake = f"{spec.place}{error.pointer}: {error.message}"
+        if as_json:
+            record = {"line": line.number, "steps": steps, "error": mistake}
+            sys.stdout.buffer.write(canonical.encode_ordered(record) + b"\n")
+        elif mistake is not None:
+            print(f"line {line.number}: {mistake}", file=sys.stderr)
+        yield mistake is not None
 
 
 def check(
     specs: Annotated[list[Path], typer.Argument(help="Mapping spec files.")],
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a file.")] = False,
+    as_json: Annotated[
+        bool,
+        typer.Option(
+            "--json",
+            help="One JSON object a file: file, ok, problems (line, column, pointer, message, hint).",
+        ),
+    ] = False,
 ) -> None:
-    """Check mapping specs: exit code 1, and the place of a mistake in each that is wrong."""
+    """Check mapping specs: exit code 1, and what is wrong as `file:line:column: pointer: message`."""
+    from app.documents import read_operations
+    from app.json_files import DocumentError
+
     wrong = 0
     for spec in specs:
-        problem = _problem(spec)
-        wrong += problem is not None
+        problems: list[dict[str, Any]] = []
+        told_as = f"{spec}: ok"
+        try:
+            read_operations(spec)
+        except DocumentError as error:
+            problems = [problem._asdict() for problem in error.problems]
+            told_as = str(error)
+        except ConfigError as error:
+            problems = [{"message": str(error).removeprefix(f"{spec}: ")}]
+            told_as = str(error)
+        wrong += bool(problems)
         if as_json:
-            print(json.dumps({"file": str(spec), "ok": problem is None, **(problem or {})}))
-        elif problem is None:
-            print(f"{spec}: ok")
+            print_json({"file": str(spec), "ok": not problems, "problems": problems})
         else:
-            hint = f" ({problem['hint']})" if problem["hint"] else ""
-            print(
-                f"{spec}: {problem['pointer'] or '(the whole spec)'}: {problem['message']}{hint}",
-                file=sys.stderr,
-            )
+            print(told_as, file=sys.stderr if problems else sys.stdout)
     if wrong:
         raise typer.Exit(Exit.FAILED)
-
-
-def _problem(spec: Path) -> dict[str, Any] | None:
-    from app.documents import read_operations
-    from transforms import compile_spec
-
-    try:
-        compile_spec(read_operations(spec))
-    except SpecError as error:
-        return {"pointer": error.pointer, "message": error.message, "hint": error.hint}
-    except ConfigError as error:
-        return {"pointer": "", "message": str(error).removeprefix(f"{spec}: "), "hint": None}
-    return None

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +12,7 @@ from app import wiring
 from app.commands.context import settings_of
 from app.exits import Exit, told
 from app.output import counted, print_json, print_table
-from model.errors import IdgraphError, SpecError
+from model.errors import SpecError
 
 serve = typer.Typer(no_args_is_help=True, help="Run one of the services.")
 specs = typer.Typer(no_args_is_help=True, help="Mapping specs in the metadata service.")
@@ -45,18 +43,17 @@ def apply_specs(context: typer.Context, files: list[Path], reason: Why = "") -> 
 
     A spec that did not change makes no new version.
     """
-    from app.documents import read_definition
+    from app.documents import read_definition, refused_by_service
 
     with told():
-        definitions = []
-        for file in files:
-            with _naming(file):
-                definitions.append((file, read_definition(file)))
+        definitions = [(file, read_definition(file)) for file in files]
         with wiring.metadata_client(settings_of(context)) as client:
             for file, definition in definitions:
-                with _naming(file):
-                    before = client.get_spec(definition.name)
+                before = client.get_spec(definition.name)
+                try:
                     saved = client.put_spec(definition, reason)
+                except SpecError as error:
+                    raise refused_by_service(file, error) from None
                 is_new = before is None or saved.latest_version > before.latest_version
                 active = (
                     f"version {saved.active_version} is active" if saved.active_version else "none is active"
@@ -64,15 +61,6 @@ def apply_specs(context: typer.Context, files: list[Path], reason: Why = "") -> 
                 print(
                     f"{saved.name}: version {saved.latest_version} {'saved' if is_new else 'unchanged'}, {active}"
                 )
-
-
-@contextmanager
-def _naming(file: Path) -> Iterator[None]:
-    """Of several files, say in which one a spec is wrong."""
-    try:
-        yield
-    except SpecError as error:
-        raise IdgraphError(f"{file}: {error}") from None
 
 
 @specs.command("list")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import subprocess
 import sys
@@ -46,7 +47,7 @@ def test_map_tells_bad_lines_and_goes_on(idgraph: CommandLine) -> None:
     assert (result.exit_code, result.stdout) == (1, '{"n":1}\n{"n":2}\n')
     told = result.stderr.splitlines()
     assert [line.split(":")[0] for line in told[:4]] == ["line 2", "line 3", "line 4", "line 5"]
-    assert told[-1] == "4 line(s) could not be mapped"
+    assert told[-1] == "4 lines could not be mapped"
     assert "s3cr3t" not in result.stderr
 
 
@@ -95,10 +96,13 @@ def test_check_names_what_is_right_and_what_is_wrong(idgraph: CommandLine) -> No
     assert result.exit_code == 1
     assert result.stdout == f"{SEGMENT}: ok\n"
     told = result.stderr.splitlines()
-    assert told[0].startswith(f"{wrong}: /0")
-    assert told[1].startswith(f"{no_json}: (the whole spec): not JSON")
-    assert "exactly one identifier must be primary" in told[2]
-    assert told[3] == "gone.json: (the whole spec): No such file or directory"
+    assert told == [
+        f"{wrong}:1:2: /0: the key 'spec' is missing",
+        f"{no_json}:1:2: not JSON: expected a key in double quotes or '}}', found the end of the file; "
+        "the '{' of line 1, column 1 is not closed",
+        f"{incomplete}:1:1: exactly one identifier must be primary",
+        "gone.json: No such file or directory",
+    ]
 
 
 def test_check_for_scripts(idgraph: CommandLine) -> None:
@@ -106,10 +110,167 @@ def test_check_for_scripts(idgraph: CommandLine) -> None:
     result = idgraph("check", "--json", SEGMENT, wrong)
     assert result.exit_code == 1
     fine, refused = (json.loads(line) for line in result.stdout.splitlines())
-    assert fine == {"file": str(SEGMENT), "ok": True}
-    assert (refused["ok"], refused["pointer"]) == (False, "/0/operation")
+    assert fine == {"file": str(SEGMENT), "ok": True, "problems": []}
+    assert refused["ok"] is False
+    (problem,) = refused["problems"]
+    assert (problem["line"], problem["column"], problem["pointer"]) == (1, 15, "/0/operation")
+    assert problem["hint"] == "did you mean 'shift'?"
 
 
 def test_check_of_all_examples(idgraph: CommandLine) -> None:
     specs = sorted(EXAMPLE.parent.glob("*/specs/*.json"))
     assert idgraph("check", *specs).exit_code == 0
+
+
+def test_check_tells_every_mistake_with_its_place(idgraph: CommandLine) -> None:
+    text = """{
+  "nmae": "shop",
+  "source": "orders",
+  "status": "actve",
+  "operations": [
+    { "operation": "shift", "spec": { "a": "b", "deep": { "*": "x.&(1,3)" } } },
+    { "operation": "com.acme.Mask", "spec": {} },
+    { "operation": "jmespath",
+      "spec": {
+        "t": "lower(\\"e\\u00e4\\" | b.)"
+      } }
+  ],
+  "identifiers": [{ "type": "1x", "path": "a", "primray": true }, 5],
+  "priority": 5000
+}
+"""
+    file = written(idgraph.folder, text.encode())
+    result = idgraph("check", file)
+    assert result.exit_code == 1
+    told = [line.removeprefix(f"{file}:") for line in result.stderr.splitlines()]
+    assert [line[: line.index(" expected one of")] if "Java" in line else line for line in told] == [
+        "1:1: the key 'name' is missing",
+        "2:11: /nmae: there is no key 'nmae' here (did you mean 'name'?)",
+        "4:13: /status: expected 'draft', 'active' or 'retired', found \"actve\" (did you mean 'active'?)",
+        "6:64: /operations/0/spec/deep/*: there is no group 3: the key it refers to has 0 '*' groups",
+        "7:20: /operations/1/operation: 'com.acme.Mask' names a Java class; specs here cannot run Java code;",
+        "10:37: /operations/2/spec/t: JMESPath, character 16: expected a key or '[' or '{', found ')'",
+        "13:29: /identifiers/0/type: expected 1 to 64 letters, digits or '_', the first a letter, found \"1x\"",
+        "13:59: /identifiers/0/primray: there is no key 'primray' here (did you mean 'primary'?)",
+        "13:67: /identifiers/1: expected an object, found 5",
+        "14:15: /priority: expected at most 1000, found 5000",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b'{"operation":"shift",\n"spec":{"a":"b","a":"c"}}', "2:17: /spec/a: this key stands twice"),
+        (b'{"operation":"shift",\n"spec":{"a":"\xff"}}', "2:14: expected UTF-8, found the byte 0xff"),
+        ("[]".encode("utf-16"), "1:1: expected UTF-8, found UTF-16"),
+        (b"[" * 100_000, "1:201: not JSON: nested deeper than 200 levels"),
+        (b'{"operaton": "sort"}', "1:1: the key 'operation' is missing (is 'operaton' meant"),
+        (
+            b'{"operations": 5}',
+            "1:16: /operations: expected an array of operations, or one operation, found 5",
+        ),
+        (
+            canonical.encode(
+                {
+                    "name": "x",
+                    "source": "s",
+                    "specification_type": "jolt",
+                    "operations": [{"operation": "jmespath", "spec": {"a": "b"}}],
+                    "identifiers": [{"type": "x", "path": "a", "primary": True}],
+                }
+            ),
+            "/operations/0/operation: a spec of type jolt holds no operation 'jmespath'",
+        ),
+    ],
+)
+def test_check_of_what_is_hard_to_read(content: bytes, told: str, idgraph: CommandLine) -> None:
+    result = idgraph("check", written(idgraph.folder, content))
+    assert result.exit_code == 1
+    assert told in result.stderr
+
+
+def test_a_byte_order_mark_and_gzip_are_read(idgraph: CommandLine) -> None:
+    spec = written(idgraph.folder, b"\xef\xbb\xbf" + canonical.encode(RENAME))
+    data = b'\xef\xbb\xbf{"a":1}\n{"a":2}\n'
+    packed = written(idgraph.folder, gzip.compress(data), "data.jsonl.gz")
+    expected = '{"b":1}\n{"b":2}\n'
+    assert idgraph("check", spec).exit_code == 0
+    assert idgraph("map", spec, packed).stdout == expected
+    assert idgraph("map", spec, given=gzip.compress(data)).stdout == expected
+    assert idgraph("map", spec, given=data).stdout == expected
+    damaged = idgraph("map", spec, given=gzip.compress(data)[:-9])
+    assert damaged.exit_code == 1
+    assert "standard input: damaged gzip data" in damaged.stderr
+
+
+def test_one_bad_line_is_one(idgraph: CommandLine) -> None:
+    spec = written(idgraph.folder, {"operation": "jmespath", "spec": {"n": "abs(a)"}})
+    result = idgraph("map", spec, given=b'{"a":"x"}\n')
+    assert result.stderr.splitlines()[-1] == "1 line could not be mapped"
+
+
+CHAIN = [
+    {"operation": "shift", "spec": {"a": "b.&", "n": ["x.y", "l[]"]}},
+    {"operation": "modify-overwrite-beta", "spec": {"b": {"a": "=toUpper"}, "k": "=toLong(7)"}},
+    {"operation": "remove", "spec": {"x": ""}},
+    {"operation": "sort"},
+    {"operation": "default", "spec": {"k": 1}},
+]
+PAYLOAD = b'{"a":"s3cr3t","n":1.5}\n'
+TRACE = """line 1
+  /0 shift
+    = b.a: "s3cr3t"
+    = x.y: 1.5
+    = l[0]: 1.5
+  /1 modify-overwrite-beta
+    ~ b.a: "s3cr3t" -> "S3CR3T"
+    + k: 7
+  /2 remove
+    - x.y: 1.5
+  /3 sort
+    only the order of keys changed
+  /4 default
+    nothing changed
+"""
+
+
+def test_trace_shows_each_operation(idgraph: CommandLine) -> None:
+    spec = written(idgraph.folder, CHAIN)
+    assert idgraph("map", "--trace", "--reveal-values", spec, given=PAYLOAD).stdout == TRACE
+
+
+def test_trace_hides_values_unless_asked(idgraph: CommandLine) -> None:
+    spec = written(idgraph.folder, CHAIN)
+    shown = idgraph("map", "--trace", spec, given=PAYLOAD).stdout
+    assert "= b.a: <text of 6>" in shown
+    assert "- x.y: <decimal>" in shown
+    for words in (["--trace"], ["--trace", "--json"]):
+        assert "s3cr3t" not in idgraph("map", *words, spec, given=PAYLOAD).output.lower()
+
+
+def test_trace_for_scripts(idgraph: CommandLine) -> None:
+    document = json.loads(SEGMENT.read_bytes()) | {"operations": CHAIN}
+    spec = written(idgraph.folder, document)
+    data = written(idgraph.folder, PAYLOAD, "data.jsonl")
+    (record,) = idgraph.json("map", "--trace", "--json", "--reveal-values", spec, data)
+    assert (record["line"], record["error"]) == (1, None)
+    assert [step["pointer"] for step in record["steps"]] == [f"/operations/{n}" for n in range(5)]
+    modified = record["steps"][1]
+    assert modified["operation"] == "modify-overwrite-beta"
+    assert modified["value"] == {"b": {"a": "S3CR3T"}, "x": {"y": 1.5}, "l": [1.5], "k": 7}
+    assert modified["added"] == {"k": 7}
+    assert modified["changed"] == {"b.a": ["s3cr3t", "S3CR3T"]}
+    assert record["steps"][2]["removed"] == {"x.y": 1.5}
+
+
+def test_trace_shows_the_steps_before_a_failure(idgraph: CommandLine) -> None:
+    spec = written(idgraph.folder, [*RENAME, {"operation": "jmespath", "spec": {"n": "abs(b)"}}])
+    result = idgraph("map", "--trace", "--reveal-values", spec, given=b'{"a":"x"}\n{"a":-1}\n')
+    assert result.exit_code == 1
+    assert '= b: "x"' in result.stdout
+    assert "= n: 1" in result.stdout
+    assert "line 1: /1: at 'n'" in result.stderr
+
+
+def test_options_of_a_trace_want_a_trace(idgraph: CommandLine) -> None:
+    assert idgraph("map", "--json", written(idgraph.folder, RENAME)).exit_code == 2

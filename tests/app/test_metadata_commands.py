@@ -83,11 +83,12 @@ def test_a_wrong_spec_is_refused_with_its_place_and_nothing_is_saved(served: Com
     wrong = changed(served.folder, "wrong.json", operations=[{"operation": "shfit", "spec": {}}])
     result = served("specs", "apply", ORDERS, wrong)
     assert result.exit_code == 1
-    assert "wrong.json: /operations/0/operation" in result.stderr
+    assert "wrong.json:1:" in result.stderr
+    assert ": /operations/0/operation: there is no operation 'shfit'" in result.stderr
     missing = changed(served.folder, "missing.json", identifiers=[])
     result = served("specs", "apply", missing)
     assert result.exit_code == 1
-    assert "missing.json: /identifiers" in result.stderr
+    assert ": /identifiers: expected at least 1, found an empty array" in result.stderr
     result = served("specs", "apply", served.folder / "gone.json")
     assert result.exit_code == 2
     assert "gone.json: No such file or directory" in result.stderr
@@ -117,11 +118,11 @@ def test_attributes_are_declared_found_and_shown(served: CommandLine) -> None:
         (
             '[{"path": "a", "data_type": "string"}, {"path": "b", "data_type": "text"}]',
             1,
-            "bad.json: /1/data_type",
+            "bad.json:1:67: /1/data_type: expected 'string',",
         ),
-        ('{"path": "a"}', 1, "bad.json: /0/data_type: Field required"),
-        ("{", 1, "bad.json: not JSON"),
-        ("7", 1, "bad.json: /0"),
+        ('{"path": "a"}', 1, "bad.json:1:1: the key 'data_type' is missing"),
+        ("{", 1, "bad.json:1:2: not JSON"),
+        ("7", 1, "bad.json:1:1: expected an object, found 7"),
         ('{"path": "a", "data_type": "string", "policy": "sum"}', 1, "sum"),
     ],
 )

@@ -1,0 +1,61 @@
+"""Payloads as JSON Lines, from a file or standard input, plain or gzip'd."""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import sys
+import zlib
+from collections.abc import Iterator
+from io import BufferedReader
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple, cast
+
+from model import canonical
+from model.errors import ConfigError, IdgraphError
+
+_GZIP = b"\x1f\x8b"
+
+
+class PayloadLine(NamedTuple):
+    """One line that is not blank: its number from 1, and its value, or why it has none."""
+
+    number: int
+    value: Any
+    mistake: str | None
+
+
+def read_payloads(file: Path | None) -> Iterator[PayloadLine]:
+    """The lines of a file, or of standard input.
+
+    Raises ConfigError for a file that cannot be opened and IdgraphError for a damaged gzip stream.
+    """
+    name = str(file) if file else "standard input"
+    try:
+        raw = file.open("rb") if file else sys.stdin.buffer
+    except OSError as error:
+        raise ConfigError(f"{file}: {error.strerror}") from None
+    with raw, _unpacked(raw) as lines:
+        try:
+            for number, line in enumerate(lines, 1):
+                content = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
+                if content and not content.isspace():
+                    yield _read(number, content)
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise IdgraphError(f"{name}: damaged gzip data: {error}") from None
+        except IsADirectoryError as error:
+            raise ConfigError(f"{name}: {error.strerror}") from None
+
+
+def _unpacked(raw: BinaryIO) -> BinaryIO:
+    buffered = raw if isinstance(raw, BufferedReader) else BufferedReader(cast(Any, raw))
+    if buffered.peek(2)[:2] == _GZIP:
+        return cast(BinaryIO, gzip.GzipFile(fileobj=buffered))
+    return cast(BinaryIO, buffered)
+
+
+def _read(number: int, line: bytes) -> PayloadLine:
+    try:
+        return PayloadLine(number, canonical.decode(line), None)
+    except canonical.MalformedJSON as error:
+        return PayloadLine(number, None, f"not JSON: {error}")
