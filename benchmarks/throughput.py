@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from benchmarks.processes import ProcessWatch
 from benchmarks.product import RunningFlow, installed
 from benchmarks.workload import clear, write_inbox
 
@@ -35,7 +36,8 @@ def measure(folder: Path, shops: int) -> dict[str, Any]:
     with installed(folder, "") as (config, settings):
         events = write_inbox(folder / "inbox", shops)
         flow = RunningFlow(config, "--until-done")
-        seconds = flow.wait()
+        with ProcessWatch(flow.pid) as watch:
+            seconds = flow.wait()
         batches = [batch for _, batch in flow.batches if batch["events"]]
         assert sum(batch["events"] for batch in batches) == events
         dead = sum(sum(batch["dead_letters"].values()) for batch in batches)
@@ -59,6 +61,10 @@ def measure(folder: Path, shops: int) -> dict[str, Any]:
             "goal_events_per_second": 81_000,
             "spark_carry_events_per_second": round(events / carry["carry"]),
             "share_of_spark_carry": round(carry["carry"] / busy, 3),
+            "cpu_us_an_event": {
+                kind: round(1e6 * used / events, 1) for kind, used in watch.cpu_seconds().items()
+            },
+            "peak_resident_mib": watch.peak_resident_bytes >> 20,
             "store_bytes_per_event": round(store.stat().st_size / events, 1),
             "measured_at": time.strftime("%Y-%m-%d %H:%M:%S"),
         }

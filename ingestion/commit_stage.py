@@ -24,12 +24,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class CommitOutput:
-    """Counts of one task."""
+    """Counts of one task, and the changes of fragments whose stored state is damaged: nothing is lost, they
+    are to be set aside."""
 
     written: int = 0
     unchanged: int = 0
     conflicts: int = 0
     unindexed: int = 0
+    damaged: dict[str, FragmentState] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -71,6 +73,7 @@ class CommitStage:
             output.unchanged += result.unchanged
             output.conflicts += result.conflicts
             output.unindexed += self._index(result)
+            output.damaged |= result.damaged
 
     def _index(self, result: CommitResult) -> int:
         documents = [

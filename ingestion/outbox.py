@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 from merge import codec
 from merge.documents import document
-from merge.index import ProfileIndex
+from merge.index import IndexDocument, ProfileIndex
 from merge.store import OutboxEntry, ProfileStore
-from model.errors import IdgraphError
+from model.errors import DamagedStateError, IdgraphError
 
 log = logging.getLogger(__name__)
 
@@ -103,12 +103,17 @@ def _index_some(
 ) -> set[OutboxEntry]:
     """Index a page of entries and settle them; gives those that the index refused."""
     stored = store.read([entry.fragment_id for entry in entries])
-    refused = index.put(
-        [
-            document(fragment.id, fragment.version, codec.decode(fragment.state), is_indexable)
-            for fragment in stored.values()
-        ]
-    )
+    documents: list[IndexDocument] = []
+    unreadable: set[str] = set()
+    for fragment in stored.values():
+        try:
+            state = codec.decode(fragment.state)
+        except DamagedStateError:
+            log.warning("%s cannot be indexed: its stored state is damaged", fragment.id)
+            unreadable.add(fragment.id)
+        else:
+            documents.append(document(fragment.id, fragment.version, state, is_indexable))
+    refused = index.put(documents).keys() | unreadable
     if gone := [entry.fragment_id for entry in entries if entry.fragment_id not in stored]:
         index.delete(gone)
     # With the versions that were indexed: one that was written meanwhile stays.

@@ -11,9 +11,9 @@ from itertools import islice
 from ingestion.commit_stage import CommitStage
 from ingestion.map_stage import MapOutput, MapStage
 from ingestion.outcomes import StageReport
-from ingestion.set_aside import BatchAttempt, LetterWriter
+from ingestion.set_aside import FRAGMENT, BatchAttempt, LetterWriter
 from ingestion.tasks import WorkerPlan, WorkerResources
-from model.dead_letters import DeadLetter, DeadLetterReason
+from model.dead_letters import DeadLetter, DeadLetterReason, DeadLetters
 from model.errors import SealError
 from model.events import RawRecord
 from model.schema_changes import SchemaChange
@@ -68,6 +68,7 @@ def replay(
     )
     remaining = iter(letters)
     while some := list(islice(remaining, LETTERS_AT_ONCE)):
+        _replay_fragments(some, report, open_payload, commit, resources.dead_letters)
         records = dict(_records(some, plan, report, open_payload))
         kept: set[str] = set()
         for output in stage.run(records.values()):
@@ -83,6 +84,31 @@ def replay(
     return report
 
 
+def _replay_fragments(
+    letters: list[DeadLetter],
+    report: ReplayReport,
+    open_payload: Callable[[bytes, str, str], bytes],
+    commit: CommitStage,
+    dead_letters: DeadLetters,
+) -> None:
+    """Join to their fragments what letters hold for them, where these can be read again."""
+    found: list[tuple[str, str, bytes]] = []
+    for letter in letters:
+        if letter.reason is not DeadLetterReason.DAMAGED_FRAGMENT:
+            continue
+        try:
+            payload = open_payload(letter.payload, letter.id, letter.position)
+        except SealError:
+            report.unreadable += 1
+            continue
+        found.append((letter.id, letter.position.removeprefix(FRAGMENT), payload))
+    damaged = commit.run((fragment_id, state) for _, fragment_id, state in found).damaged
+    joined = [letter_id for letter_id, fragment_id, _ in found if fragment_id not in damaged]
+    report.replayed += len(joined)
+    report.still_dead += len(found) - len(joined)
+    dead_letters.drop(joined)
+
+
 def _records(
     letters: list[DeadLetter],
     plan: WorkerPlan,
@@ -90,6 +116,8 @@ def _records(
     open_payload: Callable[[bytes, str, str], bytes],
 ) -> Iterator[tuple[str, RawRecord]]:
     for letter in letters:
+        if letter.reason is DeadLetterReason.DAMAGED_FRAGMENT:
+            continue
         if letter.reason in PARTIAL or letter.source not in plan.sources:
             report.partial += 1
             continue

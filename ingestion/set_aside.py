@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import time
+from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
+from merge import codec
+from merge.fragments import FragmentState
 from model.dead_letters import DeadLetter, DeadLetterReason
 from model.events import RawRecord
 from model.stamps import SpecRef
@@ -16,6 +19,10 @@ class BatchAttempt(NamedTuple):
 
     batch: str
     attempt: str
+
+
+FRAGMENT = "fragment:"
+"""How the position of a letter begins that holds a fragment's changes."""
 
 
 class PayloadSealer(Protocol):
@@ -46,6 +53,9 @@ class LetterWriter:
     ) -> DeadLetter:
         """`detail` says what is wrong and never holds a value of the record."""
         name = f"{record.source}\n{record.position}\n{stage}\n{reason}"
+        if reason is DeadLetterReason.DAMAGED_FRAGMENT:
+            # Of one fragment there may be many, each with changes of its own.
+            name += f"\n{hashlib.sha256(record.value).hexdigest()}"
         letter_id = hashlib.sha256(name.encode()).hexdigest()[:24]
         return DeadLetter(
             id=letter_id,
@@ -61,3 +71,20 @@ class LetterWriter:
             payload=self._sealer.seal(record.value, letter_id, record.position),
             set_aside_at=time.time_ns() // 1_000_000,
         )
+
+    def of_damaged(
+        self, changes: Mapping[str, FragmentState], snapshot_version: int, batch: BatchAttempt
+    ) -> list[DeadLetter]:
+        """Letters with what could not be joined to fragments whose stored state is damaged."""
+        return [
+            self.letter(
+                RawRecord("", FRAGMENT + fragment_id, codec.encode(state)),
+                "commit",
+                DeadLetterReason.DAMAGED_FRAGMENT,
+                "the fragment's stored state cannot be read; restore it from a backup, then replay",
+                None,
+                snapshot_version,
+                batch,
+            )
+            for fragment_id, state in changes.items()
+        ]

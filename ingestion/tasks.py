@@ -31,7 +31,7 @@ from merge import codec
 from merge.fragments import FragmentState
 from merge.index import ProfileIndex
 from merge.store import ProfileStore
-from model.dead_letters import DeadLetters
+from model.dead_letters import DeadLetterReason, DeadLetters
 from model.errors import FlowStoppedError, IdgraphError
 from model.events import RawRecord
 from model.snapshots import MetadataSnapshot
@@ -264,7 +264,13 @@ def _commit(
         tools.store, tools.index, compiled(order).attributes.is_indexable, plan.flow.commit_fragments
     )
     output = stage.run(fragments)
+    if output.damaged:
+        letters = LetterWriter(tools.sealer).of_damaged(
+            output.damaged, compiled(order).version, order.attempt
+        )
+        tools.dead_letters.put(letters)
     return StageReport(
+        dead={str(DeadLetterReason.DAMAGED_FRAGMENT): len(output.damaged)} if output.damaged else {},
         written=output.written,
         unchanged=output.unchanged,
         conflicts=output.conflicts,

@@ -20,7 +20,7 @@ import msgspec
 
 from merge.fragments import FragmentState
 from model import canonical
-from model.errors import StoreError
+from model.errors import DamagedStateError, StoreError
 from model.fragments import Kind, Origin, Register
 from model.stamps import SpecRef, Stamp
 
@@ -64,7 +64,7 @@ def encode(state: FragmentState) -> bytes:
 
 
 def decode(data: bytes) -> FragmentState:
-    """Raises StoreError for bytes that `encode` did not write."""
+    """Raises DamagedStateError for bytes that `encode` did not write, StoreError for those of a later one."""
     try:
         wire = _decoder.decode(data)
         if wire.format != FORMAT:
@@ -78,7 +78,7 @@ def decode(data: bytes) -> FragmentState:
         state.markers = {(source, scope): Stamp(*stamp) for source, scope, stamp in wire.markers}
         state.identifiers = {identifier: origins[origin] for identifier, origin in wire.identifiers.items()}
     except (msgspec.MsgspecError, IndexError, RecursionError) as error:
-        raise StoreError(f"a fragment's stored state is damaged: {type(error).__name__}") from None
+        raise DamagedStateError(f"a fragment's stored state is damaged: {type(error).__name__}") from None
     state.encoded = data
     return state
 

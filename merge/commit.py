@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from merge import codec
 from merge.fragments import FragmentState
 from merge.store import NEW, FragmentWrite, ProfileStore
-from model.errors import ConflictError
+from model.errors import ConflictError, DamagedStateError
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +33,13 @@ class Backoff:
 
 @dataclass(slots=True)
 class CommitResult:
-    """`written` are the fragments whose state changed, with their new versions."""
+    """`written` are the fragments whose state changed, with their new versions; `damaged` the changes of
+    fragments whose stored state cannot be read: they are not written."""
 
     written: list[tuple[str, int, FragmentState]] = field(default_factory=list)
     unchanged: int = 0
     conflicts: int = 0
+    damaged: dict[str, FragmentState] = field(default_factory=dict)
 
 
 class Committer:
@@ -81,7 +83,11 @@ class Committer:
                 # Normalising it in place changes nothing of what it asks for, should it be asked again.
                 state, known = change, frozenset[str]()
             else:
-                state = codec.decode(present.state)
+                try:
+                    state = codec.decode(present.state)
+                except DamagedStateError:
+                    result.damaged[fragment_id] = change
+                    continue
                 known = frozenset(state.identifiers)
                 if not state.join(change):
                     result.unchanged += 1

@@ -27,10 +27,14 @@ class DeadLetterReason(StrEnum):
     TRANSFORM_FAILED = "transform_failed"
     KEY_UNAVAILABLE = "key_unavailable"
     STAGE_CRASHED = "stage_crashed"
+    DAMAGED_FRAGMENT = "damaged_fragment"
 
 
 class DeadLetter(NamedTuple):
     """One set-aside event. `payload` is the raw record, sealed; nothing else here holds event values.
+
+    A letter of the stage `commit` holds, in place of a record, what some events together would have made of
+    a fragment (`merge.codec`); its `source` is empty and its position names the fragment.
 
     `id` is derived from position, stage and reason, so a replayed batch sets nothing aside twice.
     `batch` is `FLOW/NUMBER`; `attempt` differs each time the batch runs.

@@ -78,6 +78,10 @@ class StoreError(IdgraphError):
     """A profile store, key store or dead-letter store failed. Retryable unless said otherwise."""
 
 
+class DamagedStateError(StoreError):
+    """A fragment's stored bytes are none that idgraph wrote. Retrying does not help."""
+
+
 class ConflictError(StoreError):
     """A fragment kept changing under its writer until the retries were used up."""
 

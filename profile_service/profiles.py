@@ -6,7 +6,7 @@ A profile's id is its fragment's id.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from merge import codec
@@ -14,7 +14,7 @@ from merge.fragments import FragmentState
 from merge.index import ProfileIndex
 from merge.render import tree
 from merge.store import ProfileStore, StoredFragment, scan_all
-from model.errors import KeyProviderError, QueryError, SealError
+from model.errors import DamagedStateError, KeyProviderError, QueryError, SealError
 from model.fragments import Kind, Origin, Register
 from model.identifiers import Identifier
 from model.queries import Clause, Query, Term
@@ -88,6 +88,8 @@ class ProfileReader:
         self._data_keys = data_keys
         self._blind_index = blind_index
         self._attributes = AttributeTree(snapshot)
+        self.damaged: list[str] = []
+        """Ids of fragments that were left out because their stored state cannot be read."""
         self._declared_types = declared_types(snapshot)
 
     def lookup(self, identifier: Identifier, reveal: bool = False) -> list[Profile]:
@@ -96,7 +98,7 @@ class ProfileReader:
         names = {str(identifier), str(self._blind_index.identifier(identifier))}
         ids = sorted({fragment_id for name in names for fragment_id in self._store.find(name)})
         stored = self._store.read(ids)
-        return [self._profile(stored[fragment_id], reveal) for fragment_id in ids if fragment_id in stored]
+        return list(self._profiles((stored[name] for name in ids if name in stored), reveal))
 
     def search(
         self, query: Query, limit: int = 20, cursor: str | None = None, reveal: bool = False
@@ -104,7 +106,7 @@ class ProfileReader:
         """Profiles that match. Raises QueryError for a query that a protected attribute cannot answer."""
         page = self._index.search(self._rewrite(query), limit, cursor)
         stored = self._store.read(page.ids)
-        found = [self._profile(stored[name], reveal) for name in page.ids if name in stored]
+        found = list(self._profiles((stored[name] for name in page.ids if name in stored), reveal))
         return SearchResult(found, page.cursor)
 
     def count(self, query: Query) -> int:
@@ -113,8 +115,14 @@ class ProfileReader:
 
     def scan(self, reveal: bool = False) -> Iterator[Profile]:
         """All profiles, sorted by id, a page in memory at a time."""
-        for fragment in scan_all(self._store):
-            yield self._profile(fragment, reveal)
+        yield from self._profiles(scan_all(self._store), reveal)
+
+    def _profiles(self, fragments: Iterable[StoredFragment], reveal: bool) -> Iterator[Profile]:
+        for fragment in fragments:
+            try:
+                yield self._profile(fragment, reveal)
+            except DamagedStateError:
+                self.damaged.append(fragment.id)
 
     def _rewrite(self, query: Query) -> Query:
         return Query(tuple(self._rewrite_clause(clause) for clause in query.clauses))

@@ -18,7 +18,7 @@ from model.errors import QueryError
 
 if TYPE_CHECKING:
     from model.queries import Query
-    from profile_service.profiles import Profile
+    from profile_service.profiles import Profile, ProfileReader
 
 Reveal = Annotated[bool, typer.Option("--reveal", help="Show protected values; needs the keyring.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object a profile, for scripts.")]
@@ -41,8 +41,10 @@ def lookup(
         except ValueError as error:
             raise QueryError(str(error)) from None
         with wiring.opened(settings) as resources:
-            found = wiring.profile_reader(settings, resources).lookup(wanted, reveal)
+            reader = wiring.profile_reader(settings, resources)
+            found = reader.lookup(wanted, reveal)
         _show(found, as_json)
+        _tell_damaged(reader)
         if not found:
             print("no profile carries this identifier", file=sys.stderr)
             raise typer.Exit(Exit.NOT_FOUND)
@@ -90,6 +92,7 @@ def search(
         _show(page.profiles, as_json)
         more = f"; more with --cursor {page.cursor}" if page.cursor else ""
         print(f"{len(page.profiles)} of {counted(total, 'profile')}{more}", file=sys.stderr)
+        _tell_damaged(reader)
 
 
 def export(
@@ -122,6 +125,17 @@ def export(
                 sys.stdout.buffer.flush()
             else:
                 wiring.write_export(output, lines)
+            _tell_damaged(reader)
+
+
+def _tell_damaged(reader: ProfileReader) -> None:
+    if reader.damaged:
+        for fragment_id in reader.damaged:
+            print(
+                f"left out: {fragment_id}, whose stored state is damaged; restore it from a backup",
+                file=sys.stderr,
+            )
+        raise typer.Exit(Exit.FAILED)
 
 
 def _unknown_paths(query: Query, known: Iterable[str]) -> Iterator[str]:

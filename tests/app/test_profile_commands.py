@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import stat
 import subprocess
 import sys
@@ -248,3 +249,20 @@ def test_the_index_knows_a_protected_identifier_by_its_hash_only(filled: Command
         hashed = str(resources.blind_index.identifier(Identifier("email", EMAIL)))
     (found,) = filled.json("lookup", hashed, "--json")
     assert found["id"] == f"user_id:{SEGMENT_USER}"
+
+
+def test_a_damaged_fragment_is_left_out_and_told(filled: CommandLine) -> None:
+    whole = filled("export").stdout.splitlines()
+    database = filled.folder / ".idgraph" / "profiles.db"
+    with sqlite3.connect(database) as connection:
+        changed = connection.execute(
+            "UPDATE fragments SET state = x'00' WHERE id = ?", (f"user_id:{SEGMENT_USER}",)
+        )
+        assert changed.rowcount == 1
+    result = filled("export")
+    assert result.exit_code == 1
+    assert result.stdout.splitlines() == [
+        line for line in whole if f'"id":"user_id:{SEGMENT_USER}"' not in line
+    ]
+    assert f"left out: user_id:{SEGMENT_USER}" in result.stderr
+    assert filled("lookup", f"user_id:{SEGMENT_USER}").exit_code == 1

@@ -1,0 +1,104 @@
+"""One fragment whose stored state is damaged hurts only itself, and nothing of it is lost."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from ingestion.outbox import drain_outbox
+from ingestion.replay import replay
+from ingestion.set_aside import BatchAttempt, LetterWriter
+from merge.store import FragmentWrite
+from model.dead_letters import DeadLetterReason
+from model.events import RawRecord
+from model.schema_changes import SchemaChange
+from tests.retail import Pipeline, records
+
+
+@pytest.fixture
+def given() -> list[RawRecord]:
+    return records(40)
+
+
+def overwrite(pipeline: Pipeline, fragment_id: str, state: bytes) -> bytes:
+    """Put other bytes in place of a fragment's state, as a failing disk does; gives what was there."""
+    (present,) = pipeline.store.read([fragment_id]).values()
+    assert not pipeline.store.write([FragmentWrite(fragment_id, present.version, state, frozenset())])
+    return present.state
+
+
+def nowhere(_: list[SchemaChange]) -> None:
+    """Takes schema changes, as a service that is there does."""
+
+
+def test_its_changes_are_set_aside_and_joined_once_it_is_restored(
+    tmp_path: Path, given: list[RawRecord]
+) -> None:
+    straight = Pipeline(tmp_path)
+    straight.process(given)
+    straight.process(given[:10])
+
+    pipeline = Pipeline(tmp_path, straight.key_store)
+    half = given[::2]
+    pipeline.process(half)
+    victim = pipeline.store.scan()[0].id
+    kept = overwrite(pipeline, victim, b'{"half a sta')
+    output = pipeline.process(given)
+    assert list(output.damaged) == [victim]
+    assert output.written > 0
+
+    reader = pipeline.reader()
+    exported = [profile.id for profile in reader.scan()]
+    assert reader.damaged == [victim]
+    assert sorted([*exported, victim]) == [profile.id for profile in straight.reader().scan()]
+
+    batch = BatchAttempt("main/0", "attempt")
+    with closing(pipeline.resources().dead_letters) as dead_letters:
+        letters = LetterWriter(pipeline.sealer).of_damaged(output.damaged, 1, batch)
+        dead_letters.put(letters)
+        assert [letter.reason for letter in letters] == [DeadLetterReason.DAMAGED_FRAGMENT]
+
+        def again() -> tuple[int, int]:
+            resources = pipeline.resources()
+            resources.dead_letters = dead_letters
+            report = replay(
+                list(dead_letters.scan()),
+                pipeline.plan(),
+                resources,
+                pipeline.snapshot,
+                pipeline.sealer.open,
+                nowhere,
+            )
+            return report.replayed, report.still_dead
+
+        assert again() == (0, 1)
+        overwrite(pipeline, victim, kept)
+        assert again() == (1, 0)
+        assert list(dead_letters.scan()) == []
+    assert pipeline.export() == straight.export()
+
+
+def test_two_batches_leave_two_letters(tmp_path: Path, given: list[RawRecord]) -> None:
+    pipeline = Pipeline(tmp_path)
+    outputs = [pipeline.map(*part).fragments for part in (given[:20], given)]
+    both = set(outputs[0]) & set(outputs[1])
+    (name, *_) = sorted(name for name in both)
+    writer = LetterWriter(pipeline.sealer)
+    batch = BatchAttempt("main/0", "attempt")
+    ids = {writer.of_damaged({name: each[name]}, 1, batch)[0].id for each in outputs}
+    same = {writer.of_damaged({name: outputs[0][name]}, 1, batch)[0].id for _ in range(2)}
+    assert len(same) == 1
+    assert len(ids) == 2 or outputs[0][name].registers == outputs[1][name].registers
+
+
+def test_the_outbox_goes_past_it(tmp_path: Path, given: list[RawRecord]) -> None:
+    pipeline = Pipeline(tmp_path)
+    pipeline.process(given)
+    ids = [fragment.id for fragment in pipeline.store.scan()]
+    overwrite(pipeline, ids[0], b"x")
+    overwrite(pipeline, ids[1], pipeline.store.read([ids[1]])[ids[1]].state)
+    assert [entry.fragment_id for entry in pipeline.store.outbox()] == ids[:2]
+    assert drain_outbox(pipeline.store, pipeline.index, lambda _: True) == 1
+    assert [entry.fragment_id for entry in pipeline.store.outbox()] == ids[:1]
