@@ -30,8 +30,10 @@ def require_java() -> None:
         ) from None
     found = re.search(r'version "(?:1\.)?(\d+)', answer.stderr)
     if found is None:
+        said = " / ".join(answer.stderr.split("\n")[:5]).strip(" /") or "nothing"
         raise ConfigError(
-            f"{java} -version gave no version. Install Java {MINIMUM} or newer with:\n  {_install()}"
+            f"{java} -version gave no version (exit code {answer.returncode}; it said: {said}). If it is no "
+            f"Java, install {MINIMUM} or newer with:\n  {_install()}"
         )
     if int(found[1]) < MINIMUM:
         raise ConfigError(

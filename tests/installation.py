@@ -114,6 +114,10 @@ class Installation:
         """What `idgraph export` writes."""
         return self.command("export", *words).stdout
 
+    def profiles(self) -> bytes:
+        """All profiles with where each value came from, masked, then with what the sealed bytes hold."""
+        return self.export("--provenance") + self.export("--provenance", "--reveal")
+
     def dead_letters(self) -> list[dict[str, Any]]:
         """All dead letters as `list --json` tells them."""
         done = self.command("dead-letters", "list", "--json", "--limit", "100000")

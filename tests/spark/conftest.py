@@ -26,9 +26,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     try:
         require_java()
     except ConfigError as error:
+        reason = " ".join(str(error).split())
         for item in items:
             if Path(__file__).parent in item.path.parents:
-                item.add_marker(pytest.mark.skip(reason=str(error)))
+                item.add_marker(pytest.mark.skip(reason=reason))
 
 
 @pytest.fixture(scope="session")
@@ -53,7 +54,7 @@ def declare(client: MetadataClient) -> None:
 
 @pytest.fixture(scope="session")
 def reference(tmp_path_factory: pytest.TempPathFactory, shop: Shop) -> bytes:
-    """The export of the whole month, each source one file as it lies in the example, in one run."""
+    """The profiles of the whole month, each source one file as it lies in the example, in one run."""
     folder = tmp_path_factory.mktemp("reference")
     installation = Installation(folder / "installation", shop)
     for source in ("segment", "amplitude", "orders"):
@@ -65,4 +66,4 @@ def reference(tmp_path_factory: pytest.TempPathFactory, shop: Shop) -> bytes:
         len(retail(source)) for source in ("segment", "amplitude", "orders")
     )
     assert not any(batch["dead_letters"] for batch in batches)
-    return installation.export("--provenance")
+    return installation.profiles()
