@@ -9,9 +9,9 @@ from sqlalchemy import Select, insert, select, update
 from sqlalchemy.orm import Session
 
 from metadata_service.attribute_rules import check_attribute
-from metadata_service.cursors import Page, from_cursor, to_cursor
+from metadata_service.cursors import Page, PageRequest
 from metadata_service.edits import Edit
-from metadata_service.records import AttributeVersionRecord
+from metadata_service.records import AttributeVersionRecord, provenance
 from metadata_service.refusals import RefusedError, UnknownSubjectError
 from metadata_service.tables import AttributeRow, AttributeVersionRow, SnapshotRow
 from model.attributes import (
@@ -59,10 +59,10 @@ def find_attributes(session: Session, paths: Iterable[str]) -> Iterator[Attribut
 
 
 def search_attributes(
-    session: Session, wanted: AttributeFilter, cursor: str | None, limit: int
+    session: Session, wanted: AttributeFilter, paging: PageRequest
 ) -> Page[AttributeMetadata]:
     """Attributes in the order of their paths."""
-    query = _latest().order_by(AttributeRow.path).limit(limit + 1)
+    query = _latest().order_by(AttributeRow.path).limit(paging.one_more)
     for column in ("source", "status", "classification", "encryption", "data_type"):
         value = getattr(wanted, column)
         if value is not None:
@@ -73,42 +73,34 @@ def search_attributes(
         # Not LIKE: it ignores case on SQLite. No character is above this one.
         prefix = _without_nul(wanted.prefix)
         query = query.where(AttributeRow.path >= prefix, AttributeRow.path <= prefix + "\U0010ffff")
-    if cursor:
-        query = query.where(AttributeRow.path > from_cursor(cursor, str))
-    found = [AttributeMetadata.model_validate_json(document) for document in session.scalars(query)]
-    more = len(found) > limit
-    found = found[:limit]
-    return Page(items=found, next=to_cursor(found[-1].path) if more else None)
+    after = paging.after(str)
+    if after is not None:
+        query = query.where(AttributeRow.path > after)
+    found = (AttributeMetadata.model_validate_json(document) for document in session.scalars(query))
+    return paging.page(found, lambda attribute: attribute.path)
 
 
-def attribute_versions(
-    session: Session, path: str, cursor: str | None, limit: int
-) -> Page[AttributeVersionRecord]:
+def attribute_versions(session: Session, path: str, paging: PageRequest) -> Page[AttributeVersionRecord]:
     """All versions of an attribute, the newest first. Raises UnknownSubjectError."""
     query = (
         select(AttributeVersionRow, SnapshotRow)
         .join(SnapshotRow, SnapshotRow.version == AttributeVersionRow.snapshot_version)
         .where(AttributeVersionRow.path == path)
         .order_by(AttributeVersionRow.version.desc())
-        .limit(limit + 1)
+        .limit(paging.one_more)
     )
-    if cursor:
-        query = query.where(AttributeVersionRow.version < from_cursor(cursor, int))
+    before = paging.after(int)
+    if before is not None:
+        query = query.where(AttributeVersionRow.version < before)
     else:
         get_attribute(session, path)
-    found = [
+    found = (
         AttributeVersionRecord(
-            metadata=AttributeMetadata.model_validate_json(row.document),
-            snapshot_version=edit.version,
-            at=edit.at,
-            actor=edit.actor,
-            reason=edit.reason,
+            metadata=AttributeMetadata.model_validate_json(row.document), **provenance(edit)
         )
         for row, edit in session.execute(query)
-    ]
-    more = len(found) > limit
-    found = found[:limit]
-    return Page(items=found, next=to_cursor(found[-1].metadata.version) if more else None)
+    )
+    return paging.page(found, lambda record: record.metadata.version)
 
 
 def put_attribute(

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable
 from typing import Annotated
 
-from fastapi import Header, Response
+from fastapi import Depends, Header, Response
 
 from metadata_service.refusals import PreconditionError
 
@@ -14,6 +14,8 @@ IfMatch = Annotated[str | None, Header(description="Change only if this is still
 IfNoneMatch = Annotated[
     str | None, Header(description="`*` to create only; an ETag to be spared what is known.")
 ]
+
+Check = Callable[[str | None], None]
 
 
 def etag_of(body: str | bytes) -> str:
@@ -29,8 +31,7 @@ def is_listed(etag: str, header: str | None) -> bool:
     return "*" in tags or etag in tags
 
 
-def precondition(if_match: str | None, if_none_match: str | None) -> Callable[[str | None], None]:
-    """A check of the body as it is now, None if there is none; it raises PreconditionError."""
+def _precondition(if_match: IfMatch = None, if_none_match: IfNoneMatch = None) -> Check:
 
     def check(body: str | None) -> None:
         etag = None if body is None else etag_of(body)
@@ -40,6 +41,11 @@ def precondition(if_match: str | None, if_none_match: str | None) -> Callable[[s
             raise PreconditionError("it exists already")
 
     return check
+
+
+Precondition = Annotated[Check, Depends(_precondition)]
+"""What the headers of a change ask of the body as it is now (None if there is none); the check raises
+PreconditionError."""
 
 
 def json_answer(body: str, if_none_match: str | None = None, status: int = 200) -> Response:

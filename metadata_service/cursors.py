@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from typing import Generic, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Generic, NamedTuple, TypeVar
 
 from pydantic import BaseModel
 
@@ -20,6 +21,30 @@ class Page(BaseModel, Generic[Item]):
 
     items: list[Item]
     next: str | None = None
+
+
+class PageRequest(NamedTuple):
+    """Which page of a list is asked for."""
+
+    cursor: str | None
+    limit: int
+
+    @property
+    def one_more(self) -> int:
+        """How many items to look for: one beyond the page says that another follows."""
+        return self.limit + 1
+
+    def after(self, kind: type[Key]) -> Key | None:
+        """The key after which the page begins, None at the start. Raises BadQueryError."""
+        return from_cursor(self.cursor, kind) if self.cursor else None
+
+    def page(self, found: Iterable[Item], key: Callable[[Item], str | int]) -> Page[Item]:
+        """The page out of up to `one_more` items. `key` is what its list is ordered by."""
+        items = list(found)
+        if len(items) <= self.limit:
+            return Page(items=items)
+        shown = items[: self.limit]
+        return Page(items=shown, next=to_cursor(key(shown[-1])))
 
 
 def to_cursor(last: str | int) -> str:

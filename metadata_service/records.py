@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 from pydantic import BaseModel, Field
 
+from metadata_service.tables import SnapshotRow
 from model.attributes import AttributeMetadata
 from model.specs import SpecDocument
 
@@ -26,6 +28,11 @@ class Provenance(BaseModel):
     at: datetime
     actor: str
     reason: str
+
+
+def provenance(edit: SnapshotRow) -> dict[str, Any]:
+    """The fields of `Provenance` for what an edit made."""
+    return {"snapshot_version": edit.version, "at": edit.at, "actor": edit.actor, "reason": edit.reason}
 
 
 class SpecVersionRecord(Provenance):

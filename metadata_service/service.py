@@ -7,6 +7,7 @@ from typing import Annotated, cast
 
 from fastapi import Depends, Query, Request
 
+from metadata_service.cursors import PageRequest
 from metadata_service.database import Database
 from metadata_service.settings import ServiceSettings
 from metadata_service.snapshots import SnapshotCache
@@ -37,5 +38,13 @@ def _actor(request: Request) -> str:
 Service = Annotated[MetadataService, Depends(_service)]
 Actor = Annotated[str, Depends(_actor)]
 Reason = Annotated[str, Query(max_length=1000, description="Why the change is made; kept with it.")]
-Limit = Annotated[int, Query(ge=1, le=1000)]
-Cursor = Annotated[str | None, Query(max_length=10_000, description="`next` of the page before.")]
+
+
+def _page_request(
+    cursor: Annotated[str | None, Query(max_length=10_000, description="`next` of the page before.")] = None,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+) -> PageRequest:
+    return PageRequest(cursor, limit)
+
+
+Paging = Annotated[PageRequest, Depends(_page_request)]

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
 
-from metadata_service.cursors import Page, from_cursor, to_cursor
-from metadata_service.records import SpecRecord, SpecVersionRecord
+from metadata_service.cursors import Page, PageRequest
+from metadata_service.records import SpecRecord, SpecVersionRecord, provenance
 from metadata_service.refusals import UnknownSubjectError
 from metadata_service.tables import SnapshotRow, SpecRow, SpecVersionRow
 from model.specs import SpecDefinition, SpecDocument, SpecStatus
@@ -27,25 +27,20 @@ def get_spec(session: Session, name: str) -> SpecRecord:
     return record
 
 
-def list_specs(session: Session, cursor: str | None, limit: int) -> Page[SpecRecord]:
+def list_specs(session: Session, wanted: PageRequest) -> Page[SpecRecord]:
     """Specs in the order of their names."""
-    query = _latest().order_by(SpecRow.name).limit(limit + 1)
-    if cursor:
-        query = query.where(SpecRow.name > from_cursor(cursor, str))
-    found = list(_records(session, query))
-    more = len(found) > limit
-    found = found[:limit]
-    return Page(items=found, next=to_cursor(found[-1].name) if more else None)
+    query = _latest().order_by(SpecRow.name).limit(wanted.one_more)
+    after = wanted.after(str)
+    if after is not None:
+        query = query.where(SpecRow.name > after)
+    return wanted.page(_records(session, query), lambda spec: spec.name)
 
 
-def spec_versions(session: Session, name: str, cursor: str | None, limit: int) -> Page[SpecVersionRecord]:
+def spec_versions(session: Session, name: str, wanted: PageRequest) -> Page[SpecVersionRecord]:
     """All versions of a spec, the newest first. Raises UnknownSubjectError."""
     get_spec(session, name)
-    before = from_cursor(cursor, int) if cursor else None
-    found = list(_versions(session, name, before=before, limit=limit + 1))
-    more = len(found) > limit
-    found = found[:limit]
-    return Page(items=found, next=to_cursor(found[-1].document.version) if more else None)
+    found = _versions(session, name, before=wanted.after(int), limit=wanted.one_more)
+    return wanted.page(found, lambda record: record.document.version)
 
 
 def get_spec_version(session: Session, name: str, version: int) -> SpecVersionRecord:
@@ -108,13 +103,7 @@ def _versions(session: Session, name: str, before: int | None, limit: int) -> It
     if before is not None:
         query = query.where(SpecVersionRow.version < before)
     for row, edit in session.execute(query):
-        yield SpecVersionRecord(
-            document=_document(row, edit),
-            snapshot_version=edit.version,
-            at=edit.at,
-            actor=edit.actor,
-            reason=edit.reason,
-        )
+        yield SpecVersionRecord(document=_document(row, edit), **provenance(edit))
 
 
 def _document(row: SpecVersionRow, edit: SnapshotRow) -> SpecDocument:

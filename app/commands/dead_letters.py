@@ -26,6 +26,7 @@ commands = typer.Typer(no_args_is_help=True, help="What was set aside, why, and 
 Ids = Annotated[list[str] | None, typer.Argument(help="Ids of dead letters.", show_default=False)]
 Reason = Annotated[str | None, typer.Option(help="Only letters with this reason.")]
 Source = Annotated[str | None, typer.Option(help="Only letters of this source.")]
+All = Annotated[bool, typer.Option("--all", help="All letters.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object a letter, for scripts.")]
 
 
@@ -90,7 +91,7 @@ def replay(
     ids: Ids = None,
     reason: Reason = None,
     source: Source = None,
-    everything: Annotated[bool, typer.Option("--all", help="All letters.")] = False,
+    everything: All = False,
 ) -> None:
     """Give letters through the pipeline again, under the specs of now.
 
@@ -130,7 +131,7 @@ def drop(
     ids: Ids = None,
     reason: Reason = None,
     source: Source = None,
-    everything: Annotated[bool, typer.Option("--all", help="All letters.")] = False,
+    everything: All = False,
 ) -> None:
     """Remove letters for good."""
     with told(), wiring.opened(_ready(context)) as resources:

@@ -9,11 +9,11 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 
 from metadata_service import attributes
 from metadata_service.attributes import AttributeFilter
-from metadata_service.conditional import IfMatch, IfNoneMatch, json_answer, precondition
+from metadata_service.conditional import IfNoneMatch, Precondition, json_answer
 from metadata_service.cursors import Page
 from metadata_service.records import AttributeVersionRecord
 from metadata_service.refusals import BadQueryError, RefusedError
-from metadata_service.service import Actor, Cursor, Limit, Reason, Service
+from metadata_service.service import Actor, Paging, Reason, Service
 from model.attributes import (
     AttributeDefinition,
     AttributeMetadata,
@@ -44,6 +44,7 @@ AttributePath = Annotated[str, Depends(_path)]
 @router.get("")
 def search(
     service: Service,
+    paging: Paging,
     q: Annotated[str, Query(max_length=200, description="Words in path, name or description.")] = "",
     prefix: Annotated[str, Query(max_length=1024, description="How the path begins.")] = "",
     source: str | None = None,
@@ -51,13 +52,11 @@ def search(
     classification: Classification | None = None,
     encryption: EncryptionLevel | None = None,
     data_type: DataType | None = None,
-    cursor: Cursor = None,
-    limit: Limit = 100,
 ) -> Page[AttributeMetadata]:
     """Attributes by path."""
     wanted = AttributeFilter(q, prefix, source, status, classification, encryption, data_type)
     with service.database.read() as session:
-        return attributes.search_attributes(session, wanted, cursor, limit)
+        return attributes.search_attributes(session, wanted, paging)
 
 
 @router.put("/{path}", response_model=AttributeMetadata)
@@ -66,16 +65,14 @@ def put(
     definition: AttributeDefinition,
     service: Service,
     actor: Actor,
+    precondition: Precondition,
     reason: Reason = "",
-    if_match: IfMatch = None,
-    if_none_match: IfNoneMatch = None,
 ) -> Response:
     """Declare or redefine an attribute. The same definition again makes no new version."""
     if definition.path != path:
         raise RefusedError("the path is not the one in the URL", "/path")
-    holds = precondition(if_match, if_none_match)
     with service.database.write(actor, reason) as edit:
-        document, created = attributes.put_attribute(edit, definition, holds)
+        document, created = attributes.put_attribute(edit, definition, precondition)
     return json_answer(document, status=201 if created else 200)
 
 
@@ -88,9 +85,7 @@ def get(path: AttributePath, service: Service, if_none_match: IfNoneMatch = None
 
 
 @router.get("/{path}/versions")
-def list_versions(
-    path: AttributePath, service: Service, cursor: Cursor = None, limit: Limit = 100
-) -> Page[AttributeVersionRecord]:
+def list_versions(path: AttributePath, service: Service, paging: Paging) -> Page[AttributeVersionRecord]:
     """All versions of an attribute, the newest first."""
     with service.database.read() as session:
-        return attributes.attribute_versions(session, path, cursor, limit)
+        return attributes.attribute_versions(session, path, paging)

@@ -10,7 +10,7 @@ from metadata_service.change_log import list_changes
 from metadata_service.cursors import Page
 from metadata_service.edits import Kind
 from metadata_service.records import ChangeRecord
-from metadata_service.service import Cursor, Limit, Service
+from metadata_service.service import Paging, Service
 
 router = APIRouter(prefix="/v1/changes", tags=["changes"])
 
@@ -18,11 +18,10 @@ router = APIRouter(prefix="/v1/changes", tags=["changes"])
 @router.get("")
 def list_(
     service: Service,
+    paging: Paging,
     kind: Kind | None = None,
     subject: Annotated[str | None, Query(max_length=1024, description="Spec name or attribute path.")] = None,
-    cursor: Cursor = None,
-    limit: Limit = 100,
 ) -> Page[ChangeRecord]:
     """Who changed what, when and why; the newest first."""
     with service.database.read() as session:
-        return list_changes(session, kind, subject, cursor, limit)
+        return list_changes(session, paging, kind, subject)

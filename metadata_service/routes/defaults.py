@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Response
 
-from metadata_service.conditional import IfMatch, IfNoneMatch, json_answer, precondition
+from metadata_service.conditional import IfNoneMatch, Precondition, json_answer
 from metadata_service.defaults import discovery_defaults, put_discovery_defaults
 from metadata_service.service import Actor, Reason, Service
 from model.snapshots import DiscoveryDefaults
@@ -22,9 +22,13 @@ def get(service: Service, if_none_match: IfNoneMatch = None) -> Response:
 
 @router.put("", response_model=DiscoveryDefaults)
 def put(
-    defaults: DiscoveryDefaults, service: Service, actor: Actor, reason: Reason = "", if_match: IfMatch = None
+    defaults: DiscoveryDefaults,
+    service: Service,
+    actor: Actor,
+    precondition: Precondition,
+    reason: Reason = "",
 ) -> Response:
     """Change them, for attributes discovered from now on."""
     with service.database.write(actor, reason) as edit:
-        put_discovery_defaults(edit, defaults, precondition(if_match, None))
+        put_discovery_defaults(edit, defaults, precondition)
     return json_answer(defaults.model_dump_json())

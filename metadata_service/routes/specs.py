@@ -8,11 +8,11 @@ from fastapi import APIRouter, Path, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from metadata_service import spec_edits, specs
-from metadata_service.conditional import IfMatch, IfNoneMatch, json_answer, precondition
+from metadata_service.conditional import IfNoneMatch, Precondition, json_answer
 from metadata_service.cursors import Page
 from metadata_service.records import SpecCheck, SpecRecord, SpecVersionRecord
 from metadata_service.refusals import RefusedError
-from metadata_service.service import Actor, Cursor, Limit, Reason, Service
+from metadata_service.service import Actor, Paging, Reason, Service
 from metadata_service.spec_rules import check_spec
 from model.specs import NAME_PATTERN, SpecDefinition, SpecStatus
 
@@ -48,25 +48,23 @@ def put(
     definition: SpecDefinition,
     service: Service,
     actor: Actor,
+    precondition: Precondition,
     reason: Reason = "",
-    if_match: IfMatch = None,
-    if_none_match: IfNoneMatch = None,
 ) -> Response:
     """Store a new version; with status `active`, activate it too. The same again makes no new version."""
     if definition.name != name:
         raise RefusedError("the name is not the one in the URL", "/name")
-    check = _precondition(if_match, if_none_match)
     with service.database.write(actor, reason) as edit:
-        created = spec_edits.put_spec(edit, definition, service.compile_spec, check)
+        created = spec_edits.put_spec(edit, definition, service.compile_spec, _of_record(precondition))
         record = specs.get_spec(edit.session, name)
     return json_answer(record.model_dump_json(), status=201 if created else 200)
 
 
 @router.get("")
-def list_(service: Service, cursor: Cursor = None, limit: Limit = 100) -> Page[SpecRecord]:
+def list_(service: Service, paging: Paging) -> Page[SpecRecord]:
     """Specs by name, each with its latest version."""
     with service.database.read() as session:
-        return specs.list_specs(session, cursor, limit)
+        return specs.list_specs(session, paging)
 
 
 @router.get("/{name}", response_model=SpecRecord)
@@ -78,12 +76,10 @@ def get(name: Name, service: Service, if_none_match: IfNoneMatch = None) -> Resp
 
 
 @router.get("/{name}/versions")
-def list_versions(
-    name: Name, service: Service, cursor: Cursor = None, limit: Limit = 100
-) -> Page[SpecVersionRecord]:
+def list_versions(name: Name, service: Service, paging: Paging) -> Page[SpecVersionRecord]:
     """All versions of a spec, the newest first."""
     with service.database.read() as session:
-        return specs.spec_versions(session, name, cursor, limit)
+        return specs.spec_versions(session, name, paging)
 
 
 @router.get("/{name}/versions/{version}", response_model=SpecVersionRecord)
@@ -102,11 +98,11 @@ def set_status(
     change: StatusChange,
     service: Service,
     actor: Actor,
-    if_match: IfMatch = None,
+    precondition: Precondition,
 ) -> Response:
     """Activate or retire a version. Of one name at most one version is active, and of one exact pair of
     source and event type at most one spec."""
-    check = _precondition(if_match)
+    check = _of_record(precondition)
     with service.database.write(actor, change.reason) as edit:
         if change.status is SpecStatus.ACTIVE:
             spec_edits.activate_spec(edit, name, change.version, service.compile_spec, check)
@@ -116,6 +112,5 @@ def set_status(
     return json_answer(record.model_dump_json())
 
 
-def _precondition(if_match: str | None, if_none_match: str | None = None) -> spec_edits.Precondition:
-    holds = precondition(if_match, if_none_match)
-    return lambda known: holds(None if known is None else known.model_dump_json())
+def _of_record(precondition: Precondition) -> spec_edits.Precondition:
+    return lambda known: precondition(None if known is None else known.model_dump_json())

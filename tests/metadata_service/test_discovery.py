@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metadata_service.attributes import AttributeFilter, search_attributes
+from metadata_service.cursors import PageRequest
 from metadata_service.database import Database, open_database
 from metadata_service.discovery import apply_schema_changes
 from metadata_service.records import SchemaAnswer
@@ -87,7 +88,7 @@ def test_a_conflict_is_recorded_once(database: Database) -> None:
     assert (first.conflicted, again.conflicted, again.unchanged) == (1, 0, 1)
     assert again.snapshot_version == first.snapshot_version == 2
     with database.read() as session:
-        attribute = search_attributes(session, AttributeFilter(), None, 10).items[0]
+        attribute = search_attributes(session, AttributeFilter(), PageRequest(None, 10)).items[0]
     assert (attribute.data_type, attribute.version) == (DataType.STRING, 2)
     [conflict] = attribute.conflicts
     assert (conflict.data_type, conflict.source, conflict.first_event) == (
@@ -103,13 +104,16 @@ def test_one_patch_is_one_version_of_everything(database: Database) -> None:
     assert (answer.created, answer.conflicted, answer.unchanged) == (2, 2, 1)
     assert answer.snapshot_version == database.revision().version == 1
     with database.read() as session:
-        assert [found.version for found in search_attributes(session, AttributeFilter(), None, 10).items] == [
+        assert [
+            found.version
+            for found in search_attributes(session, AttributeFilter(), PageRequest(None, 10)).items
+        ] == [
             1,
             1,
         ]
     assert patch(database, change(data_type="array"), change(data_type="number")).conflicted == 2
     with database.read() as session:
-        assert search_attributes(session, AttributeFilter(), None, 1).items[0].version == 2
+        assert search_attributes(session, AttributeFilter(), PageRequest(None, 1)).items[0].version == 2
 
 
 def test_a_number_takes_integers(database: Database) -> None:
@@ -170,7 +174,7 @@ def known_types(batches: Sequence[Found]) -> dict[str, set[DataType]]:
         for batch in batches:
             patch(database, *(change(path, data_type) for path, data_type in batch))
         with database.read() as session:
-            found = search_attributes(session, AttributeFilter(), None, 100).items
+            found = search_attributes(session, AttributeFilter(), PageRequest(None, 100)).items
         database.close()
     types = {item.path: {item.data_type, *(seen.data_type for seen in item.conflicts)} for item in found}
     return {

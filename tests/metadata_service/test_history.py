@@ -17,6 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from metadata_service.attributes import put_attribute
 from metadata_service.change_log import list_changes
+from metadata_service.cursors import PageRequest
 from metadata_service.database import Database, open_database
 from metadata_service.discovery import apply_schema_changes
 from metadata_service.tables import Base
@@ -125,7 +126,7 @@ def test_versions_are_gapless_under_concurrent_writers(database: Database) -> No
         thread.join()
     assert database.revision().version == 40
     with database.read() as session:
-        page = list_changes(session, limit=1000)
+        page = list_changes(session, PageRequest(None, 1000))
     assert [line.snapshot_version for line in page.items] == list(range(40, 0, -1))
 
 
