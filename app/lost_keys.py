@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from merge import codec
-from merge.store import ProfileStore, scan_all
-from model.errors import StoreError
+from merge.store import ProfileStore, StoredFragment, scan_all
+from model.errors import DamagedStateError, StoreError
 from model.fragments import Kind
 from transforms.keys import DataKeyStore
 
@@ -30,8 +30,13 @@ def require_data_keys(profiles: Path, keys: Path, store: ProfileStore, key_store
 
 
 def _holds_sealed_values(store: ProfileStore) -> bool:
-    return any(
-        register.kind is Kind.SEALED
-        for fragment in scan_all(store)
-        for register in codec.decode(fragment.state).registers.values()
-    )
+    return any(_is_sealed(fragment) for fragment in scan_all(store))
+
+
+def _is_sealed(fragment: StoredFragment) -> bool:
+    try:
+        registers = codec.decode(fragment.state).registers
+    except DamagedStateError:
+        # Another loss, which is told where the fragment is read.
+        return False
+    return any(register.kind is Kind.SEALED for register in registers.values())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app import wiring
+from merge.store import FragmentWrite
 from tests.app.conftest import CommandLine
 from tests.retail import Pipeline, durable_keys, order, snapshot
 
@@ -37,6 +38,18 @@ def test_who_gives_the_values_up_goes_on_with_the_others(filled: CommandLine) ->
     (profile,) = filled.json("lookup", "user_id:4493", "--reveal", "--json")
     assert profile["attributes"]["identity"]["email"] == {"$protected": "unreadable"}
     assert profile["attributes"]["demographics"]["age"] == 37
+
+
+def test_a_damaged_fragment_among_them_hides_no_loss(filled: CommandLine) -> None:
+    settings = filled.settings()
+    with wiring.opened(settings) as resources:
+        first = resources.store.scan(limit=1)[0]
+        damaged = FragmentWrite(first.id, first.version, b"\x00", frozenset())
+        assert resources.store.write([damaged]) == set()
+    (settings.directory / "data-keys.db").unlink()
+    result = filled("lookup", "user_id:4493")
+    assert result.exit_code == 1
+    assert "data-keys.db is missing" in result.stderr
 
 
 def test_profiles_without_protected_values_need_no_keys(with_keys: CommandLine) -> None:
