@@ -14,6 +14,9 @@ public class JoltOracle {
         PrintStream out = new PrintStream(System.out, false, "UTF-8");
         for (String line = in.readLine(); line != null; line = in.readLine()) {
             out.println(JsonUtils.toJsonString(answer(line)));
+            if (!in.ready()) {
+                out.flush();
+            }
         }
         out.flush();
     }

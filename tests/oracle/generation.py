@@ -26,13 +26,60 @@ SCALARS: list[Any] = [
 ]
 
 
+RARE_KEYS = ["a.b", "@x", "$y", "*", "&", "#", "é", "", "[0]", "10", "-1", "a|b", "x-é-1", "\\"]
+RARE_SCALARS: list[Any] = [
+    2**31 - 1,
+    2**31,
+    -(2**31),
+    2**53 + 1,
+    2**63 - 1,
+    -(2**63),
+    2**63,
+    10**25,
+    0.1,
+    1.0,
+    -0.0,
+    1e-7,
+    123456789.125,
+    -1.5e300,
+    "3.5",
+    "1e3",
+    "-4",
+    "007",
+    "TRUE",
+    "false",
+    "é",
+    "中",
+    "😀x",
+    " \t",
+    "a,b",
+    "a.b",
+    "@",
+    "&1",
+    "x" * 40,
+]
+
+
+def scalar(random: Random) -> Any:
+    """Mostly one that others are likely to meet, sometimes one at the edge of a type."""
+    return random.choice(RARE_SCALARS if random.random() < 0.15 else SCALARS)
+
+
+def some_keys(random: Random, least: int, most: int) -> list[str]:
+    """Different keys; now and then a strange one."""
+    keys = random.sample(KEYS, random.randint(least, most))
+    if random.random() < 0.1:
+        keys.insert(random.randint(0, len(keys)), random.choice(RARE_KEYS))
+    return keys
+
+
 def value(random: Random, depth: int = 3) -> Any:
     """A JSON value."""
     kind = random.random()
     if depth == 0 or kind < 0.35:
-        return random.choice(SCALARS)
+        return scalar(random)
     if kind < 0.75:
-        keys = random.sample(KEYS, random.randint(0, 4))
+        keys = some_keys(random, 0, 4)
         return {key: value(random, depth - 1) for key in keys}
     return [value(random, depth - 1) for _ in range(random.randint(0, 3))]
 
@@ -41,7 +88,7 @@ def document(random: Random) -> Any:
     """An input; mostly an object."""
     if random.random() < 0.05:
         return value(random)
-    return {key: value(random) for key in random.sample(KEYS, random.randint(1, 6))}
+    return {key: value(random) for key in some_keys(random, 1, 6)}
 
 
 def _unique(random: Random, choices: list[str], most: int) -> list[str]:
@@ -66,6 +113,23 @@ SHIFT_LEFT = [
     "@(0,id)",
 ]
 SHIFT_LEFT += ["@(1,a)", "@(1,b.c)", "@id", "@(2,a)", "$(0,1)", "\\@", "*a*", "@(1,[0])"]
+SHIFT_LEFT += [
+    "$0",
+    "$2",
+    "$(1,1)",
+    "#(t)",
+    "\\*",
+    "\\&",
+    "\\$y",
+    "\\#",
+    "*-*-*",
+    "&(1,0)",
+    "@(0)",
+    "@(1)",
+    "a.b",
+    "é",
+]
+SHIFT_LEFT += ["@(1,a[1])", "@(1,&)", "@(0,a.b.c)", "[0]", "x-\\*", "0|1", "*|a", "tag-*", "*x*-*", ""]
 RIGHT = [
     "p",
     "q",
@@ -95,6 +159,33 @@ RIGHT += [
     "p-&",
     "s.t.u",
 ]
+RIGHT += [
+    "a\\.b",
+    "\\@x",
+    "\\&.k",
+    "[]",
+    "[0]",
+    "[1].k",
+    "[&]",
+    "p[].q[]",
+    "p.[2].[0]",
+    "&(0)",
+    "&(1)",
+    "&0.&1.&2",
+    "p[#1]",
+]
+RIGHT += [
+    "&(0,1)",
+    "&(0,2)",
+    "p.&(1,1)",
+    "x-&(0,1)-&1",
+    "@(2,id).z",
+    "@(0,b.c)",
+    "p[@(0,id)].x",
+    "[#2].v",
+    "p[#3][]",
+    "é.&",
+]
 
 
 def _right(random: Random) -> Any:
@@ -114,7 +205,9 @@ def shift(random: Random, depth: int = 0) -> dict[str, Any]:
 
 def default(random: Random, depth: int = 0, array: bool = False) -> dict[str, Any]:
     """A `default` spec."""
-    keys = ["0", "1", "3", "*", "0|2"] if array else [*KEYS[2:], "*", "a|b", "b|c|id", "a[]", "b[]", "n"]
+    keys = ["0", "1", "3", "*", "0|2"]
+    if not array:
+        keys = [*KEYS[2:], "*", "a|b", "b|c|id", "a[]", "b[]", "n", "é", "", "id|n", "x.y"]
     spec: dict[str, Any] = {}
     for key in _unique(random, keys, 4):
         if depth < 3 and (key.endswith("[]") or random.random() < 0.4):
@@ -126,7 +219,7 @@ def default(random: Random, depth: int = 0, array: bool = False) -> dict[str, An
 
 def remove(random: Random, depth: int = 0) -> dict[str, Any]:
     """A `remove` spec."""
-    keys = [*KEYS, "*", "x-*", "*-*", "a|b", "tag-*-*", "*a"]
+    keys = [*KEYS, "*", "x-*", "*-*", "a|b", "tag-*-*", "*a", "é", "", "*-*-*", "0|1", "a.b", "**"]
     return {
         key: remove(random, depth + 1) if depth < 3 and random.random() < 0.5 else ""
         for key in _unique(random, keys, 3)
@@ -204,6 +297,19 @@ ARGUMENTS = [
     "'-'",
 ]
 ARGUMENTS += ["true", "", "'x'", "^v", "3000000000", "-1", "@(1,&0)"]
+ARGUMENTS += [
+    "^w.x",
+    "@(1,b.c)",
+    "@(3,a)",
+    "@(1,a[0])",
+    "@(1,l)",
+    "0.0",
+    "-2.5",
+    "1e2",
+    "9223372036854775808",
+    "null",
+]
+ARGUMENTS += ["'a,b'", "'('", "''", "@(1,x-1)", "@(1,tag-a-b)", "4", "10", "False", "'é'", "@1", "@(2)"]
 
 
 def expression(random: Random) -> Any:
@@ -244,6 +350,10 @@ SPECS = {
 }
 
 
+GENERATORS = [*SPECS, "sort"]
+"""The operations that a generated chain can start with."""
+
+
 def chain(random: Random, first: str | None = None) -> list[dict[str, Any]]:
     """Mostly one operation, sometimes more, so that what one leaves behind meets the next."""
     names = [first or random.choice(list(SPECS))]
@@ -255,11 +365,7 @@ def chain(random: Random, first: str | None = None) -> list[dict[str, Any]]:
 CONTEXT = {"v": "ctx", "w": {"x": [1, 2]}}
 
 
-def tasks(seed: int, count: int, first: str | None = None) -> list[dict[str, Any]]:
-    """Tasks for the oracle; each spec meets two inputs."""
-    random = Random(seed)
-    made: list[dict[str, Any]] = []
-    while len(made) < count:
-        spec = chain(random, first)
-        made += [{"spec": spec, "input": document(random), "context": CONTEXT} for _ in range(2)]
-    return made
+def task_of(random: Random, first: str | None = None) -> dict[str, Any]:
+    """One task for the oracle; now and then without a context."""
+    context = None if random.random() < 0.05 else CONTEXT
+    return {"spec": chain(random, first), "input": document(random), "context": context}

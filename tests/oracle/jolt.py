@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 VERSION = "0.1.8"
 SOURCE = Path(__file__).with_name("JoltOracle.java")
@@ -56,14 +57,61 @@ def _run(command: list[str], folder: Path) -> None:
         raise NoOracleError(f"{command[0]} failed: {type(error).__name__}") from error
 
 
+class Jolt:
+    """The library in a process of its own, which is started again when a task makes it hang."""
+
+    def __init__(self, patience: float = 30) -> None:
+        """`patience` is how many seconds one answer may take. Raises NoOracleError."""
+        self._classpath = classpath()
+        self._patience = patience
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop()
+
+    def answer(self, task: dict[str, Any]) -> dict[str, Any]:
+        """`{"output": ...}`, or `{"error": "spec" | "transform" | "hangs", "detail": ...}`."""
+        process = self._process or self._start()
+        if process.stdin is None or process.stdout is None:
+            raise NoOracleError("java has no pipes")
+        process.stdin.write(json.dumps(task).encode() + b"\n")
+        process.stdin.flush()
+        ready, _, _ = select.select([process.stdout], [], [], self._patience)
+        line = process.stdout.readline() if ready else b""
+        if not line:
+            self._stop()
+            return {"error": "hangs", "detail": "no answer"}
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        self._process = subprocess.Popen(
+            [
+                "java",
+                "-Xmx512m",
+                "-XX:+UseSerialGC",
+                "-XX:TieredStopAtLevel=1",
+                "-cp",
+                self._classpath,
+                "JoltOracle",
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        return self._process
+
+    def _stop(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+            self._process = None
+
+
 def answers(tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """For each task `{"output": ...}`, or `{"error": "spec" | "transform", "detail": ...}`."""
-    lines = "\n".join(json.dumps(task) for task in tasks)
-    done = subprocess.run(
-        ["java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", classpath(), "JoltOracle"],
-        input=lines.encode(),
-        capture_output=True,
-        check=True,
-        timeout=240,
-    )
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    """The answer to each task. Raises NoOracleError."""
+    with Jolt() as jolt:
+        return [jolt.answer(task) for task in tasks]
