@@ -13,7 +13,7 @@ from ingestion.map_stage import MapOutput, MapStage
 from ingestion.outcomes import StageReport
 from ingestion.set_aside import FRAGMENT, BatchAttempt, LetterWriter
 from ingestion.tasks import WorkerPlan, WorkerResources
-from model.dead_letters import DeadLetter, DeadLetterReason, DeadLetters
+from model.dead_letters import DeadLetter, DeadLetterReason
 from model.errors import SealError
 from model.events import RawRecord
 from model.schema_changes import SchemaChange
@@ -24,6 +24,7 @@ PARTIAL = frozenset({DeadLetterReason.TOO_LARGE, DeadLetterReason.CORRUPT_SOURCE
 """Letters that hold only a part of their record: the file must be given again."""
 
 LETTERS_AT_ONCE = 1000
+_DAMAGED = DeadLetterReason.DAMAGED_FRAGMENT
 
 
 @dataclass(slots=True)
@@ -50,83 +51,97 @@ def replay(
     are these letters dropped. What it raises ends the replay.
     Safe beside a running flow and safe to repeat: a record keeps its position, and commits are idempotent.
     """
-    report = ReplayReport()
-    compiled = CompiledSnapshot(snapshot)
-    batch = BatchAttempt(f"replay/{uuid.uuid4().hex}", uuid.uuid4().hex)
-    stage = MapStage(
-        compiled,
-        plan.sources,
-        plan.flow,
-        batch,
-        resources.data_keys,
-        resources.blind_index,
-        LetterWriter(resources.sealer),
-        time.time,
-    )
-    commit = CommitStage(
-        resources.store, resources.index, compiled.attributes.is_indexable, plan.flow.commit_fragments
-    )
+    work = _Replay(plan, resources, snapshot, open_payload, send_changes)
     remaining = iter(letters)
     while some := list(islice(remaining, LETTERS_AT_ONCE)):
-        _replay_fragments(some, report, open_payload, commit, resources.dead_letters)
-        records = dict(_records(some, plan, report, open_payload))
+        work.replay_fragments(some)
+        work.replay_records(some)
+    return work.report
+
+
+class _Replay:
+    """One replay: the stages under one snapshot, and what became of the letters so far."""
+
+    def __init__(
+        self,
+        plan: WorkerPlan,
+        resources: WorkerResources,
+        snapshot: MetadataSnapshot,
+        open_payload: Callable[[bytes, str, str], bytes],
+        send_changes: Callable[[list[SchemaChange]], None],
+    ) -> None:
+        self.report = ReplayReport()
+        self._sources = plan.sources
+        self._version = snapshot.version
+        self._open_payload = open_payload
+        self._send_changes = send_changes
+        self._dead_letters = resources.dead_letters
+        self._writer = LetterWriter(resources.sealer)
+        self._batch = BatchAttempt(f"replay/{uuid.uuid4().hex}", uuid.uuid4().hex)
+        compiled = CompiledSnapshot(snapshot)
+        self._map = MapStage(
+            compiled,
+            plan.sources,
+            plan.flow,
+            self._batch,
+            resources.data_keys,
+            resources.blind_index,
+            self._writer,
+            time.time,
+        )
+        self._commit = CommitStage(
+            resources.store, resources.index, compiled.attributes.is_indexable, plan.flow.commit_fragments
+        )
+
+    def replay_fragments(self, letters: list[DeadLetter]) -> None:
+        """Join to their fragments what letters hold for them, where these can be read again."""
+        found = list(self._opened([each for each in letters if each.reason is _DAMAGED]))
+        changes = ((letter.position.removeprefix(FRAGMENT), state) for letter, state in found)
+        damaged = self._commit.run(changes).damaged
+        joined = [letter.id for letter, _ in found if letter.position.removeprefix(FRAGMENT) not in damaged]
+        self.report.replayed += len(joined)
+        self.report.still_dead += len(found) - len(joined)
+        self._dead_letters.drop(joined)
+
+    def replay_records(self, letters: list[DeadLetter]) -> None:
+        """Give records through the stages; what does not pass becomes a letter anew."""
+        records = {
+            letter.id: RawRecord(letter.source, letter.position, payload)
+            for letter, payload in self._opened(self._whole(letters))
+        }
         kept: set[str] = set()
-        for output in stage.run(records.values()):
-            commit.run(output.fragments.items())
-            if output.changes:
-                send_changes(_changes(output))
-            # The new letters first: a crash in between leaves two letters of a record, never none.
-            resources.dead_letters.put(output.letters)
-            kept.update(letter.id for letter in output.letters)
-            report.still_dead += len(output.letters)
-            report.replayed += output.events - len(output.letters)
-        resources.dead_letters.drop([letter_id for letter_id in records if letter_id not in kept])
-    return report
+        for output in self._map.run(records.values()):
+            kept.update(self._take(output))
+        self._dead_letters.drop([letter_id for letter_id in records if letter_id not in kept])
 
+    def _take(self, output: MapOutput) -> list[str]:
+        """Commit what passed and set the rest aside; gives the ids of the letters."""
+        damaged = self._commit.run(output.fragments.items()).damaged
+        if output.changes:
+            self._send_changes(_changes(output))
+        letters = [*output.letters, *self._writer.of_damaged(damaged, self._version, self._batch)]
+        # The new letters first: a crash in between leaves two letters of a record, never none.
+        self._dead_letters.put(letters)
+        self.report.still_dead += len(letters)
+        self.report.replayed += output.events - len(output.letters)
+        return [letter.id for letter in letters]
 
-def _replay_fragments(
-    letters: list[DeadLetter],
-    report: ReplayReport,
-    open_payload: Callable[[bytes, str, str], bytes],
-    commit: CommitStage,
-    dead_letters: DeadLetters,
-) -> None:
-    """Join to their fragments what letters hold for them, where these can be read again."""
-    found: list[tuple[str, str, bytes]] = []
-    for letter in letters:
-        if letter.reason is not DeadLetterReason.DAMAGED_FRAGMENT:
-            continue
-        try:
-            payload = open_payload(letter.payload, letter.id, letter.position)
-        except SealError:
-            report.unreadable += 1
-            continue
-        found.append((letter.id, letter.position.removeprefix(FRAGMENT), payload))
-    damaged = commit.run((fragment_id, state) for _, fragment_id, state in found).damaged
-    joined = [letter_id for letter_id, fragment_id, _ in found if fragment_id not in damaged]
-    report.replayed += len(joined)
-    report.still_dead += len(found) - len(joined)
-    dead_letters.drop(joined)
+    def _whole(self, letters: list[DeadLetter]) -> Iterator[DeadLetter]:
+        """The letters that hold a whole record of a source that there is."""
+        for letter in letters:
+            if letter.reason is _DAMAGED:
+                continue
+            if letter.reason in PARTIAL or letter.source not in self._sources:
+                self.report.partial += 1
+            else:
+                yield letter
 
-
-def _records(
-    letters: list[DeadLetter],
-    plan: WorkerPlan,
-    report: ReplayReport,
-    open_payload: Callable[[bytes, str, str], bytes],
-) -> Iterator[tuple[str, RawRecord]]:
-    for letter in letters:
-        if letter.reason is DeadLetterReason.DAMAGED_FRAGMENT:
-            continue
-        if letter.reason in PARTIAL or letter.source not in plan.sources:
-            report.partial += 1
-            continue
-        try:
-            payload = open_payload(letter.payload, letter.id, letter.position)
-        except SealError:
-            report.unreadable += 1
-            continue
-        yield letter.id, RawRecord(letter.source, letter.position, payload)
+    def _opened(self, letters: Iterable[DeadLetter]) -> Iterator[tuple[DeadLetter, bytes]]:
+        for letter in letters:
+            try:
+                yield letter, self._open_payload(letter.payload, letter.id, letter.position)
+            except SealError:
+                self.report.unreadable += 1
 
 
 def _changes(output: MapOutput) -> list[SchemaChange]:

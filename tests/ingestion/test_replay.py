@@ -11,6 +11,7 @@ import pytest
 from ingestion.files import DamagedRecord
 from ingestion.replay import ReplayReport, replay
 from ingestion.tasks import WorkerResources
+from merge.store import FragmentWrite
 from model.dead_letters import DeadLetter, DeadLetterReason
 from model.errors import KeyProviderError, MetadataError, StoreError
 from model.events import RawRecord
@@ -203,6 +204,28 @@ def test_letters_stay_until_the_schema_changes_they_bring_are_taken(
     assert replayed(pipeline, resources, send=sent.extend).replayed == 2
     assert "orders.last.total" in {change.path for change in sent}
     assert resources.dead_letters.counts() == {}
+
+
+def test_records_of_a_damaged_fragment_stay_as_its_changes(
+    pipeline: Pipeline, resources: WorkerResources, tmp_path: Path
+) -> None:
+    pipeline.process([order(1, 1)])
+    (whole,) = pipeline.store.scan()
+    pipeline.store.write([FragmentWrite(whole.id, whole.version, b"x", frozenset())])
+    pipeline.snapshot = only("segment")
+    later = order(1, 2, order_id="R9", created_at="2024-03-02T00:00:00Z")
+    set_aside(pipeline, resources, later)
+    pipeline.snapshot = snapshot()
+
+    assert replayed(pipeline, resources).still_dead == 1
+
+    assert resources.dead_letters.counts() == {"damaged_fragment": 1}
+    (damaged,) = pipeline.store.scan()
+    pipeline.store.write([FragmentWrite(whole.id, damaged.version, whole.state, frozenset())])
+    assert replayed(pipeline, resources).still_dead == 0
+    straight = Pipeline(tmp_path, pipeline.key_store)
+    straight.process([order(1, 1), later])
+    assert pipeline.export() == straight.export()
 
 
 def test_keys_that_are_away_make_key_letters_and_later_none(
