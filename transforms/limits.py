@@ -17,6 +17,8 @@ class SpecLimits:
 
     max_operations: int = 100
     max_spec_depth: int = 64
+    max_steps: int = 1_000_000
+    """Rounds of loops over what an event holds, all operations together."""
     max_depth: int = 256
     """Nesting of the mapped output."""
     max_nodes: int = 250_000

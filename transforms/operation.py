@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
+from transforms.flow import Flow
+from transforms.generation.nodes import Block
 from transforms.ownership import PathTree
 
-Run: TypeAlias = Callable[[Any, Any], Any]
-"""Takes the value and the context (an object or None), gives the new value."""
+Emit: TypeAlias = Callable[[Flow, Block], None]
+"""Adds the code that makes the new value out of the flow's."""
 
 UNBOUNDED = math.inf
 
@@ -23,10 +25,8 @@ class Operation:
     sees to it that it owns the containers in `changes`.
     """
 
-    run: Run
+    emit: Emit
     changes: PathTree | None = None
-    run_owned: Run | None = None
-    """For an operation that builds: used instead when all of its input may be changed."""
     builds: PathTree | None = None
     """For an operation that builds: containers of its output that are certainly new."""
     assigns: list[tuple[str, ...]] = field(default_factory=list)

@@ -1,58 +1,76 @@
 """Levels: where a spec has walked to in its input, and what can be looked up from there.
 
 Jolt keeps a stack of matched keys and values while it walks. How deep the stack is at each place of a spec
-is known when the spec is compiled, so a look-up becomes a slot of a flat list that is made for each event
-(the *frame*), and only what some reference reads is ever stored there. Slot 0 belongs to the operation.
+is known when the spec is compiled, so a look-up becomes a local variable of the generated function, and only what
+some reference reads is ever stored in one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from decimal import Decimal
-from typing import Any, Final, TypeAlias
+import ast
+from collections.abc import Sequence
+from typing import NamedTuple, TypeAlias
 
 from model.errors import SpecError
+from transforms.generation.code import Code
+from transforms.generation.nodes import call, choice, constant, either, is_, item, method, name, new_tuple
 from transforms.jolt.elements import Amp, Array, Dollar, Element, Literal, Reference, Transpose
-from transforms.jolt.numbers import parse_int, to_int
+from transforms.jolt.readers import (
+    MISSING,
+    checked_index,
+    index_text,
+    joined,
+    key_of,
+    step_to_element,
+    step_to_key,
+)
 
-Frame: TypeAlias = list[Any]
-Text: TypeAlias = "str | Callable[[Frame], str | None]"
-"""A key: known when compiled, or looked up; None when there is nothing to look up."""
-Lookup: TypeAlias = Callable[[Frame], Any]
 
-MISSING: Final = object()
-"""Nothing there, as opposed to null."""
+class Source(NamedTuple):
+    """A matched key (group 0) or a group of it, between two texts."""
+
+    level: Level
+    group: int
+    before: str = ""
+    after: str = ""
+
+    @property
+    def is_distinct(self) -> bool:
+        """Whether different keys of one object or array always give different texts."""
+        return self.group == 0 or self.level.groups == 1
 
 
-class FrameLayout:
-    """Hands out the slots of one compiled operation's frame."""
+class Computed(NamedTuple):
+    """A key that is looked up: an expression of text, or of None when there is nothing to look up."""
 
-    def __init__(self) -> None:
-        self.size = 1
+    node: ast.expr
+    optional: bool = False
+    source: Source | None = None
+    """What it is made of, if it is one reference with fixed text around it."""
 
-    def slot(self) -> int:
-        self.size += 1
-        return self.size - 1
+
+Text: TypeAlias = "str | Computed"
+"""A key: known when compiled, or looked up."""
 
 
 class Level:
-    """One level of the walk. Slots stay None until some reference needs them."""
+    """One level of the walk. Variables stay None until some reference needs them."""
 
-    __slots__ = ("alias", "count_slot", "groups", "groups_slot", "key", "key_slot", "layout", "tree_slot")
+    __slots__ = ("alias", "code", "count", "group_texts", "groups", "key", "matched", "tree")
 
-    def __init__(
-        self, layout: FrameLayout, key: str | None, groups: int = 0, alias: Level | None = None
-    ) -> None:
+    def __init__(self, code: Code, key: str | None, groups: int = 0, alias: Level | None = None) -> None:
         """`key` is None when it is known only at run time; `alias` is the level whose key and count this
         one shares (the values differ)."""
-        self.layout = layout
+        self.code = code
         self.key = key
         self.groups = groups
         self.alias: Level | None = alias.owner if alias else None
-        self.key_slot: int | None = None
-        self.groups_slot: int | None = None
-        self.tree_slot: int | None = None
-        self.count_slot: int | None = None
+        self.matched: str | None = None
+        """The variable of the matched key."""
+        self.group_texts: str | None = None
+        self.tree: str | None = None
+        """The variable of the value at this level."""
+        self.count: str | None = None
 
     @property
     def owner(self) -> Level:
@@ -67,28 +85,29 @@ class Level:
         if group == 0:
             if level.key is not None:
                 return level.key
-            if level.key_slot is None:
-                level.key_slot = self.layout.slot()
-            slot = level.key_slot
-            return lambda frame: frame[slot]
-        if level.groups_slot is None:
-            level.groups_slot = self.layout.slot()
-        slot, index = level.groups_slot, group - 1
-        return lambda frame: frame[slot][index]
+            return Computed(name(level.need_matched()), source=Source(level, 0))
+        if level.group_texts is None:
+            level.group_texts = self.code.fresh("g", unset=True)
+        return Computed(item(name(level.group_texts), constant(group - 1)), source=Source(level, group))
 
-    def need_tree(self) -> int:
-        """The slot of the value at this level."""
-        if self.tree_slot is None:
-            self.tree_slot = self.layout.slot()
-        return self.tree_slot
+    def need_matched(self) -> str:
+        """The variable of the matched key."""
+        if self.matched is None:
+            self.matched = self.code.fresh("k", unset=True)
+        return self.matched
 
-    def read_count(self) -> Lookup:
+    def need_tree(self) -> str:
+        """The variable of the value at this level."""
+        if self.tree is None:
+            self.tree = self.code.fresh("t", unset=True)
+        return self.tree
+
+    def read_count(self) -> ast.expr:
         """How many children matched here so far."""
         level = self.owner
-        if level.count_slot is None:
-            level.count_slot = self.layout.slot()
-        slot = level.count_slot
-        return lambda frame: frame[slot] or 0
+        if level.count is None:
+            level.count = self.code.fresh("n", unset=True)
+        return either(name(level.count), constant(0))
 
 
 Walk: TypeAlias = Sequence[Level]
@@ -102,6 +121,11 @@ def level_above(walk: Walk, up: int) -> Level:
     return walk[-1 - up]
 
 
+def text_node(text: Text) -> ast.expr:
+    """A key as an expression."""
+    return constant(text) if isinstance(text, str) else text.node
+
+
 def key_text(element: Element, walk: Walk) -> Text:
     """The key that a path element gives when seen from the end of `walk`."""
     match element:
@@ -109,12 +133,13 @@ def key_text(element: Element, walk: Walk) -> Text:
             return key
         case Amp(tokens):
             return _joined(
-                [token if isinstance(token, str) else _referenced(token, walk) for token in tokens]
+                [token if isinstance(token, str) else _referenced(token, walk) for token in tokens],
+                walk[-1].code,
             )
         case Dollar(reference):
             return _referenced(reference, walk)
         case Transpose():
-            return _transposed_text(element, walk)
+            return Computed(call(walk[-1].code.bind(key_of), transposed(element, walk)), optional=True)
         case Array():
             return _index_text(element, walk)
     raise SpecError(f"'{element.canonical}' cannot stand in a path")
@@ -124,94 +149,71 @@ def _referenced(reference: Reference, walk: Walk) -> Text:
     return level_above(walk, reference.up).read_key(reference.group)
 
 
-def _joined(parts: list[Text]) -> Text:
+def _joined(parts: list[Text], code: Code) -> Text:
     if all(isinstance(part, str) for part in parts):
         return "".join(part for part in parts if isinstance(part, str))
     if len(parts) == 1:
         return parts[0]
-    return lambda frame: "".join([part if type(part) is str else part(frame) for part in parts])  # type: ignore[operator,misc]
+    return Computed(call(code.bind(joined), new_tuple(*map(text_node, parts))), source=_source(parts))
 
 
-def _transposed_text(element: Transpose, walk: Walk) -> Text:
-    lookup = transposed(element, walk)
-
-    def read(frame: Frame) -> str | None:
-        value = lookup(frame)
-        kind = type(value)
-        if kind is str:
-            return value  # type: ignore[no-any-return]
-        if kind is bool:
-            return "true" if value else "false"
-        if isinstance(value, int | float | Decimal):
-            return str(to_int(value))
+def _source(parts: list[Text]) -> Source | None:
+    references = [position for position, part in enumerate(parts) if isinstance(part, Computed)]
+    reference = parts[references[0]]
+    if len(references) > 1 or isinstance(reference, str) or reference.source is None:
         return None
-
-    return read
+    before = "".join(part for part in parts[: references[0]] if isinstance(part, str))
+    after = "".join(part for part in parts[references[0] + 1 :] if isinstance(part, str))
+    return Source(reference.source.level, reference.source.group, before, after)
 
 
 def _index_text(element: Array, walk: Walk) -> Text:
+    code = walk[-1].code
     match element.index:
         case None:
             return "[]"
         case int():
             return element.text
         case Reference():
-            return _as_index(_referenced(element.index, walk))
+            text = _referenced(element.index, walk)
+            if isinstance(text, str):
+                fixed = checked_index(text)
+                return fixed if fixed is not None else Computed(constant(None), optional=True)
+            return Computed(call(code.bind(checked_index), text.node), optional=True)
         case Transpose():
-            return _as_index(_transposed_text(element.index, walk))
+            found = call(code.bind(key_of), transposed(element.index, walk))
+            return Computed(call(code.bind(checked_index), found), optional=True)
         case hash_:
             count = level_above(walk, int(hash_.text)).read_count()
-            return lambda frame: str(count(frame))
+            return Computed(call(code.bind(index_text), count))
 
 
-def _as_index(text: Text) -> Text:
-    def checked(key: str | None) -> str | None:
-        index = parse_int(key) if key is not None else None
-        return key if index is not None and index >= 0 else None
-
-    if isinstance(text, str):
-        fixed = checked(text)
-        return fixed if fixed is not None else _nothing
-    return lambda frame: checked(text(frame))
-
-
-def _nothing(_frame: Frame) -> None:
-    return None
-
-
-def transposed(element: Transpose, walk: Walk) -> Lookup:
+def transposed(element: Transpose, walk: Walk) -> ast.expr:
     """The value that `@(up,path)` finds, MISSING if there is none."""
-    slot = level_above(walk, element.up).need_tree()
-    if element.path is None:
-        return lambda frame: frame[slot]
-    return path_lookup(slot, element.path, walk)
+    tree = level_above(walk, element.up).need_tree()
+    return name(tree) if element.path is None else path_lookup(tree, element.path, walk)
 
 
-def path_lookup(slot: int, path: Sequence[Element], walk: Walk) -> Lookup:
-    """The value found down `path` from what is in a slot, MISSING if there is none."""
-    steps = [(part.canonical.startswith("["), key_text(part, walk)) for part in path]
-    if len(steps) == 1 and isinstance(steps[0][1], str) and not steps[0][0]:
-        key = steps[0][1]
+def path_lookup(start: str, path: Sequence[Element], walk: Walk) -> ast.expr:
+    """The value found down `path` from what is in a variable, MISSING if there is none."""
+    code = walk[-1].code
+    found: ast.expr = name(start)
+    for position, part in enumerate(path):
+        text = key_text(part, walk)
+        if part.canonical.startswith("["):
+            found = call(code.bind(step_to_element), found, text_node(text))
+        elif position == 0 and isinstance(text, str):
+            found = quick_get(code, found, text)
+        else:
+            found = call(code.bind(step_to_key), found, text_node(text))
+    return found
 
-        def read_key(frame: Frame) -> Any:
-            found = frame[slot]
-            return found.get(key, MISSING) if type(found) is dict else MISSING
 
-        return read_key
-
-    def read(frame: Frame) -> Any:
-        found = frame[slot]
-        for is_index, text in steps:
-            key = text if type(text) is str else text(frame)  # type: ignore[operator]
-            if is_index:
-                index = parse_int(key) if key is not None and type(found) is list else None
-                if index is None or index >= len(found):
-                    return MISSING
-                found = found[index]
-            elif type(found) is dict and key is not None:
-                found = found.get(key, MISSING)
-            else:
-                return MISSING
-        return found
-
-    return read
+def quick_get(code: Code, owner: ast.expr, key: str) -> ast.expr:
+    """`owner[key]` of an object, else MISSING; `owner` is evaluated several times."""
+    missing = code.bind(MISSING)
+    return choice(
+        is_(call(code.bind(type), owner), code.bind(dict)),
+        method(owner, "get", constant(key), missing),
+        missing,
+    )

@@ -1,4 +1,4 @@
-"""A `modify-*` spec read into the functions that carry it out."""
+"""A `modify-*` spec read into children: one for each key of its left side."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from model.errors import SpecError
+from transforms.generation.code import Code
 from transforms.jolt.elements import Array, Literal, parse_key
-from transforms.jolt.levels import FrameLayout, Level
-from transforms.jolt.modify_children import Child, Children, Mode, Visit
-from transforms.jolt.modify_values import Traits, alternatives, plain_function
-from transforms.jolt.modify_walk import inner_visitor, leaf_visitor
+from transforms.jolt.levels import Level
+from transforms.jolt.modify_children import Child, Children, Mode
+from transforms.jolt.modify_values import Traits, alternatives
 from transforms.jolt.stars import Star, precedence
 from transforms.jolt.text import split_or
 from transforms.limits import SpecLimits
@@ -23,20 +23,16 @@ class Reader:
 
     mode: Mode
     limits: SpecLimits
-    layout: FrameLayout = field(default_factory=FrameLayout)
+    code: Code
     traits: Traits = field(default_factory=Traits)
-    placed_slot: int = field(init=False)
-    """Of the frame: whether an object or array that was looked up was put anywhere."""
 
-    def __post_init__(self) -> None:
-        self.placed_slot = self.layout.slot()
-
-    def read(self, spec: Any) -> tuple[Level, Visit]:
-        """The level around the root (Jolt has two there), and what to do with the root. Raises SpecError."""
+    def read(self, spec: Any) -> tuple[Level, Child]:
+        """The level around the root (Jolt has two there), and the root. Raises SpecError."""
         if not isinstance(spec, dict):
             raise SpecError(f"expected an object as the spec of modify, found {found(spec)}")
-        outer, root = Level(self.layout, "root"), Level(self.layout, "root")
-        return outer, inner_visitor(self._children(spec, [outer, root]), root, self.mode)
+        outer, root = Level(self.code, "root"), Level(self.code, "root")
+        children = self._children(spec, [outer, root])
+        return outer, Child(Literal("root"), root, self.mode, only_present=False, below=children)
 
     def _children(self, spec: dict[str, Any], walk: list[Level]) -> Children:
         children = Children()
@@ -73,17 +69,17 @@ class Reader:
         name = element.key if isinstance(element, Literal) else None
         if isinstance(element, Array):
             name = element.text
-        level = Level(self.layout, name, element.groups if isinstance(element, Star) else 0)
-        visit = self._visitor(right, level, mode, walk)
-        quick = plain_function(right) if mode is Mode.OVERWRITE else None
-        children.add(element, level, Child(visit, only_present, quick))
+        level = Level(self.code, name, element.groups if isinstance(element, Star) else 0)
+        child = Child(element, level, mode, only_present)
+        self._read_right(child, right, [*walk, level])
+        children.add(child)
         if children.last_index > self.limits.max_index:
             raise SpecError(f"an array index is above {self.limits.max_index}")
 
-    def _visitor(self, right: Any, level: Level, mode: Mode, walk: list[Level]) -> Visit:
-        below = [*walk, level]
+    def _read_right(self, child: Child, right: Any, walk: list[Level]) -> None:
         if isinstance(right, dict) and right:
-            return inner_visitor(self._children(right, below), level, mode)
-        before = self.traits.lookups
-        evaluate = alternatives(right, below, self.traits)
-        return leaf_visitor(evaluate, level, mode, self.placed_slot if self.traits.lookups > before else None)
+            child.below = self._children(right, walk)
+            return
+        before = self.traits.placements
+        child.alternatives = alternatives(right, walk, self.traits)
+        child.places = self.traits.placements > before

@@ -6,92 +6,93 @@ for what is found in the context, `=name` and `=name(a,b)` for what a function m
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple
 
 from model.errors import SpecError
+from transforms.generation.code import Code
+from transforms.generation.nodes import call, constant, name, new_tuple
 from transforms.jolt.elements import Transpose, parse_path
-from transforms.jolt.functions import FUNCTIONS, LONG_MAKERS, SQUASHERS
-from transforms.jolt.levels import MISSING, Frame, Lookup, Walk, path_lookup, transposed
+from transforms.jolt.functions import FUNCTIONS, LONG_MAKERS, SCALAR_RESULTS, SQUASHERS, Function
+from transforms.jolt.levels import Walk, path_lookup, transposed
 from transforms.jolt.numbers import to_number
+from transforms.jolt.readers import MISSING
 from transforms.jolt.text import is_blank
 from transforms.ownership import copy_all
 from transforms.pointers import nearest, pointer
 
-Evaluate: TypeAlias = Callable[[Any, Frame], Any]
-"""Takes the value at hand (MISSING if there is none) and the frame; gives a value or MISSING."""
 
+class Alternative(NamedTuple):
+    """One way to a value. `make` takes the expression of the value at hand and gives that of the result."""
 
-_CONTEXT_SLOT = 0
+    make: Callable[[ast.expr], ast.expr]
+    may_miss: bool = True
+    """Whether the result may be MISSING."""
+    of_value: bool = False
+    """Whether it is a function of the value at hand, and MISSING without one."""
 
 
 @dataclass(slots=True)
 class Traits:
     """What the functions of one operation do besides giving values."""
 
-    lookups: int = 0
-    """How many references were read so far."""
+    placements: int = 0
+    """How many references were read so far that may put an object or array of the event, or of the output,
+    somewhere else."""
     squashes: bool = False
     makes_longs: bool = False
 
 
-def plain_function(right: Any) -> Callable[[Any], Any] | None:
-    """The function of the value at hand that `"=name"` stands for, if `right` is nothing else."""
-    function = FUNCTIONS.get(right[1:]) if isinstance(right, str) and right.startswith("=") else None
-    return function.one if function else None
-
-
-def alternatives(right: Any, walk: Walk, traits: Traits) -> Evaluate:
+def alternatives(right: Any, walk: Walk, traits: Traits) -> list[Alternative]:
     """Raises SpecError with a pointer into `right`."""
+    code = walk[-1].code
     if isinstance(right, str):
-        return _expression(right, walk, traits)
+        return [_expression(right, walk, traits)]
     if not isinstance(right, list) or not right:
-        return _constant(right)
-    evaluators: list[Evaluate] = []
+        return [_constant(right, code)]
+    found: list[Alternative] = []
     for index, part in enumerate(right):
         try:
-            evaluators.append(_expression(part, walk, traits) if isinstance(part, str) else _constant(part))
+            found.append(_expression(part, walk, traits) if isinstance(part, str) else _constant(part, code))
         except SpecError as error:
             raise error.under(pointer(index)) from None
-    if len(evaluators) == 1:
-        return evaluators[0]
-
-    def first_of(value: Any, frame: Frame) -> Any:
-        for evaluate in evaluators:
-            found = evaluate(value, frame)
-            if found is not MISSING:
-                return found
-        return MISSING
-
-    return first_of
+    return found
 
 
-def _constant(constant: Any) -> Evaluate:
-    if isinstance(constant, dict | list):
-        return lambda _value, _frame: copy_all(constant)
-    return lambda _value, _frame: constant
+def _constant(value: Any, code: Code) -> Alternative:
+    node = constant_node(value, code)
+    return Alternative(lambda _value: node, may_miss=False)
 
 
-def _expression(text: str, walk: Walk, traits: Traits) -> Evaluate:
+def constant_node(value: Any, code: Code) -> ast.expr:
+    """A JSON value of the spec as an expression; objects and arrays are made anew each time."""
+    if value is None or type(value) in (str, int, float, bool):
+        return constant(value)
+    if isinstance(value, dict | list):
+        return call(code.bind(copy_all), code.bind(value))
+    return code.bind(value)
+
+
+def _expression(text: str, walk: Walk, traits: Traits) -> Alternative:
     if text.startswith("="):
         return _call(text[1:], walk, traits)
-    lookup = _lookup(text, walk, traits)
-    if lookup is None:
-        return _constant(text)
-    found = lookup
-    return lambda _value, frame: found(frame)
+    found = _lookup(text, walk)
+    if found is None:
+        return _constant(text, walk[-1].code)
+    traits.placements += 1
+    return Alternative(lambda _value: found)
 
 
-def _lookup(text: str, walk: Walk, traits: Traits) -> Lookup | None:
+def _lookup(text: str, walk: Walk) -> ast.expr | None:
+    code = walk[-1].code
     if text.startswith("^"):
-        traits.lookups += 1
         path = text[1:]
-        found = _context if is_blank(path) else path_lookup(_CONTEXT_SLOT, parse_path(path), walk)
+        found = name(code.context) if is_blank(path) else path_lookup(code.context, parse_path(path), walk)
         # A context serves other events too: what comes from it must not be changed by a later operation.
-        return lambda frame: copy_all(found(frame))
+        return call(code.bind(copy_all), found)
     if text.startswith("@"):
-        traits.lookups += 1
         elements = parse_path(text)
         if not isinstance(elements[-1], Transpose):
             raise SpecError(f"write '{text}' as @(level,path)")
@@ -99,39 +100,50 @@ def _lookup(text: str, walk: Walk, traits: Traits) -> Lookup | None:
     return None
 
 
-def _context(frame: Frame) -> Any:
-    return frame[_CONTEXT_SLOT]
-
-
-def _call(text: str, walk: Walk, traits: Traits) -> Evaluate:
-    name, bracket, _ = text.partition("(")
+def _call(text: str, walk: Walk, traits: Traits) -> Alternative:
+    function_name, bracket, _ = text.partition("(")
     if not bracket and text.endswith(")"):
         raise SpecError(f"'={text}' has no '('")
-    function = FUNCTIONS.get(name)
+    function = FUNCTIONS.get(function_name)
     if function is None:
-        raise SpecError(f"there is no function '{name}'", hint=nearest(name, FUNCTIONS))
-    traits.squashes |= name in SQUASHERS
-    traits.makes_longs |= name in LONG_MAKERS
+        raise SpecError(f"there is no function '{function_name}'", hint=nearest(function_name, FUNCTIONS))
+    traits.squashes |= function_name in SQUASHERS
+    traits.makes_longs |= function_name in LONG_MAKERS
+    code = walk[-1].code
     if not bracket:
-        one = function.one
-        return lambda value, _frame: MISSING if value is MISSING else one(value)
+        one = code.bind(function.one)
+        return Alternative(lambda value: call(one, value), of_value=True)
     if not text.endswith(")"):
         raise SpecError(f"the '(' of '={text}' is not closed")
-    arguments = [_argument(part, walk, traits) for part in split_arguments(text[len(name) + 1 : -1])]
+    arguments = [_argument(part, walk) for part in split_arguments(text[len(function_name) + 1 : -1])]
+    lookups = sum(looked_up for _, looked_up in arguments)
+    if lookups and function_name not in SCALAR_RESULTS:
+        traits.placements += 1
+    return Alternative(_of_arguments(function, arguments, code))
+
+
+def _of_arguments(
+    function: Function, arguments: list[tuple[ast.expr, bool]], code: Code
+) -> Callable[[ast.expr], ast.expr]:
     if len(arguments) == 1:
-        only, one = arguments[0], function.one
+        only, looked_up = arguments[0]
+        if not looked_up:
+            return lambda _value: call(code.bind(function.one), only)
+        one = code.bind(_one_of(function))
+        return lambda _value: call(one, only)
+    many = code.bind(_many_of(function) if any(looked_up for _, looked_up in arguments) else function.call)
+    nodes = new_tuple(*[node for node, _ in arguments])
+    return lambda _value: call(many, nodes)
 
-        def call_one(_value: Any, frame: Frame) -> Any:
-            argument = only(frame)
-            return MISSING if argument is MISSING else one(argument)
 
-        return call_one
+def _one_of(function: Function) -> Callable[[Any], Any]:
+    one = function.one
+    return lambda value: MISSING if value is MISSING else one(value)
 
-    def call(_value: Any, frame: Frame) -> Any:
-        found = [argument(frame) for argument in arguments]
-        return function.call([None if argument is MISSING else argument for argument in found])
 
-    return call
+def _many_of(function: Function) -> Callable[[tuple[Any, ...]], Any]:
+    many = function.call
+    return lambda values: many([None if value is MISSING else value for value in values])
 
 
 def split_arguments(text: str) -> list[str]:
@@ -150,12 +162,12 @@ def split_arguments(text: str) -> list[str]:
     return [part.strip() for part in (*parts, text[start:])]
 
 
-def _argument(text: str, walk: Walk, traits: Traits) -> Lookup:
-    lookup = _lookup(text, walk, traits)
-    if lookup is not None:
-        return lookup
-    constant = _literal(text)
-    return lambda _frame: constant
+def _argument(text: str, walk: Walk) -> tuple[ast.expr, bool]:
+    """The argument, and whether it is looked up: then it may be MISSING."""
+    found = _lookup(text, walk)
+    if found is not None:
+        return found, True
+    return constant_node(_literal(text), walk[-1].code), False
 
 
 def _literal(text: str) -> Any:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from model.errors import SpecError
+from transforms.generation.code import Code
 from transforms.jolt.elements import (
     Amp,
     Array,
@@ -18,11 +20,14 @@ from transforms.jolt.elements import (
     Transpose,
     parse_key,
 )
-from transforms.jolt.levels import FrameLayout, Level, Text, Walk, key_text, transposed
+from transforms.jolt.levels import Level, Text, Walk, key_text, transposed
 from transforms.jolt.output_paths import OutputPath, output_path, root_path
 from transforms.jolt.stars import Star, precedence
 from transforms.jolt.text import is_blank, sort_key, split_or
 from transforms.pointers import found, pointer
+
+Loops: TypeAlias = "tuple[Level, ...] | None"
+"""The levels of the `*` above; None where that is not all that says how often a key is visited."""
 
 
 @dataclass(slots=True)
@@ -38,8 +43,8 @@ class Node:
     is_leaf: bool = False
     text: Text | None = None
     """For `$` and `#`: the value. For `&`: the key to match."""
-    lookup: Any = None
-    """For `@(1,a)`: finds the value."""
+    lookup: ast.expr | None = None
+    """For `@(1,a)`: the value, or MISSING."""
 
     def leaves(self) -> Iterator[Node]:
         if self.is_leaf:
@@ -57,27 +62,27 @@ class Node:
         )
 
 
-def read_spec(spec: object, layout: FrameLayout) -> tuple[Level, Node]:
+def read_spec(spec: object, code: Code) -> tuple[Level, Node]:
     """The root node and the level around it (Jolt has two levels at the root).
 
     Raises SpecError with a pointer into `spec`.
     """
     if not isinstance(spec, dict):
         raise SpecError(f"expected an object as the spec of shift, found {found(spec)}")
-    outer, root = Level(layout, "root"), Level(layout, "root")
+    outer, root = Level(code, "root"), Level(code, "root")
     node = Node(Literal("root"), root)
-    _read_children(node, spec, [outer, root], once=True)
+    _read_children(node, spec, [outer, root], ())
     return outer, node
 
 
-def _read_children(parent: Node, spec: dict[str, Any], walk: list[Level], once: bool) -> None:
+def _read_children(parent: Node, spec: dict[str, Any], walk: list[Level], loops: Loops) -> None:
     if not spec:
         raise SpecError("an empty object matches nothing; remove the key or give it an output path")
     seen: set[str] = set()
     for spelled, right in spec.items():
         try:
             for key in split_or(spelled):
-                child = _read_node(key, right, walk, once)
+                child = _read_node(key, right, walk, loops)
                 if child.element.canonical in seen:
                     raise SpecError(f"the key '{key}' occurs twice at this level")
                 seen.add(child.element.canonical)
@@ -106,10 +111,10 @@ def _precedence(node: Node) -> tuple[int, int, bytes]:
     return 0, -len(canonical), sort_key(canonical)
 
 
-def _read_node(key: str, right: Any, walk: list[Level], once: bool) -> Node:
+def _read_node(key: str, right: Any, walk: list[Level], loops: Loops) -> Node:
     element = parse_key(key)
     node = Node(element, _level(element, walk))
-    once = once and not isinstance(element, Star | Amp)
+    loops = _loops(element, node.level, loops)
     match element:
         case Dollar() | Amp():
             node.text = key_text(element, walk)
@@ -121,40 +126,48 @@ def _read_node(key: str, right: Any, walk: list[Level], once: bool) -> Node:
     if isinstance(right, dict):
         if isinstance(element, At | Dollar):
             raise SpecError(f"'{element.canonical}' cannot have children")
-        _read_children(node, right, walk, once)
+        _read_children(node, right, walk, loops)
         return node
     node.is_leaf = True
     if isinstance(right, list):
         for index, path in enumerate(right):
             try:
-                node.outputs.append(_output(path, walk, once))
+                node.outputs.append(_output(path, walk, loops))
             except SpecError as error:
                 raise error.under(pointer(index)) from None
     elif right is not None:
-        node.outputs.append(_output(right, walk, once))
+        node.outputs.append(_output(right, walk, loops))
     return node
 
 
-def _output(path: Any, walk: Walk, once: bool) -> OutputPath:
+def _loops(element: Element, level: Level, above: Loops) -> Loops:
+    if above is None or isinstance(element, Amp):
+        return None
+    if not isinstance(element, Star):
+        return above
+    return (*above, level)
+
+
+def _output(path: Any, walk: Walk, loops: Loops) -> OutputPath:
     if not isinstance(path, str):
         raise SpecError(
             f"expected an output path, an array of output paths, or an object, found {found(path)}"
         )
-    return root_path(once) if is_blank(path) else output_path(path, walk, once)
+    return root_path(loops) if is_blank(path) else output_path(path, walk, loops)
 
 
 def _level(element: Element, walk: list[Level]) -> Level:
-    layout = walk[-1].layout
+    code = walk[-1].code
     match element:
         case Literal(key):
-            return Level(layout, key)
+            return Level(code, key)
         case Hash():
-            return Level(layout, element.text)
+            return Level(code, element.text)
         case At() | Transpose():
-            return Level(layout, None, alias=walk[-1])
+            return Level(code, None, alias=walk[-1])
         case Dollar():
             text = key_text(element, walk)
-            return Level(layout, text if isinstance(text, str) else None)
+            return Level(code, text if isinstance(text, str) else None)
         case Star():
-            return Level(layout, None, element.groups)
-    return Level(layout, None)
+            return Level(code, None, element.groups)
+    return Level(code, None)

@@ -1,150 +1,55 @@
-"""Writing a value to a dotted path of the output: `shift`'s right side.
+"""Writing a value to a place of the output that other writes may reach too: `shift`'s right side.
 
 A place that is empty or null takes the value; a second value turns it into a list; a list grows.
 
 Values are not copied into the output, so a later write may reach into a container that belongs to the
 event (`"user": "u"` and `"ts": "u.ts"`). Jolt changes its input then, and what it reads afterwards shows
-it. Here the event must stay as it is: the writer raises `BorrowedError`, and the whole operation runs
-again on a copy that it may change. Most specs never come to that, and writers that no other writer can
-meet (*exclusive* ones) need not look.
+it. Here the event must stay as it is: the writer raises `BorrowedError`, and the whole chain runs
+again on a copy of the event that it may change. Most specs never come to that.
+
+`borrowed` holds the ids of the event's containers in the output; it is None when the event may be changed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from model.errors import TransformError
-from transforms.jolt.levels import Frame, Text
-from transforms.jolt.output_paths import Kind, OutputPath
-from transforms.limits import SpecLimits
+from transforms.jolt.output_paths import Kind
 
-Write: TypeAlias = Callable[[Any, Any, Frame], object]
-"""Takes the value, the output and the frame."""
+Write: TypeAlias = Callable[[Any, Any, "set[int] | None", Sequence[str]], object]
+"""Takes the value, the container to start from, what is borrowed, and the keys of the path."""
 
 
 class BorrowedError(Exception):
     """A write would change a container that belongs to the event."""
 
 
-@dataclass(frozen=True, slots=True)
-class Writers:
-    """Makes the writers of one spec. `rooted` says that the output is an object, from which paths start."""
-
-    rooted: bool
-    exclusive: frozenset[int]
-    """The ids of the paths that no other path can meet."""
-    limits: SpecLimits
-
-    def keys(self, path: OutputPath) -> tuple[str, ...] | None:
-        """The keys of an exclusive path, None for others."""
-        return self._from_start(path).fixed_keys if id(path) in self.exclusive else None
-
-    def write(self, path: OutputPath) -> Write:
-        """The function that writes to `path`."""
-        keys = self.keys(path)
-        if keys is not None:
-            return _exclusive_writer(keys)
-        return _general_writer(self._from_start(path), self.limits)
-
-    def _from_start(self, path: OutputPath) -> OutputPath:
-        return path.without_root() if self.rooted else path
+def put(place: dict[str, Any], key: str, value: Any, borrowed: set[int] | None) -> None:
+    """Write to a key of an object that belongs to the output."""
+    present = place.get(key)
+    if present is None:
+        place[key] = value
+    elif type(present) is not list:
+        place[key] = [present, value]
+    elif borrowed and id(present) in borrowed:
+        raise BorrowedError
+    else:
+        present.append(value)
+    kind = type(value)
+    if (kind is dict or kind is list) and borrowed is not None:
+        borrowed.add(id(value))
 
 
-def _exclusive_writer(keys: Sequence[str]) -> Write:
-    *parents, last = keys
-    if not parents:
-
-        def write_top(value: Any, out: Any, _frame: Frame) -> None:
-            out[last] = value
-
-        return write_top
-    if len(parents) == 1:
-        parent = parents[0]
-
-        def write_second(value: Any, out: Any, _frame: Frame) -> None:
-            below = out.get(parent)
-            if below is None:
-                out[parent] = {last: value}
-            else:
-                below[last] = value
-
-        return write_second
-
-    if len(parents) == 2:
-        first, second = parents
-
-        def write_third(value: Any, out: Any, _frame: Frame) -> None:
-            below = out.get(first)
-            if below is None:
-                out[first] = {second: {last: value}}
-                return
-            place = below.get(second)
-            if place is None:
-                below[second] = {last: value}
-            else:
-                place[last] = value
-
-        return write_third
-
-    def write_deep(value: Any, out: Any, _frame: Frame) -> None:
-        for key in parents:
-            below = out.get(key)
-            if below is None:
-                below = out[key] = {}
-            out = below
-        out[last] = value
-
-    return write_deep
-
-
-def _second_writer(parent: str, last: str) -> Write:
-    """The general writer for a path of two known keys, which is the most frequent one."""
-
-    def write(value: Any, out: Any, frame: Frame) -> None:
-        borrowed: set[int] | None = frame[0]
-        place = out.get(parent)
-        if place is None:
-            out[parent] = {last: value}
-        elif borrowed and id(place) in borrowed:
-            raise BorrowedError
-        elif type(place) is not dict:
-            return
-        else:
-            present = place.get(last)
-            if present is None:
-                place[last] = value
-            elif type(present) is not list:
-                place[last] = [present, value]
-            elif borrowed and id(present) in borrowed:
-                raise BorrowedError
-            else:
-                present.append(value)
-        if borrowed is not None and (type(value) is dict or type(value) is list):
-            borrowed.add(id(value))
-
-    return write
-
-
-def _general_writer(path: OutputPath, limits: SpecLimits) -> Write:
-    keys_known = path.fixed_keys
-    if keys_known is not None and len(keys_known) == 2:
-        return _second_writer(*keys_known)
-    texts = path.texts
-    *inner_kinds, last_kind = path.kinds
+def writer(kinds: Sequence[Kind], max_index: int) -> Write:
+    """The function that writes along a path of these kinds of steps."""
+    *inner_kinds, last_kind = kinds
     # What is made where a step finds nothing depends on what the next step writes into.
-    makers = [dict if kind is Kind.KEY else list for kind in path.kinds[1:]]
+    makers = [dict if kind is Kind.KEY else list for kind in kinds[1:]]
     inner = list(zip(inner_kinds, makers, strict=True))
-    fixed = [text for text in texts if isinstance(text, str)]
-    all_fixed = fixed if len(fixed) == len(texts) else None
-    max_index = limits.max_index
 
-    def write(value: Any, out: Any, frame: Frame) -> None:
-        keys = all_fixed or _evaluated(texts, frame)
-        if keys is None:
-            return
-        borrowed: set[int] | None = frame[0]
+    def write(value: Any, out: Any, borrowed: set[int] | None, keys: Sequence[str]) -> None:
         place = out
         step = 0
         for kind, make in inner:
@@ -170,16 +75,6 @@ def _general_writer(path: OutputPath, limits: SpecLimits) -> Write:
             borrowed.add(id(value))
 
     return write
-
-
-def _evaluated(texts: Sequence[Text], frame: Frame) -> list[str] | None:
-    keys: list[str] = []
-    for text in texts:
-        key = text if isinstance(text, str) else text(frame)
-        if key is None:
-            return None
-        keys.append(key)
-    return keys
 
 
 def _get(place: Any, kind: Kind, key: str) -> Any:

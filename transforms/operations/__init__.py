@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+from transforms.generation.code import Code
 from transforms.limits import SpecLimits
 from transforms.operation import Operation
 from transforms.operations.cardinality import compile_cardinality
@@ -16,8 +17,8 @@ from transforms.operations.remove import compile_remove
 from transforms.operations.shift import compile_shift
 from transforms.operations.sort import compile_sort
 
-CompileOperation: TypeAlias = Callable[[Any, SpecLimits], Operation]
-"""Takes the operation's spec; raises SpecError with a pointer into it."""
+CompileOperation: TypeAlias = Callable[[Any, SpecLimits, Code], Operation]
+"""Takes the operation's spec and the function that its chain becomes; raises SpecError with a pointer into the spec."""
 
 OPERATIONS: dict[str, CompileOperation] = {
     "shift": compile_shift,

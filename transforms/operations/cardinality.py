@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from model.errors import SpecError, TransformError
+from transforms.flow import Flow
+from transforms.generation.code import Code
+from transforms.generation.nodes import Block, call, do, name
 from transforms.jolt.stars import Star
 from transforms.jolt.text import text_of
 from transforms.limits import SpecLimits
@@ -30,18 +33,19 @@ class _Node:
     computed: list[_Node] = field(default_factory=list)
 
 
-def compile_cardinality(spec: Any, limits: SpecLimits) -> Operation:  # noqa: ARG001
+def compile_cardinality(spec: Any, limits: SpecLimits, code: Code) -> Operation:  # noqa: ARG001
     """Raises SpecError with a pointer into `spec`."""
     if not isinstance(spec, dict):
         raise SpecError(f"expected an object as the spec of cardinality, found {found(spec)}")
     root = _Node("root")
     _read(root, spec)
 
-    def run(value: Any, _context: Any) -> Any:
-        _walk(root, "root", value, None)
-        return value
+    def emit(flow: Flow, body: Block) -> None:
+        flow.known = None
+        walk = flow.code.bind(lambda value: _walk(root, "root", value, None))
+        body.append(do(call(walk, name(flow.value))))
 
-    return Operation(run, changes=_changes(root), assigns=_assigned(root, ()))
+    return Operation(emit, changes=_changes(root), assigns=_assigned(root, ()))
 
 
 def _read(parent: _Node, spec: dict[str, Any]) -> None:

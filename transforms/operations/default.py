@@ -7,6 +7,7 @@ from enum import IntEnum
 from typing import Any, TypeAlias
 
 from model.errors import SpecError, TransformError
+from transforms.generation.code import Code
 from transforms.jolt.numbers import parse_int
 from transforms.jolt.text import sort_key, split_or
 from transforms.limits import SpecLimits
@@ -54,7 +55,7 @@ class _Key:
         return [index for index in found if index is not None]
 
 
-def compile_default(spec: Any, limits: SpecLimits) -> Operation:
+def compile_default(spec: Any, limits: SpecLimits, _code: Code) -> Operation:
     """Raises SpecError with a pointer into `spec`."""
     if not isinstance(spec, dict):
         raise SpecError(f"expected an object as the spec of default, found {found(spec)}")
@@ -64,7 +65,7 @@ def compile_default(spec: Any, limits: SpecLimits) -> Operation:
     except SpecError:
         into_array = None
 
-    def run(value: Any, _context: Any) -> Any:
+    def fill(value: Any) -> Any:
         if value is None:
             value = {}
         if type(value) is list:
@@ -75,7 +76,7 @@ def compile_default(spec: Any, limits: SpecLimits) -> Operation:
             into_object(value)
         return value
 
-    return Operation(run, changes=_changes(spec))
+    return Operation(lambda flow, body: flow.pass_through(fill, body), changes=_changes(spec))
 
 
 def _changes(spec: dict[str, Any]) -> PathTree:

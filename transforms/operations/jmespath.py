@@ -13,13 +13,14 @@ from typing import Any
 from model import paths
 from model.errors import SpecError, TransformError
 from transforms.expressions import Expression, compile_expression
+from transforms.generation.code import Code
 from transforms.limits import SpecLimits
 from transforms.operation import Operation
 from transforms.ownership import PathTree
 from transforms.pointers import found, pointer
 
 
-def compile_jmespath(spec: Any, limits: SpecLimits) -> Operation:
+def compile_jmespath(spec: Any, limits: SpecLimits, _code: Code) -> Operation:
     """Raises SpecError with a pointer into `spec`."""
     if not isinstance(spec, dict):
         raise SpecError(f"expected an object as the spec of jmespath, found {found(spec)}")
@@ -32,7 +33,7 @@ def compile_jmespath(spec: Any, limits: SpecLimits) -> Operation:
         for parents, lasts in _by_parents(places.values()).items()
     )
 
-    def run(value: Any, _context: Any) -> Any:
+    def build(value: Any) -> Any:
         out: dict[str, Any] = {}
         last = ""
         parents: tuple[str, ...] = ()
@@ -54,7 +55,11 @@ def compile_jmespath(spec: Any, limits: SpecLimits) -> Operation:
         below = built
         for key in parents:
             below = below.setdefault(key, {})
-    return Operation(run, builds=built, copies=sum(expression.copies for expression in targets.values()))
+    return Operation(
+        lambda flow, body: flow.pass_through(build, body),
+        builds=built,
+        copies=sum(expression.copies for expression in targets.values()),
+    )
 
 
 def _by_parents(

@@ -5,11 +5,15 @@ They differ in when a value is written: always, where there is nothing or null, 
 
 from __future__ import annotations
 
+import ast
 from typing import Any
 
+from transforms.flow import Flow
+from transforms.generation.code import Code
+from transforms.generation.nodes import NONE, Block, assign, call, do, is_, is_not, name, when
 from transforms.jolt.elements import Array, Literal, parse_key
-from transforms.jolt.levels import Frame
-from transforms.jolt.modify_children import Mode
+from transforms.jolt.modify_children import Children, Mode, Shape
+from transforms.jolt.modify_code import ModifyCode
 from transforms.jolt.modify_spec import Reader
 from transforms.jolt.text import split_or
 from transforms.limits import SpecLimits, measure
@@ -17,54 +21,53 @@ from transforms.operation import Operation
 from transforms.ownership import EVERYTHING, PathTree
 
 
-def compile_overwrite(spec: Any, limits: SpecLimits) -> Operation:
+def compile_overwrite(spec: Any, limits: SpecLimits, code: Code) -> Operation:
     """Raises SpecError with a pointer into `spec`."""
-    return _compile(spec, limits, Mode.OVERWRITE)
+    return _compile(spec, limits, code, Mode.OVERWRITE)
 
 
-def compile_default(spec: Any, limits: SpecLimits) -> Operation:
+def compile_default(spec: Any, limits: SpecLimits, code: Code) -> Operation:
     """Raises SpecError with a pointer into `spec`."""
-    return _compile(spec, limits, Mode.DEFAULT)
+    return _compile(spec, limits, code, Mode.DEFAULT)
 
 
-def compile_define(spec: Any, limits: SpecLimits) -> Operation:
+def compile_define(spec: Any, limits: SpecLimits, code: Code) -> Operation:
     """Raises SpecError with a pointer into `spec`."""
-    return _compile(spec, limits, Mode.DEFINE)
+    return _compile(spec, limits, code, Mode.DEFINE)
 
 
-def _compile(spec: Any, limits: SpecLimits, mode: Mode) -> Operation:
-    reader = Reader(mode, limits)
-    outer, visit = reader.read(spec)
-    size, placed_slot = reader.layout.size, reader.placed_slot
-    outer_slot = outer.tree_slot
+def _compile(spec: Any, limits: SpecLimits, code: Code, mode: Mode) -> Operation:
+    reader = Reader(mode, limits, code)
+    outer, root = reader.read(spec)
+    traits = reader.traits
+    children = root.below or Children()
 
-    no_frame: Frame = []
-
-    def run_plain(value: Any, _context: Any) -> Any:
-        visit(None, None, value, 0, no_frame)
-        return value
-
-    def run(value: Any, context: Any) -> Any:
-        frame: Frame = [None] * size
-        frame[0] = context
-        if outer_slot is not None:
-            frame[outer_slot] = value
-        visit(None, None, value, 0, frame)
-        if frame[placed_slot]:
+    def emit(flow: Flow, body: Block) -> None:
+        if outer.tree is not None:
+            body.append(assign(outer.tree, name(flow.value)))
+        place = None if traits.placements else flow.known
+        placed = code.fresh("s", unset=True)
+        inner: Block = []
+        ModifyCode(code, placed, limits.max_steps).children(root, flow.value, place, inner)
+        body += when(_is_walked(children.shape, flow, code), inner)
+        if traits.placements:
             # What was put below a part may hold that part: such an output has no end.
-            measure(value, limits)
-        return value
+            flow.known = None
+            measured = call(code.bind(lambda value: measure(value, limits)), name(flow.value))
+            body += when(name(placed), [do(measured)])
 
     changes: PathTree = {}
     assigns: list[tuple[str, ...]] = []
-    if reader.traits.squashes or not _trace(spec, changes, assigns, ()):
+    if traits.squashes or not _trace(spec, changes, assigns, ()):
         changes = EVERYTHING
-    return Operation(
-        run if reader.traits.lookups else run_plain,
-        changes=changes,
-        assigns=assigns,
-        makes_longs=reader.traits.makes_longs,
-    )
+    return Operation(emit, changes=changes, assigns=assigns, makes_longs=traits.makes_longs)
+
+
+def _is_walked(shape: Shape, flow: Flow, code: Code) -> ast.expr:
+    """Whether the value is of the kind that the spec walks; null is of none."""
+    if shape is Shape.EITHER or (shape is Shape.OBJECT and flow.known is not None):
+        return is_not(name(flow.value), NONE)
+    return is_(call(code.bind(type), name(flow.value)), code.bind(shape.value))
 
 
 def _trace(

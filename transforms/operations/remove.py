@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from model.errors import SpecError
+from transforms.flow import Flow
+from transforms.generation.code import Code
+from transforms.generation.nodes import Block, call, do, name
 from transforms.jolt.numbers import parse_int
 from transforms.jolt.stars import Star
 from transforms.jolt.text import split_or
@@ -40,17 +43,17 @@ class _Node:
         return range(self.index, self.index + 1)
 
 
-def compile_remove(spec: Any, limits: SpecLimits) -> Operation:  # noqa: ARG001
+def compile_remove(spec: Any, limits: SpecLimits, code: Code) -> Operation:  # noqa: ARG001
     """Raises SpecError with a pointer into `spec`."""
     if not isinstance(spec, dict):
         raise SpecError(f"expected an object as the spec of remove, found {found(spec)}")
     nodes = _read(spec)
 
-    def run(value: Any, _context: Any) -> Any:
-        _apply(nodes, value)
-        return value
+    def emit(flow: Flow, body: Block) -> None:
+        flow.known = None
+        body.append(do(call(flow.code.bind(lambda value: _apply(nodes, value)), name(flow.value))))
 
-    return Operation(run, changes=_changes(nodes))
+    return Operation(emit, changes=_changes(nodes))
 
 
 def _read(spec: dict[str, Any]) -> list[_Node]:

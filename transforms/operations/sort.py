@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from transforms.generation.code import Code
 from transforms.jolt.text import sort_key
 from transforms.limits import SpecLimits
 from transforms.operation import Operation
 from transforms.ownership import EVERYTHING
 
 
-def compile_sort(_spec: Any, _limits: SpecLimits) -> Operation:
+def compile_sort(_spec: Any, _limits: SpecLimits, _code: Code) -> Operation:
     """Jolt ignores the spec of `sort`."""
-    return Operation(lambda value, _context: _sorted(value), builds=EVERYTHING)
+    return Operation(lambda flow, body: flow.pass_through(_sorted, body), builds=EVERYTHING)
 
 
 def _sorted(value: Any) -> Any:

@@ -13,4 +13,10 @@ FUNCTIONS: dict[str, Function] = {
     **EXTRA_FUNCTIONS,
 }
 
-__all__ = ["FUNCTIONS", "LONG_MAKERS", "SQUASHERS", "Function"]
+SCALAR_RESULTS = frozenset(
+    {"concat", "join", "substring", "leftPad", "rightPad", "size", "min", "max", "avg", "intSum", "longSum"}
+    | {"doubleSum", "intSubtract", "longSubtract", "doubleSubtract", "divide", "divideAndRound"}
+)
+"""Functions whose result holds no object or array."""
+
+__all__ = ["FUNCTIONS", "LONG_MAKERS", "SCALAR_RESULTS", "SQUASHERS", "Function"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from transforms.jolt.levels import MISSING
+from transforms.jolt.readers import MISSING
 
 
 class Function(NamedTuple):

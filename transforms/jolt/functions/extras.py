@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from transforms.jolt.functions.calling import Function, of_text
-from transforms.jolt.levels import MISSING
+from transforms.jolt.readers import MISSING
 from transforms.readings import epoch_milliseconds, strip_zeros
 
 

@@ -8,7 +8,6 @@ from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any
 
 from transforms.jolt.functions.calling import Function, after, for_each, on_array
-from transforms.jolt.levels import MISSING
 from transforms.jolt.numbers import (
     INT_MAX,
     INT_MIN,
@@ -22,6 +21,7 @@ from transforms.jolt.numbers import (
     to_long,
     to_number,
 )
+from transforms.jolt.readers import MISSING
 
 _HUGE = 1.7976931348623157e308
 _ROUNDING = Context(prec=2000, rounding=ROUND_HALF_UP)

@@ -8,8 +8,8 @@ from typing import Any
 from model.errors import TransformError
 from transforms.jolt.functions.calling import Function, after, is_text, of_text, on_array
 from transforms.jolt.functions.separators import split
-from transforms.jolt.levels import MISSING
 from transforms.jolt.numbers import is_int
+from transforms.jolt.readers import MISSING
 from transforms.jolt.text import length, text_of
 from transforms.limits import DEFAULT_LIMITS
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from transforms.jolt.functions.calling import Function, after, for_each, of_arguments, on_array
-from transforms.jolt.levels import MISSING
 from transforms.jolt.numbers import is_int, kind_of
+from transforms.jolt.readers import MISSING
 from transforms.jolt.text import length, sort_key, text_of
 
 

@@ -1,0 +1,131 @@
+"""A chain of operations as one function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from model.errors import TransformError
+from transforms.flow import Flow
+from transforms.generation.code import Code
+from transforms.generation.nodes import (
+    NONE,
+    Block,
+    ExceptHandler,
+    Raise,
+    Return,
+    Try,
+    assign,
+    call,
+    constant,
+    do,
+    name,
+)
+from transforms.jolt.numbers import unmark
+from transforms.jolt.writers import BorrowedError
+from transforms.limits import SpecLimits, measure
+from transforms.operation import Operation
+from transforms.ownership import ALL_OWNED, EVENT, EVERYTHING, Ownership, PathTree, copy_all, copy_along
+
+Transform: TypeAlias = Callable[..., Any]
+"""`f(payload, context=None)`: takes a JSON value, and an object that `^` looks into."""
+
+
+class Chain:
+    """Puts the code of operations one after the other, with the copies they need between them."""
+
+    def __init__(self, limits: SpecLimits, ownership: Ownership = EVENT, copies: float = 1) -> None:
+        """`ownership` is of the value that comes in; `copies` are those that were made of its parts."""
+        self.code = Code()
+        self._limits = limits
+        self._flow = Flow(self.code, self.code.payload)
+        self._body: Block = []
+        self._places: list[str] = []
+        self._ownership = ownership
+        self._copies = copies
+        self._makes_longs = False
+
+    def add(self, operation: Operation, place: str) -> None:
+        """`place` points to the operation in the spec. Raises SpecError for loops too deep for Python."""
+        self._body.append(assign(self._at, constant(len(self._places))))
+        self._places.append(place)
+        if operation.changes is not None:
+            self._own(operation.changes)
+        operation.emit(self._flow, self._body)
+        if operation.changes is not None:
+            self._ownership = self._ownership.without(operation.assigns)
+        elif self._ownership.owned is EVERYTHING:
+            self._ownership = ALL_OWNED
+        else:
+            self._ownership = Ownership(operation.builds)
+        self._copies *= operation.copies
+        if self._copies > self._limits.max_copies:
+            limits = self._limits
+            measured = self.code.bind(lambda value: measure(value, limits))
+            self._body.append(do(call(measured, name(self._flow.value))))
+        self._makes_longs |= operation.makes_longs
+
+    @property
+    def _at(self) -> str:
+        """The variable that says which operation runs."""
+        return self.code.variable("at", constant(0))
+
+    def _own(self, changes: PathTree) -> None:
+        if self._ownership.covers(changes):
+            return
+        if self._ownership.plain and changes is not EVERYTHING:
+            self._flow.pass_through(lambda value: copy_along(value, changes), self._body)
+            self._ownership = Ownership(changes)
+        else:
+            self._flow.pass_through(copy_all, self._body)
+            self._ownership = ALL_OWNED
+
+    def transform(self) -> Transform:
+        """The function of the whole chain."""
+        if self._makes_longs:
+            # What `toLong` makes reaches only containers that the chain owns.
+            self._flow.pass_through(unmark, self._body)
+        return self.step()
+
+    def step(self) -> Transform:
+        """The function of a part of a chain: numbers may be `Long` in what it gives."""
+        code = self.code
+        error = code.fresh("e")
+        failed = call(code.bind(_failures(tuple(self._places))), name(error), name(self._at))
+        handler = ExceptHandler(code.bind(Exception), error, [Raise(failed, NONE)])
+        body: Block = [Try([*self._body, Return(name(self._flow.value))], [handler], [], [])]
+        if not self._flow.borrows:
+            return code.function([code.payload, code.context], 1, body)
+        run = code.function([code.payload, code.context, code.borrowed], 0, body)
+
+        def transform(payload: Any, context: Any = None) -> Any:
+            try:
+                return run(payload, context, set())
+            except BorrowedError:
+                return run(_copied(payload), context, None)
+
+        return transform
+
+
+def _failures(places: tuple[str, ...]) -> Callable[[Exception, int], Exception]:
+    """The function that says what an event is refused with, and by which operation."""
+
+    def failed(error: Exception, at: int) -> Exception:
+        match error:
+            case BorrowedError():
+                return error
+            case TransformError():
+                return TransformError(error.message, places[at])
+            case RecursionError():
+                return TransformError("the payload is nested too deeply", places[at])
+        # The message could quote the payload; the type cannot.
+        return TransformError(f"unexpected {type(error).__name__}", places[at])
+
+    return failed
+
+
+def _copied(payload: Any) -> Any:
+    try:
+        return copy_all(payload)
+    except RecursionError:
+        raise TransformError("the payload is nested too deeply") from None

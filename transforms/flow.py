@@ -1,0 +1,32 @@
+"""What is known of the value that flows through a chain, while its code is made."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from transforms.generation.code import Code
+from transforms.generation.nodes import Block, assign, call, name
+from transforms.jolt.places import Place
+
+
+@dataclass(slots=True)
+class Flow:
+    """The variable that holds the value between two operations, and the variables of containers in it."""
+
+    code: Code
+    value: str
+    known: Place | None = None
+    """The root container, if the value is either that or null. Certain ones below it have variables too."""
+    borrows: bool = False
+    """Whether some operation may have to start over on a copy of the event."""
+
+    def replace(self, value: ast.expr, body: Block) -> None:
+        """A new value, of which nothing is known."""
+        self.value = self.code.fresh("v")
+        self.known = None
+        body.append(assign(self.value, value))
+
+    def pass_through(self, function: object, body: Block) -> None:
+        """The value becomes what a function makes of it."""
+        self.replace(call(self.code.bind(function), name(self.value)), body)

@@ -1,0 +1,69 @@
+"""Which keys of an object a spec's wildcards match: worked out once for all objects with the same keys.
+
+Events of one source have few shapes, and to match a key with several wildcards is dear.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
+
+from transforms.jolt.stars import Star
+
+_MAX_PLANS = 256
+_MAX_KEYS = 512
+_MAX_CHARACTERS = 8_192
+
+NO_GROUPS: tuple[str, ...] = ()
+
+
+class Match(NamedTuple):
+    """A key, which of the choices took it, and what its `*` stand for."""
+
+    key: str
+    choice: int
+    groups: tuple[str, ...]
+
+
+Plan: TypeAlias = "list[Match]"
+MatchKey: TypeAlias = Callable[[str], "tuple[int, tuple[str, ...]] | None"]
+
+
+def key_matcher(literals: list[str], stars: list[Star]) -> MatchKey:
+    """The function that finds the choice that takes a key: literal keys are the first choices, in their
+    order; then come the wildcards, of which the first that matches takes it."""
+    exact = {key: (number, NO_GROUPS) for number, key in enumerate(literals)}
+    rest = [(number, star.match) for number, star in enumerate(stars, len(literals))]
+
+    def match(key: str) -> tuple[int, tuple[str, ...]] | None:
+        found = exact.get(key)
+        if found is not None:
+            return found
+        for number, matches in rest:
+            groups = matches(key)
+            if groups is not None:
+                return number, groups
+        return None
+
+    return match
+
+
+def planner(match: MatchKey) -> Callable[[dict[str, Any]], Plan]:
+    """The function that gives the matching keys of an object in their order."""
+    plans: dict[tuple[str, ...], Plan] = {}
+
+    def make(keys: tuple[str, ...]) -> Plan:
+        made = [Match(key, *found) for key in keys if (found := match(key)) is not None]
+        if len(keys) <= _MAX_KEYS and sum(map(len, keys)) <= _MAX_CHARACTERS:
+            if len(plans) >= _MAX_PLANS:
+                # Hostile keys must not fill the memory; the few real shapes are soon here again.
+                plans.clear()
+            plans[keys] = made
+        return made
+
+    def plan(value: dict[str, Any]) -> Plan:
+        keys = tuple(value)
+        found = plans.get(keys)
+        return make(keys) if found is None else found
+
+    return plan

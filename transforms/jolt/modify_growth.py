@@ -1,0 +1,64 @@
+"""What the code of `modify-*` calls where a value is missing, too short, or of a wrong kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from model.errors import TransformError
+from transforms.jolt.modify_children import Mode
+from transforms.jolt.readers import MISSING
+from transforms.jolt.text import text_of
+
+
+def grower(mode: Mode, kind: type) -> Callable[[Any, Any, Any, int], Any]:
+    """The function that makes an object or array where there is none, if the mode allows it."""
+
+    def grow(container: Any, key: Any, value: Any, size: int) -> Any:
+        if type(container) is not dict and type(container) is not list:
+            return value
+        if not mode.allows(container, key, size):
+            return value
+        container[key] = made = kind()
+        return made
+
+    return grow
+
+
+def check_container(container: Any) -> None:
+    """Raises TransformError unless something can be written into `container`."""
+    if type(container) is not dict and type(container) is not list:
+        raise TransformError("a scalar stands where the spec expects an object or array")
+
+
+def lengthen(value: Any, last_index: int) -> int:
+    """Fills an array with nulls up to an index; gives how long it was."""
+    size = len(value) if type(value) is list else 0
+    if size <= last_index:
+        value.extend([None] * (last_index + 1 - size))
+    return size
+
+
+def element(value: list[Any], index: int, size: int) -> Any:
+    """What an array had at an index before it was made longer, else MISSING."""
+    if index >= len(value):
+        return MISSING
+    found = value[index]
+    return MISSING if found is None and index >= size else found
+
+
+def slots(value: Any) -> list[tuple[Any, str]]:
+    """The keys of any value, each with its text."""
+    if type(value) is dict:
+        return [(key, key) for key in value]
+    if type(value) is list:
+        return [(index, str(index)) for index in range(len(value))]
+    text = text_of(value)
+    return [(text, text)]
+
+
+def slot_value(value: Any, key: Any, size: int) -> Any:
+    """What is at one of the `slots` of a value."""
+    if type(value) is dict:
+        return value[key]
+    return element(value, key, size) if type(value) is list else MISSING

@@ -1,0 +1,129 @@
+"""Code that writes into the places of a `shift`'s output, making containers when the first value comes."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+
+from transforms.generation.code import Code
+from transforms.generation.nodes import (
+    NONE,
+    Block,
+    assign,
+    assign_both,
+    call,
+    constant,
+    do,
+    is_,
+    method,
+    name,
+    new_dict,
+    new_list,
+    new_tuple,
+    not_in,
+    set_item,
+    when,
+)
+from transforms.jolt.levels import Text, text_node
+from transforms.jolt.places import Place, State, Target
+from transforms.jolt.writers import put, writer
+
+
+class PlaceCode:
+    """Follows what is certain of each container, branch by branch, so that most tests need no code."""
+
+    def __init__(self, code: Code, borrowed: str, max_index: int) -> None:
+        self._code = code
+        self._borrowed = borrowed
+        self._max_index = max_index
+        self._changed: list[tuple[Place, State]] = []
+        self.depth = 0
+        """How many loops the code at hand is in."""
+
+    def branch(self, build: Callable[[Block], None]) -> Block:
+        """A block that may run or not: what it makes is not certain after it."""
+        outside, self._changed = self._changed, []
+        block: Block = []
+        build(block)
+        for place, before in reversed(self._changed):
+            place.state = State.MAYBE if before is State.UNSET else before
+            outside.append((place, before))
+        self._changed = outside
+        return block
+
+    def begin_round(self, places: list[Place], body: Block) -> None:
+        """These places are made anew in this round of a loop."""
+        for place in places:
+            body.append(assign(place.variable, NONE))
+            place.state = State.UNSET
+
+    def write(self, target: Target, value: ast.expr, body: Block) -> None:
+        """The value is evaluated at most once, but may stand in several branches."""
+        place = target.place
+        if not target.exclusive:
+            self._write_generally(target, value, body)
+        elif place.is_list:
+            body += self._filled(place, new_list(value), [do(method(name(place.variable), "append", value))])
+        else:
+            key = text_node(target.texts[0])
+            body += self._filled(place, new_dict(key, value), [set_item(name(place.variable), key, value)])
+
+    def ensure(self, place: Place, body: Block) -> None:
+        """Make the container if it is not there."""
+        body += self._filled(place, new_list() if place.is_list else new_dict(), [])
+
+    def _write_generally(self, target: Target, value: ast.expr, body: Block) -> None:
+        place, code = target.place, self._code
+        borrowed = name(self._borrowed)
+        if len(target.kinds) == 1 and isinstance(target.texts[0], str):
+            self.ensure(place, body)
+            key = constant(target.texts[0])
+            body.append(do(call(code.bind(put), name(place.variable), key, value, borrowed)))
+            return
+        write = code.bind(writer(target.kinds, self._max_index))
+        keys = new_tuple(*map(text_node, target.texts))
+        if not any(_is_optional(text) for text in target.texts):
+            self.ensure(place, body)
+            body.append(do(call(write, value, name(place.variable), borrowed, keys)))
+            return
+        known = code.fresh("y")
+
+        def write_found(block: Block) -> None:
+            self.ensure(place, block)
+            block.append(do(call(write, value, name(place.variable), borrowed, name(known))))
+
+        body.append(assign(known, keys))
+        body += when(not_in(NONE, name(known)), self.branch(write_found))
+
+    def _filled(self, place: Place, made: ast.expr, present: Block) -> Block:
+        """`made` becomes the container if there is none, else `present` is done."""
+        state = place.state
+        if state is State.SET:
+            return present
+        making = self._make(place, made)
+        self._set(place)
+        if state is State.UNSET and place.depth == self.depth:
+            return making
+        return when(is_(name(place.variable), NONE), making, present)
+
+    def _make(self, place: Place, made: ast.expr) -> Block:
+        parent = place.parent
+        if parent is None:
+            raise ValueError("the outermost container is always there")
+        key = text_node(place.key)
+        if parent.state is State.SET:
+            return [assign_both(place.variable, name(parent.variable), key, made)]
+        variable = name(place.variable)
+        return [
+            assign(place.variable, made),
+            *self._filled(parent, new_dict(key, variable), [set_item(name(parent.variable), key, variable)]),
+        ]
+
+    def _set(self, place: Place) -> None:
+        if place.state is not State.SET:
+            self._changed.append((place, place.state))
+            place.state = State.SET
+
+
+def _is_optional(text: Text) -> bool:
+    return not isinstance(text, str) and text.optional

@@ -1,0 +1,136 @@
+"""Where the output of a `shift` is written: which containers are certain, and which writes cannot meet another.
+
+A container is certain when every path that leads to its place goes on below it: then nothing but a new object (or
+array) can ever stand there, and the generated function keeps it in a variable. A write is exclusive when no other
+write can reach its place. In Jolt a place that is empty or null takes a value, a second value turns it into a list: an
+exclusive write need not look. What is neither goes through the functions of `writers`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import NamedTuple
+
+from transforms.generation.code import Code
+from transforms.jolt.levels import Level, Source, Text
+from transforms.jolt.output_paths import Kind, OutputPath
+
+
+class State(Enum):
+    """What is known of a container's variable at one place of the code."""
+
+    UNSET = auto()
+    MAYBE = auto()
+    SET = auto()
+
+
+@dataclass(slots=True, eq=False)
+class Place:
+    """A certain container. The outermost has no parent and is always set."""
+
+    variable: str
+    parent: Place | None = None
+    key: Text = ""
+    is_list: bool = False
+    depth: int = 0
+    """In how many loops it is made anew for each round."""
+    state: State = State.UNSET
+    below: dict[str, Place] = field(default_factory=dict)
+    """The certain containers at its fixed keys."""
+
+
+class Target(NamedTuple):
+    """How one output path is written: from a place, along the rest of the path.
+
+    `exclusive` targets have one step left, a key of the place or, for arrays, none.
+    """
+
+    place: Place
+    kinds: tuple[Kind, ...]
+    texts: tuple[Text, ...]
+    exclusive: bool
+
+
+class Places:
+    """The places of one `shift`."""
+
+    def __init__(self, outputs: list[OutputPath], code: Code) -> None:
+        self._code = code
+        self.targets: dict[int, Target] = {}
+        """By the id of the output path."""
+        self.inside: dict[Level, list[Place]] = {}
+        """The places that are made anew for each key that a level matches."""
+        # As a rule the output is an object; only then can paths start from it instead of from its holder.
+        self.keyed = all(len(output.kinds) > 1 and output.kinds[1] is Kind.KEY for output in outputs)
+        self.root = Place(code.fresh("o"), state=State.SET)
+        self._divide(self.root, outputs, 1 if self.keyed else 0, ())
+
+    @property
+    def all_exclusive(self) -> bool:
+        return all(target.exclusive for target in self.targets.values())
+
+    def _divide(self, place: Place, outputs: list[OutputPath], step: int, loops: tuple[Level, ...]) -> None:
+        """All `outputs` write to a key of `place`, at the same step of theirs."""
+        if all(isinstance(output.texts[step], str) for output in outputs):
+            by_key: dict[Text, list[OutputPath]] = {}
+            for output in outputs:
+                by_key.setdefault(output.texts[step], []).append(output)
+            for key, group in by_key.items():
+                self._descend(place, key, group, step, loops)
+            return
+        inner = self._loop_of(outputs, step, loops)
+        if inner is not None:
+            self._descend(place, outputs[0].texts[step], outputs, step, (*loops, inner.level))
+        else:
+            self._generally(place, outputs, step)
+
+    def _loop_of(self, outputs: list[OutputPath], step: int, loops: tuple[Level, ...]) -> Source | None:
+        """The reference that gives each round of one more loop a key of its own, if all outputs have it."""
+        text = outputs[0].texts[step]
+        source = None if isinstance(text, str) else text.source
+        if source is None or not source.is_distinct:
+            return None
+        wanted = (*loops, source.level)
+        for output in outputs:
+            other = output.texts[step]
+            if isinstance(other, str) or other.source != source:
+                return None
+            if output.loops is None or output.loops[: len(wanted)] != wanted:
+                return None
+        return source
+
+    def _descend(
+        self, place: Place, key: Text, outputs: list[OutputPath], step: int, loops: tuple[Level, ...]
+    ) -> None:
+        if any(len(output.kinds) == step + 1 for output in outputs):
+            if len(outputs) == 1 and outputs[0].loops == loops:
+                self._target(place, outputs[0], step, exclusive=True)
+            else:
+                self._generally(place, outputs, step)
+            return
+        following = {output.kinds[step + 1] for output in outputs}
+        if following == {Kind.KEY}:
+            self._divide(self._new(place, key, loops), outputs, step + 1, loops)
+        elif following == {Kind.APPEND} and all(len(output.kinds) == step + 2 for output in outputs):
+            below = self._new(place, key, loops)
+            below.is_list = True
+            for output in outputs:
+                self._target(below, output, step + 2, exclusive=True)
+        else:
+            self._generally(place, outputs, step)
+
+    def _new(self, parent: Place, key: Text, loops: tuple[Level, ...]) -> Place:
+        made = Place(self._code.fresh("p", unset=True), parent, key, depth=len(loops))
+        if isinstance(key, str):
+            parent.below[key] = made
+        if loops:
+            self.inside.setdefault(loops[-1], []).append(made)
+        return made
+
+    def _generally(self, place: Place, outputs: list[OutputPath], step: int) -> None:
+        for output in outputs:
+            self._target(place, output, step, exclusive=False)
+
+    def _target(self, place: Place, output: OutputPath, step: int, exclusive: bool) -> None:
+        self.targets[id(output)] = Target(place, output.kinds[step:], output.texts[step:], exclusive)

@@ -1,0 +1,47 @@
+"""How `shift` sees what is no object: an array by its indexes, a scalar by its text, with nothing below."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from model.errors import TransformError
+from transforms.jolt.text import text_of
+
+_NOTHING: Final[dict[str, Any]] = {}
+
+
+def literal_view(keys: frozenset[str], indexes: dict[str, int]) -> Callable[[Any], dict[str, Any]]:
+    """The function that gives those of `keys` that a value has, which is no object."""
+
+    def view(value: Any) -> dict[str, Any]:
+        if value is None:
+            return _NOTHING
+        if type(value) is not list:
+            text = text_of(value)
+            return {text: None} if text in keys else _NOTHING
+        found: dict[str, Any] = {}
+        for key, index in indexes.items():
+            if index < len(value):
+                if index < 0:
+                    raise TransformError("a key of the spec is a negative array index")
+                found[key] = value[index]
+        return found
+
+    return view
+
+
+def members(value: Any) -> dict[str, Any]:
+    """All keys of a value, which is no object."""
+    if value is None:
+        return _NOTHING
+    if type(value) is not list:
+        return {text_of(value): None}
+    return {str(index): element for index, element in enumerate(value)}
+
+
+def values(value: Any) -> Sequence[Any]:
+    """The values at all keys of a value, which is no object."""
+    if value is None:
+        return ()
+    return value if type(value) is list else (None,)
