@@ -74,6 +74,7 @@ class SchemaJournal:
             os.fsync(stream.fileno())
         if is_new:
             sync_folder(self.path.parent)
+        self._front = min(self._front, end)
         self._end = end + sum(map(len, lines))
         self.waiting += len(lines)
 

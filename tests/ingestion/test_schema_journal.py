@@ -74,6 +74,18 @@ def test_what_was_taken_goes_from_a_large_file_with_little_copying(
     assert sizes[-1] == 0
 
 
+def test_a_file_that_somebody_cut_takes_new_changes(tmp_path: Path) -> None:
+    journal, _ = opened(tmp_path / "journal")
+    journal.append(map(change, "abcde"))
+    journal.take(journal.first(2))
+    (tmp_path / "journal").write_bytes(b"")
+    journal.append([change("f")])
+    assert drained(journal) == ["f"]
+    journal.append([change("g")])
+    assert drained(journal) == ["g"]
+    assert journal.waiting == 0
+
+
 def test_a_write_that_failed_half_way_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     journal, _ = opened(tmp_path / "journal")
     journal.append([change("a")])
