@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from app.commands import dead_letters, flow, keys, mapping, metadata, profiles
+from app.commands import attributes, dead_letters, flow, keys, mapping, profiles, services, specs
 from app.commands.demo import demo
 
 EPILOG = (
@@ -70,10 +70,10 @@ app.command()(profiles.lookup)
 app.command()(profiles.search)
 app.command()(profiles.export)
 app.add_typer(dead_letters.commands, name="dead-letters")
-app.add_typer(metadata.specs, name="specs")
-app.add_typer(metadata.attributes, name="attributes")
+app.add_typer(specs.commands, name="specs")
+app.add_typer(attributes.commands, name="attributes")
 app.add_typer(keys.commands, name="keys")
-app.add_typer(metadata.serve, name="serve")
+app.add_typer(services.commands, name="serve")
 
 
 def main() -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
     from rich.console import Console
+
+Shown = TypeVar("Shown", bound="BaseModel")
 
 
 def console() -> Console:
@@ -26,6 +29,17 @@ def counted(number: int, thing: str) -> str:
 def print_json(value: Any) -> None:
     """One JSON value on one line, for scripts."""
     print(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str))
+
+
+def print_listing(
+    items: Sequence[Shown], as_json: bool, columns: Mapping[str, Callable[[Shown], str]]
+) -> None:
+    """Items as one JSON object a line, or as a table with these columns."""
+    if as_json:
+        for item in items:
+            print_json(item.model_dump(mode="json"))
+    else:
+        print_table(tuple(columns), [[column(item) for column in columns.values()] for item in items])
 
 
 def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

@@ -1,14 +1,17 @@
-"""What every command gets: the configuration, read when first asked for."""
+"""What commands share: the configuration, read when first asked for, and options that several have."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
     from app.settings import Settings
+
+Why = Annotated[str, typer.Option("--reason", help="Why; kept with the change.")]
+Json = Annotated[bool, typer.Option("--json", help="JSON for scripts.")]
 
 
 def settings_of(context: typer.Context) -> Settings:
