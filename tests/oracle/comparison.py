@@ -18,10 +18,15 @@ REFUSED_EARLY = (
     "an object as the spec of default",
     "there is no function",
     "is not closed",
+    "a pattern that is not supported",
+    "the payload is nested too deeply",
 )
 """Where we are stricter on purpose: Java fails at run time, or when it writes an endless output."""
 FIXED_SIZE_LIST = "UnsupportedOperationException"
 """In Java `split`, `toList` and their like give lists that cannot grow; ours can."""
+
+
+_FIXED_SIZE = ("=toList", "=split", "=sort")
 
 
 def ours(task: dict[str, Any]) -> dict[str, Any]:
@@ -78,7 +83,10 @@ def has_order(chain: list[dict[str, Any]]) -> bool:
 def _is_shared_in_java(task: dict[str, Any]) -> bool:
     """Whether Java may put one constant of the spec, or one part of the context, at several places: a later
     operation that changes one of them changes all, and the spec or context itself. Ours stay as they are."""
-    *earlier, _last = (json.dumps(entry["spec"]) for entry in task["spec"])
+    specs = [json.dumps(entry["spec"]) for entry in task["spec"]]
+    *earlier, _last = specs
+    if any("quash" in spec for spec in specs) and any(name in str(specs) for name in _FIXED_SIZE):
+        return True
     return any("{}" in spec or "[]" in spec or spec.count('"^') > 1 for spec in earlier)
 
 

@@ -98,6 +98,21 @@ def test_same_as_the_library(text: str) -> None:
         ("null_if_blank(@)", " ", None),
         ("null_if_blank(@)", "x", "x"),
         ("`old text`", None, "old text"),
+        ("epoch_ms(@, '%d.%m.%Y %H:%M', 'Europe/Berlin')", "01.03.2024 13:05", 1709294700000),
+        ("epoch_ms(@, '%d.%m.%Y %H:%M', 'Europe/Berlin')", "01.07.2024 13:05", 1719831900000),
+        ("epoch_ms(@, '%d.%m.%Y %H:%M', '-05:30')", "01.03.2024 13:05", 1709318100000),
+        ("epoch_ms(@, '%d/%b/%Y:%H:%M:%S %z')", "10/Oct/2000:13:55:36 -0700", 971211336000),
+        ("epoch_ms(@, '%Y-%m-%d', 'UTC')", "1969-12-31", -86400000),
+        ("epoch_ms(t, '%Y-%m-%d', zone)", {"t": "2024-03-01", "zone": "+01:00"}, 1709247600000),
+        ("epoch_ms(@, 'seconds')", 1709251276, 1709251276000),
+        ("epoch_ms(@, 'seconds')", 1709251276.633, 1709251276633),
+        ("epoch_ms(@, 'seconds')", Decimal("-0.0001"), -1),
+        ("epoch_ms(@, 'seconds')", "1709251276.6339", 1709251276633),
+        ("epoch_ms(@, 'milliseconds')", 5, 5),
+        ("epoch_ms(@, 'microseconds')", 1709251276633999, 1709251276633),
+        ("hash(@)", "a", "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb"),
+        ("hash(@)", "ä", "33e6d73fee82904c8d7afb78de1154d1e8dc2a0edb08120e63df5b9385c2d9cc"),
+        ("hash(a) == hash(b)", {"a": {"x": 1, "y": [2]}, "b": {"y": [2], "x": 1}}, True),
     ],
 )
 def test_own_functions(text: str, data: Any, expected: Any) -> None:
@@ -128,6 +143,16 @@ def test_null_in_null_out(name: str) -> None:
         ("split('', @)", "a"),
         ("split(@, 'a')", 5),
         ("length(@)", 5),
+        ("epoch_ms(@, f)", {"f": "%Y"}),
+        ("epoch_ms(@, 'seconds')", "soon"),
+        ("epoch_ms(@, 'seconds')", True),
+        ("epoch_ms(@, 'seconds')", 1e300),
+        ("epoch_ms(@, '%Y-%m-%d', 'UTC')", "01.03.2024"),
+        ("epoch_ms(@, '%Y-%m-%d', 'UTC')", 20240301),
+        ("epoch_ms(@, '%Y-%m-%d', 'UTC')", "9" * 50_000_000),
+        ("epoch_ms('2024', '%Y', @)", "Nowhere"),
+        ("epoch_ms('2024', @, 'UTC')", "%Q"),
+        ("sum(@)", [1, True]),
     ],
 )
 def test_wrong_types_are_errors(text: str, data: Any) -> None:
@@ -136,7 +161,16 @@ def test_wrong_types_are_errors(text: str, data: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "a[", "nope(a)", "trim()", "trim(a, b)", "split(a)", "trim(&a)", "length()", "a[::0]"]
+    "text",
+    [
+        *["", "a[", "nope(a)", "trim()", "trim(a, b)", "split(a)", "trim(&a)", "length()", "a[::0]"],
+        "epoch_ms(a, '%Y-%m-%d')",
+        "epoch_ms(a, '%Q', 'UTC')",
+        "epoch_ms(a, 'second')",
+        "epoch_ms(a, '%Y', 'Europe/Berln')",
+        "epoch_ms(a, '%d %d', 'UTC')",
+        "epoch_ms(a, '%d', '+25:00')",
+    ],
 )
 def test_refused_when_compiled(text: str) -> None:
     with pytest.raises(SpecError):
@@ -177,3 +211,42 @@ def test_literals_are_not_shared_between_events() -> None:
     transform = compile_spec(chain)
     assert transform({}, {"n": 1}) == {"a": {"n": 1}}
     assert transform({}, {}) == {"a": {}}
+
+
+NUMBERS = {"all": [Decimal("0.1234567890123456789"), 2, 0.5], "low": Decimal("-1e400"), "one": 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("sum(all)", Decimal("2.6234567890123456789")),
+        ("sum([low, one])", Decimal("-" + "9" * 400)),
+        ("avg(all)", Decimal("0.8744855963374485596333333333333333")),
+        ("abs(low)", Decimal("1e400")),
+        ("ceil(all[0])", 1),
+        ("floor(all[0])", 0),
+        ("max(all)", 2),
+        ("min(all)", Decimal("0.1234567890123456789")),
+        ("sort(all)[1]", 0.5),
+        ("sort_by([{n: all[1]}, {n: all[0]}], &n)[0].n", Decimal("0.1234567890123456789")),
+        ("to_number(low)", Decimal("-1e400")),
+        ("to_string(all)", "[0.1234567890123456789,2,0.5]"),
+        ("to_string({a: low})", '{"a":-1E+400}'),
+        ("to_string(all[0])", "0.1234567890123456789"),
+        ("type(low)", "number"),
+        ("contains(all, `0.5`)", True),
+        ("sum(`[1e308, 1e308]`)", None),
+        ("to_number('nan')", None),
+    ],
+)
+def test_decimals_are_numbers(text: str, expected: Any) -> None:
+    found = compile_expression(text).evaluate(NUMBERS)
+    assert (found, type(found)) == (expected, type(expected))
+
+
+def test_what_to_long_makes_is_a_number() -> None:
+    chain = [
+        {"operation": "modify-overwrite-beta", "spec": {"a": "=toLong"}},
+        {"operation": "jmespath", "spec": {"sum": "sum([a, a])", "n": "to_number_exact(a)"}},
+    ]
+    assert compile_spec(chain)({"a": "21"}) == {"sum": 42, "n": 21}

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from math import isfinite
 from typing import Any
 
 from jmespath.exceptions import JMESPathError
-from jmespath.functions import Functions
 from jmespath.visitor import _Expression
 
 from model.errors import SpecError, TransformError
 from transforms.expressions.functions import CUSTOM_FUNCTIONS, CustomFunction
+from transforms.expressions.standard import StandardFunctions
 from transforms.pointers import nearest
 
-_STANDARD = Functions()
-_STANDARD_TABLE: dict[str, dict[str, Any]] = Functions.FUNCTION_TABLE
+_STANDARD = StandardFunctions()
+_STANDARD_TABLE: dict[str, dict[str, Any]] = StandardFunctions.FUNCTION_TABLE
 
 
 class _Caller:
@@ -27,14 +28,20 @@ class _Caller:
 _CALLER = _Caller()
 
 
-def compile_call(name: str, arguments: list[tuple[Callable[[Any], Any], bool]]) -> Callable[[Any], Any]:
-    """`arguments` are compiled expressions, each with whether it is passed as such (`&age`).
+def compile_call(
+    name: str, arguments: list[tuple[Callable[[Any], Any], bool]], constants: Sequence[Any]
+) -> Callable[[Any], Any]:
+    """`arguments` are compiled expressions, each with whether it is passed as such (`&age`); `constants`
+    are their values where they are literals, else None.
 
-    Raises SpecError for an unknown function or a wrong number of arguments.
+    Raises SpecError for an unknown function, a wrong number of arguments, or a constant that cannot be right.
     """
     custom = CUSTOM_FUNCTIONS.get(name)
     if custom is not None:
-        return _custom_call(name, custom, arguments)
+        call = _custom_call(name, custom, arguments)
+        if custom.check is not None:
+            custom.check(constants)
+        return call
     known = _STANDARD_TABLE.get(name)
     if known is None:
         names = [*CUSTOM_FUNCTIONS, *_STANDARD_TABLE]
@@ -89,9 +96,11 @@ def _standard_call(name: str, arguments: list[tuple[Callable[[Any], Any], bool]]
             for argument, is_reference in arguments
         ]
         try:
-            return _STANDARD.call_function(name, resolved)
+            result = _STANDARD.call_function(name, resolved)
         except JMESPathError:
             # The library's message quotes the value.
             raise TransformError(f"{name}() got an argument of a wrong type") from None
+        # JSON cannot hold what overflows, nor what `to_number` makes of the text `nan`.
+        return None if type(result) is float and not isfinite(result) else result
 
     return evaluate

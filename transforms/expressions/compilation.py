@@ -278,7 +278,8 @@ def _call(node: dict[str, Any]) -> Evaluate:
         (_compile(child["children"][0]), True) if child["type"] == "expref" else (_compile(child), False)
         for child in node["children"]
     ]
-    return compile_call(node["value"], arguments)
+    constants = [child["value"] if child["type"] == "literal" else None for child in node["children"]]
+    return compile_call(node["value"], arguments, constants)
 
 
 def _stray_reference(_node: dict[str, Any]) -> Evaluate:

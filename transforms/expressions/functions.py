@@ -7,14 +7,16 @@ that expects text must not quietly lose a number.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal
+from hashlib import sha256
 from typing import Any, NamedTuple
 
-from model.canonical import exact_number
+from model import canonical
 from model.errors import TransformError
+from transforms.expressions.times import check_constants, epoch_ms
 from transforms.jolt.text import is_blank
-from transforms.readings import epoch_milliseconds, strip_zeros
+from transforms.readings import strip_zeros
 
 _MAX_NUMBER_TEXT = 400
 _NUMBER = re.compile(r"[+-]?[0-9]+(?:(\.[0-9]+)?([eE][+-]?[0-9]{1,4})?)")
@@ -26,6 +28,8 @@ class CustomFunction(NamedTuple):
     call: Callable[..., Any]
     least: int = 1
     most: int | None = 1
+    check: Callable[[Sequence[Any]], None] | None = None
+    """Gets the arguments that are literals (None for others); raises SpecError if one cannot be right."""
 
 
 def _text(value: Any, function: str) -> str:
@@ -60,22 +64,15 @@ def _digits(text: str) -> str:
     return "".join(character for character in text if "0" <= character <= "9")
 
 
-def _epoch_ms(text: str) -> int:
-    found = epoch_milliseconds(text)
-    if found is None:
-        raise TransformError("epoch_ms() expects an RFC 3339 time with an offset")
-    return found
-
-
 def _to_number_exact(value: Any) -> Any:
     if value is None:
         return None
-    if type(value) is int or type(value) is float or type(value) is Decimal:
+    if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
         return value
     matched = _NUMBER.fullmatch(_text(value, "to_number_exact").strip())
     if matched is None or len(matched[0]) > _MAX_NUMBER_TEXT:
         raise TransformError("to_number_exact() expects the text of a number")
-    return int(matched[0]) if matched.lastindex is None else exact_number(matched[0])
+    return int(matched[0]) if matched.lastindex is None else canonical.exact_number(matched[0])
 
 
 def _split(separator: Any, text: Any) -> Any:
@@ -93,6 +90,13 @@ def _first_non_null(*values: Any) -> Any:
     return None
 
 
+def _hash(value: Any) -> Any:
+    if value is None:
+        return None
+    data = value.encode("utf-8", "surrogatepass") if type(value) is str else canonical.encode(value)
+    return sha256(data).hexdigest()
+
+
 def _null_if_blank(value: Any) -> Any:
     return None if type(value) is str and is_blank(value) else value
 
@@ -103,7 +107,8 @@ CUSTOM_FUNCTIONS: dict[str, CustomFunction] = {
     "upper": _of_text("upper", str.upper),
     "digits": _of_text("digits", _digits),
     "strip_leading_zeros": _of_text("strip_leading_zeros", strip_zeros),
-    "epoch_ms": _of_text("epoch_ms", _epoch_ms),
+    "epoch_ms": CustomFunction(epoch_ms, most=3, check=check_constants),
+    "hash": CustomFunction(_hash),
     "to_number_exact": CustomFunction(_to_number_exact),
     "split": CustomFunction(_split, least=2, most=2),
     "first_non_null": CustomFunction(_first_non_null, most=None),
