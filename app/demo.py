@@ -14,15 +14,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from app import wiring
 from app.demo_example import Example
+from app.demo_flow import RunningFlow
 from app.documents import read_attributes, read_definition
 from app.java import require_java
 from app.metadata_server import serving_here
 from app.output import console, counted
 from app.profile_tree import profile_tree
 from app.publish import publish_lines
-from app.settings import Settings, load
-from ingestion.flow import BatchReport
-from ingestion.outcomes import StageReport
+from app.settings import load
 from model import canonical
 from model.errors import IdgraphError
 from model.identifiers import Identifier
@@ -53,53 +52,6 @@ def _choose_port(config: Path) -> None:
     config.write_text(text.replace("127.0.0.1:8410", f"127.0.0.1:{port}"), encoding="utf-8")
 
 
-class _RunningFlow:
-    """The flow in a thread, and what it reported so far."""
-
-    def __init__(self, settings: Settings) -> None:
-        self.counts = StageReport()
-        self.seconds = 0.0
-        self.failure: IdgraphError | None = None
-        self._settings = settings
-        self._stop = threading.Event()
-        self._changed = threading.Condition()
-        self._thread = threading.Thread(target=self._run, name="flow")
-
-    def __enter__(self) -> _RunningFlow:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        from app.flow_runner import run_flow
-
-        try:
-            run_flow(self._settings, self._stop, False, self._take)
-        except IdgraphError as error:
-            self.failure = error
-        finally:
-            with self._changed:
-                self._changed.notify_all()
-
-    def _take(self, report: BatchReport) -> None:
-        with self._changed:
-            self.counts.add(report.counts)
-            self.seconds += report.seconds
-            self._changed.notify_all()
-
-    def wait(self, seconds: float) -> None:
-        """Wait for the next report, at most so long. Raises what stopped the flow."""
-        with self._changed:
-            self._changed.wait(seconds)
-        if self.failure is not None:
-            raise self.failure
-        if not self._thread.is_alive():
-            raise IdgraphError("the flow ended unexpectedly")
-
-
 class Demo:
     """One run of the demo."""
 
@@ -128,7 +80,7 @@ class Demo:
                 publish_lines(self._settings.source(source), lines)
                 total += len(lines)
             say(f"{total:,} events published; starting Spark\n")
-            flow = stack.enter_context(_RunningFlow(self._settings))
+            flow = stack.enter_context(RunningFlow(self._settings))
             self._follow(flow, total, stop)
             self._wait_for_catalogue(client)
             self._summarise(flow, client)
@@ -151,7 +103,7 @@ class Demo:
         for spec in self._example.specs():
             client.put_spec(read_definition(spec), "demo")
 
-    def _follow(self, flow: _RunningFlow, total: int, stop: threading.Event) -> None:
+    def _follow(self, flow: RunningFlow, total: int, stop: threading.Event) -> None:
         bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -179,7 +131,7 @@ class Demo:
         ) is not None:
             etag = answer.etag
 
-    def _summarise(self, flow: _RunningFlow, client: MetadataClient) -> None:
+    def _summarise(self, flow: RunningFlow, client: MetadataClient) -> None:
         say = self._console.print
         counts = flow.counts
         discovered = sum(1 for _ in client.search_attributes(status="discovered"))
@@ -208,7 +160,7 @@ class Demo:
                 self._console.print("[bold]One profile[/], each value with where it came from:\n")
                 self._console.print(profile_tree(profile))
 
-    def _edit(self, client: MetadataClient, flow: _RunningFlow, stop: threading.Event) -> None:
+    def _edit(self, client: MetadataClient, flow: RunningFlow, stop: threading.Event) -> None:
         edit = self._example.shown.get("edit")
         if not edit:
             return

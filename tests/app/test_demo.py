@@ -36,6 +36,6 @@ def test_a_demo_that_is_stopped_in_its_middle_does_not_end_as_if_done(
     monkeypatch.setattr(demo, "require_java", lambda: None)
     monkeypatch.setattr("app.demo_example.Example.files", lambda *_: iter([("orders", [b"{}\n"])]))
     stop = threading.Event()
-    monkeypatch.setattr(demo, "_RunningFlow", lambda _: _Flow(stop))
+    monkeypatch.setattr(demo, "RunningFlow", lambda _: _Flow(stop))
     with pytest.raises(KeyboardInterrupt):
         demo.run_demo("retail", tmp_path / "demo", stop)
