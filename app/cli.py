@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
@@ -32,6 +31,8 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import version
+
         print(f"idgraph {version('idgraph')}")
         raise typer.Exit
 

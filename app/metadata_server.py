@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from fastapi import FastAPI
 
 from app import wiring
+from app.private_files import write_private
 from app.settings import Settings
 from metadata_service.app import create_app
 from metadata_service.server import serve, serving
@@ -48,5 +49,5 @@ def _application(settings: Settings) -> FastAPI:
         # The same token again has no effect, so a configured or earlier one simply stays valid.
         create_token(database, TOKEN_NAME, Role.ADMIN, wiring.metadata_token(settings))
     except ConfigError:
-        wiring.write_private(settings.token_file(), create_token(database, TOKEN_NAME, Role.ADMIN))
+        write_private(settings.token_file(), create_token(database, TOKEN_NAME, Role.ADMIN))
     return app

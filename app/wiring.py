@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +17,7 @@ from model.errors import ConfigError, MetadataError
 if TYPE_CHECKING:
     from app.settings import Settings
     from ingestion.snapshots import PinnedSnapshot
-    from ingestion.tasks import WorkerPlan, WorkerResources
+    from ingestion.workers import WorkerPlan, WorkerResources
     from profile_service.profiles import ProfileReader
     from sinks.metadata_client import MetadataClient
 
@@ -39,7 +38,7 @@ def prepare_directory(settings: Settings) -> None:
 
 def worker_plan(settings: Settings) -> WorkerPlan:
     """What Spark workers need to know: places, never keys or tokens."""
-    from ingestion.tasks import WorkerPlan
+    from ingestion.workers import WorkerPlan
 
     told = {"directory": str(settings.directory), "keyring": str(settings.keyring_file())}
     return WorkerPlan(settings.flow, settings.sources_by_name(), json.dumps(told), open_resources)
@@ -47,7 +46,7 @@ def worker_plan(settings: Settings) -> WorkerPlan:
 
 def open_resources(settings: str) -> WorkerResources:
     """Open the embedded adapters; runs in workers as well as in commands."""
-    from ingestion.tasks import WorkerResources
+    from ingestion.workers import WorkerResources
     from sinks.keyring import KeyringFile
     from sinks.sqlite_data_keys import SqliteDataKeys
     from sinks.sqlite_dead_letters import SqliteDeadLetters
@@ -172,26 +171,3 @@ def ensure_keyring(settings: Settings) -> None:
     if not file.exists():
         raise ConfigError(f"there is no keyring at {file}; make one with `idgraph keys init`")
     KeyringFile(file)
-
-
-def write_private(path: Path, content: str) -> None:
-    """Write a small secret file, readable by its owner only; refuses to replace one."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w", encoding="ascii") as stream:
-        stream.write(content)
-
-
-def write_export(path: Path, lines: Iterable[bytes]) -> None:
-    """Write a file of profiles, whole or not at all, readable by its owner only."""
-    part = path.with_name(f".{path.name}.part")
-    try:
-        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        try:
-            with os.fdopen(descriptor, "wb") as stream:
-                stream.writelines(lines)
-            part.replace(path)
-        except BaseException:
-            part.unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}") from None

@@ -21,7 +21,7 @@ from ingestion.commit_stage import CommitStage
 from ingestion.files import read_records
 from ingestion.map_stage import MapOutput, MapStage
 from ingestion.set_aside import BatchAttempt, LetterWriter
-from ingestion.tasks import WorkerResources
+from ingestion.workers import WorkerResources
 from merge import codec
 from transforms.compiled import CompiledSnapshot
 

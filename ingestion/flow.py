@@ -31,12 +31,12 @@ from ingestion.source_files import spark_path
 from ingestion.tasks import (
     ROW_SCHEMA,
     BatchOrder,
-    WorkerPlan,
     commit_task,
     decode_reports,
     map_task,
     whole_task,
 )
+from ingestion.workers import WorkerPlan
 from model import errors
 from model.dead_letters import DeadLetters
 from model.errors import FlowStoppedError, IdgraphError

@@ -12,7 +12,7 @@ from ingestion.commit_stage import CommitStage
 from ingestion.map_stage import MapOutput, MapStage
 from ingestion.outcomes import StageReport
 from ingestion.set_aside import FRAGMENT, BatchAttempt, LetterWriter
-from ingestion.tasks import WorkerPlan, WorkerResources
+from ingestion.workers import WorkerPlan, WorkerResources
 from model.dead_letters import DeadLetter, DeadLetterReason
 from model.errors import SealError
 from model.events import RawRecord

@@ -21,23 +21,19 @@ import msgspec
 import pyarrow as pa
 
 from ingestion.commit_stage import CommitStage
-from ingestion.configuration import FlowConfig, SourceConfig
 from ingestion.files import DamagedRecord, read_records
 from ingestion.map_stage import MapOutput, MapStage
 from ingestion.outcomes import StageReport
-from ingestion.set_aside import BatchAttempt, LetterWriter, PayloadSealer
+from ingestion.set_aside import BatchAttempt, LetterWriter
 from ingestion.source_files import folder_of, source_of
+from ingestion.workers import WorkerPlan, WorkerResources
 from merge import codec
 from merge.fragments import FragmentState
-from merge.index import ProfileIndex
-from merge.store import ProfileStore
-from model.dead_letters import DeadLetterReason, DeadLetters
+from model.dead_letters import DeadLetterReason
 from model.errors import FlowStoppedError, IdgraphError
 from model.events import RawRecord
 from model.snapshots import MetadataSnapshot
-from transforms.blind_index import BlindIndex
 from transforms.compiled import CompiledSnapshot
-from transforms.sealing import DataKeys
 
 ROW_SCHEMA = "part int, body binary"
 """Rows between the stages and to the driver: a parcel, and which commit task it is for."""
@@ -57,31 +53,6 @@ class _Parcel(msgspec.Struct, array_like=True):
 
 _encode_parcel = msgspec.msgpack.Encoder().encode
 _decode_parcel = msgspec.msgpack.Decoder(_Parcel).decode
-
-
-@dataclass(slots=True)
-class WorkerResources:
-    """What a worker process opens for itself."""
-
-    store: ProfileStore
-    index: ProfileIndex
-    dead_letters: DeadLetters
-    data_keys: DataKeys
-    blind_index: BlindIndex
-    sealer: PayloadSealer
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerPlan:
-    """What the driver tells a worker: configuration and how to open resources, never keys or tokens.
-
-    `open_resources(settings)` runs once a worker process for each distinct `settings`, a JSON text.
-    """
-
-    flow: FlowConfig
-    sources: dict[str, SourceConfig]
-    settings: str
-    open_resources: Callable[[str], WorkerResources]
 
 
 class BatchOrder(NamedTuple):

@@ -18,7 +18,7 @@ from ingestion.configuration import FlowConfig, SourceConfig
 from ingestion.files import DamagedRecord
 from ingestion.map_stage import MapOutput, MapStage
 from ingestion.set_aside import BatchAttempt, LetterWriter
-from ingestion.tasks import WorkerPlan, WorkerResources
+from ingestion.workers import WorkerPlan, WorkerResources
 from merge.index import ProfileIndex
 from merge.store import ProfileStore
 from model import canonical

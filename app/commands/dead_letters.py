@@ -17,7 +17,7 @@ from model.errors import MetadataError, SealError
 
 if TYPE_CHECKING:
     from app.settings import Settings
-    from ingestion.tasks import WorkerResources
+    from ingestion.workers import WorkerResources
     from model.dead_letters import DeadLetter, DeadLetters
     from model.schema_changes import SchemaChange
 

@@ -14,6 +14,7 @@ from app import wiring
 from app.commands.context import settings_of
 from app.exits import Exit, told
 from app.output import console, counted, print_json
+from app.private_files import write_export
 from model.errors import QueryError
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ def export(
                 sys.stdout.buffer.writelines(lines)
                 sys.stdout.buffer.flush()
             else:
-                wiring.write_export(output, lines)
+                write_export(output, lines)
             _tell_damaged(reader)
 
 

@@ -100,6 +100,21 @@ def test_help_loads_nothing_heavy() -> None:
     assert done.stdout == "[]\n"
 
 
+@pytest.mark.parametrize(
+    "words",
+    [["lookup", "user_id:4493"], ["search", "guitar"], ["export"], ["dead-letters", "list"]],
+    ids=" ".join,
+)
+def test_reading_waits_for_nothing_that_only_a_flow_needs(words: list[str], filled: CommandLine) -> None:
+    program = (
+        "import sys; from app.cli import app; app(standalone_mode=False); flow = {'pyspark', 'pyarrow', 'numpy', "
+        "'pandas', 'fastapi', 'sqlalchemy', 'ingestion.map_stage'}; print(sorted(flow & set(sys.modules)))"
+    )
+    command = [sys.executable, "-c", program, "-c", f"{filled.folder}/idgraph.toml", *words]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
 @pytest.mark.parametrize("words", [[], ["nothing"], ["lookup"], ["search", "--limit", "0"], ["keys"]])
 def test_a_wrong_command_line_exits_with_2(words: list[str]) -> None:
     assert CliRunner().invoke(app, words).exit_code == 2

@@ -10,7 +10,7 @@ import pytest
 
 from ingestion.files import DamagedRecord
 from ingestion.replay import ReplayReport, replay
-from ingestion.tasks import WorkerResources
+from ingestion.workers import WorkerResources
 from merge.store import FragmentWrite
 from model.dead_letters import DeadLetter, DeadLetterReason
 from model.errors import KeyProviderError, MetadataError, StoreError

@@ -1,0 +1,32 @@
+"""Files that only their owner may read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from model.errors import ConfigError
+
+
+def write_private(path: Path, content: str) -> None:
+    """Write a small secret file, readable by its owner only; refuses to replace one."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="ascii") as stream:
+        stream.write(content)
+
+
+def write_export(path: Path, lines: Iterable[bytes]) -> None:
+    """Write a file of profiles, whole or not at all, readable by its owner only."""
+    part = path.with_name(f".{path.name}.part")
+    try:
+        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        try:
+            with os.fdopen(descriptor, "wb") as stream:
+                stream.writelines(lines)
+            part.replace(path)
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None

@@ -1,0 +1,42 @@
+"""What a worker process is told, and what it opens for itself.
+
+Commands open the same. Nothing here needs Arrow or Spark, so that they need not wait for these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ingestion.configuration import FlowConfig, SourceConfig
+from ingestion.set_aside import PayloadSealer
+from merge.index import ProfileIndex
+from merge.store import ProfileStore
+from model.dead_letters import DeadLetters
+from transforms.blind_index import BlindIndex
+from transforms.sealing import DataKeys
+
+
+@dataclass(slots=True)
+class WorkerResources:
+    """What a worker process opens for itself."""
+
+    store: ProfileStore
+    index: ProfileIndex
+    dead_letters: DeadLetters
+    data_keys: DataKeys
+    blind_index: BlindIndex
+    sealer: PayloadSealer
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerPlan:
+    """What the driver tells a worker: configuration and how to open resources, never keys or tokens.
+
+    `open_resources(settings)` runs once a worker process for each distinct `settings`, a JSON text.
+    """
+
+    flow: FlowConfig
+    sources: dict[str, SourceConfig]
+    settings: str
+    open_resources: Callable[[str], WorkerResources]
