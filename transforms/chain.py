@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from model.errors import TransformError
+from model.errors import SpecError, TransformError
 from transforms.flow import Flow
 from transforms.generation.code import Code
 from transforms.generation.nodes import (
@@ -40,15 +40,15 @@ class Chain:
         self._limits = limits
         self._flow = Flow(self.code, self.code.payload)
         self._body: Block = []
-        self._places: list[str] = []
+        self._operations: list[tuple[Operation, str]] = []
         self._ownership = ownership
         self._copies = copies
-        self._makes_longs = False
 
     def add(self, operation: Operation, place: str) -> None:
-        """`place` points to the operation in the spec. Raises SpecError for loops too deep for Python."""
-        self._body.append(assign(self._at, constant(len(self._places))))
-        self._places.append(place)
+        """`place` points to the operation in the spec."""
+        self._operations.append((operation, place))
+
+    def _emit(self, operation: Operation) -> None:
         if operation.changes is not None:
             self._own(operation.changes)
         operation.emit(self._flow, self._body)
@@ -63,7 +63,6 @@ class Chain:
             limits = self._limits
             measured = self.code.bind(lambda value: measure(value, limits))
             self._body.append(do(call(measured, name(self._flow.value))))
-        self._makes_longs |= operation.makes_longs
 
     @property
     def _at(self) -> str:
@@ -81,17 +80,34 @@ class Chain:
             self._ownership = ALL_OWNED
 
     def transform(self) -> Transform:
-        """The function of the whole chain."""
-        if self._makes_longs:
+        """The function of the whole chain. Raises SpecError for loops too deep for Python."""
+        self._emit_all(keeps_longs=False)
+        if self._flow.makes_longs:
             # What `toLong` makes reaches only containers that the chain owns.
             self._flow.pass_through(unmark, self._body)
-        return self.step()
+        return self._function()
 
     def step(self) -> Transform:
         """The function of a part of a chain: numbers may be `Long` in what it gives."""
+        self._flow.makes_longs = True
+        self._emit_all(keeps_longs=True)
+        return self._function()
+
+    def _emit_all(self, keeps_longs: bool) -> None:
+        for index, (operation, place) in enumerate(self._operations):
+            later = self._operations[index + 1 :]
+            self._flow.keeps_longs = keeps_longs or any(each.tells_longs for each, _ in later)
+            self._body.append(assign(self._at, constant(index)))
+            try:
+                self._emit(operation)
+            except SpecError as error:
+                raise error.under(f"{place}/spec") from None
+
+    def _function(self) -> Transform:
         code = self.code
+        places = tuple(place for _, place in self._operations)
         error = code.fresh("e")
-        failed = call(code.bind(_failures(tuple(self._places))), name(error), name(self._at))
+        failed = call(code.bind(_failures(places)), name(error), name(self._at))
         handler = ExceptHandler(code.bind(Exception), error, [Raise(failed, NONE)])
         body: Block = [Try([*self._body, Return(name(self._flow.value))], [handler], [], [])]
         if not self._flow.borrows:

@@ -60,7 +60,9 @@ def find_problems(spec: Any, limits: SpecLimits = DEFAULT_LIMITS) -> list[SpecEr
     try:
         for place, entry in _entries(spec, limits):
             try:
-                _add(Chain(limits), place, entry, limits)
+                chain = Chain(limits)
+                _add(chain, place, entry, limits)
+                chain.transform()
             except SpecError as error:
                 problems.append(error)
     except SpecError as error:

@@ -21,6 +21,11 @@ class Flow:
     borrows: bool = False
     """Whether some operation may have to start over on a copy of the event."""
 
+    keeps_longs: bool = True
+    """Whether `Long` markers matter to what comes after the operation whose code is made."""
+    makes_longs: bool = False
+    """Whether the value may hold `Long` markers."""
+
     def replace(self, value: ast.expr, body: Block) -> None:
         """A new value, of which nothing is known."""
         self.value = self.code.fresh("v")

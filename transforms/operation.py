@@ -33,5 +33,5 @@ class Operation:
     """For an operation that changes: paths (`*` for any key) where it may put parts of its input."""
     copies: float = 1
     """At most how often one part of the input stands in the output."""
-    makes_longs: bool = False
-    """Whether the output may hold `Long` markers."""
+    tells_longs: bool = False
+    """Whether a `Long` is another number to it than an integer."""

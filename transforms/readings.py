@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import lru_cache
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LONGEST_TIME = 64
 
 
 def epoch_milliseconds(text: str) -> int | None:
@@ -12,6 +14,12 @@ def epoch_milliseconds(text: str) -> int | None:
 
     A time without an offset could mean any hour, so it is none.
     """
+    return _read(text) if len(text) <= _LONGEST_TIME else None
+
+
+@lru_cache(maxsize=64)
+def _read(text: str) -> int | None:
+    # Specs read the time of an event more than once: for its order, and as an attribute.
     try:
         since = datetime.fromisoformat(text) - _EPOCH
     except (ValueError, OverflowError, TypeError):

@@ -46,7 +46,7 @@ class Computed(NamedTuple):
     node: ast.expr
     optional: bool = False
     source: Source | None = None
-    """What it is made of, if it is one reference with fixed text around it."""
+    """What it is made of, if it is one reference (for keys, perhaps with fixed text around it)."""
 
 
 Text: TypeAlias = "str | Computed"
@@ -179,7 +179,7 @@ def _index_text(element: Array, walk: Walk) -> Text:
             if isinstance(text, str):
                 fixed = checked_index(text)
                 return fixed if fixed is not None else Computed(constant(None), optional=True)
-            return Computed(call(code.bind(checked_index), text.node), optional=True)
+            return Computed(call(code.bind(checked_index), text.node), optional=True, source=text.source)
         case Transpose():
             found = call(code.bind(key_of), transposed(element.index, walk))
             return Computed(call(code.bind(checked_index), found), optional=True)

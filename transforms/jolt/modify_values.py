@@ -17,7 +17,7 @@ from transforms.generation.nodes import call, constant, name, new_tuple
 from transforms.jolt.elements import Transpose, parse_path
 from transforms.jolt.functions import FUNCTIONS, LONG_MAKERS, SCALAR_RESULTS, SQUASHERS, Function
 from transforms.jolt.levels import Walk, path_lookup, transposed
-from transforms.jolt.numbers import to_number
+from transforms.jolt.numbers import to_number, unmark
 from transforms.jolt.readers import MISSING
 from transforms.jolt.text import is_blank
 from transforms.ownership import copy_all
@@ -41,8 +41,18 @@ class Traits:
     placements: int = 0
     """How many references were read so far that may put an object or array of the event, or of the output,
     somewhere else."""
+    lookups: bool = False
+    """Whether any reference was read."""
     squashes: bool = False
     makes_longs: bool = False
+    keeps_longs: bool = True
+    """Whether something that comes later may tell a `Long` from another number."""
+
+    def made_by(self, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """The function as the code calls it."""
+        if self.keeps_longs or not self.makes_longs:
+            return function
+        return lambda value: unmark(function(value))
 
 
 def alternatives(right: Any, walk: Walk, traits: Traits) -> list[Alternative]:
@@ -82,6 +92,7 @@ def _expression(text: str, walk: Walk, traits: Traits) -> Alternative:
     if found is None:
         return _constant(text, walk[-1].code)
     traits.placements += 1
+    traits.lookups = True
     return Alternative(lambda _value: found)
 
 
@@ -111,29 +122,30 @@ def _call(text: str, walk: Walk, traits: Traits) -> Alternative:
     traits.makes_longs |= function_name in LONG_MAKERS
     code = walk[-1].code
     if not bracket:
-        one = code.bind(function.one)
-        return Alternative(lambda value: call(one, value), of_value=True)
+        one = function.one
+        return Alternative(lambda value: call(code.bind(traits.made_by(one)), value), of_value=True)
     if not text.endswith(")"):
         raise SpecError(f"the '(' of '={text}' is not closed")
     arguments = [_argument(part, walk) for part in split_arguments(text[len(function_name) + 1 : -1])]
-    lookups = sum(looked_up for _, looked_up in arguments)
-    if lookups and function_name not in SCALAR_RESULTS:
+    looked_up = any(is_looked_up for _, is_looked_up in arguments)
+    traits.lookups |= looked_up
+    # Of two arguments `split` gives only parts of a text, and elements of an array that is one of them.
+    if looked_up and function_name not in SCALAR_RESULTS and (function_name != "split" or len(arguments) > 2):
         traits.placements += 1
-    return Alternative(_of_arguments(function, arguments, code))
+    return Alternative(_of_arguments(function, arguments, code, traits))
 
 
 def _of_arguments(
-    function: Function, arguments: list[tuple[ast.expr, bool]], code: Code
+    function: Function, arguments: list[tuple[ast.expr, bool]], code: Code, traits: Traits
 ) -> Callable[[ast.expr], ast.expr]:
+    looked_up = any(is_looked_up for _, is_looked_up in arguments)
     if len(arguments) == 1:
-        only, looked_up = arguments[0]
-        if not looked_up:
-            return lambda _value: call(code.bind(function.one), only)
-        one = code.bind(_one_of(function))
-        return lambda _value: call(one, only)
-    many = code.bind(_many_of(function) if any(looked_up for _, looked_up in arguments) else function.call)
+        only = arguments[0][0]
+        one = _one_of(function) if looked_up else function.one
+        return lambda _value: call(code.bind(traits.made_by(one)), only)
+    many = _many_of(function) if looked_up else function.call
     nodes = new_tuple(*[node for node, _ in arguments])
-    return lambda _value: call(many, nodes)
+    return lambda _value: call(code.bind(traits.made_by(many)), nodes)
 
 
 def _one_of(function: Function) -> Callable[[Any], Any]:

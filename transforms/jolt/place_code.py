@@ -12,9 +12,9 @@ from transforms.generation.nodes import (
     assign,
     assign_both,
     call,
-    constant,
     do,
     is_,
+    is_not,
     method,
     name,
     new_dict,
@@ -25,8 +25,9 @@ from transforms.generation.nodes import (
     when,
 )
 from transforms.jolt.levels import Text, text_node
-from transforms.jolt.places import Place, State, Target
-from transforms.jolt.writers import put, writer
+from transforms.jolt.output_paths import Kind
+from transforms.jolt.places import Place, Shared, State, Target
+from transforms.jolt.writers import element_finder, put, put_again, writer
 
 
 class PlaceCode:
@@ -36,7 +37,7 @@ class PlaceCode:
         self._code = code
         self._borrowed = borrowed
         self._max_index = max_index
-        self._changed: list[tuple[Place, State]] = []
+        self._changed: list[tuple[Place | Shared, State]] = []
         self.depth = 0
         """How many loops the code at hand is in."""
 
@@ -60,7 +61,11 @@ class PlaceCode:
     def write(self, target: Target, value: ast.expr, body: Block) -> None:
         """The value is evaluated at most once, but may stand in several branches."""
         place = target.place
-        if not target.exclusive:
+        if target.shared is not None:
+            self._write_shared(target, target.shared, value, body)
+        elif place.is_element:
+            self._write_element(target, value, body)
+        elif not target.exclusive:
             self._write_generally(target, value, body)
         elif place.is_list:
             body += self._filled(place, new_list(value), [do(method(name(place.variable), "append", value))])
@@ -70,27 +75,62 @@ class PlaceCode:
 
     def ensure(self, place: Place, body: Block) -> None:
         """Make the container if it is not there."""
+        if place.is_element:
+            return
         body += self._filled(place, new_list() if place.is_list else new_dict(), [])
 
-    def _write_generally(self, target: Target, value: ast.expr, body: Block) -> None:
+    def _write_shared(self, target: Target, shared: Shared, value: ast.expr, body: Block) -> None:
+        """The first value is put there; what a second one does to it is rare."""
+        place, key = target.place, text_node(target.texts[0])
+        owner, array = name(place.variable), shared.variable
+        store: Block = [set_item(owner, key, value)]
+        if shared.state is not State.UNSET or shared.depth != self.depth:
+            again = call(self._code.bind(put_again), owner, key, value, name(array), name(self._borrowed))
+            store = when(is_(method(owner, "get", key), NONE), store, [assign(array, again)])
+        body += self._filled(place, new_dict(key, value), store)
+        self._set(shared)
+
+    def _write_element(self, target: Target, value: ast.expr, body: Block) -> None:
+        """The element is looked up once in each round of its loop."""
         place, code = target.place, self._code
-        borrowed = name(self._borrowed)
-        if len(target.kinds) == 1 and isinstance(target.texts[0], str):
-            self.ensure(place, body)
-            key = constant(target.texts[0])
-            body.append(do(call(code.bind(put), name(place.variable), key, value, borrowed)))
+        array = place.parent
+        if array is None:
+            raise ValueError("an element is in an array")
+        index, element = code.fresh("y"), name(place.variable)
+
+        def find(block: Block) -> None:
+            self.ensure(array, block)
+            find_element = code.bind(element_finder(self._max_index))
+            block.append(assign(place.variable, call(find_element, name(array.variable), name(index))))
+
+        look_up: Block = [assign(index, text_node(place.key))]
+        look_up += when(is_not(name(index), NONE), self.branch(find))
+        body += when(is_(element, NONE), look_up)
+        write: Block = []
+        self._write_into(target, element, value, write)
+        body += when(is_not(element, NONE), write)
+
+    def _write_generally(self, target: Target, value: ast.expr, body: Block) -> None:
+        if not any(_is_optional(text) for text in target.texts):
+            self.ensure(target.place, body)
+        self._write_into(target, name(target.place.variable), value, body)
+
+    def _write_into(self, target: Target, start: ast.expr, value: ast.expr, body: Block) -> None:
+        """Along the rest of the path, from a container."""
+        code, borrowed = self._code, name(self._borrowed)
+        if target.kinds == (Kind.KEY,) and not _is_optional(target.texts[0]):
+            body.append(do(call(code.bind(put), start, text_node(target.texts[0]), value, borrowed)))
             return
         write = code.bind(writer(target.kinds, self._max_index))
         keys = new_tuple(*map(text_node, target.texts))
         if not any(_is_optional(text) for text in target.texts):
-            self.ensure(place, body)
-            body.append(do(call(write, value, name(place.variable), borrowed, keys)))
+            body.append(do(call(write, value, start, borrowed, keys)))
             return
         known = code.fresh("y")
 
         def write_found(block: Block) -> None:
-            self.ensure(place, block)
-            block.append(do(call(write, value, name(place.variable), borrowed, name(known))))
+            self.ensure(target.place, block)
+            block.append(do(call(write, value, start, borrowed, name(known))))
 
         body.append(assign(known, keys))
         body += when(not_in(NONE, name(known)), self.branch(write_found))
@@ -119,7 +159,7 @@ class PlaceCode:
             *self._filled(parent, new_dict(key, variable), [set_item(name(parent.variable), key, variable)]),
         ]
 
-    def _set(self, place: Place) -> None:
+    def _set(self, place: Place | Shared) -> None:
         if place.state is not State.SET:
             self._changed.append((place, place.state))
             place.state = State.SET

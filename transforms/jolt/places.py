@@ -33,6 +33,8 @@ class Place:
     parent: Place | None = None
     key: Text = ""
     is_list: bool = False
+    is_element: bool = False
+    """Whether it is an object in an array; then `key` is the text of its index, or None of no index."""
     depth: int = 0
     """In how many loops it is made anew for each round."""
     state: State = State.UNSET
@@ -40,16 +42,41 @@ class Place:
     """The certain containers at its fixed keys."""
 
 
+def known_object(place: Place | None, key: str) -> Place | None:
+    """The object at a key, if it has a variable: None there means that there is no such key."""
+    below = place.below.get(key) if place else None
+    return None if below is None or below.is_list else below
+
+
+def forget(place: Place | None, key: str) -> None:
+    """Something else may stand at this key from now on."""
+    if place:
+        place.below.pop(key, None)
+
+
+@dataclass(slots=True, eq=False)
+class Shared:
+    """A key of a place that several writes set, and nothing else reaches."""
+
+    variable: str
+    """Holds the array that a second value made."""
+    depth: int
+    state: State = State.UNSET
+    """Whether the key may have been written."""
+
+
 class Target(NamedTuple):
     """How one output path is written: from a place, along the rest of the path.
 
-    `exclusive` targets have one step left, a key of the place or, for arrays, none.
+    `exclusive` targets have one step left, a key of the place or, for arrays, none; so have those that are
+    `shared`.
     """
 
     place: Place
     kinds: tuple[Kind, ...]
     texts: tuple[Text, ...]
     exclusive: bool
+    shared: Shared | None = None
 
 
 class Places:
@@ -103,9 +130,14 @@ class Places:
     def _descend(
         self, place: Place, key: Text, outputs: list[OutputPath], step: int, loops: tuple[Level, ...]
     ) -> None:
-        if any(len(output.kinds) == step + 1 for output in outputs):
+        ending = [len(output.kinds) == step + 1 for output in outputs]
+        if any(ending):
             if len(outputs) == 1 and outputs[0].loops == loops:
                 self._target(place, outputs[0], step, exclusive=True)
+            elif all(ending) and isinstance(key, str) and not loops:
+                shared = Shared(self._code.fresh("w", unset=True), len(loops))
+                for output in outputs:
+                    self._target(place, output, step, exclusive=False, shared=shared)
             else:
                 self._generally(place, outputs, step)
             return
@@ -117,8 +149,29 @@ class Places:
             below.is_list = True
             for output in outputs:
                 self._target(below, output, step + 2, exclusive=True)
+        elif following == {Kind.INDEX} and isinstance(key, str) and not loops:
+            self._elements(place, key, outputs, step)
         else:
             self._generally(place, outputs, step)
+
+    def _elements(self, place: Place, key: str, outputs: list[OutputPath], step: int) -> None:
+        """Objects in an array, found by the key that a loop is at."""
+        levels = [_index_level(output, step + 1) for output in outputs]
+        if any(level is None for level in levels):
+            self._generally(place, outputs, step)
+            return
+        array = self._new(place, key, ())
+        array.is_list = True
+        elements: dict[Level, Place] = {}
+        for output, level in zip(outputs, levels, strict=True):
+            if level is None or output.loops is None:
+                continue
+            element = elements.get(level)
+            if element is None:
+                loops = output.loops[: output.loops.index(level) + 1]
+                element = elements[level] = self._new(array, output.texts[step + 1], loops)
+                element.is_element = True
+            self._target(element, output, step + 2, exclusive=False)
 
     def _new(self, parent: Place, key: Text, loops: tuple[Level, ...]) -> Place:
         made = Place(self._code.fresh("p", unset=True), parent, key, depth=len(loops))
@@ -132,5 +185,18 @@ class Places:
         for output in outputs:
             self._target(place, output, step, exclusive=False)
 
-    def _target(self, place: Place, output: OutputPath, step: int, exclusive: bool) -> None:
-        self.targets[id(output)] = Target(place, output.kinds[step:], output.texts[step:], exclusive)
+    def _target(
+        self, place: Place, output: OutputPath, step: int, exclusive: bool, shared: Shared | None = None
+    ) -> None:
+        target = Target(place, output.kinds[step:], output.texts[step:], exclusive, shared)
+        self.targets[id(output)] = target
+
+
+def _index_level(output: OutputPath, step: int) -> Level | None:
+    """The level whose key is the index at a step, if an object is to stand there."""
+    text = output.texts[step]
+    if isinstance(text, str) or text.source is None or text.source.group or output.loops is None:
+        return None
+    level = text.source.level
+    goes_on = len(output.kinds) > step + 1 and output.kinds[step + 1] is Kind.KEY
+    return level if goes_on and level in output.loops else None

@@ -108,7 +108,7 @@ class ShiftCode:
             self._special(node, special, value, body)
         if value is None or not (node.literals or node.computed):
             return
-        if not self._doubled and _chooses_by_text(node):
+        if not self._doubled and not self._is_root(node) and _chooses_by_text(node):
             self._by_text_or_below(node, value, body)
         else:
             self._below(node, value, body)

@@ -42,6 +42,35 @@ def put(place: dict[str, Any], key: str, value: Any, borrowed: set[int] | None) 
         borrowed.add(id(value))
 
 
+def put_again(
+    place: dict[str, Any], key: str, value: Any, array: list[Any] | None, borrowed: set[int] | None
+) -> list[Any] | None:
+    """Write to a key that has a value, and that no other path reaches. `array` is what this made of an
+    earlier second value; gives what it is now."""
+    present = place[key]
+    if type(present) is not list:
+        place[key] = array = [present, value]
+    elif present is not array and borrowed is not None:
+        raise BorrowedError
+    else:
+        present.append(value)
+    return array
+
+
+def element_finder(max_index: int) -> Callable[[list[Any], str], dict[str, Any]]:
+    """The function that finds or makes an object in an array that holds only such."""
+
+    def find(array: list[Any], text: str) -> dict[str, Any]:
+        index = int(text)
+        found: dict[str, Any] | None = array[index] if index < len(array) else None
+        if found is None:
+            found = {}
+            _put(array, Kind.INDEX, text, found, max_index)
+        return found
+
+    return find
+
+
 def writer(kinds: Sequence[Kind], max_index: int) -> Write:
     """The function that writes along a path of these kinds of steps."""
     *inner_kinds, last_kind = kinds

@@ -7,13 +7,29 @@ adjusted: anything else is an error.
 
 from __future__ import annotations
 
+import ast
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from model.errors import SpecError, TransformError
 from transforms.flow import Flow
 from transforms.generation.code import Code
-from transforms.generation.nodes import Block, call, do, name
+from transforms.generation.nodes import (
+    NONE,
+    Block,
+    assign,
+    call,
+    constant,
+    do,
+    in_,
+    is_,
+    is_not,
+    item,
+    name,
+    when,
+)
+from transforms.jolt.places import Place, forget, known_object
 from transforms.jolt.stars import Star
 from transforms.jolt.text import text_of
 from transforms.limits import SpecLimits
@@ -32,6 +48,13 @@ class _Node:
     literals: dict[str, _Node] = field(default_factory=dict)
     computed: list[_Node] = field(default_factory=list)
 
+    @property
+    def only_leads_on(self) -> bool:
+        """Whether there are only literal keys with other keys below them."""
+        if self.special is not None or self.computed or self.many is not None:
+            return False
+        return all(child.many is None for child in self.literals.values())
+
 
 def compile_cardinality(spec: Any, limits: SpecLimits, code: Code) -> Operation:  # noqa: ARG001
     """Raises SpecError with a pointer into `spec`."""
@@ -41,11 +64,42 @@ def compile_cardinality(spec: Any, limits: SpecLimits, code: Code) -> Operation:
     _read(root, spec)
 
     def emit(flow: Flow, body: Block) -> None:
-        flow.known = None
-        walk = flow.code.bind(lambda value: _walk(root, "root", value, None))
-        body.append(do(call(walk, name(flow.value))))
+        _emit(root, constant("root"), NONE, flow, flow.value, flow.known, body)
 
     return Operation(emit, changes=_changes(root), assigns=_assigned(root, ()))
+
+
+def _emit(
+    node: _Node,
+    key: ast.expr,
+    parent: ast.expr,
+    flow: Flow,
+    value: str,
+    place: Place | None,
+    body: Block,
+) -> None:
+    """The way down literal keys becomes code; at its end there is a function."""
+    code = flow.code
+    adjust: Block = [do(call(code.bind(partial(_walk, node)), key, name(value), parent))]
+    if not node.only_leads_on:
+        if place:
+            place.below.clear()
+        body += adjust
+        return
+    inner: Block = []
+    for name_below, child in node.literals.items():
+        known = known_object(place, name_below)
+        if known is None or child.special is not None:
+            forget(place, name_below)
+            known = None
+        below = known.variable if known else code.fresh("v")
+        step: Block = []
+        _emit(child, constant(name_below), name(value), flow, below, known, step)
+        if known is None:
+            step = [assign(below, item(name(value), constant(name_below))), *step]
+        inner += when(in_(constant(name_below), name(value)), step)
+    is_object = is_(call(code.bind(type), name(value)), code.bind(dict))
+    body += when(is_not(name(value), NONE), inner) if place else when(is_object, inner, adjust)
 
 
 def _read(parent: _Node, spec: dict[str, Any]) -> None:
@@ -115,7 +169,9 @@ def _walk(node: _Node, key: Any, value: Any, parent: Any) -> None:
     if node.special is not None:
         value = _adjust(bool(node.special.many), key, value, parent)
     if type(value) is dict:
-        for name in list(value):
+        # Without a wildcard most keys are none of the spec's.
+        names = list(value) if node.computed else [name for name in value if name in node.literals]
+        for name in names:
             _visit(node, name, name, value[name], value)
     elif type(value) is list:
         for index in range(len(value)):

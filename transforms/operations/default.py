@@ -7,8 +7,27 @@ from enum import IntEnum
 from typing import Any, TypeAlias
 
 from model.errors import SpecError, TransformError
+from transforms.flow import Flow
 from transforms.generation.code import Code
+from transforms.generation.nodes import (
+    NONE,
+    Block,
+    assign,
+    assign_both,
+    call,
+    choice,
+    constant,
+    do,
+    is_,
+    method,
+    name,
+    new_dict,
+    set_item,
+    when,
+)
+from transforms.jolt.modify_values import constant_node
 from transforms.jolt.numbers import parse_int
+from transforms.jolt.places import Place, forget, known_object
 from transforms.jolt.text import sort_key, split_or
 from transforms.limits import SpecLimits
 from transforms.operation import Operation
@@ -38,6 +57,11 @@ class _Key:
         self.rank = _Rank.STAR if self.text == "*" else _Rank.OR if "|" in self.text else _Rank.LITERAL
         self.options = split_or(self.text) if self.rank is _Rank.OR else [self.text]
 
+    @property
+    def is_special(self) -> bool:
+        """Whether it is more than the key of an object."""
+        return self.makes_array or self.rank is not _Rank.LITERAL
+
     def order(self) -> tuple[int, int, bytes]:
         if self.rank is _Rank.OR:
             return self.rank, len(self.options), sort_key(self.text)
@@ -55,7 +79,7 @@ class _Key:
         return [index for index in found if index is not None]
 
 
-def compile_default(spec: Any, limits: SpecLimits, _code: Code) -> Operation:
+def compile_default(spec: Any, limits: SpecLimits, code: Code) -> Operation:
     """Raises SpecError with a pointer into `spec`."""
     if not isinstance(spec, dict):
         raise SpecError(f"expected an object as the spec of default, found {found(spec)}")
@@ -65,18 +89,55 @@ def compile_default(spec: Any, limits: SpecLimits, _code: Code) -> Operation:
     except SpecError:
         into_array = None
 
-    def fill(value: Any) -> Any:
-        if value is None:
-            value = {}
-        if type(value) is list:
-            if into_array is None:
-                raise TransformError("default expects an object here, not an array")
-            into_array(value)
-        else:
+    def fill(value: Any) -> None:
+        if type(value) is not list:
             into_object(value)
-        return value
+        elif into_array is None:
+            raise TransformError("default expects an object here, not an array")
+        else:
+            into_array(value)
 
-    return Operation(lambda flow, body: flow.pass_through(fill, body), changes=_changes(spec))
+    def emit(flow: Flow, body: Block) -> None:
+        known = flow.known
+        value = name(flow.value)
+        flow.replace(choice(is_(value, NONE), new_dict(), value), body)
+        inner: Block = []
+        _emit_object(spec, limits, flow, flow.value, known, inner)
+        is_object = is_(call(code.bind(type), name(flow.value)), code.bind(dict))
+        # What is known to be an object needs no other way.
+        body += inner if known else when(is_object, inner, [do(call(code.bind(fill), name(flow.value)))])
+        flow.known = known
+
+    return Operation(emit, changes=_changes(spec))
+
+
+def _emit_object(
+    spec: dict[str, Any], limits: SpecLimits, flow: Flow, container: str, place: Place | None, body: Block
+) -> None:
+    """Literal keys become code; what has other keys is left to the functions that know them all."""
+    code = flow.code
+    if any(_Key(spelled).is_special for spelled in spec):
+        if place:
+            place.below.clear()
+        body.append(do(call(code.bind(_children(spec, in_array=False, limits=limits)), name(container))))
+        return
+    for key, right in spec.items():
+        absent = is_(method(name(container), "get", constant(key)), NONE)
+        if not isinstance(right, dict):
+            forget(place, key)
+            body += when(absent, [set_item(name(container), constant(key), constant_node(right, code))])
+            continue
+        known = known_object(place, key)
+        variable = known.variable if known else code.fresh("v")
+        if known is None:
+            forget(place, key)
+            body.append(assign(variable, method(name(container), "get", constant(key))))
+        made = assign_both(variable, name(container), constant(key), new_dict())
+        body += when(is_(name(variable), NONE), [made])
+        inner: Block = []
+        _emit_object(right, limits, flow, variable, known, inner)
+        is_object = is_(call(code.bind(type), name(variable)), code.bind(dict))
+        body += inner if known else when(is_object, inner)
 
 
 def _changes(spec: dict[str, Any]) -> PathTree:

@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from model.errors import SpecError
 from transforms.flow import Flow
 from transforms.generation.code import Code
-from transforms.generation.nodes import Block, call, do, name
+from transforms.generation.nodes import (
+    NONE,
+    Block,
+    assign,
+    call,
+    constant,
+    delete_item,
+    do,
+    in_,
+    is_,
+    is_not,
+    method,
+    name,
+    when,
+)
 from transforms.jolt.numbers import parse_int
+from transforms.jolt.places import Place, forget, known_object
 from transforms.jolt.stars import Star
 from transforms.jolt.text import split_or
 from transforms.limits import SpecLimits
@@ -50,10 +66,44 @@ def compile_remove(spec: Any, limits: SpecLimits, code: Code) -> Operation:  # n
     nodes = _read(spec)
 
     def emit(flow: Flow, body: Block) -> None:
-        flow.known = None
-        body.append(do(call(flow.code.bind(lambda value: _apply(nodes, value)), name(flow.value))))
+        _emit(nodes, flow, flow.value, flow.known, body)
 
     return Operation(emit, changes=_changes(nodes))
+
+
+def _emit(nodes: list[_Node], flow: Flow, value: str, place: Place | None, body: Block) -> None:
+    """Literal keys of objects become code; for anything else there is a function."""
+    code = flow.code
+    otherwise: Block = [do(call(code.bind(partial(_apply, nodes)), name(value)))]
+    if any(node.star is not None for node in nodes):
+        if place:
+            place.below.clear()
+        body += otherwise
+        return
+    inner: Block = []
+    for node in nodes:
+        if node.children is not None:
+            _emit_below(node, node.children, flow, value, place, inner)
+    for node in nodes:
+        if node.children is None:
+            forget(place, node.key)
+            key = constant(node.key)
+            inner += when(in_(key, name(value)), [delete_item(name(value), key)])
+    is_object = is_(call(code.bind(type), name(value)), code.bind(dict))
+    body += when(is_not(name(value), NONE), inner) if place else when(is_object, inner, otherwise)
+
+
+def _emit_below(
+    node: _Node, children: list[_Node], flow: Flow, container: str, place: Place | None, body: Block
+) -> None:
+    known = known_object(place, node.key)
+    if known is not None:
+        _emit(children, flow, known.variable, known, body)
+        return
+    forget(place, node.key)
+    below = flow.code.fresh("v")
+    body.append(assign(below, method(name(container), "get", constant(node.key))))
+    _emit(children, flow, below, None, body)
 
 
 def _read(spec: dict[str, Any]) -> list[_Node]:
