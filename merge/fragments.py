@@ -52,14 +52,16 @@ class FragmentState:
             self._newest = origin
         else:
             self._join_registers(change.mutations)
-        self._join_identifiers((f"{kind}:{value}", origin) for kind, value in change.identifiers)
+        for kind, value in change.identifiers:
+            self._join_identifier(f"{kind}:{value}", origin)
         if change.scope is not None:
             self._join_markers([((origin.stamp.source, change.scope), origin.stamp)])
 
     def join(self, other: FragmentState) -> bool:
         """Join in another state of the same fragment; gives whether that changed anything."""
         changed = self._join_registers(other.registers)
-        changed |= self._join_identifiers(other.identifiers.items())
+        for identifier, origin in other.identifiers.items():
+            changed |= self._join_identifier(identifier, origin)
         changed |= self._join_markers(other.markers.items())
         if changed:
             self.encoded = None
@@ -81,14 +83,12 @@ class FragmentState:
                 changed = True
         return changed
 
-    def _join_identifiers(self, seen: Iterable[tuple[str, Origin]]) -> bool:
-        changed = False
-        for identifier, origin in seen:
-            mine = self.identifiers.get(identifier)
-            if mine is None or origin < mine:
-                self.identifiers[identifier] = origin
-                changed = True
-        return changed
+    def _join_identifier(self, identifier: str, origin: Origin) -> bool:
+        mine = self.identifiers.get(identifier)
+        if mine is not None and mine <= origin:
+            return False
+        self.identifiers[identifier] = origin
+        return True
 
     def _join_markers(self, markers: Iterable[tuple[tuple[str, str], Stamp]]) -> bool:
         changed = False
