@@ -7,7 +7,6 @@ the shell: what happens to an event is in the stages, which know nothing of Spar
 from __future__ import annotations
 
 import logging
-import re
 import threading
 import time
 import uuid
@@ -36,8 +35,8 @@ from ingestion.tasks import (
     map_task,
     whole_task,
 )
+from ingestion.worker_errors import error_of_worker, stopped_by_spark
 from ingestion.workers import WorkerPlan
-from model import errors
 from model.dead_letters import DeadLetters
 from model.errors import FlowStoppedError, IdgraphError
 
@@ -109,7 +108,7 @@ class Flow:
             if self._failure is not None:
                 raise self._failure
         except PySparkException as error:
-            raise self._failure or FlowStoppedError(f"Spark stopped the flow: {_message(error)}") from None
+            raise self._failure or stopped_by_spark(str(error)) from None
         finally:
             if query is not None:
                 query.stop()
@@ -151,7 +150,7 @@ class Flow:
                 self._failure = error
                 raise
             except PySparkException as error:
-                self._failure = _error_of_worker(error)
+                self._failure = error_of_worker(str(error))
                 raise self._failure from None
 
     def _run_batch(self, files: DataFrame, number: int) -> None:
@@ -204,27 +203,3 @@ class Flow:
         if self._broadcast is not None:
             self._broadcast[1].unpersist()
             self._broadcast = None
-
-
-def _error_of_worker(error: PySparkException) -> IdgraphError:
-    """The error of ours that a worker raised: Spark hands on the text of its traceback."""
-    found = re.search(r"^model\.errors\.(\w+): (.*)$", str(error), re.MULTILINE)
-    if found is None:
-        return FlowStoppedError(f"Spark stopped the flow: {_message(error)}")
-    kind = getattr(errors, found[1], FlowStoppedError)
-    return kind(found[2]) if kind in _OF_WORKERS else FlowStoppedError(found[2])
-
-
-_OF_WORKERS = (
-    errors.ConfigError,
-    errors.ConflictError,
-    errors.KeyProviderError,
-    errors.ProfileIndexError,
-    errors.StoreError,
-)
-
-
-def _message(error: PySparkException) -> str:
-    """The first line of a failed query's message: plans and frames follow it."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines or [type(error).__name__])[0][:500]

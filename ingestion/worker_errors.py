@@ -1,0 +1,32 @@
+"""Errors of ours that a worker raised, out of what Spark hands on: the text of the worker's traceback."""
+
+from __future__ import annotations
+
+import re
+
+from model import errors
+from model.errors import FlowStoppedError, IdgraphError
+
+_OF_WORKERS = (
+    errors.ConfigError,
+    errors.ConflictError,
+    errors.KeyProviderError,
+    errors.ProfileIndexError,
+    errors.StoreError,
+)
+"""Kinds that keep their meaning, and with it the exit code of `run`; others stop the flow as such."""
+
+
+def error_of_worker(text: str) -> IdgraphError:
+    """The error of ours that stands in a message of Spark, else one that quotes its first line."""
+    found = re.search(r"^model\.errors\.(\w+): (.*)$", text, re.MULTILINE)
+    if found is None:
+        return stopped_by_spark(text)
+    kind = getattr(errors, found[1], FlowStoppedError)
+    return kind(found[2]) if kind in _OF_WORKERS else FlowStoppedError(found[2])
+
+
+def stopped_by_spark(text: str) -> FlowStoppedError:
+    """What Spark itself said. Only its first line: plans and frames follow it."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return FlowStoppedError(f"Spark stopped the flow: {(lines or ['it did not say why'])[0][:500]}")

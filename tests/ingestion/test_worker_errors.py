@@ -1,0 +1,51 @@
+"""What a failed worker said, as the error that it raised."""
+
+from __future__ import annotations
+
+import pytest
+
+from ingestion.worker_errors import error_of_worker, stopped_by_spark
+from model.errors import ConfigError, FlowStoppedError, IdgraphError, KeyProviderError, StoreError
+
+TRACEBACK = """Job aborted due to stage failure: Task 0 in stage 1.0 failed 1 times
+Traceback (most recent call last):
+  File "worker.py", line 3, in main
+    process()
+model.errors.{error}
+
+\tat org.apache.spark.api.python.BasePythonRunner
+"""
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "message"),
+    [
+        (
+            "StoreError: profiles.db: the disk is full (SQLITE_FULL)",
+            StoreError,
+            "profiles.db: the disk is full (SQLITE_FULL)",
+        ),
+        ("KeyProviderError: the keyring: gone", KeyProviderError, "the keyring: gone"),
+        ("ConfigError: no source holds the file x", ConfigError, "no source holds the file x"),
+        # What is no failure of a part stops the flow, whatever its name.
+        ("SpecError: /0: wrong", FlowStoppedError, "/0: wrong"),
+        ("NoSuchError: odd", FlowStoppedError, "odd"),
+        ("re: odd", FlowStoppedError, "odd"),
+    ],
+)
+def test_an_error_of_ours_comes_through(said: str, kind: type[IdgraphError], message: str) -> None:
+    error = error_of_worker(TRACEBACK.format(error=said))
+    assert (type(error), str(error)) == (kind, message)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("\n  [CANNOT_X] no space  \n== Plan ==\n", "Spark stopped the flow: [CANNOT_X] no space"),
+        ("x" * 2000, "Spark stopped the flow: " + "x" * 500),
+        ("", "Spark stopped the flow: it did not say why"),
+    ],
+)
+def test_of_what_spark_says_the_first_line_is_enough(text: str, message: str) -> None:
+    for error in (error_of_worker(text), stopped_by_spark(text)):
+        assert (type(error), str(error)) == (FlowStoppedError, message)
