@@ -18,6 +18,7 @@ from jmespath.exceptions import JMESPathError
 
 from model.errors import SpecError
 from transforms.expressions.calls import compile_call
+from transforms.expressions.growth import growth, measured, needs_measure
 from transforms.expressions.syntax_errors import syntax_error
 from transforms.expressions.truth import are_orderable, equal, is_false, is_number
 from transforms.operation import UNBOUNDED
@@ -41,11 +42,11 @@ def compile_expression(text: str) -> Expression:
     function and for a wrong number of arguments."""
     try:
         tree = _parse(text)
+        return Expression(_compile(tree), 1 if _is_path(tree) else UNBOUNDED)
     except JMESPathError as error:
         raise syntax_error(text, error) from None
     except RecursionError:
         raise SpecError("the expression is nested too deeply") from None
-    return Expression(_compile(tree), 1 if _is_path(tree) else UNBOUNDED)
 
 
 def _parse(text: str) -> Any:
@@ -95,7 +96,15 @@ def _sequence(node: dict[str, Any]) -> Evaluate:
     keys = _field_chain(node)
     if keys is not None:
         return _chain(keys)
-    steps = _children(node)
+    steps: list[Evaluate] = []
+    before = 1
+    for child in node["children"]:
+        after = growth(child)
+        if needs_measure(before, after):
+            steps.append(measured)
+            before = 1
+        steps.append(_compile(child))
+        before *= after
 
     def evaluate(value: Any) -> Any:
         for step in steps:
@@ -214,8 +223,16 @@ def _not(node: dict[str, Any]) -> Evaluate:
     return evaluate
 
 
+def _base(node: dict[str, Any]) -> Evaluate:
+    """What a projection goes over, measured if what it does with each element could make it large."""
+    base = _compile(node["children"][0])
+    if needs_measure(growth(node["children"][0]), growth(node["children"][1])):
+        return lambda value: measured(base(value))
+    return base
+
+
 def _projection(node: dict[str, Any]) -> Evaluate:
-    base, each = _children(node)
+    base, each = _base(node), _compile(node["children"][1])
     objects = node["type"] == "value_projection"
 
     def evaluate(value: Any) -> Any:
@@ -233,7 +250,7 @@ def _projection(node: dict[str, Any]) -> Evaluate:
 
 
 def _filter(node: dict[str, Any]) -> Evaluate:
-    base, each, condition = _children(node)
+    base, each, condition = _base(node), *map(_compile, node["children"][1:])
 
     def evaluate(value: Any) -> Any:
         found = base(value)

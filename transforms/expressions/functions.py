@@ -14,8 +14,10 @@ from typing import Any, NamedTuple
 
 from model import canonical
 from model.errors import TransformError
+from transforms.expressions.growth import check_spelled
 from transforms.expressions.times import check_constants, epoch_ms
 from transforms.jolt.text import is_blank
+from transforms.limits import DEFAULT_LIMITS
 from transforms.readings import strip_zeros
 
 _MAX_NUMBER_TEXT = 400
@@ -80,7 +82,11 @@ def _split(separator: Any, text: Any) -> Any:
         return None
     if separator == "":
         raise TransformError("split() expects a separator that is not empty")
-    return _text(text, "split").split(_text(separator, "split"))
+    most = DEFAULT_LIMITS.max_nodes
+    parts = _text(text, "split").split(_text(separator, "split"), most)
+    if len(parts) > most:
+        raise TransformError(f"split() gives more than {most} parts")
+    return parts
 
 
 def _first_non_null(*values: Any) -> Any:
@@ -93,8 +99,10 @@ def _first_non_null(*values: Any) -> Any:
 def _hash(value: Any) -> Any:
     if value is None:
         return None
-    data = value.encode("utf-8", "surrogatepass") if type(value) is str else canonical.encode(value)
-    return sha256(data).hexdigest()
+    if type(value) is str:
+        return sha256(value.encode("utf-8", "surrogatepass")).hexdigest()
+    check_spelled(value)
+    return sha256(canonical.encode(value)).hexdigest()
 
 
 def _null_if_blank(value: Any) -> Any:

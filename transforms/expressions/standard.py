@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from jmespath.functions import REVERSE_TYPES_MAP, TYPES_MAP, Functions
 
 from model.canonical import exact_number
+from transforms.expressions.growth import check_length, check_spelled
 
 _NUMBERS = ("Decimal", "Long")
 # Wide enough for a sum of any two decimals that JSON brings here (see model.canonical).
@@ -27,10 +28,10 @@ _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
 def _takes(*types: str) -> Callable[[_Method], _Method]:
-    """Marks a function of one argument for the library's table, as its own decorator does."""
+    """Marks a function for the library's table, as its own decorator does: one type for each argument."""
 
     def mark(method: _Method) -> _Method:
-        setattr(method, "signature", ({"types": list(types)},))  # noqa: B010 - functions declare no attributes
+        setattr(method, "signature", tuple({"types": [each] if each else []} for each in types))  # noqa: B010 - functions declare no attributes
         return method
 
     return mark
@@ -51,26 +52,33 @@ class StandardFunctions(Functions):  # type: ignore[misc]
             return sum(numbers) / len(numbers)
         return exact_number(str(_QUOTIENT.divide(_decimal(_sum(numbers)), Decimal(len(numbers)))))
 
+    @_takes("string", "array-string")
+    def _func_join(self, separator: str, texts: list[str]) -> Any:
+        check_length(sum(map(len, texts)) + len(separator) * len(texts))
+        return separator.join(texts)
+
     @_takes("number")
     def _func_abs(self, number: Any) -> Any:
         # abs() of a Decimal rounds.
         return number.copy_abs() if isinstance(number, Decimal) else abs(number)
 
-    @_takes()
+    @_takes("")
     def _func_to_string(self, value: Any) -> str:
         if isinstance(value, str):
             return value
         if isinstance(value, Decimal):
             return str(value)
-        if isinstance(value, dict | list) and _holds_decimal(value):
-            return _spelled(value)
+        if isinstance(value, dict | list):
+            check_spelled(value)
+            if _holds_decimal(value):
+                return _spelled(value)
         return json.dumps(value, separators=(",", ":"))
 
-    @_takes()
+    @_takes("")
     def _func_type(self, value: Any) -> Any:
         return "number" if isinstance(value, Decimal) else super()._func_type(value)
 
-    @_takes()
+    @_takes("")
     def _func_to_number(self, value: Any) -> Any:
         return value if isinstance(value, Decimal) else super()._func_to_number(value)
 

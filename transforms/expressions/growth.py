@@ -1,0 +1,84 @@
+"""How much larger than its input the value of an expression can be.
+
+`[@, @]` holds its input twice, forty of them one after the other a million million times: as shared parts,
+which cost nothing until something walks them. How often each part of an expression can place its input is
+known when it is compiled (its *growth*). Where parts that follow each other multiply to more than a few, the
+value between them is measured when an event comes.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from model.errors import TransformError
+from transforms.limits import DEFAULT_LIMITS, measure
+
+MOST_UNMEASURED = 16
+"""How many times its input a value may be without being measured."""
+
+_SEQUENCES = frozenset({"subexpression", "index_expression", "pipe"})
+_PROJECTIONS = frozenset({"projection", "value_projection", "filter_projection"})
+_ONE = frozenset({"comparator", "not_expression"})
+_REDUCING = frozenset(
+    {"abs", "avg", "ceil", "contains", "ends_with", "floor", "keys", "length", "max", "min", "starts_with"}
+    | {"sum", "to_number", "type", "hash", "epoch_ms", "digits", "lower", "upper", "trim", "to_number_exact"}
+)
+"""Functions that give a text or number no larger than what they get, or keys."""
+
+
+def growth(node: dict[str, Any]) -> int:
+    """At most how often a part of the input occurs in what a node gives, were nothing measured."""
+    kind, children = node["type"], node["children"]
+    if kind in _SEQUENCES:
+        return prod(map(growth, children))
+    if kind in _PROJECTIONS:
+        return growth(children[0]) * growth(children[1])
+    if kind in ("multi_select_list", "multi_select_dict"):
+        return max(1, sum(growth(child) for child in children))
+    if kind == "function_expression":
+        return _of_call(node)
+    if kind in _ONE or kind == "slice":
+        return 1
+    return max((growth(child) for child in children), default=1)
+
+
+def _of_call(node: dict[str, Any]) -> int:
+    if node["value"] in _REDUCING:
+        return 1
+    references = [child["children"][0] for child in node["children"] if child["type"] == "expref"]
+    values = [child for child in node["children"] if child["type"] != "expref"]
+    return prod(map(growth, references)) * max(1, sum(map(growth, values)))
+
+
+def needs_measure(before: int, after: int) -> bool:
+    """Whether a value of one growth is to be measured before a part of another growth goes on with it."""
+    return before > 1 and before * after > MOST_UNMEASURED
+
+
+def measured(value: Any) -> Any:
+    """The value, if it is not too large or too deep. Raises TransformError."""
+    measure(value, DEFAULT_LIMITS)
+    return value
+
+
+def check_length(length: int) -> None:
+    """Raises TransformError if a function is about to make too long a text."""
+    if length > DEFAULT_LIMITS.max_text:
+        raise TransformError(f"a function makes a text longer than {DEFAULT_LIMITS.max_text} characters")
+
+
+def check_spelled(value: Any) -> None:
+    """Raises TransformError if an array or object would be too long when written out as one text. Stops
+    where that is clear, so that shared parts cost no more."""
+    length = 0
+    waiting = [value]
+    while waiting:
+        each = waiting.pop()
+        length += len(each) if isinstance(each, str | dict | list) else 1
+        check_length(length)
+        if isinstance(each, dict):
+            waiting += each.keys()
+            waiting += each.values()
+        elif isinstance(each, list):
+            waiting += each
