@@ -102,6 +102,8 @@ class Chain:
                 self._emit(operation)
             except SpecError as error:
                 raise error.under(f"{place}/spec") from None
+            except RecursionError:
+                raise SpecError("the spec is nested too deeply", place) from None
 
     def _function(self) -> Transform:
         code = self.code
@@ -110,9 +112,12 @@ class Chain:
         failed = call(code.bind(_failures(places)), name(error), name(self._at))
         handler = ExceptHandler(code.bind(Exception), error, [Raise(failed, NONE)])
         body: Block = [Try([*self._body, Return(name(self._flow.value))], [handler], [], [])]
-        if not self._flow.borrows:
-            return code.function([code.payload, code.context], 1, body)
-        run = code.function([code.payload, code.context, code.borrowed], 0, body)
+        try:
+            if not self._flow.borrows:
+                return code.function([code.payload, code.context], 1, body)
+            run = code.function([code.payload, code.context, code.borrowed], 0, body)
+        except RecursionError:
+            raise SpecError("the spec is nested too deeply") from None
 
         def transform(payload: Any, context: Any = None) -> Any:
             try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
+from model.errors import SpecError
 from transforms.generation.code import Code
 from transforms.generation.nodes import (
     NONE,
@@ -29,6 +30,9 @@ from transforms.jolt.output_paths import Kind
 from transforms.jolt.places import Place, Shared, State, Target
 from transforms.jolt.writers import element_finder, put, put_again, writer
 
+_MOST_MADE = 20_000
+"""How often the code of one operation may make a container."""
+
 
 class PlaceCode:
     """Follows what is certain of each container, branch by branch, so that most tests need no code."""
@@ -38,6 +42,7 @@ class PlaceCode:
         self._borrowed = borrowed
         self._max_index = max_index
         self._changed: list[tuple[Place | Shared, State]] = []
+        self._made = 0
         self.depth = 0
         """How many loops the code at hand is in."""
 
@@ -150,6 +155,9 @@ class PlaceCode:
         parent = place.parent
         if parent is None:
             raise ValueError("the outermost container is always there")
+        self._made += 1
+        if self._made > _MOST_MADE:
+            raise SpecError("the spec is too large: too many long output paths")
         key = text_node(place.key)
         if parent.state is State.SET:
             return [assign_both(place.variable, name(parent.variable), key, made)]
