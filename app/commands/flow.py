@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -44,9 +44,29 @@ def run(
         if not until_done:
             names = ", ".join(source.name for source in settings.sources) or "no source"
             print(f"starting Spark; then the flow {settings.flow.name} follows {names}", file=sys.stderr)
-        run_flow(settings, stop, until_done, print_batch_json if as_json else print_batch)
+        teller = _Teller(print_batch_json if as_json else print_batch, stop)
+        run_flow(settings, stop, until_done, teller)
+        if teller.is_unheard:
+            raise BrokenPipeError
         if stop.is_set() and not until_done:
             print("stopped; the next run goes on from here", file=sys.stderr)
+
+
+class _Teller:
+    """Tells of micro-batches until nobody listens any more; then the flow ends as if it were asked to: a
+    micro-batch that is done must not fail because of it."""
+
+    def __init__(self, tell: Callable[[BatchReport], None], stop: threading.Event) -> None:
+        self.is_unheard = False
+        self._tell = tell
+        self._stop = stop
+
+    def __call__(self, report: BatchReport) -> None:
+        try:
+            self._tell(report)
+        except BrokenPipeError:
+            self.is_unheard = True
+            self._stop.set()
 
 
 def publish(

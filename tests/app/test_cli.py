@@ -265,6 +265,30 @@ def test_a_reader_that_goes_away_is_no_error_to_talk_of(words: list[str], filled
     assert b"error" not in done.stderr.lower().replace(b"(connecterror)", b"")
 
 
+def test_a_flow_ends_well_when_nobody_reads_its_reports_any_more(idgraph: CommandLine) -> None:
+    program = """
+import sys
+from app import cli, flow_runner
+from ingestion.flow import BatchReport
+from ingestion.outcomes import StageReport
+
+def run_flow(settings, stop, until_done, on_batch):
+    for number in range(3):
+        assert stop.is_set() == (number > 0)
+        on_batch(BatchReport(number, 1.0, 1, 1, StageReport(events=1)))
+    sys.stderr.write("no micro-batch failed")
+
+flow_runner.run_flow = run_flow
+cli.main()
+"""
+    command = [sys.executable, "-c", program, "-c", f"{idgraph.folder}/idgraph.toml", "run", "--until-done"]
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(command, cwd=ROOT, stdout=writing, stderr=subprocess.PIPE, check=False)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, b"no micro-batch failed")
+
+
 # Running, as far as it goes without Spark
 
 
