@@ -25,7 +25,9 @@ RESULTS = Path(__file__).with_name("results")
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
-    parser.add_argument("names", nargs="*", help="throughput, latency, mapping, stages, store, index; all if left out")
+    parser.add_argument(
+        "names", nargs="*", help="throughput, latency, mapping, stages, store, index; all if left out"
+    )
     parser.add_argument("--shops", type=int, default=10, help="shops to replay, about 60,000 events each")
     parser.add_argument("--seconds", type=float, default=30, help="how long each latency is watched")
     arguments = parser.parse_args()
