@@ -15,7 +15,6 @@ from transforms.generation.nodes import (
     Raise,
     Return,
     Try,
-    assign,
     call,
     constant,
     do,
@@ -64,11 +63,6 @@ class Chain:
             measured = self.code.bind(lambda value: measure(value, limits))
             self._body.append(do(call(measured, name(self._flow.value))))
 
-    @property
-    def _at(self) -> str:
-        """The variable that says which operation runs."""
-        return self.code.variable("at", constant(0))
-
     def _own(self, changes: PathTree) -> None:
         if self._ownership.covers(changes):
             return
@@ -97,7 +91,8 @@ class Chain:
         for index, (operation, place) in enumerate(self._operations):
             later = self._operations[index + 1 :]
             self._flow.keeps_longs = keeps_longs or any(each.tells_longs for each, _ in later)
-            self._body.append(assign(self._at, constant(index)))
+            self._flow.pointer = place
+            self._flow.mark("", self._body)
             try:
                 self._emit(operation)
             except SpecError as error:
@@ -107,9 +102,9 @@ class Chain:
 
     def _function(self) -> Transform:
         code = self.code
-        places = tuple(place for _, place in self._operations)
+        at = code.variable("at", constant(0))
         error = code.fresh("e")
-        failed = call(code.bind(_failures(places)), name(error), name(self._at))
+        failed = call(code.bind(_failures(tuple(self._flow.marks))), name(error), name(at))
         handler = ExceptHandler(code.bind(Exception), error, [Raise(failed, NONE)])
         body: Block = [Try([*self._body, Return(name(self._flow.value))], [handler], [], [])]
         try:
@@ -128,19 +123,20 @@ class Chain:
         return transform
 
 
-def _failures(places: tuple[str, ...]) -> Callable[[Exception, int], Exception]:
+def _failures(marks: tuple[tuple[str, str], ...]) -> Callable[[Exception, int], Exception]:
     """The function that says what an event is refused with, and by which operation."""
 
     def failed(error: Exception, at: int) -> Exception:
+        place, detail = marks[at]
         match error:
             case BorrowedError():
                 return error
             case TransformError():
-                return TransformError(error.message, places[at])
+                return TransformError(detail + error.message, place)
             case RecursionError():
-                return TransformError("the payload is nested too deeply", places[at])
+                return TransformError("the payload is nested too deeply", place)
         # The message could quote the payload; the type cannot.
-        return TransformError(f"unexpected {type(error).__name__}", places[at])
+        return TransformError(f"unexpected {type(error).__name__}", place)
 
     return failed
 

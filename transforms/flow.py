@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from transforms.generation.code import Code
-from transforms.generation.nodes import Block, assign, call, name
+from transforms.generation.nodes import Block, assign, call, constant, name
 from transforms.jolt.places import Place
 
 
@@ -25,6 +25,17 @@ class Flow:
     """Whether `Long` markers matter to what comes after the operation whose code is made."""
     makes_longs: bool = False
     """Whether the value may hold `Long` markers."""
+
+    pointer: str = ""
+    """To the operation whose code is made."""
+    marks: list[tuple[str, str]] = field(default_factory=list)
+    """What the variable `at` stands for: a pointer, and what an error's message begins with."""
+
+    def mark(self, detail: str, body: Block) -> None:
+        """From here on errors are of the operation at hand, and told with this detail."""
+        at = self.code.variable("at", constant(0))
+        body.append(assign(at, constant(len(self.marks))))
+        self.marks.append((self.pointer, detail))
 
     def replace(self, value: ast.expr, body: Block) -> None:
         """A new value, of which nothing is known."""

@@ -35,6 +35,8 @@ class Expression(NamedTuple):
 
     evaluate: Evaluate
     copies: float
+    tree: dict[str, Any]
+    """As the library parsed it."""
 
 
 def compile_expression(text: str) -> Expression:
@@ -42,7 +44,7 @@ def compile_expression(text: str) -> Expression:
     function and for a wrong number of arguments."""
     try:
         tree = _parse(text)
-        return Expression(_compile(tree), 1 if _is_path(tree) else UNBOUNDED)
+        return Expression(_compile(tree), 1 if _is_path(tree) else UNBOUNDED, tree)
     except JMESPathError as error:
         raise syntax_error(text, error) from None
     except RecursionError:

@@ -8,19 +8,25 @@ whose result is null sets nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any
 
 from model import paths
-from model.errors import SpecError, TransformError
-from transforms.expressions import Expression, compile_expression
+from model.errors import SpecError
+from transforms.expressions import Expression, ExpressionCode, compile_expression
+from transforms.flow import Flow
 from transforms.generation.code import Code
+from transforms.generation.nodes import NONE, Block, assign, either, is_not, name, new_dict, when
+from transforms.jolt.output_paths import Kind
+from transforms.jolt.place_code import PlaceCode
+from transforms.jolt.places import Place, State, Target
 from transforms.limits import SpecLimits
 from transforms.operation import Operation
 from transforms.ownership import PathTree
 from transforms.pointers import found, pointer
 
 
-def compile_jmespath(spec: Any, limits: SpecLimits, _code: Code) -> Operation:
+def compile_jmespath(spec: Any, limits: SpecLimits, code: Code) -> Operation:
     """Raises SpecError with a pointer into `spec`."""
     if not isinstance(spec, dict):
         raise SpecError(f"expected an object as the spec of jmespath, found {found(spec)}")
@@ -28,27 +34,26 @@ def compile_jmespath(spec: Any, limits: SpecLimits, _code: Code) -> Operation:
     for keys, expression in _targets(spec, (), limits):
         targets[keys] = expression
     places = {keys: _place(keys, targets) for keys in targets}
-    groups = tuple(
-        (parents, tuple((targets[(*parents, last)].evaluate, last) for last in lasts))
-        for parents, lasts in _by_parents(places.values()).items()
-    )
+    root = Place(code.fresh("o"), state=State.SET)
 
-    def build(value: Any) -> Any:
-        out: dict[str, Any] = {}
-        last = ""
-        parents: tuple[str, ...] = ()
-        try:
-            for parents, settings in groups:
-                place = None if parents else out
-                for evaluate, last in settings:
-                    result = evaluate(value)
-                    if result is not None:
-                        if place is None:
-                            place = _reach(out, parents)
-                        place[last] = result
-        except TransformError as error:
-            raise TransformError(f"at '{paths.join((*parents, last))}': {error.message}") from None
-        return out or None
+    def emit(flow: Flow, body: Block) -> None:
+        expressions = ExpressionCode(code, flow.value)
+        writer = PlaceCode(code, code.borrowed, limits.max_index)
+        body.append(assign(root.variable, new_dict()))
+        for parents, lasts in _by_parents(places.values()).items():
+            place = _reach(root, parents, code)
+            for last in lasts:
+                keys = (*parents, last)
+                value, raises = expressions.make(targets[keys], body)
+                if raises:
+                    flow.mark(f"at '{paths.join(keys)}': ", body)
+                result = code.fresh("v")
+                body.append(assign(result, value))
+                target = Target(place, (Kind.KEY,), (last,), exclusive=True)
+                write = writer.branch(partial(writer.write, target, name(result)))
+                body += when(is_not(name(result), NONE), write)
+        flow.replace(either(name(root.variable), NONE), body)
+        flow.known = root
 
     built: PathTree = {}
     for parents, _ in places.values():
@@ -56,7 +61,7 @@ def compile_jmespath(spec: Any, limits: SpecLimits, _code: Code) -> Operation:
         for key in parents:
             below = below.setdefault(key, {})
     return Operation(
-        lambda flow, body: flow.pass_through(build, body),
+        emit,
         builds=built,
         copies=sum(expression.copies for expression in targets.values()),
     )
@@ -71,12 +76,13 @@ def _by_parents(
     return groups
 
 
-def _reach(out: dict[str, Any], parents: tuple[str, ...]) -> dict[str, Any]:
-    place = out
+def _reach(root: Place, parents: tuple[str, ...], code: Code) -> Place:
+    """The place of an object of the output. No other target can stand there."""
+    place = root
     for key in parents:
-        below = place.get(key)
+        below = place.below.get(key)
         if below is None:
-            below = place[key] = {}
+            below = place.below[key] = Place(code.fresh("p", unset=True), place, key)
         place = below
     return place
 
