@@ -22,8 +22,9 @@ REFUSED_EARLY = (
     "the payload is nested too deeply",
 )
 """Where we are stricter on purpose: Java fails at run time, or when it writes an endless output."""
-FIXED_SIZE_LIST = "UnsupportedOperationException"
-"""In Java `split`, `toList` and their like give lists that cannot grow; ours can."""
+JAVA_ONLY = ("UnsupportedOperationException", "ConcurrentModificationException", "StackOverflowError")
+"""Where Java fails and we need not: `split`, `toList` and their like give lists there that cannot grow, it
+changes what it reads, or follows a context that it put into itself."""
 
 
 _FIXED_SIZE = ("=toList", "=split", "=sort")
@@ -61,7 +62,8 @@ def is_deliberate(found: dict[str, Any], theirs: dict[str, Any]) -> bool:
     detail = theirs.get("detail", "")
     return (
         any(reason in found.get("detail", "") for reason in REFUSED_EARLY)
-        or FIXED_SIZE_LIST in detail
+        or any(reason in detail for reason in JAVA_ONLY)
+        or "[Ljava.lang.Object;" in str(theirs.get("output"))
         or theirs.get("error") == "hangs"
         or not is_json(theirs.get("output"))
     )

@@ -27,7 +27,8 @@ class Mode(Enum):
             return True
         if type(container) is dict:
             return container.get(key) is None if self is Mode.DEFAULT else key not in container
-        return container[key] is None and (self is Mode.DEFAULT or key >= size)
+        # In this order: a function may have made the array shorter, and only what grew is looked at.
+        return (self is Mode.DEFAULT or key >= size) and container[key] is None
 
 
 class Shape(Enum):

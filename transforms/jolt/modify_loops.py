@@ -12,12 +12,11 @@ from transforms.generation.nodes import (
     assign,
     call,
     constant,
+    equals,
     is_,
     is_not,
-    less,
     loop,
     name,
-    not_in,
     when,
 )
 from transforms.jolt.modify_children import Child, Children, Mode, Shape
@@ -50,25 +49,24 @@ class ModifyLoops:
             count = assign(size, call(code.bind(len), name(value)))
             body += [assign(size, constant(0)), *when(is_list, [count])]
             former = name(size)
-        # In the define mode an index that the spec names is not visited by the wildcard too.
-        apart = parent.mode is Mode.DEFINE and bool(below.computed) and below.shape is Shape.ARRAY
+        # In the define mode an index that the spec names is visited in its turn, and by the wildcard not.
+        if parent.mode is Mode.DEFINE and below.computed and below.shape is Shape.ARRAY:
+            self._wildcards(below, value, former, below.indexes, body)
+            return
         for index, child in below.indexes.items():
-            self._index(child, value, index, former, apart, body)
+            self._index(child, value, index, former, body)
         if below.computed:
-            taken = frozenset(below.indexes) if apart else frozenset()
-            self._wildcards(below, value, former, taken, body)
+            self._wildcards(below, value, former, {}, body)
 
-    def _index(self, child: Child, value: str, index: int, size: ast.expr, apart: bool, body: Block) -> None:
+    def _index(self, child: Child, value: str, index: int, size: ast.expr, body: Block) -> None:
         code = self._modify.code
         found = code.fresh("v")
         spot = Spot(value, constant(index), size, is_object=False)
-        visit: Block = [assign(found, call(code.bind(element), name(value), constant(index), size))]
-        self._modify.visit(child, spot, found, visit)
-        is_there = less(constant(index), call(code.bind(len), name(value)))
-        body += when(is_there, visit) if apart else visit
+        body.append(assign(found, call(code.bind(element), name(value), constant(index), size)))
+        self._modify.visit(child, spot, found, body)
 
     def _wildcards(
-        self, below: Children, value: str, size: ast.expr, taken: frozenset[int], body: Block
+        self, below: Children, value: str, size: ast.expr, apart: dict[int, Child], body: Block
     ) -> None:
         if self._depth == _MAX_LOOPS:
             raise SpecError(f"more than {_MAX_LOOPS} keys with '*' inside one another")
@@ -88,8 +86,10 @@ class ModifyLoops:
             self._modify.visit(child, spot, found, matched)
             test = when(is_not(name(groups), NONE), matched, after)
             after = [assign(groups, call(code.bind(star.match), name(text))), *test]
-        self._depth -= 1
         visit += after
-        if taken:
-            visit = when(not_in(name(key), code.bind(taken)), visit)
+        for index, child in apart.items():
+            named: Block = []
+            self._index(child, value, index, size, named)
+            visit = when(equals(name(key), constant(index)), named, visit)
+        self._depth -= 1
         body += loop([key, text], name(over), visit)
