@@ -122,7 +122,14 @@ class ModifyCode:
             self.visit(child, spot, self._read(spot, body), body)
             return
         made = self.code.fresh("v")
-        inner: Block = [assign(made, alternatives[0].make(item(name(spot.container), spot.key)))]
+        inner: Block = [assign(made, item(name(spot.container), spot.key))]
+        only, of_text = alternatives[0], alternatives[0].of_text
+        otherwise: Block = [assign(made, only.make(name(made)))]
+        if of_text is None:
+            inner += otherwise
+        else:
+            is_text = is_(call(self.code.bind(type), name(made)), self.code.bind(str))
+            inner += when(is_text, [assign(made, call(self.code.bind(of_text), name(made)))], otherwise)
         self._store(child, spot, made, inner)
         body += when(in_(spot.key, name(spot.container)), inner)
 

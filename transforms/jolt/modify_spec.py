@@ -70,6 +70,8 @@ class Reader:
         if isinstance(element, Array):
             name = element.text
         level = Level(self.code, name, element.groups if isinstance(element, Star) else 0)
+        # A wildcard may come to a key that was changed before.
+        self.traits.tells_own_longs |= isinstance(element, Star)
         child = Child(element, level, mode, only_present)
         self._read_right(child, right, [*walk, level])
         children.add(child)

@@ -15,7 +15,14 @@ from model.errors import SpecError
 from transforms.generation.code import Code
 from transforms.generation.nodes import call, constant, name, new_tuple
 from transforms.jolt.elements import Transpose, parse_path
-from transforms.jolt.functions import FUNCTIONS, LONG_MAKERS, SCALAR_RESULTS, SQUASHERS, Function
+from transforms.jolt.functions import (
+    BLIND_TO_LONGS,
+    FUNCTIONS,
+    LONG_MAKERS,
+    SCALAR_RESULTS,
+    SQUASHERS,
+    Function,
+)
 from transforms.jolt.levels import Walk, path_lookup, transposed
 from transforms.jolt.numbers import to_number, unmark
 from transforms.jolt.readers import MISSING
@@ -32,6 +39,8 @@ class Alternative(NamedTuple):
     """Whether the result may be MISSING."""
     of_value: bool = False
     """Whether it is a function of the value at hand, and MISSING without one."""
+    of_text: Callable[[str], Any] | None = None
+    """What that function does with a string, if that is what it is for."""
 
 
 @dataclass(slots=True)
@@ -41,8 +50,10 @@ class Traits:
     placements: int = 0
     """How many references were read so far that may put an object or array of the event, or of the output,
     somewhere else."""
-    lookups: bool = False
-    """Whether any reference was read."""
+    tells_longs: bool = False
+    """Whether a `Long` is another number to some function than an integer."""
+    tells_own_longs: bool = False
+    """Whether that may be a `Long` that the same operation made."""
     squashes: bool = False
     makes_longs: bool = False
     keeps_longs: bool = True
@@ -92,7 +103,6 @@ def _expression(text: str, walk: Walk, traits: Traits) -> Alternative:
     if found is None:
         return _constant(text, walk[-1].code)
     traits.placements += 1
-    traits.lookups = True
     return Alternative(lambda _value: found)
 
 
@@ -120,15 +130,18 @@ def _call(text: str, walk: Walk, traits: Traits) -> Alternative:
         raise SpecError(f"there is no function '{function_name}'", hint=nearest(function_name, FUNCTIONS))
     traits.squashes |= function_name in SQUASHERS
     traits.makes_longs |= function_name in LONG_MAKERS
+    traits.tells_longs |= function_name not in BLIND_TO_LONGS
     code = walk[-1].code
     if not bracket:
         one = function.one
-        return Alternative(lambda value: call(code.bind(traits.made_by(one)), value), of_value=True)
+        return Alternative(
+            lambda value: call(code.bind(traits.made_by(one)), value), of_value=True, of_text=function.of_text
+        )
     if not text.endswith(")"):
         raise SpecError(f"the '(' of '={text}' is not closed")
     arguments = [_argument(part, walk) for part in split_arguments(text[len(function_name) + 1 : -1])]
     looked_up = any(is_looked_up for _, is_looked_up in arguments)
-    traits.lookups |= looked_up
+    traits.tells_own_longs |= looked_up and function_name not in BLIND_TO_LONGS
     # Of two arguments `split` gives only parts of a text, and elements of an array that is one of them.
     if looked_up and function_name not in SCALAR_RESULTS and (function_name != "split" or len(arguments) > 2):
         traits.placements += 1

@@ -18,6 +18,8 @@ _INTEGER = re.compile(r"[+-]?\d+")
 _DOUBLE = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fFdD]?")
 # Longer texts are no 64-bit number, and Python refuses to read very long ones.
 _LONGEST_INTEGER = 400
+_SURE_LONG = 18
+"""So many digits are a 64-bit number for certain."""
 
 
 class Long(int):
@@ -45,6 +47,8 @@ def to_number(value: Any) -> int | float | Decimal | None:
         return value  # type: ignore[no-any-return]
     if kind is not str:
         return None
+    if len(value) <= _SURE_LONG and value.isascii() and value.isdigit():
+        return int(value)
     whole = _parse(value)
     if whole is not None and LONG_MIN <= whole <= LONG_MAX:
         return whole

@@ -43,7 +43,7 @@ def _compile(spec: Any, limits: SpecLimits, code: Code, mode: Mode) -> Operation
     children = root.below or Children()
 
     def emit(flow: Flow, body: Block) -> None:
-        traits.keeps_longs = flow.keeps_longs or traits.lookups
+        traits.keeps_longs = flow.keeps_longs or traits.tells_own_longs
         flow.makes_longs |= traits.makes_longs and traits.keeps_longs
         if outer.tree is not None:
             body.append(assign(outer.tree, name(flow.value)))
@@ -62,7 +62,7 @@ def _compile(spec: Any, limits: SpecLimits, code: Code, mode: Mode) -> Operation
     assigns: list[tuple[str, ...]] = []
     if traits.squashes or not _trace(spec, changes, assigns, ()):
         changes = EVERYTHING
-    return Operation(emit, changes=changes, assigns=assigns, tells_longs=True)
+    return Operation(emit, changes=changes, assigns=assigns, tells_longs=traits.tells_longs)
 
 
 def _is_walked(shape: Shape, flow: Flow, code: Code) -> ast.expr:

@@ -19,4 +19,19 @@ SCALAR_RESULTS = frozenset(
 )
 """Functions whose result holds no object or array."""
 
-__all__ = ["FUNCTIONS", "LONG_MAKERS", "SCALAR_RESULTS", "SQUASHERS", "Function"]
+BLIND_TO_LONGS = frozenset(
+    {"toLower", "toUpper", "trim", "concat", "join", "split", "size", "toString", "toBoolean", "toList"}
+    | {
+        "noop",
+        "isPresent",
+        "notNull",
+        "isNull",
+        "firstElement",
+        "lastElement",
+        "epochMs",
+        "stripLeadingZeros",
+    }
+)
+"""Functions that do the same with a `Long` as with an integer."""
+
+__all__ = ["BLIND_TO_LONGS", "FUNCTIONS", "LONG_MAKERS", "SCALAR_RESULTS", "SQUASHERS", "Function"]

@@ -18,6 +18,8 @@ class Function(NamedTuple):
 
     call: Callable[[Sequence[Any]], Any]
     one: Callable[[Any], Any]
+    of_text: Callable[[str], Any] | None = None
+    """What `one` does with a string, if that is what the function is for."""
 
 
 def of_arguments(call: Callable[[Sequence[Any]], Any]) -> Function:
@@ -50,7 +52,7 @@ def of_text(apply: Callable[[str], Any]) -> Function:
     def one(value: Any) -> Any:
         return apply(value) if type(value) is str else function.one(value)
 
-    return Function(function.call, one)
+    return Function(function.call, one, apply)
 
 
 def on_array(many: Callable[[Any], Any], single: Callable[[Any], Any] | None = None) -> Function:
