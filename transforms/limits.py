@@ -12,11 +12,14 @@ from model.errors import TransformError
 class SpecLimits:
     """Bounds that hold for one compiled spec.
 
-    `max_operations` and `max_spec_depth` are checked when a spec is compiled, the others when it runs.
+    `max_operations`, `max_spec_depth` and `max_spec_size` are checked when a spec is compiled, the others
+    when it runs.
     """
 
     max_operations: int = 100
     max_spec_depth: int = 64
+    max_spec_size: int = 10_000
+    """Keys and array elements of a whole spec; a long text counts as one for each 20 characters."""
     max_steps: int = 1_000_000
     """Rounds of loops over what an event holds, all operations together."""
     max_depth: int = 256

@@ -24,13 +24,17 @@ _MAX_QUANTIFIERS = 2
 def split(separator: str, text: str) -> list[str]:
     """The parts of `text`; empty ones at the end are dropped. Raises TransformError for a separator or a
     text out of bounds."""
+    if len(text) > DEFAULT_LIMITS.max_text:
+        raise TransformError("a text is too long to be split")
     plain = _plain(separator)
     if plain is not None:
-        parts = text.split(plain) if plain else list(text) or [""]
+        parts = text.split(plain, DEFAULT_LIMITS.max_nodes) if plain else list(text) or [""]
     else:
         if len(text) > DEFAULT_LIMITS.max_pattern_text:
             raise TransformError("a text is too long to be split by a pattern")
         parts = _split_by(_pattern(separator), text)
+    if len(parts) > DEFAULT_LIMITS.max_nodes:
+        raise TransformError(f"a text splits into more than {DEFAULT_LIMITS.max_nodes} parts")
     while len(parts) > 1 and not parts[-1]:
         parts.pop()
     # Java gives no part at all for a text that is separators only, but the text itself if there is none.

@@ -1,0 +1,141 @@
+"""Specs and payloads that want all of a worker's time or memory: `python -m tests.transforms.hostile NAME`.
+
+Each runs in a process of its own whose CPU time and memory the system limits, so that one that is not
+bounded ends the process and not the machine. It prints the kind of the error, its pointer and message.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from model.errors import SpecError, TransformError
+from transforms import compile_spec
+
+CPU_SECONDS = 60
+MEMORY = 3 << 30
+LARGE = 50_000_000
+
+
+class Attack(NamedTuple):
+    """A spec and what makes the payload; `error` is the kind that must come, at `pointer`."""
+
+    spec: Callable[[], Any]
+    payload: Callable[[], Any]
+    pointer: str
+    error: type[Exception] = TransformError
+
+
+def jmespath(expression: str) -> dict[str, Any]:
+    return {"operation": "jmespath", "spec": {"x": expression}}
+
+
+def expression(text: str, payload: Any = None) -> Attack:
+    return Attack(lambda: [{"operation": "sort"}, jmespath(text)], lambda: payload or {"k": 1}, "/1")
+
+
+def modify(right: str, payload: Callable[[], Any]) -> Attack:
+    return Attack(lambda: {"operation": "modify-overwrite-beta", "spec": {"a": right}}, payload, "")
+
+
+def nested(levels: int, kind: type) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = {"a": value} if kind is dict else [value]
+    return {"a": value}
+
+
+TWICE = "|".join(["[@,@]"] * 40)
+CROSSED = {"*": {"@(1)": {"*": {"@(3)": {"*": {"@(5)": {"*": {"@(7)": {"*": "o[]"}}}}}}}}}
+
+ATTACKS: dict[str, Attack] = {
+    "shift doubles": Attack(
+        lambda: [{"operation": "shift", "spec": {"@": ["a", "b"]}}] * 40, lambda: {"x": 1}, "/16"
+    ),
+    "jmespath doubles in a chain": Attack(lambda: [jmespath("[@,@]")] * 40, lambda: {"x": 1}, "/15"),
+    "jmespath doubles in an expression": expression(TWICE),
+    "jmespath doubles by names": expression("{a:@,b:@}|" * 40 + "@"),
+    "jmespath flattens what it doubled": expression("|".join(["[@,@][]"] * 40), [1]),
+    "jmespath joins what it doubled": expression("|".join(["join('',[@,@])"] * 40), "ab"),
+    "jmespath spells what it doubled": expression(f"{TWICE}|to_string(@)"),
+    "jmespath spells and doubles": expression("|".join(["to_string([@,@])"] * 40)),
+    "jmespath hashes what it doubled": expression(f"{TWICE}|hash(@)"),
+    "jmespath compares what it doubled": expression(f"({TWICE})==({TWICE})"),
+    "jmespath looks for what it doubled": expression(f"contains([{TWICE}],({TWICE}))"),
+    "jmespath maps what it doubled": expression("|".join(["map(&[@,@],[@,@])"] * 40)),
+    "jmespath projects what it doubled": expression("[@,@]" + "|[*].[@,@]" * 40),
+    "jmespath doubles and takes the values": expression("|".join(["{a:@,b:@}.*"] * 40)),
+    "wildcards times wildcards": Attack(
+        lambda: {"operation": "shift", "spec": CROSSED}, lambda: {str(n): n for n in range(100)}, ""
+    ),
+    "an output that holds itself": Attack(
+        lambda: {"operation": "modify-overwrite-beta", "spec": {"a": {"b": "@2"}}}, lambda: {"a": {}}, ""
+    ),
+    "concat doubles": Attack(
+        lambda: [{"operation": "modify-overwrite-beta", "spec": {"a": "=concat(@(1,a),@(1,a))"}}] * 60,
+        lambda: {"a": "xy"},
+        "/18",
+    ),
+    "toString of what was doubled": Attack(
+        lambda: (
+            [{"operation": "shift", "spec": {"@": ["a", "b"]}}] * 7
+            + [{"operation": "modify-overwrite-beta", "spec": {"s": "=toString(@1)"}}]
+        ),
+        lambda: {"x": "y" * 100_000},
+        "/7",
+    ),
+    "a pattern that backtracks": modify("=split('(a+)+$',@(1,a))", lambda: {"a": "a" * 50_000 + "b"}),
+    "a pattern with many quantifiers": modify("=split('a+a+a+a+b',@(1,a))", lambda: {"a": "a" * 9000}),
+    "50 MB of separators": modify("=split(',',@(1,a))", lambda: {"a": "," * LARGE}),
+    "50 MB of separators for jmespath": Attack(
+        lambda: jmespath("length(split(',',@))"), lambda: "," * LARGE, ""
+    ),
+    "50 MB of digits": Attack(lambda: jmespath("to_number_exact(@)"), lambda: "1" * LARGE, ""),
+    "50 MB for a time": Attack(lambda: jmespath("epoch_ms(@)"), lambda: "1" * LARGE, ""),
+    "50 MB twice": modify("=concat(@(1,a),@(1,a))", lambda: {"a": "x" * LARGE}),
+    "an index out of all bounds": Attack(
+        lambda: {"operation": "shift", "spec": {"k": "a[@(0)]"}}, lambda: {"k": 2_000_000_000}, ""
+    ),
+    "10,000 levels to sort": Attack(lambda: {"operation": "sort"}, lambda: nested(10_000, dict), ""),
+    "10,000 levels of arrays to sort": Attack(
+        lambda: {"operation": "sort"}, lambda: nested(10_000, list), ""
+    ),
+    "10,000 levels to squash": modify("=recursivelySquashNulls", lambda: nested(10_000, dict)),
+    "10,000 levels to spell": modify("=toString", lambda: nested(10_000, list)),
+    "10,000 levels to spell in jmespath": Attack(
+        lambda: jmespath("to_string(@)"), lambda: nested(10_000, list), ""
+    ),
+    "10,000 levels to hash": Attack(lambda: jmespath("hash(@)"), lambda: nested(10_000, dict), ""),
+    "a spec of 200,000 keys": Attack(
+        lambda: {"operation": "shift", "spec": {f"k{n}": f"o.k{n}" for n in range(200_000)}},
+        lambda: {},
+        "",
+        SpecError,
+    ),
+    "an expression of 1 MB": Attack(lambda: jmespath(f"[{'a,' * 500_000}a]"), lambda: {}, "", SpecError),
+    "10,000 brackets": Attack(
+        lambda: jmespath("(" * 10_000 + "a" + ")" * 10_000), lambda: {}, "/spec/x", SpecError
+    ),
+    "20,000 alternatives": Attack(
+        lambda: jmespath("||".join(["a"] * 20_000)), lambda: {}, "/spec/x", SpecError
+    ),
+}
+
+
+def main() -> None:
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    attack = ATTACKS[sys.argv[1]]
+    answer = {"error": "none", "pointer": "", "message": ""}
+    try:
+        compile_spec(attack.spec())(attack.payload())
+    except (SpecError, TransformError) as error:
+        answer = {"error": type(error).__name__, "pointer": error.pointer, "message": error.message}
+    print(json.dumps(answer))
+
+
+if __name__ == "__main__":
+    main()

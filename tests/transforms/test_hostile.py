@@ -1,0 +1,30 @@
+"""No spec and no payload can stall or exhaust a worker: each attack ends as an error that names the place."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.transforms.hostile import ATTACKS
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_attack(name: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.transforms.hostile", name],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"out of time or memory: {done.returncode} {done.stderr[-500:]}"
+    answer = json.loads(done.stdout)
+    wanted = ATTACKS[name]
+    assert (answer["error"], answer["pointer"]) == (wanted.error.__name__, wanted.pointer), answer
+    assert not answer["message"].startswith("unexpected"), answer
