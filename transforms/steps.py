@@ -6,7 +6,7 @@ What stands outside of loops is bounded by the spec's size.
 from __future__ import annotations
 
 import ast
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from model.errors import TransformError
 from transforms.generation.code import Code
@@ -22,12 +22,29 @@ from transforms.generation.nodes import (
     when,
 )
 
+_CHARACTERS_A_STEP = 64
+
 
 def count_steps(code: Code, over: ast.expr, most: int, body: Block) -> None:
     """Before a loop over `over`: one step for each round."""
+    _take(code, call(code.bind(len), over), most, body)
+
+
+def count_weight(code: Code, made: ast.expr, most: int, body: Block) -> None:
+    """In a loop: steps for the size of what a function made."""
+    _take(code, call(code.bind(_weight), made), most, body)
+
+
+def _take(code: Code, steps: ast.expr, most: int, body: Block) -> None:
     left = code.variable("steps", constant(most))
-    body.append(assign(left, minus(name(left), call(code.bind(len), over))))
+    body.append(assign(left, minus(name(left), steps)))
     body += when(less(name(left), constant(0)), [do(call(code.bind(_too_many)))])
+
+
+def _weight(made: Any) -> int:
+    if type(made) is str:
+        return len(made) // _CHARACTERS_A_STEP
+    return len(made) if type(made) is list else 0
 
 
 def _too_many() -> NoReturn:

@@ -218,3 +218,30 @@ def test_steps_are_counted() -> None:
     with pytest.raises(TransformError, match="steps") as caught:
         compile_spec([chain])({"l": list(range(300))})
     assert caught.value.pointer == "/0"
+
+
+BIG = "x," * 2_000_000
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "=toLower",
+        "=trim",
+        "=split(',',@(1,a))",
+        "=concat(@(1,a),@(1,a))",
+        "=join('-',@(1,a),@(1,a))",
+        "=toUpper(@(1,a))",
+    ],
+)
+def test_long_texts_are_errors(expression: str) -> None:
+    transform = compile_spec({"operation": "modify-overwrite-beta", "spec": {"a": expression}})
+    with pytest.raises(TransformError, match="long"):
+        transform({"a": BIG})
+
+
+@pytest.mark.parametrize("function", ["concat(@(2,a),'x')", "toLower(@(2,a))", "split(',',@(2,a))"])
+def test_texts_made_in_a_loop_are_bounded(function: str) -> None:
+    chain = [{"operation": "modify-overwrite-beta", "spec": {"l": {"*": f"={function}"}}}]
+    with pytest.raises(TransformError, match="steps|parts"):
+        compile_spec(chain)({"a": "x," * 250_000, "l": list(range(10_000))})

@@ -66,13 +66,20 @@ def _is_path(node: dict[str, Any]) -> bool:
     return node["type"] in _PATH_TYPES and all(map(_is_path, node["children"]))
 
 
+def is_small(node: dict[str, Any]) -> bool:
+    """Whether an expression is a call whose result is a text or number of its own."""
+    return node["type"] == "function_expression" and node["value"] in _OWN_RESULTS
+
+
 _PATH_TYPES = frozenset(
     {"field", "subexpression", "index_expression", "index", "current", "identity", "literal", "pipe"}
     | {"or_expression", "and_expression", "not_expression", "comparator"}
 )
-_SMALL_RESULTS = frozenset(
+_OWN_RESULTS = frozenset(
     {"trim", "lower", "upper", "digits", "strip_leading_zeros", "epoch_ms", "to_number_exact"}
-    | {"first_non_null", "not_null", "null_if_blank", "length", "to_number", "abs", "ceil", "floor", "type"}
+)
+_SMALL_RESULTS = _OWN_RESULTS | frozenset(
+    {"first_non_null", "not_null", "null_if_blank", "length", "to_number", "abs", "ceil", "floor", "type"}
     | {"contains", "starts_with", "ends_with"}
 )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from typing import Any, Final
 
-from transforms.expressions.compilation import Expression
+from transforms.expressions.compilation import Expression, is_small
 from transforms.expressions.functions import CUSTOM_FUNCTIONS
 from transforms.generation.code import Code
 from transforms.generation.nodes import Block, assign, call, choice, constant, is_, is_not, method, name, when
@@ -26,6 +26,7 @@ class ExpressionCode:
         self._value = name(value)
         self._objects: dict[tuple[str, ...], str] = {}
         """The variables of the objects that keys lead to."""
+        self._made: dict[str, str] = {}
 
     def make(self, expression: Expression, body: Block) -> tuple[ast.expr, bool]:
         """The expression's value, after what is added to `body`; and whether it may raise TransformError."""
@@ -33,8 +34,17 @@ class ExpressionCode:
         keys = _keys(node)
         if keys is not None:
             return self._read(keys, body), False
-        found = self._call(node, body)
-        return found or call(self._code.bind(expression.evaluate), self._value), True
+        known = self._made.get(repr(node))
+        if known is not None:
+            return name(known), False
+        found = self._call(node, body) or call(self._code.bind(expression.evaluate), self._value)
+        return found, True
+
+    def keep(self, expression: Expression, variable: str) -> None:
+        """A variable has the expression's value: the same expression need not be evaluated again."""
+        # Two places of an output must not share an array that nobody shared in the event.
+        if is_small(expression.tree):
+            self._made[repr(expression.tree)] = variable
 
     def _read(self, keys: tuple[str, ...], body: Block) -> ast.expr:
         owner = self._object(keys[:-1], body)

@@ -13,6 +13,7 @@ from transforms.generation.nodes import (
     Block,
     assign,
     assign_both,
+    both,
     call,
     choice,
     constant,
@@ -22,6 +23,7 @@ from transforms.generation.nodes import (
     is_,
     is_not,
     item,
+    less,
     method,
     name,
     new_dict,
@@ -29,6 +31,7 @@ from transforms.generation.nodes import (
     set_item,
     when,
 )
+from transforms.jolt.functions.calling import LONGEST_TEXT
 from transforms.jolt.modify_children import Child, Children, Mode, Shape
 from transforms.jolt.modify_growth import check_container, grower, lengthen
 from transforms.jolt.modify_loops import ModifyLoops
@@ -36,6 +39,7 @@ from transforms.jolt.modify_spots import Spot
 from transforms.jolt.modify_values import Alternative
 from transforms.jolt.places import Place
 from transforms.jolt.readers import MISSING
+from transforms.steps import count_weight
 
 
 class ModifyCode:
@@ -44,6 +48,7 @@ class ModifyCode:
     def __init__(self, code: Code, placed: str, max_steps: int) -> None:
         self.code = code
         self._placed = placed
+        self._max_steps = max_steps
         self._missing = code.bind(MISSING)
         self._loops = ModifyLoops(self, max_steps)
 
@@ -128,8 +133,12 @@ class ModifyCode:
         if of_text is None:
             inner += otherwise
         else:
-            is_text = is_(call(self.code.bind(type), name(made)), self.code.bind(str))
+            is_text = both(
+                is_(call(self.code.bind(type), name(made)), self.code.bind(str)),
+                less(call(self.code.bind(len), name(made)), constant(LONGEST_TEXT + 1)),
+            )
             inner += when(is_text, [assign(made, call(self.code.bind(of_text), name(made)))], otherwise)
+        self._charge(made, inner)
         self._store(child, spot, made, inner)
         body += when(in_(spot.key, name(spot.container)), inner)
 
@@ -139,6 +148,7 @@ class ModifyCode:
             body.append(assign(child.level.tree, found))
         made = self.code.fresh("v")
         self._evaluate(child.alternatives, value, made, body)
+        self._charge(made, body)
         self._store(child, spot, made, body, certain=any(not each.may_miss for each in child.alternatives))
 
     def _evaluate(self, alternatives: list[Alternative], value: str, made: str, body: Block) -> None:
@@ -152,6 +162,11 @@ class ModifyCode:
             rest: Block = []
             self._evaluate(others, value, made, rest)
             body += when(is_(name(made), self._missing), rest)
+
+    def _charge(self, made: str, body: Block) -> None:
+        """In a loop, what functions make is paid for in steps."""
+        if self._loops.depth:
+            count_weight(self.code, name(made), self._max_steps, body)
 
     def _store(self, child: Child, spot: Spot, made: str, body: Block, certain: bool = False) -> None:
         container = name(spot.container)

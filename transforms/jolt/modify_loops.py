@@ -37,7 +37,7 @@ class ModifyLoops:
     def __init__(self, modify: ModifyCode, max_steps: int) -> None:
         self._modify = modify
         self._max_steps = max_steps
-        self._depth = 0
+        self.depth = 0
 
     def others(self, parent: Child, below: Children, value: str, size: str, body: Block) -> None:
         """The children that are no literal keys. `size` is the variable of an array's former size."""
@@ -68,14 +68,14 @@ class ModifyLoops:
     def _wildcards(
         self, below: Children, value: str, size: ast.expr, apart: dict[int, Child], body: Block
     ) -> None:
-        if self._depth == _MAX_LOOPS:
+        if self.depth == _MAX_LOOPS:
             raise SpecError(f"more than {_MAX_LOOPS} keys with '*' inside one another")
         code = self._modify.code
         over, key, text, found = (code.fresh(letter) for letter in "dkkv")
         body.append(assign(over, call(code.bind(slots), name(value))))
         count_steps(code, name(over), self._max_steps, body)
         spot = Spot(value, name(key), size, is_object=below.shape is Shape.OBJECT)
-        self._depth += 1
+        self.depth += 1
         visit: Block = [assign(found, call(code.bind(slot_value), name(value), name(key), size))]
         after: Block = []
         for star, child in reversed(below.computed):
@@ -91,5 +91,5 @@ class ModifyLoops:
             named: Block = []
             self._index(child, value, index, size, named)
             visit = when(equals(name(key), constant(index)), named, visit)
-        self._depth -= 1
+        self.depth -= 1
         body += loop([key, text], name(over), visit)

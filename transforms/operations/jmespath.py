@@ -49,6 +49,7 @@ def compile_jmespath(spec: Any, limits: SpecLimits, code: Code) -> Operation:
                     flow.mark(f"at '{paths.join(keys)}': ", body)
                 result = code.fresh("v")
                 body.append(assign(result, value))
+                expressions.keep(targets[keys], result)
                 target = Target(place, (Kind.KEY,), (last,), exclusive=True)
                 write = writer.branch(partial(writer.write, target, name(result)))
                 body += when(is_not(name(result), NONE), write)

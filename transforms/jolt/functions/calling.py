@@ -10,7 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from model.errors import TransformError
 from transforms.jolt.readers import MISSING
+from transforms.limits import DEFAULT_LIMITS
+
+LONGEST_TEXT = DEFAULT_LIMITS.max_text
+"""Characters of a text that a function takes or makes."""
 
 
 class Function(NamedTuple):
@@ -19,7 +24,7 @@ class Function(NamedTuple):
     call: Callable[[Sequence[Any]], Any]
     one: Callable[[Any], Any]
     of_text: Callable[[str], Any] | None = None
-    """What `one` does with a string, if that is what the function is for."""
+    """What `one` does with a string of no more than LONGEST_TEXT characters, if that is what it is for."""
 
 
 def of_arguments(call: Callable[[Sequence[Any]], Any]) -> Function:
@@ -45,12 +50,16 @@ def of_text(apply: Callable[[str], Any]) -> Function:
     """Like `for_each`, for a function of strings; other values have no result."""
 
     def each(value: Any) -> Any:
-        return apply(value) if type(value) is str else MISSING
+        if type(value) is not str:
+            return MISSING
+        if len(value) > LONGEST_TEXT:
+            raise TransformError(f"a text that a function gets is longer than {LONGEST_TEXT} characters")
+        return apply(value)
 
     function = for_each(each)
 
     def one(value: Any) -> Any:
-        return apply(value) if type(value) is str else function.one(value)
+        return each(value) if type(value) is str else function.one(value)
 
     return Function(function.call, one, apply)
 

@@ -6,16 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from model.errors import TransformError
-from transforms.jolt.functions.calling import Function, after, is_text, of_text, on_array
+from transforms.jolt.functions.calling import LONGEST_TEXT, Function, after, is_text, of_text, on_array
 from transforms.jolt.functions.separators import split
 from transforms.jolt.numbers import is_int
 from transforms.jolt.readers import MISSING
 from transforms.jolt.text import length, text_of
-from transforms.limits import DEFAULT_LIMITS
 
 _BLANKS = "".join(map(chr, range(33)))
 _WIDEST_PAD = 500
-_MAX_TEXT = DEFAULT_LIMITS.max_text
 
 
 def _trim(text: str) -> str:
@@ -39,8 +37,8 @@ def _join(separator: str, values: list[Any]) -> str:
 
 
 def _bounded(pieces: list[str]) -> str:
-    if sum(map(len, pieces)) > _MAX_TEXT:
-        raise TransformError(f"a function made a text longer than {_MAX_TEXT} characters")
+    if sum(map(len, pieces)) > LONGEST_TEXT:
+        raise TransformError(f"a function made a text longer than {LONGEST_TEXT} characters")
     return "".join(pieces)
 
 
