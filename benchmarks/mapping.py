@@ -1,7 +1,7 @@
 """How fast mapping specs run, beside the Java Jolt library 0.1.8 on the same specs and payloads, one core each.
 
-CPU time of a whole process on both sides (Java's with its collector), in alternating rounds, of which the fastest
-counts; Java is warmed up. `json` means with parsing and writing, each side with its own library.
+CPU time on both sides (Java's with its collector), in short alternating rounds, of which the fastest counts; Java is
+warmed up. `json` means with parsing and writing, each side with its own library.
 
 python -m benchmarks mapping
 """
@@ -21,8 +21,8 @@ from benchmarks.mapping_java import JavaJolt
 from model import canonical
 from transforms import compile_spec
 
-ROUNDS = 7
-ROUND_SECONDS = 0.25
+ROUNDS = 25
+ROUND_SECONDS = 0.1
 WARM_UP_SECONDS = 2.5
 COMPILATIONS = 5
 

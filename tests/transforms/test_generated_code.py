@@ -243,5 +243,5 @@ def test_long_texts_are_errors(expression: str) -> None:
 @pytest.mark.parametrize("function", ["concat(@(2,a),'x')", "toLower(@(2,a))", "split(',',@(2,a))"])
 def test_texts_made_in_a_loop_are_bounded(function: str) -> None:
     chain = [{"operation": "modify-overwrite-beta", "spec": {"l": {"*": f"={function}"}}}]
-    with pytest.raises(TransformError, match="steps|parts"):
+    with pytest.raises(TransformError, match=r"steps|parts"):
         compile_spec(chain)({"a": "x," * 250_000, "l": list(range(10_000))})

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 from model.errors import SpecError
@@ -59,9 +60,9 @@ class Traits:
     keeps_longs: bool = True
     """Whether something that comes later may tell a `Long` from another number."""
 
-    def made_by(self, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """The function as the code calls it."""
-        if self.keeps_longs or not self.makes_longs:
+    def made_by(self, function: Callable[[Any], Any], called: str) -> Callable[[Any], Any]:
+        """The function of this name as the code calls it."""
+        if self.keeps_longs or called not in LONG_MAKERS:
             return function
         return lambda value: unmark(function(value))
 
@@ -135,7 +136,9 @@ def _call(text: str, walk: Walk, traits: Traits) -> Alternative:
     if not bracket:
         one = function.one
         return Alternative(
-            lambda value: call(code.bind(traits.made_by(one)), value), of_value=True, of_text=function.of_text
+            lambda value: call(code.bind(traits.made_by(one, function_name)), value),
+            of_value=True,
+            of_text=function.of_text,
         )
     if not text.endswith(")"):
         raise SpecError(f"the '(' of '={text}' is not closed")
@@ -145,20 +148,21 @@ def _call(text: str, walk: Walk, traits: Traits) -> Alternative:
     # Of two arguments `split` gives only parts of a text, and elements of an array that is one of them.
     if looked_up and function_name not in SCALAR_RESULTS and (function_name != "split" or len(arguments) > 2):
         traits.placements += 1
-    return Alternative(_of_arguments(function, arguments, code, traits))
+    made_by = partial(traits.made_by, called=function_name)
+    return Alternative(_of_arguments(function, arguments, code, made_by))
 
 
 def _of_arguments(
-    function: Function, arguments: list[tuple[ast.expr, bool]], code: Code, traits: Traits
+    function: Function, arguments: list[tuple[ast.expr, bool]], code: Code, made_by: Callable[[Any], Any]
 ) -> Callable[[ast.expr], ast.expr]:
     looked_up = any(is_looked_up for _, is_looked_up in arguments)
     if len(arguments) == 1:
         only = arguments[0][0]
         one = _one_of(function) if looked_up else function.one
-        return lambda _value: call(code.bind(traits.made_by(one)), only)
+        return lambda _value: call(code.bind(made_by(one)), only)
     many = _many_of(function) if looked_up else function.call
     nodes = new_tuple(*[node for node, _ in arguments])
-    return lambda _value: call(code.bind(traits.made_by(many)), nodes)
+    return lambda _value: call(code.bind(made_by(many)), nodes)
 
 
 def _one_of(function: Function) -> Callable[[Any], Any]:
@@ -168,7 +172,14 @@ def _one_of(function: Function) -> Callable[[Any], Any]:
 
 def _many_of(function: Function) -> Callable[[tuple[Any, ...]], Any]:
     many = function.call
-    return lambda values: many([None if value is MISSING else value for value in values])
+
+    def call_many(values: tuple[Any, ...]) -> Any:
+        for value in values:
+            if value is MISSING:
+                return many([None if value is MISSING else value for value in values])
+        return many(values)
+
+    return call_many
 
 
 def split_arguments(text: str) -> list[str]:

@@ -18,6 +18,7 @@ _INTEGER = re.compile(r"[+-]?\d+")
 _DOUBLE = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fFdD]?")
 # Longer texts are no 64-bit number, and Python refuses to read very long ones.
 _LONGEST_INTEGER = 400
+_BLANKS = "".join(map(chr, range(33)))
 _SURE_LONG = 18
 """So many digits are a 64-bit number for certain."""
 
@@ -26,6 +27,9 @@ class Long(int):
     """An integer that Java holds in a `Long` although it would fit an `Integer`."""
 
     __slots__ = ()
+
+
+_NUMBERS = frozenset([int, Long, float, Decimal])
 
 
 def parse_int(text: str) -> int | None:
@@ -43,16 +47,14 @@ def _parse(text: str) -> int | None:
 def to_number(value: Any) -> int | float | Decimal | None:
     """A number as it is, text as the number it spells, else None."""
     kind = type(value)
-    if kind is int or kind is Long or kind is float or kind is Decimal:
-        return value  # type: ignore[no-any-return]
     if kind is not str:
-        return None
+        return value if kind in _NUMBERS else None
     if len(value) <= _SURE_LONG and value.isascii() and value.isdigit():
         return int(value)
     whole = _parse(value)
     if whole is not None and LONG_MIN <= whole <= LONG_MAX:
         return whole
-    matched = _DOUBLE.fullmatch(value.strip("".join(map(chr, range(33)))))
+    matched = _DOUBLE.fullmatch(value.strip(_BLANKS))
     if not matched:
         return None
     double = float(matched[1])
@@ -62,6 +64,8 @@ def to_number(value: Any) -> int | float | Decimal | None:
 def to_int(value: int | float | Decimal) -> int:
     """`Number.intValue`: integers wrap, decimals are cut and saturate."""
     if isinstance(value, int):
+        if INT_MIN <= value <= INT_MAX:
+            return value if type(value) is int else int(value)
         return (value - INT_MIN) % 2**32 + INT_MIN
     return min(max(int(value), INT_MIN), INT_MAX)
 
@@ -69,6 +73,8 @@ def to_int(value: int | float | Decimal) -> int:
 def to_long(value: int | float | Decimal) -> int:
     """`Number.longValue`."""
     if isinstance(value, int):
+        if LONG_MIN <= value <= LONG_MAX:
+            return value if type(value) is int else int(value)
         return (value - LONG_MIN) % 2**64 + LONG_MIN
     return min(max(int(value), LONG_MIN), LONG_MAX)
 
@@ -101,6 +107,9 @@ def is_int(value: Any) -> bool:
 
 def unmark(value: Any) -> Any:
     """Turn `Long` markers into plain integers, in place; gives the value back."""
+    kind = type(value)
+    if kind is not dict and kind is not list:
+        return int(value) if kind is Long else value
     seen: set[int] = set()
 
     def visit(node: Any) -> Any:

@@ -41,6 +41,7 @@ def split(separator: str, text: str) -> list[str]:
     return [] if parts == [""] and text else parts
 
 
+@lru_cache(maxsize=256)
 def _plain(separator: str) -> str | None:
     if _META.isdisjoint(separator):
         return separator

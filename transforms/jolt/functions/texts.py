@@ -21,13 +21,25 @@ def _trim(text: str) -> str:
 
 
 def _concat(values: Sequence[Any]) -> str:
-    return _bounded([text_of(value) for value in values if value is not None])
+    try:
+        if sum(map(len, values)) <= LONGEST_TEXT:
+            return "".join(values)
+    except TypeError:
+        pass  # they are not all texts
+    return _bounded(
+        [value if type(value) is str else text_of(value) for value in values if value is not None]
+    )
 
 
 def _join(separator: str, values: list[Any]) -> str:
+    try:
+        if "" not in values and sum(map(len, values)) + len(separator) * len(values) <= LONGEST_TEXT:
+            return separator.join(values)
+    except TypeError:
+        pass  # they are not all texts
     pieces: list[str] = []
     for position, value in enumerate(values):
-        text = "" if value is None else text_of(value)
+        text = value if type(value) is str else "" if value is None else text_of(value)
         if text:
             pieces.append(text)
             # A separator follows even if only empty values do: so does Jolt.

@@ -21,10 +21,14 @@ def _to_boolean(value: Any) -> Any:
 def _size(arguments: Sequence[Any]) -> Any:
     if len(arguments) != 1:
         return len(arguments) if arguments else MISSING
-    only = arguments[0]
-    if type(only) is str:
-        return length(only)
-    return len(only) if type(only) is list or type(only) is dict else MISSING
+    return _size_of(arguments[0])
+
+
+def _size_of(value: Any) -> Any:
+    kind = type(value)
+    if kind is list or kind is dict:
+        return len(value)
+    return length(value) if kind is str else MISSING
 
 
 def _squash_nulls(value: Any) -> Any:
@@ -100,7 +104,7 @@ def _same(value: Any) -> Any:
 VALUE_FUNCTIONS: dict[str, Function] = {
     "toBoolean": for_each(_to_boolean),
     "toString": for_each(text_of),
-    "size": of_arguments(_size),
+    "size": Function(_size, _size_of),
     "squashNulls": _squashing(_squash_nulls),
     "recursivelySquashNulls": _squashing(_squash_all_nulls),
     "squashDuplicates": on_array(lambda values: _squash_duplicates(list(values)), _same),
