@@ -17,6 +17,7 @@ from random import Random
 from typing import Any
 
 from tests.oracle.comparison import difference
+from tests.oracle.corpus import payloads, task_for
 from tests.oracle.generation import GENERATORS, task_of
 from tests.oracle.jolt import Jolt, NoOracleError
 from tests.oracle.shrinking import shrink
@@ -31,12 +32,16 @@ def main() -> int:
     options = _options()
     print(f"seed {options.seed}, {_wanted(options)}, operations: {', '.join(options.operation)}")
     started = time.monotonic()
+    known = list(payloads(options.payloads, most=1000)) if options.payloads else []
     counts: Counter[str] = Counter()
     found = 0
     with Jolt() as jolt:
         for number in _numbers(options, started):
             random = Random(f"{options.seed}-{number}")
-            task = task_of(random, options.operation[number % len(options.operation)])
+            if known:
+                task = task_for(random, random.choice(known))
+            else:
+                task = task_of(random, options.operation[number % len(options.operation)])
             theirs = jolt.answer(task)
             counts[theirs.get("error", "null" if theirs.get("output") is None else "output")] += 1
             wrong = difference(task, theirs)
@@ -58,6 +63,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, help="instead of a number of cases")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--operation", nargs="+", default=list(GENERATORS), choices=list(GENERATORS))
+    parser.add_argument(
+        "--payloads", type=Path, help="folder of JSON Lines: specs are made of these payloads' own paths"
+    )
     parser.add_argument("--keep", type=Path, default=FOUND, help="file that takes what differs")
     return parser.parse_args()
 
