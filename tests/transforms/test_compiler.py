@@ -126,6 +126,11 @@ def test_output_cannot_grow_without_bound() -> None:
         compile_spec({"operation": "shift", "spec": {"k": "a[@(0)]"}})({"k": 2_000_000_000})
 
 
+def test_an_array_that_grows_while_it_is_walked_has_an_end() -> None:
+    spec = {"operation": "shift", "spec": {"l": {"@": "e", "*": {"#x": "e"}}}}
+    assert compile_spec(spec)({"l": [1, 2]}) == {"e": [1, 2, "x", "x"]}
+
+
 def test_an_output_that_holds_itself_is_an_error() -> None:
     spec = {"operation": "modify-overwrite-beta", "spec": {"a": {"b": "@2"}}}
     with pytest.raises(TransformError, match="deeper"):

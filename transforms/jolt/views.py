@@ -44,4 +44,5 @@ def values(value: Any) -> Sequence[Any]:
     """The values at all keys of a value, which is no object."""
     if value is None:
         return ()
-    return value if type(value) is list else (None,)
+    # A copy: the spec may append to the array that it walks, and would never come to its end.
+    return value[:] if type(value) is list else (None,)
