@@ -13,33 +13,39 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * Maps the payloads of a file with the Java library, on command. Arguments: the chain's file, the file of payloads,
- * one a line. Each line of the input is "map N" (N times all payloads, parsed before) or "json N" (parsed and written
- * as well); the answer to it is the CPU time of the thread and the time of the collector, in nanoseconds.
+ * Maps payloads with the Java library, on command. Arguments: for each case the chain's file and the file of
+ * payloads, one a line. Each line of the input is "map C N" (case C, N times all its payloads, parsed before) or
+ * "json C N" (parsed and written as well); the answer to it is the CPU time of the thread and the time of the collector, in nanoseconds.
  */
 public class JoltRounds {
     private static final ThreadMXBean THREADS = ManagementFactory.getThreadMXBean();
     private static long sink;
 
     public static void main(String[] arguments) throws Exception {
-        Chainr chain = Chainr.fromSpec(JsonUtils.jsonToObject(Files.newInputStream(Path.of(arguments[0]))));
-        List<byte[]> lines = new ArrayList<>();
-        List<Object> payloads = new ArrayList<>();
-        for (String line : Files.readAllLines(Path.of(arguments[1]), StandardCharsets.UTF_8)) {
-            byte[] bytes = line.getBytes(StandardCharsets.UTF_8);
-            lines.add(bytes);
-            payloads.add(JsonUtils.jsonToObject(new ByteArrayInputStream(bytes)));
+        List<Chainr> chains = new ArrayList<>();
+        List<List<byte[]>> lines = new ArrayList<>();
+        List<List<Object>> payloads = new ArrayList<>();
+        for (int each = 0; each < arguments.length; each += 2) {
+            chains.add(Chainr.fromSpec(JsonUtils.jsonToObject(Files.newInputStream(Path.of(arguments[each])))));
+            lines.add(new ArrayList<>());
+            payloads.add(new ArrayList<>());
+            for (String line : Files.readAllLines(Path.of(arguments[each + 1]), StandardCharsets.UTF_8)) {
+                byte[] bytes = line.getBytes(StandardCharsets.UTF_8);
+                lines.get(each / 2).add(bytes);
+                payloads.get(each / 2).add(JsonUtils.jsonToObject(new ByteArrayInputStream(bytes)));
+            }
         }
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = in.readLine(); line != null; line = in.readLine()) {
             String[] words = line.split(" ");
-            long repeats = Long.parseLong(words[1]);
+            int number = Integer.parseInt(words[1]);
+            long repeats = Long.parseLong(words[2]);
             long before = nanoseconds();
             for (long repeat = 0; repeat < repeats; repeat++) {
                 if (words[0].equals("map")) {
-                    map(chain, payloads);
+                    map(chains.get(number), payloads.get(number));
                 } else {
-                    mapJson(chain, lines);
+                    mapJson(chains.get(number), lines.get(number));
                 }
             }
             System.out.println(nanoseconds() - before);
