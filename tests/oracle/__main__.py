@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -25,6 +28,7 @@ from tests.transforms.jolt_cases import FOLDER
 
 FOUND = FOLDER / "found.json"
 ENOUGH = 10
+SLOW = 60
 
 
 def main() -> int:
@@ -44,7 +48,8 @@ def main() -> int:
                 task = task_of(random, options.operation[number % len(options.operation)])
             theirs = jolt.answer(task)
             counts[theirs.get("error", "null" if theirs.get("output") is None else "output")] += 1
-            wrong = difference(task, theirs)
+            with _patience(number):
+                wrong = difference(task, theirs)
             if wrong is not None:
                 found += 1
                 _keep(jolt, task, f"seed {options.seed}, case {number}", options.keep)
@@ -55,6 +60,21 @@ def main() -> int:
     told = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
     print(f"{counts.total()} cases in {time.monotonic() - started:.0f} s ({told}): {found} differ")
     return 1 if found else 0
+
+
+@contextmanager
+def _patience(number: int) -> Iterator[None]:
+    """Ends the run where ours takes more than SLOW seconds, which it must never."""
+
+    def give_up(_signal: int, _frame: object) -> None:
+        sys.exit(f"case {number}: no end after {SLOW} seconds")
+
+    signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(SLOW)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
 
 
 def _options() -> argparse.Namespace:
