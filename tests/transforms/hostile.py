@@ -16,7 +16,7 @@ from model.errors import SpecError, TransformError
 from transforms import compile_spec
 
 CPU_SECONDS = 60
-MEMORY = 3 << 30
+MEMORY = 1 << 30
 LARGE = 50_000_000
 
 
@@ -98,6 +98,41 @@ ATTACKS: dict[str, Attack] = {
     "50 MB twice": modify("=concat(@(1,a),@(1,a))", lambda: {"a": "x" * LARGE}),
     "an index out of all bounds": Attack(
         lambda: {"operation": "shift", "spec": {"k": "a[@(0)]"}}, lambda: {"k": 2_000_000_000}, ""
+    ),
+    "arrays filled by modify": Attack(
+        lambda: {"operation": "modify-overwrite-beta", "spec": {"*": {"[10000]": 1}}},
+        lambda: {f"k{n}": [] for n in range(3_000)},
+        "",
+    ),
+    "arrays filled by default": Attack(
+        lambda: [{"operation": "sort"}, {"operation": "default", "spec": {"*": {"k[]": {"10000": 1}}}}],
+        lambda: {f"k{n}": {} for n in range(3_000)},
+        "/1",
+    ),
+    "arrays in arrays filled by shift": Attack(
+        lambda: {"operation": "shift", "spec": {"*": "a[&].b[&].c"}},
+        lambda: {str(n): n for n in range(0, 10_000, 2)},
+        "",
+    ),
+    "elements filled by shift": Attack(
+        lambda: {"operation": "shift", "spec": {"*": {"*": {"x": "&2.a[&1].x"}}}},
+        lambda: {f"k{n}": {"9999": {"x": n}} for n in range(3_000)},
+        "",
+    ),
+    "many keys for each key": Attack(
+        lambda: {"operation": "default", "spec": {"*": {f"x{n}": n for n in range(9_000)}}},
+        lambda: {f"k{n}": {} for n in range(3_000)},
+        "",
+    ),
+    "many elements for each key": Attack(
+        lambda: {"operation": "modify-overwrite-beta", "spec": {"*": [[[1] * 9_000]]}},
+        lambda: {f"k{n}": n for n in range(3_000)},
+        "",
+    ),
+    "many outputs for each key": Attack(
+        lambda: {"operation": "shift", "spec": {"*": [f"o{n}.&" for n in range(5_000)]}},
+        lambda: {f"k{n}": n for n in range(3_000)},
+        "",
     ),
     "10,000 levels to sort": Attack(lambda: {"operation": "sort"}, lambda: nested(10_000, dict), ""),
     "10,000 levels of arrays to sort": Attack(

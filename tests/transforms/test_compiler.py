@@ -9,6 +9,7 @@ import pytest
 
 from model.errors import SpecError, TransformError
 from transforms import compile_spec
+from transforms.limits import SpecLimits
 
 
 def spec_error(spec: Any) -> SpecError:
@@ -129,6 +130,47 @@ def test_output_cannot_grow_without_bound() -> None:
 def test_an_array_that_grows_while_it_is_walked_has_an_end() -> None:
     spec = {"operation": "shift", "spec": {"l": {"@": "e", "*": {"#x": "e"}}}}
     assert compile_spec(spec)({"l": [1, 2]}) == {"e": [1, 2, "x", "x"]}
+
+
+@pytest.mark.parametrize(
+    ("keys", "payload", "output"),
+    [
+        ({"id": "x", "[0]": None}, {"id": 0}, {"id": 0, "x": 0}),
+        ({"*": "x"}, {"id": 0}, {"id": 0, "x": 0}),
+        ({"i*": "y&"}, {"b": 1, "id": 0}, {"b": 1, "id": 0, "yid": 0}),
+    ],
+)
+def test_an_object_may_grow_while_its_last_key_is_at_hand(keys: Any, payload: Any, output: Any) -> None:
+    assert compile_spec({"operation": "shift", "spec": {**keys, "@(1)": ""}})(payload) == output
+
+
+@pytest.mark.parametrize("keys", [{"*": "y&"}, {"*": "x"}, {"i*": "y&"}, {"i*": "y&", "b": "q"}])
+def test_an_object_that_grows_while_it_is_walked_is_an_error(keys: Any) -> None:
+    transform = compile_spec({"operation": "shift", "spec": {**keys, "@(1)": ""}})
+    with pytest.raises(TransformError, match="adds keys"):
+        transform({"id": 0, "b": 1})
+
+
+@pytest.mark.parametrize(
+    ("spec", "payload"),
+    [
+        ({"*": "=squashNulls(@(1))"}, {"a": 1, "b": None, "c": None}),
+        ({"*": {"x": "=squashNulls(@(2))"}}, {"a": {}, "c": None}),
+        ({"*": {"x": "=squashNulls(@(2))"}}, [{}, None, {}, 1]),
+        ({"l": {"[0]": "=squashNulls(@(2,l))", "[3]": "5"}}, {"l": [1, None, {}, [1]]}),
+        ({"*": {"[0]": "=squashNulls(@(1))", "[2]": 1}}, {"a": [None, None]}),
+    ],
+)
+def test_what_shrinks_while_it_is_walked_is_an_error(spec: Any, payload: Any) -> None:
+    with pytest.raises(TransformError, match="while it goes over it"):
+        compile_spec({"operation": "modify-overwrite-beta", "spec": spec})(payload)
+
+
+def test_the_limits_of_the_caller_hold_within_expressions() -> None:
+    spec = {"operation": "jmespath", "spec": {"x": "[@,@]|[@,@]|[@,@]|[@,@]|[@,@]|[@,@]|length(@)"}}
+    assert compile_spec(spec)({"k": 1}) == {"x": 2}
+    with pytest.raises(TransformError, match="more than 20 values"):
+        compile_spec(spec, SpecLimits(max_nodes=20))({"k": 1})
 
 
 def test_an_output_that_holds_itself_is_an_error() -> None:

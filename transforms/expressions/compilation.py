@@ -11,6 +11,7 @@ import operator
 import threading
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import jmespath
@@ -21,6 +22,7 @@ from transforms.expressions.calls import compile_call
 from transforms.expressions.growth import growth, measured, needs_measure
 from transforms.expressions.syntax_errors import syntax_error
 from transforms.expressions.truth import are_orderable, equal, is_false, is_number
+from transforms.limits import DEFAULT_LIMITS, SpecLimits
 from transforms.operation import UNBOUNDED
 from transforms.ownership import copy_all
 
@@ -39,12 +41,12 @@ class Expression(NamedTuple):
     """As the library parsed it."""
 
 
-def compile_expression(text: str) -> Expression:
+def compile_expression(text: str, limits: SpecLimits = DEFAULT_LIMITS) -> Expression:
     """Raises SpecError (without a pointer) for an expression that cannot be parsed, for an unknown
     function and for a wrong number of arguments."""
     try:
         tree = _parse(text)
-        return Expression(_compile(tree), 1 if _is_path(tree) else UNBOUNDED, tree)
+        return Expression(_compile(tree, limits), 1 if _is_path(tree) else UNBOUNDED, tree)
     except JMESPathError as error:
         raise syntax_error(text, error) from None
     except RecursionError:
@@ -84,24 +86,24 @@ _SMALL_RESULTS = _OWN_RESULTS | frozenset(
 )
 
 
-def _compile(node: dict[str, Any]) -> Evaluate:
-    return _COMPILERS[node["type"]](node)
+def _compile(node: dict[str, Any], limits: SpecLimits) -> Evaluate:
+    return _COMPILERS[node["type"]](node, limits)
 
 
-def _children(node: dict[str, Any]) -> list[Evaluate]:
-    return [_compile(child) for child in node["children"]]
+def _children(node: dict[str, Any], limits: SpecLimits) -> list[Evaluate]:
+    return [_compile(child, limits) for child in node["children"]]
 
 
 def _same(value: Any) -> Any:
     return value
 
 
-def _field(node: dict[str, Any]) -> Evaluate:
+def _field(node: dict[str, Any], _limits: SpecLimits) -> Evaluate:
     key = node["value"]
     return lambda value: value.get(key) if type(value) is dict else None
 
 
-def _sequence(node: dict[str, Any]) -> Evaluate:
+def _sequence(node: dict[str, Any], limits: SpecLimits) -> Evaluate:
     keys = _field_chain(node)
     if keys is not None:
         return _chain(keys)
@@ -110,9 +112,9 @@ def _sequence(node: dict[str, Any]) -> Evaluate:
     for child in node["children"]:
         after = growth(child)
         if needs_measure(before, after):
-            steps.append(measured)
+            steps.append(partial(measured, limits))
             before = 1
-        steps.append(_compile(child))
+        steps.append(_compile(child, limits))
         before *= after
 
     def evaluate(value: Any) -> Any:
@@ -161,7 +163,7 @@ def _chain(keys: list[str]) -> Evaluate:
     return evaluate
 
 
-def _index(node: dict[str, Any]) -> Evaluate:
+def _index(node: dict[str, Any], _limits: SpecLimits) -> Evaluate:
     index = node["value"]
 
     def evaluate(value: Any) -> Any:
@@ -172,22 +174,22 @@ def _index(node: dict[str, Any]) -> Evaluate:
     return evaluate
 
 
-def _slice(node: dict[str, Any]) -> Evaluate:
+def _slice(node: dict[str, Any], _limits: SpecLimits) -> Evaluate:
     part = slice(*node["children"])
     if part.step == 0:
         raise SpecError("the step of a slice cannot be 0")
     return lambda value: value[part] if type(value) is list else None
 
 
-def _literal(node: dict[str, Any]) -> Evaluate:
+def _literal(node: dict[str, Any], _limits: SpecLimits) -> Evaluate:
     constant = node["value"]
     if isinstance(constant, dict | list):
         return lambda _value: copy_all(constant)
     return lambda _value: constant
 
 
-def _comparator(node: dict[str, Any]) -> Evaluate:
-    left, right = _children(node)
+def _comparator(node: dict[str, Any], limits: SpecLimits) -> Evaluate:
+    left, right = _children(node, limits)
     name = node["value"]
     if name == "eq":
         return lambda value: equal(left(value), right(value))
@@ -202,8 +204,8 @@ def _comparator(node: dict[str, Any]) -> Evaluate:
     return evaluate
 
 
-def _or(node: dict[str, Any]) -> Evaluate:
-    left, right = _children(node)
+def _or(node: dict[str, Any], limits: SpecLimits) -> Evaluate:
+    left, right = _children(node, limits)
 
     def evaluate(value: Any) -> Any:
         found = left(value)
@@ -212,8 +214,8 @@ def _or(node: dict[str, Any]) -> Evaluate:
     return evaluate
 
 
-def _and(node: dict[str, Any]) -> Evaluate:
-    left, right = _children(node)
+def _and(node: dict[str, Any], limits: SpecLimits) -> Evaluate:
+    left, right = _children(node, limits)
 
     def evaluate(value: Any) -> Any:
         found = left(value)
@@ -222,8 +224,8 @@ def _and(node: dict[str, Any]) -> Evaluate:
     return evaluate
 
 
-def _not(node: dict[str, Any]) -> Evaluate:
-    (child,) = _children(node)
+def _not(node: dict[str, Any], limits: SpecLimits) -> Evaluate:
+    (child,) = _children(node, limits)
 
     def evaluate(value: Any) -> bool:
         found = child(value)
@@ -232,16 +234,16 @@ def _not(node: dict[str, Any]) -> Evaluate:
     return evaluate
 
 
-def _base(node: dict[str, Any]) -> Evaluate:
+def _base(node: dict[str, Any], limits: SpecLimits) -> Evaluate:
     """What a projection goes over, measured if what it does with each element could make it large."""
-    base = _compile(node["children"][0])
+    base = _compile(node["children"][0], limits)
     if needs_measure(growth(node["children"][0]), growth(node["children"][1])):
-        return lambda value: measured(base(value))
+        return lambda value: measured(limits, base(value))
     return base
 
 
-def _projection(node: dict[str, Any]) -> Evaluate:
-    base, each = _base(node), _compile(node["children"][1])
+def _projection(node: dict[str, Any], limits: SpecLimits) -> Evaluate:
+    base, each = _base(node, limits), _compile(node["children"][1], limits)
     objects = node["type"] == "value_projection"
 
     def evaluate(value: Any) -> Any:
@@ -258,8 +260,8 @@ def _projection(node: dict[str, Any]) -> Evaluate:
     return evaluate
 
 
-def _filter(node: dict[str, Any]) -> Evaluate:
-    base, each, condition = _base(node), *map(_compile, node["children"][1:])
+def _filter(node: dict[str, Any], limits: SpecLimits) -> Evaluate:
+    base, each, condition = _base(node, limits), *(_compile(child, limits) for child in node["children"][1:])
 
     def evaluate(value: Any) -> Any:
         found = base(value)
@@ -271,8 +273,8 @@ def _filter(node: dict[str, Any]) -> Evaluate:
     return evaluate
 
 
-def _flatten(node: dict[str, Any]) -> Evaluate:
-    (base,) = _children(node)
+def _flatten(node: dict[str, Any], limits: SpecLimits) -> Evaluate:
+    (base,) = _children(node, limits)
 
     def evaluate(value: Any) -> Any:
         found = base(value)
@@ -289,36 +291,38 @@ def _flatten(node: dict[str, Any]) -> Evaluate:
     return evaluate
 
 
-def _multi_list(node: dict[str, Any]) -> Evaluate:
-    children = _children(node)
+def _multi_list(node: dict[str, Any], limits: SpecLimits) -> Evaluate:
+    children = _children(node, limits)
     return lambda value: None if value is None else [child(value) for child in children]
 
 
-def _multi_object(node: dict[str, Any]) -> Evaluate:
-    pairs = [(child["value"], _compile(child["children"][0])) for child in node["children"]]
+def _multi_object(node: dict[str, Any], limits: SpecLimits) -> Evaluate:
+    pairs = [(child["value"], _compile(child["children"][0], limits)) for child in node["children"]]
     return lambda value: None if value is None else {key: child(value) for key, child in pairs}
 
 
-def _call(node: dict[str, Any]) -> Evaluate:
+def _call(node: dict[str, Any], limits: SpecLimits) -> Evaluate:
     arguments = [
-        (_compile(child["children"][0]), True) if child["type"] == "expref" else (_compile(child), False)
+        (_compile(child["children"][0], limits), True)
+        if child["type"] == "expref"
+        else (_compile(child, limits), False)
         for child in node["children"]
     ]
     constants = [child["value"] if child["type"] == "literal" else None for child in node["children"]]
     return compile_call(node["value"], arguments, constants)
 
 
-def _stray_reference(_node: dict[str, Any]) -> Evaluate:
+def _stray_reference(_node: dict[str, Any], _limits: SpecLimits) -> Evaluate:
     raise SpecError("'&' can only stand before an argument of a function")
 
 
-_COMPILERS: dict[str, Callable[[dict[str, Any]], Evaluate]] = {
+_COMPILERS: dict[str, Callable[[dict[str, Any], SpecLimits], Evaluate]] = {
     "field": _field,
     "subexpression": _sequence,
     "index_expression": _sequence,
     "pipe": _sequence,
-    "current": lambda _node: _same,
-    "identity": lambda _node: _same,
+    "current": lambda _node, _limits: _same,
+    "identity": lambda _node, _limits: _same,
     "index": _index,
     "slice": _slice,
     "literal": _literal,

@@ -12,7 +12,7 @@ from math import prod
 from typing import Any
 
 from model.errors import TransformError
-from transforms.limits import DEFAULT_LIMITS, measure
+from transforms.limits import DEFAULT_LIMITS, SpecLimits, measure
 
 MOST_UNMEASURED = 16
 """How many times its input a value may be without being measured."""
@@ -56,9 +56,9 @@ def needs_measure(before: int, after: int) -> bool:
     return before > 1 and before * after > MOST_UNMEASURED
 
 
-def measured(value: Any) -> Any:
+def measured(limits: SpecLimits, value: Any) -> Any:
     """The value, if it is not too large or too deep. Raises TransformError."""
-    measure(value, DEFAULT_LIMITS)
+    measure(value, limits)
     return value
 
 

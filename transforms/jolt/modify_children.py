@@ -52,6 +52,8 @@ class Child:
     alternatives: list[Alternative] = field(default_factory=list)
     places: bool = False
     """Whether it may put an object or array that was looked up."""
+    size: int = 1
+    """How many values the spec has there."""
 
 
 Element: TypeAlias = "Literal | Array | Star"

@@ -31,6 +31,7 @@ from transforms.generation.nodes import (
     set_item,
     when,
 )
+from transforms.jolt.filling import room_for
 from transforms.jolt.functions.calling import LONGEST_TEXT
 from transforms.jolt.modify_children import Child, Children, Mode, Shape
 from transforms.jolt.modify_growth import check_container, grower, lengthen
@@ -39,18 +40,20 @@ from transforms.jolt.modify_spots import Spot
 from transforms.jolt.modify_values import Alternative
 from transforms.jolt.places import Place
 from transforms.jolt.readers import MISSING
+from transforms.limits import SpecLimits
 from transforms.steps import count_weight
 
 
 class ModifyCode:
     """Makes the code of one operation."""
 
-    def __init__(self, code: Code, placed: str, max_steps: int) -> None:
+    def __init__(self, code: Code, placed: str, limits: SpecLimits, moves: bool) -> None:
+        """`moves` says whether some function may change the keys of an object that is walked."""
         self.code = code
         self._placed = placed
-        self._max_steps = max_steps
+        self._limits = limits
         self._missing = code.bind(MISSING)
-        self._loops = ModifyLoops(self, max_steps)
+        self._loops = ModifyLoops(self, limits.max_steps, moves)
 
     def children(self, child: Child, value: str, place: Place | None, body: Block) -> None:
         """What is below a key whose value is an object or array of the right kind."""
@@ -59,7 +62,8 @@ class ModifyCode:
             raise ValueError("the child has no children")
         if below.last_index >= 0:
             size = self.code.fresh("n")
-            body.append(assign(size, call(self.code.bind(lengthen), name(value), constant(below.last_index))))
+            last, room = constant(below.last_index), room_for(self.code, self._limits)
+            body.append(assign(size, call(self.code.bind(lengthen), name(value), last, room)))
         else:
             size = ""
         if child.level.tree is not None:
@@ -166,7 +170,7 @@ class ModifyCode:
     def _charge(self, made: str, body: Block) -> None:
         """In a loop, what functions make is paid for in steps."""
         if self._loops.depth:
-            count_weight(self.code, name(made), self._max_steps, body)
+            count_weight(self.code, name(made), self._limits.max_steps, body)
 
     def _store(self, child: Child, spot: Spot, made: str, body: Block, certain: bool = False) -> None:
         container = name(spot.container)
@@ -177,7 +181,7 @@ class ModifyCode:
         if allowed is not None:
             storing = when(allowed, storing)
         if not spot.is_object:
-            storing = [do(call(self.code.bind(check_container), container)), *storing]
+            storing = [do(call(self.code.bind(check_container), container, spot.key)), *storing]
         body += storing if certain else when(is_not(name(made), self._missing), storing)
 
     def _note_placed(self, made: str) -> Block:

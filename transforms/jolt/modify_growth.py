@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from model.errors import TransformError
+from transforms.jolt.filling import Room, fill
 from transforms.jolt.modify_children import Mode
 from transforms.jolt.readers import MISSING
 from transforms.jolt.text import text_of
+
+_GONE = "the spec changes an object or array while it goes over it"
 
 
 def grower(mode: Mode, kind: type) -> Callable[[Any, Any, Any, int], Any]:
@@ -17,6 +20,7 @@ def grower(mode: Mode, kind: type) -> Callable[[Any, Any, Any, int], Any]:
     def grow(container: Any, key: Any, value: Any, size: int) -> Any:
         if type(container) is not dict and type(container) is not list:
             return value
+        check_container(container, key)
         if not mode.allows(container, key, size):
             return value
         container[key] = made = kind()
@@ -25,17 +29,19 @@ def grower(mode: Mode, kind: type) -> Callable[[Any, Any, Any, int], Any]:
     return grow
 
 
-def check_container(container: Any) -> None:
-    """Raises TransformError unless something can be written into `container`."""
-    if type(container) is not dict and type(container) is not list:
+def check_container(container: Any, key: Any) -> None:
+    """Raises TransformError unless something can be written into `container` at a key."""
+    if type(container) is list:
+        if key >= len(container):
+            raise TransformError(_GONE)
+    elif type(container) is not dict:
         raise TransformError("a scalar stands where the spec expects an object or array")
 
 
-def lengthen(value: Any, last_index: int) -> int:
-    """Fills an array with nulls up to an index; gives how long it was."""
+def lengthen(value: Any, last_index: int, room: Room) -> int:
+    """Fills an array with nulls up to an index; gives how long it was. Raises TransformError."""
     size = len(value) if type(value) is list else 0
-    if size <= last_index:
-        value.extend([None] * (last_index + 1 - size))
+    fill(value, last_index, room)
     return size
 
 
@@ -55,6 +61,16 @@ def slots(value: Any) -> list[tuple[Any, str]]:
         return [(index, str(index)) for index in range(len(value))]
     text = text_of(value)
     return [(text, text)]
+
+
+def walked(value: Any, over: list[tuple[Any, str]]) -> Iterator[tuple[Any, str]]:
+    """The `slots` of a value. Raises TransformError if keys of an object come or go before the last one, as Java
+    does."""
+    size = len(over)
+    for slot in over:
+        if type(value) is dict and len(value) != size:
+            raise TransformError(_GONE)
+        yield slot
 
 
 def slot_value(value: Any, key: Any, size: int) -> Any:

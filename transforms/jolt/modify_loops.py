@@ -20,7 +20,7 @@ from transforms.generation.nodes import (
     when,
 )
 from transforms.jolt.modify_children import Child, Children, Mode, Shape
-from transforms.jolt.modify_growth import element, slot_value, slots
+from transforms.jolt.modify_growth import element, slot_value, slots, walked
 from transforms.jolt.modify_spots import Spot
 from transforms.steps import count_steps
 
@@ -34,9 +34,10 @@ _MAX_LOOPS = 16
 class ModifyLoops:
     """Makes the loops of one operation."""
 
-    def __init__(self, modify: ModifyCode, max_steps: int) -> None:
+    def __init__(self, modify: ModifyCode, max_steps: int, moves: bool) -> None:
         self._modify = modify
         self._max_steps = max_steps
+        self._moves = moves
         self.depth = 0
 
     def others(self, parent: Child, below: Children, value: str, size: str, body: Block) -> None:
@@ -73,7 +74,8 @@ class ModifyLoops:
         code = self._modify.code
         over, key, text, found = (code.fresh(letter) for letter in "dkkv")
         body.append(assign(over, call(code.bind(slots), name(value))))
-        count_steps(code, name(over), self._max_steps, body)
+        written = max(child.size for _, child in below.computed)
+        count_steps(code, name(over), self._max_steps, body, written)
         spot = Spot(value, name(key), size, is_object=below.shape is Shape.OBJECT)
         self.depth += 1
         visit: Block = [assign(found, call(code.bind(slot_value), name(value), name(key), size))]
@@ -92,4 +94,7 @@ class ModifyLoops:
             self._index(child, value, index, size, named)
             visit = when(equals(name(key), constant(index)), named, visit)
         self.depth -= 1
-        body += loop([key, text], name(over), visit)
+        slot: ast.expr = name(over)
+        if self._moves:
+            slot = call(code.bind(walked), name(value), slot)
+        body += loop([key, text], slot, visit)

@@ -8,6 +8,7 @@ from typing import Any
 from model.errors import SpecError
 from transforms.generation.code import Code
 from transforms.jolt.elements import Array, Literal, parse_key
+from transforms.jolt.filling import size_of
 from transforms.jolt.levels import Level
 from transforms.jolt.modify_children import Child, Children, Mode
 from transforms.jolt.modify_values import Traits, alternatives
@@ -73,6 +74,8 @@ class Reader:
         # A wildcard may come to a key that was changed before.
         self.traits.tells_own_longs |= isinstance(element, Star)
         child = Child(element, level, mode, only_present)
+        if isinstance(element, Star):
+            child.size = size_of(right)
         self._read_right(child, right, [*walk, level])
         children.add(child)
         if children.last_index > self.limits.max_index:

@@ -25,10 +25,12 @@ from transforms.generation.nodes import (
     set_item,
     when,
 )
+from transforms.jolt.filling import room_for
 from transforms.jolt.levels import Text, text_node
 from transforms.jolt.output_paths import Kind
 from transforms.jolt.places import Place, Shared, State, Target
 from transforms.jolt.writers import element_finder, put, put_again, writer
+from transforms.limits import SpecLimits
 
 _MOST_MADE = 20_000
 """How often the code of one operation may make a container."""
@@ -37,10 +39,10 @@ _MOST_MADE = 20_000
 class PlaceCode:
     """Follows what is certain of each container, branch by branch, so that most tests need no code."""
 
-    def __init__(self, code: Code, borrowed: str, max_index: int) -> None:
+    def __init__(self, code: Code, borrowed: str, limits: SpecLimits) -> None:
         self._code = code
         self._borrowed = borrowed
-        self._max_index = max_index
+        self._limits = limits
         self._changed: list[tuple[Place | Shared, State]] = []
         self._made = 0
         self.depth = 0
@@ -105,8 +107,10 @@ class PlaceCode:
 
         def find(block: Block) -> None:
             self.ensure(array, block)
-            find_element = code.bind(element_finder(self._max_index))
-            block.append(assign(place.variable, call(find_element, name(array.variable), name(index))))
+            find_element = code.bind(element_finder(self._limits.max_index))
+            room = room_for(code, self._limits)
+            found = call(find_element, name(array.variable), name(index), room)
+            block.append(assign(place.variable, found))
 
         look_up: Block = [assign(index, text_node(place.key))]
         look_up += when(is_not(name(index), NONE), self.branch(find))
@@ -126,16 +130,17 @@ class PlaceCode:
         if target.kinds == (Kind.KEY,) and not _is_optional(target.texts[0]):
             body.append(do(call(code.bind(put), start, text_node(target.texts[0]), value, borrowed)))
             return
-        write = code.bind(writer(target.kinds, self._max_index))
+        write = code.bind(writer(target.kinds, self._limits.max_index))
+        room = room_for(code, self._limits) if Kind.INDEX in target.kinds else NONE
         keys = new_tuple(*map(text_node, target.texts))
         if not any(_is_optional(text) for text in target.texts):
-            body.append(do(call(write, value, start, borrowed, keys)))
+            body.append(do(call(write, value, start, borrowed, keys, room)))
             return
         known = code.fresh("y")
 
         def write_found(block: Block) -> None:
             self.ensure(target.place, block)
-            block.append(do(call(write, value, start, borrowed, name(known))))
+            block.append(do(call(write, value, start, borrowed, name(known), room)))
 
         body.append(assign(known, keys))
         body += when(not_in(NONE, name(known)), self.branch(write_found))

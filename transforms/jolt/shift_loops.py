@@ -31,6 +31,7 @@ from transforms.jolt.levels import text_node
 from transforms.jolt.shift_spec import Node
 from transforms.jolt.stars import Star
 from transforms.jolt.views import members, values
+from transforms.jolt.walks import items_walked, matches_walked, values_walked
 from transforms.steps import count_steps
 
 if TYPE_CHECKING:
@@ -55,11 +56,12 @@ class LoopCode:
         is_object = is_(call(code.bind(type), value), code.bind(dict))
         over = code.fresh("d")
         if keyless:
-            found = choice(is_object, method(value, "values"), call(code.bind(values), value))
-            body.append(assign(over, found))
+            items = self._walked(values_walked, value, method(value, "values"))
+            body.append(assign(over, choice(is_object, items, call(code.bind(values), value))))
         else:
             body.append(assign(over, choice(is_object, value, call(code.bind(members), value))))
-        count_steps(code, name(over), self._max_steps, body)
+        writes = max(sum(len(leaf.outputs) for leaf in child.leaves()) for child in node.computed)
+        count_steps(code, name(over), self._max_steps, body, writes)
         if keyless:
             below = code.fresh("v")
             rounds = self._round(lambda block: self._star(node, node.computed[0], None, name(below), block))
@@ -67,13 +69,13 @@ class LoopCode:
         elif isinstance(only, Star) and only.matches_all:
             key, below = code.fresh("k"), code.fresh("v")
             rounds = self._round(lambda block: self._star(node, node.computed[0], key, name(below), block))
-            body += loop([key, below], method(name(over), "items"), rounds)
+            body += loop([key, below], self._items(over), rounds)
         elif all(isinstance(child.element, Star) for child in node.computed):
             self._planned(node, over, body, with_literals)
         else:
             key, below = code.fresh("k"), code.fresh("v")
             rounds = self._round(lambda block: self._first_match(node, key, name(below), block))
-            body += loop([key, below], method(name(over), "items"), rounds)
+            body += loop([key, below], self._items(over), rounds)
 
     def one_key(self, node: Node, value: ast.expr, body: Block) -> None:
         """The only key of a text: the text. Nothing but null is below it."""
@@ -102,7 +104,20 @@ class LoopCode:
         def visit(block: Block) -> None:
             self._choose(node, children, 0, number, (key, groups), below, block)
 
-        body += loop([key, number, groups], call(plan, name(over)), self._round(visit))
+        matches: ast.expr = call(plan, name(over))
+        matches = self._walked(matches_walked, name(over), matches)
+        body += loop([key, number, groups], matches, self._round(visit))
+
+    def _items(self, over: str) -> ast.expr:
+        return self._walked(items_walked, name(over), method(name(over), "items"))
+
+    def _walked(self, walk: object, over: ast.expr, quick: ast.expr) -> ast.expr:
+        """How to go over an object. Only where the event may be changed can it change meanwhile."""
+        if self._shift.places.all_exclusive:
+            return quick
+        arguments = (over, quick) if walk is matches_walked else (over,)
+        code = self._shift.code
+        return choice(is_(name(code.borrowed), NONE), call(code.bind(walk), *arguments), quick)
 
     def _choose(
         self,

@@ -16,10 +16,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from model.errors import TransformError
+from transforms.jolt.filling import Room, fill
 from transforms.jolt.output_paths import Kind
 
-Write: TypeAlias = Callable[[Any, Any, "set[int] | None", Sequence[str]], object]
-"""Takes the value, the container to start from, what is borrowed, and the keys of the path."""
+Write: TypeAlias = Callable[[Any, Any, "set[int] | None", Sequence[str], Room], object]
+"""Takes the value, the container to start from, what is borrowed, the keys of the path, and the room for nulls."""
 
 
 class BorrowedError(Exception):
@@ -57,15 +58,15 @@ def put_again(
     return array
 
 
-def element_finder(max_index: int) -> Callable[[list[Any], str], dict[str, Any]]:
+def element_finder(max_index: int) -> Callable[[list[Any], str, Room], dict[str, Any]]:
     """The function that finds or makes an object in an array that holds only such."""
 
-    def find(array: list[Any], text: str) -> dict[str, Any]:
+    def find(array: list[Any], text: str, room: Room) -> dict[str, Any]:
         index = int(text)
         found: dict[str, Any] | None = array[index] if index < len(array) else None
         if found is None:
             found = {}
-            _put(array, Kind.INDEX, text, found, max_index)
+            _put(array, Kind.INDEX, text, found, max_index, room)
         return found
 
     return find
@@ -78,14 +79,14 @@ def writer(kinds: Sequence[Kind], max_index: int) -> Write:
     makers = [dict if kind is Kind.KEY else list for kind in kinds[1:]]
     inner = list(zip(inner_kinds, makers, strict=True))
 
-    def write(value: Any, out: Any, borrowed: set[int] | None, keys: Sequence[str]) -> None:
+    def write(value: Any, out: Any, borrowed: set[int] | None, keys: Sequence[str], room: Room) -> None:
         place = out
         step = 0
         for kind, make in inner:
             found = _get(place, kind, keys[step])
             if found is None:
                 found = make()
-                if not _put(place, kind, keys[step], found, max_index):
+                if not _put(place, kind, keys[step], found, max_index, room):
                     return
             elif borrowed and id(found) in borrowed:
                 raise BorrowedError
@@ -93,13 +94,13 @@ def writer(kinds: Sequence[Kind], max_index: int) -> Write:
             step += 1
         present = _get(place, last_kind, keys[step])
         if present is None:
-            _put(place, last_kind, keys[step], value, max_index)
+            _put(place, last_kind, keys[step], value, max_index, room)
         elif type(present) is list:
             if borrowed and id(present) in borrowed:
                 raise BorrowedError
             present.append(value)
         else:
-            _put(place, last_kind, keys[step], [present, value], max_index)
+            _put(place, last_kind, keys[step], [present, value], max_index, room)
         if borrowed is not None and (type(value) is dict or type(value) is list):
             borrowed.add(id(value))
 
@@ -115,7 +116,7 @@ def _get(place: Any, kind: Kind, key: str) -> Any:
     return place[index] if index < len(place) else None
 
 
-def _put(place: Any, kind: Kind, key: str, value: Any, max_index: int) -> bool:
+def _put(place: Any, kind: Kind, key: str, value: Any, max_index: int, room: Room) -> bool:
     """False if the place holds something that cannot take the value: Jolt drops the value then."""
     if kind is Kind.KEY:
         if type(place) is not dict:
@@ -130,7 +131,6 @@ def _put(place: Any, kind: Kind, key: str, value: Any, max_index: int) -> bool:
     index = int(key)
     if index > max_index:
         raise TransformError(f"an array index is above {max_index}")
-    if index >= len(place):
-        place.extend([None] * (index + 1 - len(place)))
+    fill(place, index, room)
     place[index] = value
     return True

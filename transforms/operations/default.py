@@ -25,6 +25,7 @@ from transforms.generation.nodes import (
     set_item,
     when,
 )
+from transforms.jolt.filling import Room, fill, room_for, size_of, take
 from transforms.jolt.modify_values import constant_node
 from transforms.jolt.numbers import parse_int
 from transforms.jolt.places import Place, forget, known_object
@@ -34,8 +35,8 @@ from transforms.operation import Operation
 from transforms.ownership import EVERYTHING, PathTree, copy_all, merge_trees
 from transforms.pointers import found, pointer
 
-Apply: TypeAlias = Callable[[Any], None]
-"""Adds defaults to a container, in place."""
+Apply: TypeAlias = Callable[[Any, Room], None]
+"""Adds defaults to a container, in place, as long as there is room."""
 
 
 class _Rank(IntEnum):
@@ -89,13 +90,13 @@ def compile_default(spec: Any, limits: SpecLimits, code: Code) -> Operation:
     except SpecError:
         into_array = None
 
-    def fill(value: Any) -> None:
+    def fill_any(value: Any, room: Room) -> None:
         if type(value) is not list:
-            into_object(value)
+            into_object(value, room)
         elif into_array is None:
             raise TransformError("default expects an object here, not an array")
         else:
-            into_array(value)
+            into_array(value, room)
 
     def emit(flow: Flow, body: Block) -> None:
         known = flow.known
@@ -103,9 +104,13 @@ def compile_default(spec: Any, limits: SpecLimits, code: Code) -> Operation:
         flow.replace(choice(is_(value, NONE), new_dict(), value), body)
         inner: Block = []
         _emit_object(spec, limits, flow, flow.value, known, inner)
-        is_object = is_(call(code.bind(type), name(flow.value)), code.bind(dict))
-        # What is known to be an object needs no other way.
-        body += inner if known else when(is_object, inner, [do(call(code.bind(fill), name(flow.value)))])
+        if known:
+            # What is known to be an object needs no other way.
+            body += inner
+        else:
+            is_object = is_(call(code.bind(type), name(flow.value)), code.bind(dict))
+            filled = call(code.bind(fill_any), name(flow.value), room_for(code, limits))
+            body += when(is_object, inner, [do(filled)])
         flow.known = known
 
     return Operation(emit, changes=_changes(spec))
@@ -119,7 +124,8 @@ def _emit_object(
     if any(_Key(spelled).is_special for spelled in spec):
         if place:
             place.below.clear()
-        body.append(do(call(code.bind(_children(spec, in_array=False, limits=limits)), name(container))))
+        apply = code.bind(_children(spec, in_array=False, limits=limits))
+        body.append(do(call(apply, name(container), room_for(code, limits))))
         return
     for key, right in spec.items():
         absent = is_(method(name(container), "get", constant(key)), NONE)
@@ -174,11 +180,11 @@ def _children(spec: dict[str, Any], in_array: bool, limits: SpecLimits) -> Apply
         raise SpecError(f"an array index is above {limits.max_index}")
     children = tuple(apply for _, apply in sorted(keys, key=lambda pair: pair[0].order()))
 
-    def apply(container: Any) -> None:
-        if in_array and type(container) is list and len(container) <= last_index:
-            container.extend([None] * (last_index + 1 - len(container)))
+    def apply(container: Any, room: Room) -> None:
+        if in_array and type(container) is list:
+            fill(container, last_index, room)
         for child in children:
-            child(container)
+            child(container, room)
 
     return apply
 
@@ -187,15 +193,15 @@ def _object_child(key: _Key, right: Any, limits: SpecLimits) -> Apply:
     set_default = _setter(key, right, limits)
     text, options, rank = key.text, frozenset(key.options), key.rank
 
-    def apply(container: Any) -> None:
+    def apply(container: Any, room: Room) -> None:
         if type(container) is not dict:
             return
         if rank is _Rank.LITERAL:
-            set_default(container, text, container.get(text))
+            set_default(container, text, container.get(text), room)
             return
         for present in list(container):
             if rank is _Rank.STAR or present in options:
-                set_default(container, present, container[present])
+                set_default(container, present, container[present], room)
 
     return apply
 
@@ -204,33 +210,35 @@ def _array_child(key: _Key, indexes: list[int], right: Any, limits: SpecLimits) 
     set_default = _setter(key, right, limits)
     every = key.rank is _Rank.STAR
 
-    def apply(container: Any) -> None:
+    def apply(container: Any, room: Room) -> None:
         if type(container) is not list:
             return
         for index in range(len(container)) if every else indexes:
             if index < len(container):
-                set_default(container, index, container[index])
+                set_default(container, index, container[index], room)
 
     return apply
 
 
-def _setter(key: _Key, right: Any, limits: SpecLimits) -> Callable[[Any, Any, Any], None]:
-    """Takes the container, the key and what is there."""
+def _setter(key: _Key, right: Any, limits: SpecLimits) -> Callable[[Any, Any, Any, Room], None]:
+    """Takes the container, the key, what is there, and the room for what is added."""
     if isinstance(right, dict):
-        fill = _children(right, in_array=key.makes_array, limits=limits)
+        fill_below = _children(right, in_array=key.makes_array, limits=limits)
         make = list if key.makes_array else dict
 
-        def set_below(container: Any, at: Any, present: Any) -> None:
+        def set_below(container: Any, at: Any, present: Any, room: Room) -> None:
             if present is None:
+                take(room, 1)
                 present = container[at] = make()
-            fill(present)
+            fill_below(present, room)
 
         return set_below
-    shared = isinstance(right, list)
+    size = size_of(right)
 
-    def set_value(container: Any, at: Any, present: Any) -> None:
+    def set_value(container: Any, at: Any, present: Any, room: Room) -> None:
         if present is None:
+            take(room, size)
             # Each output gets its own array, so that no later operation can change the spec.
-            container[at] = copy_all(right) if shared else right
+            container[at] = copy_all(right)
 
     return set_value

@@ -38,7 +38,7 @@ def compile_jmespath(spec: Any, limits: SpecLimits, code: Code) -> Operation:
 
     def emit(flow: Flow, body: Block) -> None:
         expressions = ExpressionCode(code, flow.value)
-        writer = PlaceCode(code, code.borrowed, limits.max_index)
+        writer = PlaceCode(code, code.borrowed, limits)
         body.append(assign(root.variable, new_dict()))
         for parents, lasts in _by_parents(places.values()).items():
             place = _reach(root, parents, code)
@@ -101,7 +101,7 @@ def _targets(
             if isinstance(right, dict):
                 yield from _targets(right, keys, limits)
             elif isinstance(right, str):
-                yield keys, compile_expression(right)
+                yield keys, compile_expression(right, limits)
             else:
                 raise SpecError(f"expected a JMESPath expression or an object, found {found(right)}")
         except SpecError as error:

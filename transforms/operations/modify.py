@@ -50,7 +50,8 @@ def _compile(spec: Any, limits: SpecLimits, code: Code, mode: Mode) -> Operation
         place = None if traits.placements else flow.known
         placed = code.fresh("s", unset=True)
         inner: Block = []
-        ModifyCode(code, placed, limits.max_steps).children(root, flow.value, place, inner)
+        moves = traits.squashes or bool(traits.placements)
+        ModifyCode(code, placed, limits, moves).children(root, flow.value, place, inner)
         body += when(_is_walked(children.shape, flow, code), inner)
         if traits.placements:
             # What was put below a part may hold that part: such an output has no end.

@@ -44,7 +44,7 @@ def compile_shift(spec: Any, limits: SpecLimits, code: Code) -> Operation:
         if outer.count is not None:
             body.append(assign(outer.count, constant(0)))
         body.append(assign(places.root.variable, new_dict()))
-        place_code = PlaceCode(code, code.borrowed, limits.max_index)
+        place_code = PlaceCode(code, code.borrowed, limits)
         ShiftCode(code, places, place_code, limits.max_steps).node(root, name(flow.value), body)
         found = either(out, NONE) if places.keyed else method(out, "get", constant("root"))
         flow.replace(found, body)

@@ -1,0 +1,42 @@
+"""Nulls that fill an array up to an index: one number of a spec may stand for thousands of values.
+
+The room for them is a list with one number, how many values may still be added. Each event starts with a new one.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import Any, TypeAlias
+
+from model.errors import TransformError
+from transforms.generation.code import Code
+from transforms.generation.nodes import constant, name, new_list
+from transforms.limits import SpecLimits
+
+Room: TypeAlias = "list[int]"
+
+
+def room_for(code: Code, limits: SpecLimits) -> ast.expr:
+    """The room that all operations of a chain share."""
+    return name(code.variable("room", new_list(constant(limits.max_nodes))))
+
+
+def take(room: Room, values: int) -> None:
+    """Raises TransformError if there is no room for so many values."""
+    room[0] -= values
+    if room[0] < 0:
+        raise TransformError("the event makes the spec add too many values")
+
+
+def fill(array: list[Any], index: int, room: Room) -> None:
+    """Make an array so long that it has an element at `index`. Raises TransformError."""
+    missing = index + 1 - len(array)
+    if missing > 0:
+        take(room, missing)
+        array.extend([None] * missing)
+
+
+def size_of(right: Any) -> int:
+    """How many values a part of a spec is."""
+    below = right.values() if isinstance(right, dict) else right if isinstance(right, list) else ()
+    return 1 + sum(map(size_of, below))
