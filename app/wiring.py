@@ -55,12 +55,13 @@ def open_resources(settings: str) -> WorkerResources:
     from transforms.blind_index import BlindIndex
     from transforms.dead_letter_sealing import DeadLetterSealer
     from transforms.sealing import DataKeys
+    from transforms.tombstone_names import TombstoneNames
 
     told = json.loads(settings)
     directory = Path(told["directory"])
     provider = KeyringFile(Path(told["keyring"]))
     return WorkerResources(
-        store=SqliteProfileStore(directory / "profiles.db"),
+        store=SqliteProfileStore(directory / "profiles.db", TombstoneNames(provider)),
         index=SqliteProfileIndex(directory / "index.db"),
         dead_letters=SqliteDeadLetters(directory / "dead-letters.db"),
         data_keys=DataKeys(provider, SqliteDataKeys(directory / "data-keys.db")),

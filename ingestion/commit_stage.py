@@ -31,6 +31,7 @@ class CommitOutput:
     unchanged: int = 0
     conflicts: int = 0
     unindexed: int = 0
+    erased: int = 0
     damaged: dict[str, FragmentState] = field(default_factory=dict)
 
 
@@ -67,8 +68,9 @@ class CommitStage:
         while ids := list(islice(remaining, self.fragments_at_once)):
             # Decoded here and not before: a decoded state takes many times the memory of its bytes.
             result = self.committer.commit(
-                {fragment_id: _joined(gathered.pop(fragment_id)) for fragment_id in ids}
+                {fragment_id: _joined(gathered.pop(fragment_id), output) for fragment_id in ids}
             )
+            output.erased += result.erased
             output.written += len(result.written)
             output.unchanged += result.unchanged
             output.conflicts += result.conflicts
@@ -83,8 +85,12 @@ class CommitStage:
         return put_and_settle(self.store, self.index, documents)
 
 
-def _joined(parts: Sequence[FragmentState | bytes]) -> FragmentState:
-    whole, *others = (codec.decode(part) if isinstance(part, bytes) else part for part in parts)
+def _joined(parts: Sequence[FragmentState | bytes], output: CommitOutput) -> FragmentState:
+    states = [codec.decode(part) if isinstance(part, bytes) else part for part in parts]
+    # What was judged by less than another part was judged before an erasure, and would be refused.
+    judged = max(state.judged for state in states)
+    whole, *others = (state for state in states if state.judged == judged)
+    output.erased += len(states) - len(others) - 1
     for other in others:
         whole.join(other)
     return whole

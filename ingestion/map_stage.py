@@ -17,6 +17,7 @@ from ingestion.envelope import EnvelopeReader
 from ingestion.files import DamagedRecord
 from ingestion.set_aside import BatchAttempt, LetterWriter
 from merge.fragments import FragmentState
+from merge.tombstones import UNJUDGED, Tombstone
 from model.attributes import DataType
 from model.dead_letters import DeadLetter, DeadLetterReason
 from model.errors import EventError, KeyProviderError, SealError, SpecError, TransformError
@@ -46,6 +47,8 @@ class MapOutput:
     bytes: int = 0
     skipped: int = 0
     protected: int = 0
+    erased: int = 0
+    judged: dict[str, int] = field(default_factory=dict)
 
 
 class _Prepared(NamedTuple):
@@ -72,6 +75,7 @@ class MapStage:
         blind_index: BlindIndex,
         letters: LetterWriter,
         now: Callable[[], float] = time.time,
+        tombstones: Callable[[Iterable[str]], Mapping[str, Tombstone]] = lambda _: {},
     ) -> None:
         self._snapshot = snapshot
         snapshot.attributes.report_anew()
@@ -81,6 +85,7 @@ class MapStage:
         self._blind_index = blind_index
         self._letters = letters
         self._now = now
+        self._tombstones = tombstones
         self._readers = {name: EnvelopeReader(config) for name, config in sources.items()}
         self._declared_types = declared_types(snapshot.snapshot)
         self._timed = {name for name, config in sources.items() if config.ordinal_unit == "epoch_ms"}
@@ -112,6 +117,9 @@ class MapStage:
             event = self._prepare(item, latest, output)
             if event is not None:
                 prepared.append(event)
+        # After `latest`: an event that was taken before an erasure is then never later than its tombstone.
+        if buried := self._tombstones(event.fragment_id for event in prepared):
+            prepared = self._judge(prepared, buried, output)
         keys = self._fetch_keys({event.fragment_id for event in prepared if event.leaves.to_seal})
         for event in prepared:
             self._combine(event, keys, output)
@@ -156,6 +164,22 @@ class MapStage:
         if leaves is not None:
             self._snapshot.attributes.take_back(leaves)
         return None
+
+    def _judge(
+        self, prepared: list[_Prepared], buried: Mapping[str, Tombstone], output: MapOutput
+    ) -> list[_Prepared]:
+        """The events that no tombstone refuses: those of other fragments, and later ones of a timed source."""
+        # A key that was cached before the erasure must not seal what comes after it.
+        self._data_keys.forget(buried)
+        output.judged = {fragment_id: tombstone.until for fragment_id, tombstone in buried.items()}
+        kept = [event for event in prepared if self._is_alive(event, buried.get(event.fragment_id))]
+        output.erased += len(prepared) - len(kept)
+        return kept
+
+    def _is_alive(self, event: _Prepared, tombstone: Tombstone | None) -> bool:
+        if tombstone is None or tombstone.until == UNJUDGED:
+            return True
+        return event.record.source in self._timed and event.origin.stamp.ordinal > tombstone.until
 
     def _find_spec(self, event: Event) -> MappingSpec:
         spec = self._snapshot.spec_for(event.source, event.type)
@@ -209,6 +233,7 @@ class MapStage:
         state = output.fragments.get(fragment_id)
         if state is None:
             state = output.fragments[fragment_id] = FragmentState()
+            state.judged = output.judged.get(fragment_id, UNJUDGED)
         state.apply(FragmentChange(fragment_id, event.origin, mutations, event.identifiers, event.scope))
 
     def _seal(

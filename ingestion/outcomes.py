@@ -12,6 +12,7 @@ class StageReport(msgspec.Struct, array_like=True):
     """Counts of one task, or of all tasks of a micro-batch once added up.
 
     `dead` counts dead letters by reason. `changes` are schema changes as (path, type, source, position).
+    `erased` are events, and changes that were on their way at an erasure, which a tombstone refused.
     """
 
     events: int = 0
@@ -24,6 +25,7 @@ class StageReport(msgspec.Struct, array_like=True):
     unchanged: int = 0
     conflicts: int = 0
     unindexed: int = 0
+    erased: int = 0
 
     def add(self, other: StageReport) -> None:
         """Add another report's counts to this one's."""
@@ -38,6 +40,7 @@ class StageReport(msgspec.Struct, array_like=True):
         self.unchanged += other.unchanged
         self.conflicts += other.conflicts
         self.unindexed += other.unindexed
+        self.erased += other.erased
 
     def schema_changes(self) -> list[SchemaChange]:
         """The schema changes as model values."""

@@ -11,7 +11,7 @@ from itertools import islice
 from ingestion.commit_stage import CommitStage
 from ingestion.map_stage import MapOutput, MapStage
 from ingestion.outcomes import StageReport
-from ingestion.set_aside import FRAGMENT, BatchAttempt, LetterWriter
+from ingestion.set_aside import FRAGMENT, BatchAttempt, LetterWriter, read_changes
 from ingestion.workers import WorkerPlan, WorkerResources
 from model.dead_letters import DeadLetter, DeadLetterReason
 from model.errors import SealError
@@ -88,6 +88,7 @@ class _Replay:
             resources.blind_index,
             self._writer,
             time.time,
+            resources.store.tombstones,
         )
         self._commit = CommitStage(
             resources.store, resources.index, compiled.attributes.is_indexable, plan.flow.commit_fragments
@@ -96,7 +97,9 @@ class _Replay:
     def replay_fragments(self, letters: list[DeadLetter]) -> None:
         """Join to their fragments what letters hold for them, where these can be read again."""
         found = list(self._opened([each for each in letters if each.reason is _DAMAGED]))
-        changes = ((letter.position.removeprefix(FRAGMENT), state) for letter, state in found)
+        changes = (
+            (letter.position.removeprefix(FRAGMENT), read_changes(payload)) for letter, payload in found
+        )
         damaged = self._commit.run(changes).damaged
         joined = [letter.id for letter, _ in found if letter.position.removeprefix(FRAGMENT) not in damaged]
         self.report.replayed += len(joined)

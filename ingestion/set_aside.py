@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 
 from merge import codec
 from merge.fragments import FragmentState
+from merge.tombstones import UNJUDGED
 from model.dead_letters import DeadLetter, DeadLetterReason
 from model.events import RawRecord
 from model.stamps import SpecRef
@@ -23,6 +24,21 @@ class BatchAttempt(NamedTuple):
 
 FRAGMENT = "fragment:"
 """How the position of a letter begins that holds a fragment's changes."""
+
+
+def read_changes(payload: bytes) -> FragmentState:
+    """The changes that a letter of a damaged fragment holds. Raises DamagedStateError."""
+    judged, newline, encoded = payload.rpartition(b"\n")
+    state = codec.decode(encoded)
+    if newline:
+        state.judged = int(judged)
+    return state
+
+
+def _changes(state: FragmentState) -> bytes:
+    """`merge.codec`, and before it on a line of its own what the events were judged by, if by anything."""
+    judged = b"" if state.judged == UNJUDGED else b"%d\n" % state.judged
+    return judged + codec.encode(state)
 
 
 class PayloadSealer(Protocol):
@@ -78,7 +94,7 @@ class LetterWriter:
         """Letters with what could not be joined to fragments whose stored state is damaged."""
         return [
             self.letter(
-                RawRecord("", FRAGMENT + fragment_id, codec.encode(state)),
+                RawRecord("", FRAGMENT + fragment_id, _changes(state)),
                 "commit",
                 DeadLetterReason.DAMAGED_FRAGMENT,
                 "the fragment's stored state cannot be read; restore it from a backup, then replay",

@@ -29,6 +29,7 @@ from ingestion.source_files import folder_of, source_of
 from ingestion.workers import WorkerPlan, WorkerResources
 from merge import codec
 from merge.fragments import FragmentState
+from merge.tombstones import UNJUDGED
 from model.dead_letters import DeadLetterReason
 from model.errors import FlowStoppedError, IdgraphError
 from model.events import RawRecord
@@ -49,6 +50,8 @@ class _Parcel(msgspec.Struct, array_like=True):
 
     fragments: list[tuple[str, bytes]] = []
     report: StageReport | None = None
+    judged: dict[str, int] = {}
+    """By fragment id, of those few that have a tombstone: the `until` that their events were judged by."""
 
 
 _encode_parcel = msgspec.msgpack.Encoder().encode
@@ -152,6 +155,8 @@ def _run_map(
             state.normalise()
             part = crc32(fragment_id.encode()) % len(parcels)
             parcels[part].fragments.append((fragment_id, codec.encode(state)))
+            if state.judged != UNJUDGED:
+                parcels[part].judged[fragment_id] = state.judged
         parcels[0].report = _map_report(output)
         yield _rows(parcels)
 
@@ -162,11 +167,11 @@ def _run_commit(
 ) -> Iterator[pa.RecordBatch]:
     total = StageReport()
 
-    def fragments() -> Iterator[tuple[str, bytes]]:
+    def fragments() -> Iterator[tuple[str, FragmentState | bytes]]:
         for parcel in _parcels(batches):
             if parcel.report is not None:
                 total.add(parcel.report)
-            yield from parcel.fragments
+            yield from _judged(parcel) if parcel.judged else parcel.fragments
 
     total.add(_commit(plan, order, fragments()))
     yield _rows([_Parcel([], total)])
@@ -197,6 +202,7 @@ def _mapped(plan: WorkerPlan, order: BatchOrder, batches: Iterable[pa.RecordBatc
         tools.data_keys,
         tools.blind_index,
         LetterWriter(tools.sealer),
+        tombstones=tools.store.tombstones,
     )
     for output in stage.run(_records(plan, batches)):
         if output.letters:
@@ -213,6 +219,13 @@ def _records(plan: WorkerPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[Ra
             yield from read_records(path, source, plan.flow.max_event_bytes, root)
 
 
+def _judged(parcel: _Parcel) -> Iterator[tuple[str, FragmentState]]:
+    for fragment_id, encoded in parcel.fragments:
+        state = codec.decode(encoded)
+        state.judged = parcel.judged.get(fragment_id, UNJUDGED)
+        yield fragment_id, state
+
+
 def _map_report(output: MapOutput) -> StageReport:
     dead: dict[str, int] = {}
     for letter in output.letters:
@@ -222,6 +235,7 @@ def _map_report(output: MapOutput) -> StageReport:
         bytes=output.bytes,
         skipped=output.skipped,
         protected=output.protected,
+        erased=output.erased,
         dead=dead,
         changes=[(path, kind, *origin) for (path, kind), origin in output.changes.items()],
     )
@@ -246,6 +260,7 @@ def _commit(
         unchanged=output.unchanged,
         conflicts=output.conflicts,
         unindexed=output.unindexed,
+        erased=output.erased,
     )
 
 

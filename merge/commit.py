@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from merge import codec
 from merge.fragments import FragmentState
 from merge.store import NEW, FragmentWrite, ProfileStore
+from merge.tombstones import Tombstone
 from model.errors import ConflictError, DamagedStateError
 
 
@@ -34,11 +35,13 @@ class Backoff:
 @dataclass(slots=True)
 class CommitResult:
     """`written` are the fragments whose state changed, with their new versions; `damaged` the changes of
-    fragments whose stored state cannot be read: they are not written."""
+    fragments whose stored state cannot be read: they are not written; `erased` the changes that a tombstone
+    refused: their fragment was erased after their events were judged."""
 
     written: list[tuple[str, int, FragmentState]] = field(default_factory=list)
     unchanged: int = 0
     conflicts: int = 0
+    erased: int = 0
     damaged: dict[str, FragmentState] = field(default_factory=dict)
 
 
@@ -64,6 +67,8 @@ class Committer:
             if attempt:
                 result.conflicts += len(pending)
                 self._sleep(self._backoff.pause(attempt - 1))
+                # Refused may also mean: erased meanwhile.
+                self._bury(pending, self._store.tombstones(pending), result)
             conflicted = self._try(pending, result)
             if not conflicted:
                 return result
@@ -75,10 +80,18 @@ class Committer:
 
     def _try(self, pending: dict[str, FragmentState], result: CommitResult) -> set[str]:
         stored = self._store.read(list(pending))
+        # Those that are there are judged by the store when they are written.
+        buried = self._store.tombstones(each for each in pending if each not in stored)
+        self._bury(pending, buried, result)
         writes: list[FragmentWrite] = []
         merged: dict[str, FragmentState] = {}
+        damaged: dict[str, FragmentState] = {}
         for fragment_id, change in pending.items():
             present = stored.get(fragment_id)
+            if present:
+                version = present.version
+            else:
+                version = buried[fragment_id].version if fragment_id in buried else NEW
             if present is None:
                 # Normalising it in place changes nothing of what it asks for, should it be asked again.
                 state, known = change, frozenset[str]()
@@ -86,7 +99,7 @@ class Committer:
                 try:
                     state = codec.decode(present.state)
                 except DamagedStateError:
-                    result.damaged[fragment_id] = change
+                    damaged[fragment_id] = change
                     continue
                 known = frozenset(state.identifiers)
                 if not state.join(change):
@@ -99,7 +112,10 @@ class Committer:
                 continue
             merged[fragment_id] = state
             new = frozenset(state.identifiers) - known
-            writes.append(FragmentWrite(fragment_id, present.version if present else NEW, data, new))
+            writes.append(FragmentWrite(fragment_id, version, data, new, change.judged))
+        if damaged:
+            self._bury(damaged, self._store.tombstones(damaged), result)
+            result.damaged |= damaged
         conflicted = self._store.write(writes) if writes else set()
         result.written.extend(
             (write.id, write.expected_version + 1, merged[write.id])
@@ -107,3 +123,12 @@ class Committer:
             if write.id not in conflicted
         )
         return conflicted
+
+    def _bury(
+        self, changes: dict[str, FragmentState], buried: Mapping[str, Tombstone], result: CommitResult
+    ) -> None:
+        """Take out the changes whose events were judged by less than what their tombstone forbids now."""
+        for fragment_id, tombstone in buried.items():
+            if tombstone.until > changes[fragment_id].judged:
+                del changes[fragment_id]
+                result.erased += 1

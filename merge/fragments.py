@@ -20,6 +20,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 from merge.registers import tie_break
+from merge.tombstones import UNJUDGED
 from model import paths
 from model.fragments import FragmentChange, Kind, Origin, Register
 from model.stamps import Stamp
@@ -31,12 +32,14 @@ class FragmentState:
     `registers` by attribute path, `markers` by (source, scope), `identifiers` by text form.
     """
 
-    __slots__ = ("_newest", "encoded", "identifiers", "markers", "registers")
+    __slots__ = ("_newest", "encoded", "identifiers", "judged", "markers", "registers")
 
     def __init__(self) -> None:
         self.registers: dict[str, Register] = {}
         self.markers: dict[tuple[str, str], Stamp] = {}
         self.identifiers: dict[str, Origin] = {}
+        self.judged = UNJUDGED
+        """What the events of a change were judged by: the `until` of their fragment's tombstone."""
         self.encoded: bytes | None = None
         """The bytes that `merge.codec` read this state from, until it changes."""
         # No register is later than this one; None when that is not known.

@@ -5,8 +5,10 @@ One contract suite (`tests/contracts/test_profile_store.py`) runs over every imp
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
+
+from merge.tombstones import UNJUDGED, Holding, Tombstone
 
 NEW = 0
 """The version of a fragment that does not exist yet; the first write makes version 1."""
@@ -24,13 +26,14 @@ class FragmentWrite(NamedTuple):
     """A conditional write: takes effect only if the stored version is still `expected_version`.
 
     `identifiers` (text forms, `type:value`) are added to those the fragment can be found by; none is ever
-    taken away by a write.
+    taken away by a write. `judged` is the `until` of the tombstone that the events were judged by.
     """
 
     id: str
     expected_version: int
     state: bytes
     identifiers: frozenset[str]
+    judged: int = UNJUDGED
 
 
 class OutboxEntry(NamedTuple):
@@ -52,8 +55,9 @@ class ProfileStore(Protocol):
 
     def write(self, writes: Sequence[FragmentWrite]) -> set[str]:
         """Write each fragment whose version is still the expected one, as version `expected + 1`, and put
-        it into the outbox in the same transaction. Gives the ids that were NOT written because their
-        version had moved on. At most one write an id. Durable when it returns."""
+        it into the outbox in the same transaction. Gives the ids that were NOT written: their version had
+        moved on, or a tombstone forbids more than they were judged by. At most one write an id. Durable
+        when it returns. The version of a fragment that was erased is that of its tombstone."""
         ...
 
     def find(self, identifier: str) -> list[str]:
@@ -79,6 +83,40 @@ class ProfileStore(Protocol):
     def settle(self, entries: Sequence[OutboxEntry]) -> None:
         """Remove entries that the index has confirmed. An entry whose fragment was written again since
         (its version is newer) stays."""
+        ...
+
+    def tombstones(self, ids: Iterable[str]) -> dict[str, Tombstone]:
+        """The tombstones of these ids. `ids` is not looked at while there is none at all."""
+        ...
+
+    def holdings(self, ids: Sequence[str]) -> list[Holding]:
+        """What there is of each of these fragments, in the order asked for."""
+        ...
+
+    def erase(self, ids: Sequence[str], until: int) -> list[Holding]:
+        """Remove fragments with their identifiers and outbox entries, put a tombstone in place of each (of
+        two the later `until` and the higher version stay), and note them as `unfinished`, in one
+        transaction. Gives what there was, with the version of the tombstone. Durable when it returns."""
+        ...
+
+    def unfinished(self) -> list[Holding]:
+        """The fragments whose erasure is not finished everywhere; these are named in the clear."""
+        ...
+
+    def finish(self, ids: Sequence[str]) -> None:
+        """Forget the unfinished ones, and leave nothing of what was erased in a file."""
+        ...
+
+    def all_tombstones(self) -> dict[bytes, Tombstone]:
+        """By name."""
+        ...
+
+    def reinstate(self, tombstones: Mapping[bytes, Tombstone]) -> int:
+        """Take tombstones by name that a restored store has lost; gives how many it had not."""
+        ...
+
+    def lift(self, ids: Sequence[str]) -> int:
+        """Let events of any ordinal bring these fragments back; gives how many tombstones forbade it."""
         ...
 
     def close(self) -> None: ...

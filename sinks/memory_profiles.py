@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from merge.store import NEW, FragmentWrite, OutboxEntry, StoredFragment
+from merge.tombstones import UNJUDGED, Holding, Tombstone, TombstoneNames
 from model.errors import StoreError
 
 
 class MemoryProfileStore:
     """A `ProfileStore` that is gone with its process. Safe for several threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, names: TombstoneNames = str.encode) -> None:
+        self._names = names
+        self._tombstones: dict[bytes, Tombstone] = {}
+        self._unfinished: dict[str, Holding] = {}
         self._fragments: dict[str, StoredFragment] = {}
         self._identifiers: dict[str, set[str]] = {}
         self._carriers: dict[str, set[str]] = {}
@@ -30,7 +34,9 @@ class MemoryProfileStore:
 
     def _written(self, write: FragmentWrite) -> bool:
         present = self._fragments.get(write.id)
-        if (present.version if present else NEW) != write.expected_version:
+        tombstone = self._tombstones.get(self._names(write.id), _NONE)
+        version = present.version if present else tombstone.version
+        if version != write.expected_version or tombstone.until > write.judged:
             return False
         self._fragments[write.id] = StoredFragment(write.id, write.expected_version + 1, write.state)
         self._identifiers.setdefault(write.id, set()).update(write.identifiers)
@@ -67,11 +73,78 @@ class MemoryProfileStore:
                 if fragment_id in self._outbox and self._fragments[fragment_id].version <= version:
                     del self._outbox[fragment_id]
 
+    def tombstones(self, ids: Iterable[str]) -> dict[str, Tombstone]:
+        with self._lock():
+            if not self._tombstones:
+                return {}
+            found = ((each, self._tombstones.get(self._names(each))) for each in ids)
+            return {each: tombstone for each, tombstone in found if tombstone is not None}
+
+    def holdings(self, ids: Sequence[str]) -> list[Holding]:
+        with self._lock():
+            return [self._holding(each) for each in ids]
+
+    def erase(self, ids: Sequence[str], until: int) -> list[Holding]:
+        with self._lock():
+            return [self._erased(each, until) for each in ids]
+
+    def unfinished(self) -> list[Holding]:
+        with self._lock():
+            return [self._unfinished[each] for each in sorted(self._unfinished)]
+
+    def finish(self, ids: Sequence[str]) -> None:
+        with self._lock():
+            for each in ids:
+                self._unfinished.pop(each, None)
+
+    def all_tombstones(self) -> dict[bytes, Tombstone]:
+        with self._lock():
+            return dict(self._tombstones)
+
+    def reinstate(self, tombstones: Mapping[bytes, Tombstone]) -> int:
+        with self._lock():
+            lost = len(tombstones.keys() - self._tombstones.keys())
+            for name, tombstone in tombstones.items():
+                self._tombstones[name] = self._tombstones.get(name, _NONE).joined(tombstone)
+            return lost
+
+    def lift(self, ids: Sequence[str]) -> int:
+        with self._lock():
+            names = {self._names(each) for each in ids}
+            lifted = [name for name in names if self._tombstones.get(name, _NONE).until > UNJUDGED]
+            for name in lifted:
+                self._tombstones[name] = self._tombstones[name]._replace(until=UNJUDGED)
+            return len(lifted)
+
     def close(self) -> None:
         with self._guard:
             self._closed = True
+
+    def _holding(self, fragment_id: str) -> Holding:
+        present = self._fragments.get(fragment_id)
+        identifiers = frozenset(self._identifiers.get(fragment_id, ()))
+        version = present.version if present else NEW
+        return Holding(fragment_id, version, identifiers, fragment_id in self._outbox)
+
+    def _erased(self, fragment_id: str, until: int) -> Holding:
+        found, name = self._holding(fragment_id), self._names(fragment_id)
+        kept = self._tombstones.get(name, _NONE).joined(Tombstone(until, found.version))
+        self._tombstones[name] = kept
+        earlier = self._unfinished.get(fragment_id, found)
+        found = found._replace(version=kept.version)
+        self._unfinished[fragment_id] = found._replace(
+            identifiers=found.identifiers | earlier.identifiers, in_outbox=False
+        )
+        self._fragments.pop(fragment_id, None)
+        self._outbox.pop(fragment_id, None)
+        for identifier in self._identifiers.pop(fragment_id, ()):
+            self._carriers[identifier].discard(fragment_id)
+        return found
 
     def _lock(self) -> threading.Lock:
         if self._closed:
             raise StoreError("the profile store in memory is closed")
         return self._guard
+
+
+_NONE = Tombstone(UNJUDGED, NEW)

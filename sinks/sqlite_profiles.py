@@ -6,13 +6,16 @@ See docs/adr/0002-profile-store.md for the tables and what they cost.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from merge.store import NEW, FragmentWrite, OutboxEntry, StoredFragment
+from merge.tombstones import UNJUDGED, Holding, Tombstone, TombstoneNames
 from model.errors import StoreError
+from sinks import sqlite_erasure, sqlite_tombstones
 from sinks.sqlite_files import SqliteFile, chunks, marks
 from sinks.sqlite_schema import Schema
+from sinks.sqlite_tombstones import SqliteTombstones
 
 # `named` says that the fragment's own id is among its identifiers: nearly always so, and it saves two rows.
 _SCHEMA = Schema(
@@ -32,6 +35,7 @@ _SCHEMA = Schema(
             "CREATE INDEX identifiers_of_fragment ON identifiers (fragment)",
             "CREATE TABLE outbox (place INTEGER PRIMARY KEY, fragment INTEGER NOT NULL UNIQUE)",
         ),
+        (sqlite_tombstones.TABLE, sqlite_erasure.UNFINISHED_TABLE),
     ),
     # Megabytes of log between checkpoints (pages of 8 KiB): a page written often is moved home once.
     settings=("PRAGMA wal_autocheckpoint = 4000", "PRAGMA cache_size = -32768"),
@@ -39,10 +43,14 @@ _SCHEMA = Schema(
 
 
 class SqliteProfileStore:
-    """A `ProfileStore` in one file. `path` and its folder are made when first used, for the owner only."""
+    """A `ProfileStore` in one file. `path` and its folder are made when first used, for the owner only.
 
-    def __init__(self, path: str | Path) -> None:
+    `names` hashes the ids of erased fragments; a store that has tombstones takes no writes without it.
+    """
+
+    def __init__(self, path: str | Path, names: TombstoneNames | None = None) -> None:
         self._file = SqliteFile(path, _SCHEMA, StoreError)
+        self._tombstones = SqliteTombstones(names, StoreError)
 
     def read(self, ids: Sequence[str]) -> dict[str, StoredFragment]:
         def work(connection: sqlite3.Connection) -> dict[str, StoredFragment]:
@@ -58,7 +66,9 @@ class SqliteProfileStore:
         return self._file.read(work) if ids else {}
 
     def write(self, writes: Sequence[FragmentWrite]) -> set[str]:
-        return self._file.write(lambda connection: _write(connection, writes)) if writes else set()
+        if not writes:
+            return set()
+        return self._file.write(lambda connection: _write(connection, self._tombstones, writes))
 
     def find(self, identifier: str) -> list[str]:
         query = """
@@ -94,6 +104,49 @@ class SqliteProfileStore:
                 )
             )
 
+    def tombstones(self, ids: Iterable[str]) -> dict[str, Tombstone]:
+        if not self._file.read(sqlite_tombstones.are_there):
+            return {}
+        # A generator would be used up, should the work have to run again.
+        wanted = list(ids)
+        return self._file.read(lambda connection: self._tombstones.find(connection, wanted))
+
+    def holdings(self, ids: Sequence[str]) -> list[Holding]:
+        return self._file.read(lambda connection: [sqlite_erasure.holding(connection, each) for each in ids])
+
+    def erase(self, ids: Sequence[str], until: int) -> list[Holding]:
+        return self._file.write(
+            lambda connection: sqlite_erasure.erase(connection, self._tombstones, ids, until)
+        )
+
+    def unfinished(self) -> list[Holding]:
+        return self._file.read(sqlite_erasure.unfinished)
+
+    def finish(self, ids: Sequence[str]) -> None:
+        # The log first: should that fail, the erasure is still noted as unfinished.
+        self._file.truncate_log()
+        self._file.write(
+            lambda connection: connection.executemany(
+                "DELETE FROM erasures WHERE fragment = ?", [(each,) for each in ids]
+            )
+        )
+        self._file.truncate_log()
+
+    def all_tombstones(self) -> dict[bytes, Tombstone]:
+        return self._file.read(sqlite_tombstones.all_by_name)
+
+    def reinstate(self, tombstones: Mapping[bytes, Tombstone]) -> int:
+        def work(connection: sqlite3.Connection) -> int:
+            lost = tombstones.keys() - sqlite_tombstones.all_by_name(connection).keys()
+            sqlite_tombstones.join_by_name(connection, tombstones)
+            return len(lost)
+
+        return self._file.write(work) if tombstones else 0
+
+    def lift(self, ids: Sequence[str]) -> int:
+        names = [self._tombstones.name(each) for each in ids]
+        return self._file.write(lambda connection: sqlite_erasure.lift(connection, names))
+
     def close(self) -> None:
         self._file.close()
 
@@ -101,18 +154,22 @@ class SqliteProfileStore:
         return self._file.read(lambda connection: connection.execute(query, values).fetchall())
 
 
-def _write(connection: sqlite3.Connection, writes: Sequence[FragmentWrite]) -> set[str]:
+def _write(
+    connection: sqlite3.Connection, tombstones: SqliteTombstones, writes: Sequence[FragmentWrite]
+) -> set[str]:
     stored = _versions(connection, [write.id for write in writes])
     number = connection.execute("SELECT coalesce(max(number), 0) FROM fragments").fetchone()[0]
-    inserts: list[tuple[int, str, bool, bytes]] = []
+    buried = tombstones.find(connection, (write.id for write in writes))
+    inserts: list[tuple[int, str, int, bool, bytes]] = []
     updates: list[tuple[bytes, bool, int]] = []
     carried: list[tuple[str, int]] = []
     touched: list[tuple[int]] = []
     refused: set[str] = set()
     # In the order of the ids: neighbours in the index share pages.
     for write in sorted(writes):
-        found, version = stored.get(write.id, (0, NEW))
-        if version != write.expected_version:
+        tombstone = buried.get(write.id, _NONE)
+        found, version = stored.get(write.id, (0, tombstone.version))
+        if version != write.expected_version or tombstone.until > write.judged:
             refused.add(write.id)
             continue
         named = write.id in write.identifiers
@@ -121,11 +178,11 @@ def _write(connection: sqlite3.Connection, writes: Sequence[FragmentWrite]) -> s
         else:
             number += 1
             found = number
-            inserts.append((found, write.id, named, write.state))
+            inserts.append((found, write.id, version + 1, named, write.state))
         touched.append((found,))
         carried.extend((identifier, found) for identifier in write.identifiers if identifier != write.id)
     connection.executemany(
-        "INSERT INTO fragments (number, id, version, named, state) VALUES (?, ?, 1, ?, ?)", inserts
+        "INSERT INTO fragments (number, id, version, named, state) VALUES (?, ?, ?, ?, ?)", inserts
     )
     connection.executemany(
         "UPDATE fragments SET version = version + 1, state = ?, named = named OR ? WHERE number = ?", updates
@@ -144,3 +201,6 @@ def _versions(connection: sqlite3.Connection, ids: Iterable[str]) -> dict[str, t
             chunk,
         )
     }
+
+
+_NONE = Tombstone(UNJUDGED, NEW)

@@ -145,6 +145,7 @@ class Pipeline:
             self.blind_index,
             LetterWriter(self.sealer),
             self.now,
+            self.store.tombstones,
         )
 
     def commit_stage(self) -> CommitStage:

@@ -61,6 +61,18 @@ class DataKeys(KeyHolder):
         self._remember(fetched)
         return found | fetched
 
+    def forget(self, fragment_ids: Iterable[str]) -> None:
+        """Drop keys from the cache: the next fetch reads them from the store."""
+        with self._lock:
+            for name in fragment_ids:
+                self._cache.pop(name, None)
+
+    def erase(self, fragment_ids: Sequence[str]) -> int:
+        """Crypto-shred: delete keys from the store and from this cache; gives how many there were. Other
+        processes go on with what they have cached, for `cache_seconds` at most. Raises StoreError."""
+        self.forget(fragment_ids)
+        return self._store.delete(fragment_ids)
+
     def close(self) -> None:
         """Forget all keys and close the store."""
         with self._lock:

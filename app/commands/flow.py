@@ -149,10 +149,11 @@ def print_batch(report: BatchReport) -> None:
     if not counts.events:
         return
     dead = f", {counted(counts.dead_letters(), 'dead letter')}" if counts.dead_letters() else ""
+    erased = f", {counts.erased:,} refused by tombstones" if counts.erased else ""
     rate = counts.events / report.seconds
     print(
         f"batch {report.number}: {counted(counts.events, 'event')}, "
-        f"{counted(counts.written, 'profile')} written{dead}, "
+        f"{counted(counts.written, 'profile')} written{dead}{erased}, "
         f"{report.seconds:.2f} s ({rate:,.0f}/s), snapshot {report.snapshot_version}",
         flush=True,
     )
@@ -176,6 +177,7 @@ def print_batch_json(report: BatchReport) -> None:
             "unchanged": counts.unchanged,
             "conflicts": counts.conflicts,
             "unindexed": counts.unindexed,
+            "erased": counts.erased,
         }
     )
     sys.stdout.flush()

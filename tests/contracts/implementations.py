@@ -35,9 +35,16 @@ class Implementation(Generic[T]):
     durable: bool
 
 
+def reversed_name(fragment_id: str) -> bytes:
+    """Stands for the keyed hash that tombstones stand under."""
+    return fragment_id[::-1].encode()
+
+
 PROFILE_STORES: list[Implementation[ProfileStore]] = [
     Implementation("memory", lambda _: MemoryProfileStore(), durable=False),
-    Implementation("sqlite", lambda folder: SqliteProfileStore(folder / "profiles.db"), durable=True),
+    Implementation(
+        "sqlite", lambda folder: SqliteProfileStore(folder / "profiles.db", reversed_name), durable=True
+    ),
 ]
 
 PROFILE_INDEXES: list[Implementation[ProfileIndex]] = [

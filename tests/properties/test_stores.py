@@ -21,7 +21,9 @@ ids = st.sampled_from(IDS)
 names = st.sampled_from([*IDS, "email:~1", "email:~2"])
 states = st.binary(max_size=40) | st.just(b"s" * 20_000)
 writes = st.lists(
-    st.builds(FragmentWrite, ids, st.integers(0, 4), states, st.frozensets(names, max_size=3)),
+    st.builds(
+        FragmentWrite, ids, st.integers(0, 4), states, st.frozensets(names, max_size=3), st.integers(0, 3)
+    ),
     max_size=6,
     unique_by=lambda write: write.id,
 )
@@ -32,7 +34,7 @@ class StoreMachine(RuleBasedStateMachine):
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
         self.path = Path(self.folder.name) / "profiles.db"
-        self.sqlite = SqliteProfileStore(self.path)
+        self.sqlite = SqliteProfileStore(self.path, str.encode)
         self.memory = MemoryProfileStore()
 
     @rule(batch=writes)
@@ -42,7 +44,8 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(batch=writes, stale=st.sets(ids))
     def write_what_was_read(self, batch: list[FragmentWrite], stale: set[str]) -> None:
         present = self.sqlite.read([write.id for write in batch])
-        versions = {each: present[each].version - (each in stale) for each in present}
+        versions = {each: buried.version for each, buried in self.sqlite.tombstones(IDS).items()}
+        versions |= {each: present[each].version - (each in stale) for each in present}
         self.write([write._replace(expected_version=versions.get(write.id, 0)) for write in batch])
 
     @rule(wanted=st.lists(ids, max_size=4))
@@ -71,13 +74,27 @@ class StoreMachine(RuleBasedStateMachine):
     def scan(self, after: str, limit: int) -> None:
         assert self.sqlite.scan(after, limit) == self.memory.scan(after, limit)
 
+    @rule(gone=st.lists(ids, max_size=3, unique=True), until=st.integers(1, 3))
+    def erase(self, gone: list[str], until: int) -> None:
+        assert self.sqlite.holdings(gone) == self.memory.holdings(gone)
+        assert self.sqlite.erase(gone, until) == self.memory.erase(gone, until)
+
+    @rule(done=st.lists(ids, max_size=3), lifted=st.booleans())
+    def finish(self, done: list[str], lifted: bool) -> None:
+        self.sqlite.finish(done)
+        self.memory.finish(done)
+        if lifted:
+            assert self.sqlite.lift(done) == self.memory.lift(done)
+
     @rule()
     def reopen(self) -> None:
         self.sqlite.close()
-        self.sqlite = SqliteProfileStore(self.path)
+        self.sqlite = SqliteProfileStore(self.path, str.encode)
 
     @invariant()
     def same(self) -> None:
+        assert self.sqlite.unfinished() == self.memory.unfinished()
+        assert self.sqlite.all_tombstones() == self.memory.all_tombstones()
         assert self.sqlite.count() == self.memory.count()
         # The order within one batch is nobody's promise.
         assert sorted(self.sqlite.outbox()) == sorted(self.memory.outbox())

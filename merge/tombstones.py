@@ -1,0 +1,39 @@
+"""What an erasure leaves behind, and what it finds.
+
+A tombstone stands under a keyed hash of the fragment's id (`TombstoneNames`), never under the id. It says
+which events may not bring the fragment back, and with which version a new fragment of this id goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from model.stamps import ORDINAL_MIN
+
+UNJUDGED = ORDINAL_MIN
+"""What an event was judged by when its fragment had no tombstone; also `until` of one that was lifted."""
+
+TombstoneNames = Callable[[str], bytes]
+"""A fragment's id to the keyed hash its tombstone stands under."""
+
+
+class Tombstone(NamedTuple):
+    """`until`, epoch milliseconds: an event counts only if its source orders by time and its ordinal is
+    later. `version` is the highest that the erased fragment had; a new one starts behind it."""
+
+    until: int
+    version: int
+
+    def joined(self, other: Tombstone) -> Tombstone:
+        """What both forbid."""
+        return Tombstone(max(self.until, other.until), max(self.version, other.version))
+
+
+class Holding(NamedTuple):
+    """What the store has, or had, of one fragment. `version` is 0 where there was none."""
+
+    fragment_id: str
+    version: int
+    identifiers: frozenset[str]
+    in_outbox: bool

@@ -1,0 +1,77 @@
+"""Erasing fragments from the profile store's file, each function within one transaction of the caller's."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Sequence
+
+from merge.store import NEW
+from merge.tombstones import UNJUDGED, Holding, Tombstone
+from sinks.sqlite_tombstones import SqliteTombstones
+
+UNFINISHED_TABLE = """CREATE TABLE erasures (
+    fragment TEXT PRIMARY KEY,
+    version INTEGER NOT NULL,
+    identifiers TEXT NOT NULL) WITHOUT ROWID"""
+
+
+def holding(connection: sqlite3.Connection, fragment_id: str) -> Holding:
+    """What the file has of a fragment."""
+    query = "SELECT number, version, named FROM fragments WHERE id = ?"
+    row = connection.execute(query, (fragment_id,)).fetchone()
+    if row is None:
+        return Holding(fragment_id, NEW, frozenset(), False)
+    number, version, named = row
+    carried = _column(connection, "SELECT identifier FROM identifiers WHERE fragment = ?", number)
+    waits = _column(connection, "SELECT 1 FROM outbox WHERE fragment = ?", number)
+    return Holding(
+        fragment_id, version, frozenset(carried) | ({fragment_id} if named else set()), bool(waits)
+    )
+
+
+def erase(
+    connection: sqlite3.Connection, tombstones: SqliteTombstones, ids: Sequence[str], until: int
+) -> list[Holding]:
+    """Remove fragments, set their tombstones, note them as unfinished; gives what there was."""
+    found = [holding(connection, each) for each in ids]
+    tombstones.join(connection, {each.fragment_id: Tombstone(until, each.version) for each in found})
+    kept = tombstones.find(connection, ids)
+    versioned = [each._replace(version=kept[each.fragment_id].version) for each in found]
+    for each in versioned:
+        _remove(connection, each.fragment_id)
+        _note(connection, each)
+    return versioned
+
+
+def unfinished(connection: sqlite3.Connection) -> list[Holding]:
+    """Erasures that are not finished everywhere."""
+    rows = connection.execute("SELECT fragment, version, identifiers FROM erasures ORDER BY fragment")
+    return [Holding(row[0], row[1], frozenset(json.loads(row[2])), False) for row in rows]
+
+
+def lift(connection: sqlite3.Connection, names: Iterable[bytes]) -> int:
+    """Let tombstones forbid nothing; gives how many did. Their versions stay."""
+    query = "UPDATE tombstones SET until = ?1 WHERE name = ?2 AND until > ?1"
+    return connection.executemany(query, [(UNJUDGED, name) for name in sorted(set(names))]).rowcount
+
+
+def _remove(connection: sqlite3.Connection, fragment_id: str) -> None:
+    for number in _column(connection, "SELECT number FROM fragments WHERE id = ?", fragment_id):
+        connection.execute("DELETE FROM outbox WHERE fragment = ?", (number,))
+        connection.execute("DELETE FROM identifiers WHERE fragment = ?", (number,))
+        connection.execute("DELETE FROM fragments WHERE number = ?", (number,))
+
+
+def _note(connection: sqlite3.Connection, erased: Holding) -> None:
+    # What an erasure that was cut short had noted must not be forgotten: the rows are gone by now.
+    query = "SELECT identifiers FROM erasures WHERE fragment = ?"
+    earlier = {name for text in _column(connection, query, erased.fragment_id) for name in json.loads(text)}
+    connection.execute(
+        "INSERT OR REPLACE INTO erasures VALUES (?, ?, ?)",
+        (erased.fragment_id, erased.version, json.dumps(sorted(earlier | erased.identifiers))),
+    )
+
+
+def _column(connection: sqlite3.Connection, query: str, value: str | int) -> list[str]:
+    return [row[0] for row in connection.execute(query, (value,))]

@@ -1,0 +1,263 @@
+"""What every profile store promises of erased fragments (`merge.store.ProfileStore`)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from merge.store import NEW, FragmentWrite, OutboxEntry, ProfileStore, StoredFragment
+from merge.tombstones import UNJUDGED, Holding, Tombstone
+from model.errors import StoreError
+from sinks.sqlite_profiles import SqliteProfileStore
+from tests.contracts.implementations import PROFILE_STORES, Implementation
+from tests.contracts.processes import finish, killed_after, start
+
+DURABLE = [each for each in PROFILE_STORES if each.durable]
+CARRIED = frozenset({"a:1", "mail:x"})
+
+
+def name(implementation: Implementation[ProfileStore]) -> str:
+    return implementation.name
+
+
+@pytest.fixture(params=PROFILE_STORES, ids=name)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ProfileStore]:
+    opened: ProfileStore = request.param.open(tmp_path)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(params=DURABLE, ids=name)
+def durable(request: pytest.FixtureRequest) -> Implementation[ProfileStore]:
+    implementation: Implementation[ProfileStore] = request.param
+    return implementation
+
+
+def write(fragment_id: str, version: int = NEW, judged: int = UNJUDGED) -> FragmentWrite:
+    return FragmentWrite(fragment_id, version, b"s", frozenset({fragment_id, "mail:x"}), judged)
+
+
+def test_an_erased_fragment_is_nowhere_and_the_others_stay(store: ProfileStore) -> None:
+    store.write([write("a:1"), write("a:2")])
+    store.write([write("a:1", 1)])
+    assert store.holdings(["a:1", "a:3"]) == [
+        Holding("a:1", 2, CARRIED, True),
+        Holding("a:3", NEW, frozenset(), False),
+    ]
+    assert store.erase(["a:1"], 100) == [Holding("a:1", 2, CARRIED, True)]
+    assert store.read(["a:1", "a:2"]).keys() == {"a:2"}
+    assert store.find("a:1") == []
+    assert store.find("mail:x") == ["a:2"]
+    assert store.identifiers("a:1") == frozenset()
+    assert store.outbox() == [OutboxEntry("a:2", 1)]
+    assert store.count() == 1
+
+
+def test_a_write_judged_by_less_than_the_tombstone_is_refused(store: ProfileStore) -> None:
+    store.write([write("a:1")])
+    store.erase(["a:1"], 100)
+    # Read before the erasure, read after it, and judged by an earlier tombstone.
+    assert store.write([write("a:1", 1), write("b:1")]) == {"a:1"}
+    assert store.write([write("a:1", NEW)]) == {"a:1"}
+    assert store.write([write("a:1", 1, judged=99)]) == {"a:1"}
+    assert store.read(["a:1", "b:1"]).keys() == {"b:1"}
+
+
+def test_a_fragment_made_anew_goes_on_behind_the_erased_version(store: ProfileStore) -> None:
+    store.write([write("a:1")])
+    store.write([write("a:1", 1)])
+    store.erase(["a:1"], 100)
+    assert store.tombstones(["a:1", "a:2"]) == {"a:1": Tombstone(100, 2)}
+    assert store.write([write("a:1", NEW, judged=100)]) == {"a:1"}
+    assert store.write([write("a:1", 2, judged=100)]) == set()
+    assert store.read(["a:1"]) == {"a:1": StoredFragment("a:1", 3, b"s")}
+    assert store.outbox() == [OutboxEntry("a:1", 3)]
+    # The tombstone goes on guarding it.
+    assert store.write([write("a:1", 3)]) == {"a:1"}
+
+
+def test_what_never_was_can_be_erased_beforehand(store: ProfileStore) -> None:
+    assert store.erase(["a:1"], 100) == [Holding("a:1", NEW, frozenset(), False)]
+    assert store.write([write("a:1")]) == {"a:1"}
+    assert store.write([write("a:1", judged=100)]) == set()
+    assert store.read(["a:1"])["a:1"].version == 1
+
+
+def test_erasing_again_forbids_no_less_and_keeps_what_was_noted(store: ProfileStore) -> None:
+    store.write([write("a:1")])
+    store.erase(["a:1"], 100)
+    assert store.erase(["a:1"], 50) == [Holding("a:1", 1, frozenset(), False)]
+    assert store.tombstones(["a:1"]) == {"a:1": Tombstone(100, 1)}
+    assert store.unfinished() == [Holding("a:1", 1, CARRIED, False)]
+    store.finish(["a:1", "unknown:1"])
+    store.finish([])
+    assert store.unfinished() == []
+
+
+def test_a_lifted_tombstone_forbids_nothing_and_keeps_the_version(store: ProfileStore) -> None:
+    store.write([write("a:1")])
+    store.erase(["a:1"], 100)
+    assert store.lift(["a:1", "a:2"]) == 1
+    assert store.lift(["a:1"]) == 0
+    assert store.write([write("a:1", 1)]) == set()
+    assert store.read(["a:1"])["a:1"].version == 2
+
+
+def test_a_restored_store_takes_back_the_tombstones_it_lost(store: ProfileStore) -> None:
+    store.erase(["a:1"], 100)
+    kept = store.all_tombstones()
+    assert set(kept.values()) == {Tombstone(100, 0)}
+    assert store.reinstate({**kept, b"other": Tombstone(5, 7)}) == 1
+    assert store.reinstate(dict.fromkeys(kept, Tombstone(200, 3))) == 0
+    assert store.tombstones(["a:1"]) == {"a:1": Tombstone(200, 3)}
+    assert store.reinstate({}) == 0
+
+
+def test_ids_are_not_looked_at_while_there_is_no_tombstone(store: ProfileStore) -> None:
+    looked_at: list[str] = []
+
+    def ids() -> Iterator[str]:
+        looked_at.append("a:1")
+        yield "a:1"
+
+    assert store.tombstones(ids()) == {}
+    assert looked_at == []
+    store.erase(["a:1"], 100)
+    assert store.tombstones(ids()).keys() == set(looked_at)
+
+
+def test_an_erasure_beside_writers_leaves_nothing_they_had_read_before(store: ProfileStore) -> None:
+    """Writers that judged their events by no tombstone go on until they are refused."""
+    store.write([write("a:1")])
+    begun = threading.Barrier(3)
+
+    def keep_writing() -> None:
+        begun.wait()
+        for _ in range(10_000):
+            present = store.read(["a:1"]).get("a:1")
+            refused = store.write([write("a:1", present.version if present else NEW)])
+            if refused and store.tombstones(["a:1"]):
+                return
+        raise AssertionError("never refused")
+
+    writers = [threading.Thread(target=keep_writing) for _ in range(2)]
+    for writer in writers:
+        writer.start()
+    begun.wait()
+    (erased,) = store.erase(["a:1"], 100)
+    for writer in writers:
+        writer.join()
+    assert store.read(["a:1"]) == {}
+    assert store.outbox() == []
+    assert store.tombstones(["a:1"]) == {"a:1": Tombstone(100, erased.version)}
+
+
+def test_closed(store: ProfileStore) -> None:
+    store.close()
+    for use in (
+        lambda: store.tombstones([]),
+        lambda: store.erase(["a:1"], 1),
+        store.unfinished,
+        lambda: store.finish([]),
+        store.all_tombstones,
+    ):
+        with pytest.raises(StoreError, match="closed"):
+            use()
+
+
+def test_no_byte_of_an_erased_fragment_is_left_in_a_file(
+    durable: Implementation[ProfileStore], tmp_path: Path
+) -> None:
+    secrets = [b"canary-of-the-state" * 2000, b"mail:canary-identifier", b"id:canary"]
+    store = durable.open(tmp_path)
+    store.write([write(f"a:{number}") for number in range(500)])
+    found = frozenset({"id:canary", "mail:canary-identifier"})
+    store.write([FragmentWrite("id:canary", NEW, secrets[0], found)])
+
+    def seen() -> list[bytes]:
+        content = b"".join(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
+        return [secret for secret in secrets if secret[:19] in content]
+
+    assert seen() == secrets
+    store.erase(["id:canary"], 100)
+    store.finish(["id:canary"])
+    assert seen() == []
+    assert store.count() == 500
+    store.close()
+
+
+_WRITE_FOR_EVER = """
+import sys
+from pathlib import Path
+from merge.store import FragmentWrite
+from tests.contracts.implementations import PROFILE_STORES
+store = next(each for each in PROFILE_STORES if each.name == sys.argv[1]).open(Path(sys.argv[2]))
+for number in range(100_000):
+    present = store.read(["a:1"]).get("a:1")
+    version = present.version if present else 0
+    if store.write([FragmentWrite("a:1", version, b"s", frozenset(["a:1"]))]) and store.tombstones(["a:1"]):
+        break
+    print(version, flush=True)
+else:
+    sys.exit("never refused")
+"""
+
+
+def test_writers_in_other_processes_are_refused_from_the_erasure_on(
+    durable: Implementation[ProfileStore], tmp_path: Path
+) -> None:
+    writers = [start(_WRITE_FOR_EVER, durable.name, tmp_path) for _ in range(2)]
+    for writer in writers:
+        assert writer.stdout
+        assert writer.stdout.readline()
+    store = durable.open(tmp_path)
+    store.erase(["a:1"], 100)
+    for writer in writers:
+        finish(writer)
+    assert store.read(["a:1"]) == {}
+    store.close()
+
+
+_ERASE_ALL = """
+import sys
+from pathlib import Path
+from merge.store import FragmentWrite
+from tests.contracts.implementations import PROFILE_STORES
+store = next(each for each in PROFILE_STORES if each.name == sys.argv[1]).open(Path(sys.argv[2]))
+ids = [f"a:{number}" for number in range(1000)]
+store.write([FragmentWrite(each, 0, b"s" * 500, frozenset([each, "mail:" + each])) for each in ids])
+print("written", flush=True)
+store.erase(ids, 100)
+print("erased", flush=True)
+store.finish(ids)
+"""
+
+
+@pytest.mark.parametrize("pause", [0.0, 0.01, 0.03, 0.06])
+def test_a_killed_erasure_is_there_whole_or_not_at_all(
+    durable: Implementation[ProfileStore], tmp_path: Path, pause: float
+) -> None:
+    with killed_after(_ERASE_ALL, durable.name, tmp_path, lines=1, pause=pause) as printed:
+        confirmed = "erased" in printed
+    store = durable.open(tmp_path)
+    left = store.count()
+    assert left in ((0,) if confirmed else (0, 1000))
+    assert len(store.all_tombstones()) == 1000 - left
+    if not confirmed:
+        # Only `finish` makes it forget which they were.
+        assert len(store.unfinished()) == 1000 - left
+    store.close()
+
+
+def test_a_store_with_tombstones_takes_no_write_without_their_key(tmp_path: Path) -> None:
+    store = SqliteProfileStore(tmp_path / "profiles.db", str.encode)
+    store.erase(["a:1"], 100)
+    store.close()
+    without = SqliteProfileStore(tmp_path / "profiles.db")
+    with pytest.raises(StoreError, match="without the key"):
+        without.write([write("a:1", judged=100)])
+    assert without.read(["a:1"]) == {}
+    without.close()

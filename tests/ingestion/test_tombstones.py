@@ -1,0 +1,205 @@
+"""Events of erased fragments: refused wherever they are on their way, and law 1 beside erasures."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from ingestion.set_aside import LetterWriter, read_changes
+from ingestion.tasks import _judged, _Parcel
+from merge import codec
+from merge.fragments import FragmentState
+from merge.store import FragmentWrite, StoredFragment
+from merge.tombstones import UNJUDGED
+from model.events import RawRecord
+from model.stamps import ORDINAL_MAX
+from sinks.memory_profiles import MemoryProfileStore
+from tests.retail import NOW, SOURCES, Pipeline, order, snapshot
+
+DAY = 86_400_000
+APRIL = int(NOW * 1000)
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Pipeline:
+    return Pipeline(tmp_path)
+
+
+def at(day: int, number: int = 1) -> RawRecord:
+    """An order on a day of May 2024."""
+    return order(number, day, order_id=f"R{day}", created_at=f"2024-05-{day:02}T00:00:00Z")
+
+
+def may(day: int) -> int:
+    """Midnight of that day."""
+    return APRIL + (29 + day) * DAY
+
+
+@pytest.fixture
+def later(pipeline: Pipeline) -> Pipeline:
+    pipeline.now = lambda: NOW + 60 * 86_400
+    return pipeline
+
+
+def only_id(pipeline: Pipeline) -> str:
+    (fragment_id,) = pipeline.map(at(1)).fragments
+    return fragment_id
+
+
+def test_events_up_to_the_tombstone_are_refused_and_counted(later: Pipeline) -> None:
+    name = only_id(later)
+    later.store.erase([name], may(9))
+    output = later.map(at(1), at(8), at(12), at(3, number=2))
+    assert output.erased == 2
+    assert output.events == 4
+    assert output.letters == []
+    assert len(output.fragments) == 2
+    assert output.fragments[name].judged == may(9)
+
+
+def test_a_source_that_counts_brings_nothing_back_until_lifted(later: Pipeline) -> None:
+    name = only_id(later)
+    later.sources["orders"] = SOURCES["orders"].model_copy(update={"ordinal_unit": "sequence"})
+    later.store.erase([name], may(9))
+    assert later.map(at(12)).erased == 1
+    later.store.lift([name])
+    assert later.map(at(1), at(12)).erased == 0
+
+
+def test_a_refused_event_makes_no_data_key(later: Pipeline) -> None:
+    name = only_id(later)
+    later.data_keys.erase([name])
+    later.store.erase([name], may(9))
+    later.map(at(1))
+    assert later.data_keys.fetch([name], create=False) == {}
+    later.map(at(12))
+    assert later.data_keys.fetch([name], create=False).keys() == {name}
+
+
+def test_a_cached_key_does_not_seal_what_comes_after_the_erasure(later: Pipeline) -> None:
+    name = only_id(later)
+    # Another process than the one that erases: its cache still has the old key.
+    later.key_store.delete([name])
+    later.store.erase([name], may(9))
+    later.process([at(12)])
+    later.data_keys.forget([name])
+    assert later.profile(name)["orders"]["last"] != {"$protected": "unreadable"}
+    assert b"unreadable" not in later.export(reveal=True)
+
+
+def test_what_was_mapped_before_the_erasure_is_refused_when_it_is_written(later: Pipeline) -> None:
+    mapped = later.map(at(1))
+    (name,) = mapped.fragments
+    later.store.erase([name], may(9))
+    output = later.commit_stage().run(mapped.fragments.items())
+    assert (output.written, output.erased, output.conflicts) == (0, 1, 0)
+    assert later.store.count() == 0
+
+
+class Between(MemoryProfileStore):
+    """Erases a fragment after it was read and before it is written."""
+
+    erased = ""
+
+    def read(self, ids: Sequence[str]) -> dict[str, StoredFragment]:
+        found = super().read(ids)
+        if self.erased in ids:
+            self.erase([self.erased], may(9))
+            self.erased = ""
+        return found
+
+
+def test_an_erasure_between_read_and_write_wins(later: Pipeline) -> None:
+    store = later.store = Between()
+    later.process([at(1)])
+    mapped = later.map(at(2), at(2, number=2))
+    (name,) = [each.id for each in store.scan()]
+    store.erased = name
+    stage = later.commit_stage()
+    stage.committer._sleep = lambda _: None
+    output = stage.run(mapped.fragments.items())
+    assert (output.written, output.erased) == (1, 1)
+    assert store.read([name]) == {}
+    assert store.outbox() == []
+
+
+def test_of_changes_that_meet_only_those_judged_after_the_erasure_count(later: Pipeline) -> None:
+    before = later.map(at(1))
+    (name,) = before.fragments
+    later.store.erase([name], may(9))
+    after = later.map(at(12))
+    both = [*before.fragments.items(), *after.fragments.items()]
+    output = later.commit_stage().run(both)
+    assert (output.written, output.erased) == (1, 1)
+    expected = Pipeline(later.folder, later.key_store, now=later.now)
+    expected.process([at(12)])
+    assert later.export() == expected.export()
+
+
+def test_what_events_were_judged_by_crosses_the_shuffle() -> None:
+    encoded = codec.encode(FragmentState())
+    parcel = _Parcel([("a:1", encoded), ("b:1", encoded)], None, {"b:1": 7})
+    assert [(name, state.judged) for name, state in _judged(parcel)] == [("a:1", UNJUDGED), ("b:1", 7)]
+
+
+def test_changes_of_a_damaged_fragment_are_no_letter_once_it_is_erased(later: Pipeline) -> None:
+    later.process([at(1)])
+    (stored,) = later.store.scan()
+    later.store.write([FragmentWrite(stored.id, 1, b"damaged", frozenset())])
+    mapped = later.map(at(2))
+
+    assert later.commit_stage().run(mapped.fragments.items()).damaged.keys() == {stored.id}
+    later.store.erase([stored.id], may(9))
+    later.store.write([FragmentWrite(stored.id, 2, b"damaged", frozenset(), ORDINAL_MAX)])
+    output = later.commit_stage().run(later.map(at(1)).fragments.items())
+    assert output.damaged == {}
+    output = later.commit_stage().run(mapped.fragments.items())
+    assert (output.damaged, output.erased) == ({}, 1)
+
+
+def test_a_letter_of_a_damaged_fragment_keeps_what_it_was_judged_by(later: Pipeline) -> None:
+    state = FragmentState()
+    for judged in (UNJUDGED, -5, 7):
+        state.judged = judged
+        (letter,) = LetterWriter(later.sealer).of_damaged({"a:1": state}, 1, later.batch)
+        opened = read_changes(later.sealer.open(letter.payload, letter.id, letter.position))
+        assert opened.judged == judged
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_export_is_the_same_whenever_the_erasure_comes(tmp_path: Path, seed: int) -> None:
+    """Law 1 with erasures: order, batching, repetition, and what was on its way do not show.
+
+    The clock follows the events as a source's clock does, so that an erasure's tombstone is later than all
+    that was taken before it."""
+    chance = random.Random(seed)
+    events = [at(day, number) for day in range(1, 28) for number in (1, 2)]
+    expected = Pipeline(tmp_path, snapshot=snapshot())
+    expected.now = lambda: NOW + 90 * 86_400
+    name = only_id(expected)
+    expected.store.erase([name], may(14))
+    expected.process(events)
+    assert expected.store.count() == 2
+
+    pipeline = Pipeline(tmp_path, expected.key_store, now=expected.now)
+    # Some come before the erasure, and all, some of them twice, after it.
+    before = chance.sample(events[:28], 20)
+    on_their_way = []
+    while before:
+        some, before = before[:5], before[5:]
+        if chance.random() < 0.4:
+            on_their_way.append(pipeline.map(*some))
+        else:
+            pipeline.process(some)
+    pipeline.store.erase([name], may(14))
+    for mapped in on_their_way:
+        pipeline.commit_stage().run(mapped.fragments.items())
+    again = [*events, *chance.sample(events, 20)]
+    chance.shuffle(again)
+    while again:
+        some, again = again[:7], again[7:]
+        pipeline.process(some)
+    assert pipeline.export(reveal=True) == expected.export(reveal=True)
