@@ -6,11 +6,13 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, TypeAlias
 
-from model.errors import SpecError
+from model.errors import SpecError, TransformError
 from transforms.jolt.elements import Array, Literal
 from transforms.jolt.levels import Level
 from transforms.jolt.modify_values import Alternative
 from transforms.jolt.stars import Star
+
+WALK_BROKEN = "the spec changes an object or array while it goes over it"
 
 
 class Mode(Enum):
@@ -22,13 +24,17 @@ class Mode(Enum):
 
     def allows(self, container: Any, key: Any, size: int) -> bool:
         """Whether this mode writes to the place; `container` is an object or array, and `size` how long the
-        array was before this operation made it longer."""
-        if self is Mode.OVERWRITE:
-            return True
+        array was before this operation made it longer. Raises TransformError if it is now too short."""
         if type(container) is dict:
+            if self is Mode.OVERWRITE:
+                return True
             return container.get(key) is None if self is Mode.DEFAULT else key not in container
         # In this order: a function may have made the array shorter, and only what grew is looked at.
-        return (self is Mode.DEFAULT or key >= size) and container[key] is None
+        if self is Mode.DEFINE and key < size:
+            return False
+        if key >= len(container):
+            raise TransformError(WALK_BROKEN)
+        return self is Mode.OVERWRITE or container[key] is None
 
 
 class Shape(Enum):

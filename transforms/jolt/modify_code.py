@@ -181,7 +181,7 @@ class ModifyCode:
         if allowed is not None:
             storing = when(allowed, storing)
         if not spot.is_object:
-            storing = [do(call(self.code.bind(check_container), container, spot.key)), *storing]
+            storing = [do(call(self.code.bind(check_container), container)), *storing]
         body += storing if certain else when(is_not(name(made), self._missing), storing)
 
     def _note_placed(self, made: str) -> Block:
@@ -192,10 +192,10 @@ class ModifyCode:
     def _allowed(self, mode: Mode, spot: Spot) -> ast.expr | None:
         """Whether the mode lets a value be written; None if it always does."""
         container = name(spot.container)
-        if mode is Mode.OVERWRITE:
-            return None
         if not spot.is_object:
             return call(self.code.bind(mode.allows), container, spot.key, spot.size)
+        if mode is Mode.OVERWRITE:
+            return None
         if mode is Mode.DEFAULT:
             return is_(method(container, "get", spot.key), NONE)
         return not_in(spot.key, container)

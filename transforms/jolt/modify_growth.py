@@ -7,11 +7,9 @@ from typing import Any
 
 from model.errors import TransformError
 from transforms.jolt.filling import Room, fill
-from transforms.jolt.modify_children import Mode
+from transforms.jolt.modify_children import WALK_BROKEN, Mode
 from transforms.jolt.readers import MISSING
 from transforms.jolt.text import text_of
-
-_GONE = "the spec changes an object or array while it goes over it"
 
 
 def grower(mode: Mode, kind: type) -> Callable[[Any, Any, Any, int], Any]:
@@ -20,7 +18,6 @@ def grower(mode: Mode, kind: type) -> Callable[[Any, Any, Any, int], Any]:
     def grow(container: Any, key: Any, value: Any, size: int) -> Any:
         if type(container) is not dict and type(container) is not list:
             return value
-        check_container(container, key)
         if not mode.allows(container, key, size):
             return value
         container[key] = made = kind()
@@ -29,12 +26,9 @@ def grower(mode: Mode, kind: type) -> Callable[[Any, Any, Any, int], Any]:
     return grow
 
 
-def check_container(container: Any, key: Any) -> None:
-    """Raises TransformError unless something can be written into `container` at a key."""
-    if type(container) is list:
-        if key >= len(container):
-            raise TransformError(_GONE)
-    elif type(container) is not dict:
+def check_container(container: Any) -> None:
+    """Raises TransformError unless something can be written into `container`."""
+    if type(container) is not list and type(container) is not dict:
         raise TransformError("a scalar stands where the spec expects an object or array")
 
 
@@ -69,7 +63,7 @@ def walked(value: Any, over: list[tuple[Any, str]]) -> Iterator[tuple[Any, str]]
     size = len(over)
     for slot in over:
         if type(value) is dict and len(value) != size:
-            raise TransformError(_GONE)
+            raise TransformError(WALK_BROKEN)
         yield slot
 
 
