@@ -78,6 +78,11 @@ class StoreError(IdgraphError):
     """A profile store, key store or dead-letter store failed. Retryable unless said otherwise."""
 
 
+class ClosedVersionError(StoreError):
+    """A data key was brought that is wrapped by a key version which was rotated out. Wrap it by the current
+    one; who has none that is newer has an old keyring."""
+
+
 class DamagedStateError(StoreError):
     """A fragment's stored bytes are none that idgraph wrote. Retrying does not help."""
 
@@ -96,6 +101,14 @@ class QueryError(IdgraphError):
 
 class KeyProviderError(IdgraphError):
     """A key is missing, refused or damaged. The message never holds key material."""
+
+
+class UnknownKeyVersionError(KeyProviderError):
+    """There is no key-encryption key of this version, or no longer."""
+
+
+class KeyInUseError(KeyProviderError):
+    """A key-encryption key cannot be retired: it is the current one, or data keys are wrapped by it."""
 
 
 class SealError(IdgraphError):

@@ -2,41 +2,47 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Self
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from model.errors import KeyProviderError
+from model.errors import KeyInUseError, KeyProviderError, UnknownKeyVersionError
 from sinks import keyring_file
-from sinks.keyring_content import Keyring, KeyVersion
+from sinks.keyring_content import Keyring
 from sinks.keyring_file import FileStamp
 from transforms.key_holder import KeyHolder
-from transforms.keys import WrappedKey
+from transforms.keys import KeyStatus, KeyVersion, WrappedKey
 
 FORMAT_VERSION = b"\x01"
 PURPOSE_KEY_BYTES = 64
+LOOK_SECONDS = 60.0
 
 
 class KeyringFile(KeyHolder):
-    """A `KeyProvider` over a keyring file (its format is told in `sinks.keyring_content`).
+    """A `RotatingKeyProvider` over a keyring file (its format is told in `sinks.keyring_content`).
 
     A wrapped data key is the version byte 0x01 and the output of AES-SIV (RFC 5297) under the
     key-encryption key. Its one associated-data component is that byte, the key-encryption key's version in
     8 bytes, and the context. Purpose keys come from the root secret by HKDF-SHA-256 (RFC 5869) with the
     info `idgraph purpose key: PURPOSE`. Safe for several threads and processes.
 
-    The file is read when this is opened, and read again when a data key turns up that was wrapped by a
-    version which is not known yet. All methods raise KeyProviderError.
+    The file is read when this is opened, and again when it has changed: at once for a data key of a
+    version that is not known yet, else looked at every minute, so that a retired key leaves memory. While
+    it is away, the keys that were read stay in use. All methods raise KeyProviderError.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, now: Callable[[], float] = time.monotonic) -> None:
         """Refuses a file that is missing, damaged, or that others may use; the message says the remedy."""
         self._path = path
-        self._opened = _open(*keyring_file.read(path))
+        self._now = now
+        self._next_look = now() + LOOK_SECONDS
+        self._opened = _Opened(*keyring_file.read(path))
 
     @classmethod
     def create(cls, path: Path) -> Self:
@@ -44,57 +50,113 @@ class KeyringFile(KeyHolder):
         keyring_file.create(path)
         return cls(path)
 
-    def add(self) -> int:
-        """Make a new key version current, and give it: from now on it wraps, and all versions unwrap."""
-        self._opened = _open(*keyring_file.add_version(self._path))
-        return self._opened.current
-
-    def versions(self) -> tuple[KeyVersion, ...]:
-        """The key versions as they were last read, oldest first, without key bytes."""
-        return tuple(key.described for key in self._opened.keyring.keys)
-
     def wrap(self, data_key: bytes, context: bytes) -> WrappedKey:
-        opened = self._opened
-        sealed = opened.ciphers[opened.current].encrypt(data_key, [_binding(opened.current, context)])
-        return WrappedKey(opened.current, FORMAT_VERSION + sealed)
+        return self._looked().wrap(data_key, context)
 
     def unwrap(self, key: WrappedKey, context: bytes) -> bytes:
-        cipher = self._opened.ciphers.get(key.kek_version) or self._look_again(key.kek_version)
+        opened = self._looked()
+        if key.kek_version not in opened.ciphers:
+            self.refresh()
+            opened = self._opened
+        return opened.unwrap(key, context, self._path)
+
+    def rewrap(self, key: WrappedKey, context: bytes) -> WrappedKey:
+        return self.wrap(self.unwrap(key, context), context)
+
+    def purpose_key(self, purpose: str) -> bytes:
+        info = b"idgraph purpose key: " + purpose.encode()
+        return HKDF(SHA256(), PURPOSE_KEY_BYTES, salt=None, info=info).derive(self._opened.keyring.root)
+
+    def refresh(self) -> None:
+        if keyring_file.stamp(self._path) != self._opened.stamp:
+            self._opened = _Opened(*keyring_file.read(self._path))
+
+    def versions(self) -> tuple[KeyVersion, ...]:
+        self.refresh()
+        return tuple(key.described for key in self._opened.keyring.keys)
+
+    def add(self) -> int:
+        """Make a new version current, and give it: from now on it wraps, and all older ones unwrap."""
+        return self._change(Keyring.with_new_key)
+
+    def begin_rotation(self, after: int) -> int:
+        return self._change(lambda keyring: keyring.rotated() if keyring.current == after else keyring)
+
+    def mark_retiring(self, version: int) -> None:
+        self._change(lambda keyring: self._with_status(keyring, version, KeyStatus.RETIRING))
+
+    def retire(self, version: int) -> None:
+        self._change(lambda keyring: self._with_status(keyring, version, KeyStatus.RETIRED))
+
+    def _with_status(self, keyring: Keyring, version: int, status: KeyStatus) -> Keyring:
+        """Raises UnknownKeyVersionError and KeyInUseError."""
+        found = keyring.find(version)
+        if found is None:
+            raise UnknownKeyVersionError(f"{self._path} has no key-encryption key of version {version}")
+        if found.status is KeyStatus.CURRENT:
+            raise KeyInUseError(
+                f"key version {version} is the current one; `idgraph keys rotate` makes another one current"
+            )
+        if found.status in (status, KeyStatus.RETIRED):
+            return keyring
+        if status is KeyStatus.RETIRED and found.status is not KeyStatus.RETIRING:
+            raise KeyInUseError(f"key version {version} is not marked retiring")
+        return keyring.with_status(version, status)
+
+    def _change(self, edit: Callable[[Keyring], Keyring]) -> int:
+        self._opened = _Opened(*keyring_file.change(self._path, edit))
+        return self._opened.keyring.current
+
+    def _looked(self) -> _Opened:
+        now = self._now()
+        if now >= self._next_look:
+            self._next_look = now + LOOK_SECONDS
+            try:
+                self.refresh()
+            except KeyProviderError:
+                # A keyring that is away for a while, or being mended, stops nobody who has read it.
+                return self._opened
+        return self._opened
+
+
+class _Opened(KeyHolder):
+    """All that was read at one time; replaced whole, so that no thread sees half a change."""
+
+    __slots__ = ("ciphers", "keyring", "stamp")
+
+    def __init__(self, keyring: Keyring, stamp: FileStamp) -> None:
+        self.keyring = keyring
+        self.stamp = stamp
+        self.ciphers = {
+            key.described.version: AESSIV(key.secret) for key in keyring.keys if key.secret is not None
+        }
+
+    def wrap(self, data_key: bytes, context: bytes) -> WrappedKey:
+        version = self.keyring.current
+        sealed = self.ciphers[version].encrypt(data_key, [_binding(version, context)])
+        return WrappedKey(version, FORMAT_VERSION + sealed)
+
+    def unwrap(self, key: WrappedKey, context: bytes, path: Path) -> bytes:
+        cipher = self.ciphers.get(key.kek_version)
+        if cipher is None:
+            raise UnknownKeyVersionError(self._why_unknown(key.kek_version, path))
         if not key.wrapped.startswith(FORMAT_VERSION):
             raise KeyProviderError("a wrapped data key is empty or has an unknown format version")
         try:
             return cipher.decrypt(key.wrapped[1:], [_binding(key.kek_version, context)])
         except InvalidTag:
             raise KeyProviderError(
-                "a wrapped data key was altered, or belongs to another fragment or another keyring "
-                f"than {self._path}"
+                f"a wrapped data key was altered, or belongs to another fragment or another keyring than {path}"
             ) from None
 
-    def purpose_key(self, purpose: str) -> bytes:
-        info = b"idgraph purpose key: " + purpose.encode()
-        return HKDF(SHA256(), PURPOSE_KEY_BYTES, salt=None, info=info).derive(self._opened.keyring.root)
-
-    def _look_again(self, version: int) -> AESSIV:
-        if keyring_file.stamp(self._path) != self._opened.stamp:
-            self._opened = _open(*keyring_file.read(self._path))
-        cipher = self._opened.ciphers.get(version)
-        if cipher is None:
-            raise KeyProviderError(f"{self._path} has no key-encryption key of version {version}")
-        return cipher
-
-
-class _Opened(NamedTuple):
-    """All that was read at one time; replaced whole, so that no thread sees half a change."""
-
-    keyring: Keyring
-    stamp: FileStamp
-    current: int
-    ciphers: dict[int, AESSIV]
-
-
-def _open(keyring: Keyring, stamp: FileStamp) -> _Opened:
-    ciphers = {key.described.version: AESSIV(key.secret) for key in keyring.keys}
-    return _Opened(keyring, stamp, keyring.keys[-1].described.version, ciphers)
+    def _why_unknown(self, version: int, path: Path) -> str:
+        found = self.keyring.find(version)
+        if found is None or found.retired is None:
+            return f"{path} has no key-encryption key of version {version}"
+        return (
+            f"key version {version} was retired on {found.retired:%Y-%m-%d}: what it wraps is readable only "
+            f"with a copy of {path} from before"
+        )
 
 
 def _binding(version: int, context: bytes) -> bytes:

@@ -2,13 +2,15 @@
 
 JSON, mode 0600:
 
-    {"format": "idgraph-keyring", "version": 1,
+    {"format": "idgraph-keyring", "version": 2,
      "root": BASE64,                      64 bytes that purpose keys are derived from
-     "keys": [{"version": 1, "status": "current", "created": RFC 3339, "key": BASE64}],   64 bytes each
+     "keys": [{"version": 1, "status": "retired", "created": RFC 3339, "retired": RFC 3339},
+              {"version": 2, "status": "current", "created": RFC 3339, "key": BASE64}],   64 bytes each
      "checksum": HEX}                     SHA-256 over the canonical JSON of all the rest
 
-Exactly one key is `current`: it wraps. The `previous` ones only unwrap. The checksum finds a damaged file
-before anything is wrapped under a damaged key.
+The last key is the only `current` one: it wraps. `previous` and `retiring` ones only unwrap. Of a `retired`
+one no secret is left; it stays listed so that its number is never given again. The checksum finds a damaged
+file before anything is wrapped under a damaged key. Format 1 knew no `retiring` and `retired` and is read.
 """
 
 from __future__ import annotations
@@ -17,40 +19,33 @@ import hashlib
 import secrets
 from binascii import a2b_base64, b2a_base64
 from datetime import UTC, datetime
-from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any
 
 from model import canonical
 from transforms.key_holder import KeyHolder
+from transforms.keys import KeyStatus, KeyVersion
 
 FORMAT = "idgraph-keyring"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 SECRET_BYTES = 64
 
-
-class KeyStatus(StrEnum):
-    """The current key wraps and unwraps, a previous one only unwraps."""
-
-    CURRENT = "current"
-    PREVIOUS = "previous"
-
-
-class KeyVersion(NamedTuple):
-    """What may be told of a key-encryption key."""
-
-    version: int
-    status: KeyStatus
-    created: datetime
+_READ_VERSIONS = (1, FORMAT_VERSION)
 
 
 class KeyEncryptionKey(KeyHolder):
-    """One key with its secret bytes."""
+    """One key with its secret bytes, which a retired one has no more."""
 
     __slots__ = ("described", "secret")
 
-    def __init__(self, described: KeyVersion, secret: bytes) -> None:
+    def __init__(self, described: KeyVersion, secret: bytes | None) -> None:
         self.described = described
         self.secret = secret
+
+    def with_status(self, status: KeyStatus) -> KeyEncryptionKey:
+        """The same key in another status; retired, it loses its secret."""
+        if status is KeyStatus.RETIRED:
+            return KeyEncryptionKey(self.described._replace(status=status, retired=_now()), None)
+        return KeyEncryptionKey(self.described._replace(status=status), self.secret)
 
 
 class Keyring(KeyHolder):
@@ -67,16 +62,40 @@ class Keyring(KeyHolder):
         """A keyring with a root secret and no key."""
         return cls(secrets.token_bytes(SECRET_BYTES), ())
 
+    @property
+    def current(self) -> int:
+        """The version that wraps."""
+        return self.keys[-1].described.version
+
+    def find(self, version: int) -> KeyVersion | None:
+        """What is listed under a version."""
+        return next((key.described for key in self.keys if key.described.version == version), None)
+
     def with_new_key(self) -> Keyring:
         """The same keyring with one more version, which is the current one."""
-        previous = tuple(
-            KeyEncryptionKey(key.described._replace(status=KeyStatus.PREVIOUS), key.secret)
-            for key in self.keys
+        before = self
+        if self.keys:
+            before = self.with_status(self.current, KeyStatus.PREVIOUS)
+        version = self.current + 1 if self.keys else 1
+        described = KeyVersion(version, KeyStatus.CURRENT, _now())
+        return Keyring(
+            self.root, (*before.keys, KeyEncryptionKey(described, secrets.token_bytes(SECRET_BYTES)))
         )
-        version = previous[-1].described.version + 1 if previous else 1
-        created = datetime.now(UTC).replace(microsecond=0)
-        described = KeyVersion(version, KeyStatus.CURRENT, created)
-        return Keyring(self.root, (*previous, KeyEncryptionKey(described, secrets.token_bytes(SECRET_BYTES))))
+
+    def with_status(self, version: int, status: KeyStatus) -> Keyring:
+        """The same keyring with one version in another status."""
+        return Keyring(
+            self.root,
+            tuple(key.with_status(status) if key.described.version == version else key for key in self.keys),
+        )
+
+    def rotated(self) -> Keyring:
+        """The same keyring with a new current version, and every older one that is left retiring."""
+        after = self.with_new_key()
+        for key in after.keys[:-1]:
+            if key.described.status is not KeyStatus.RETIRED:
+                after = after.with_status(key.described.version, KeyStatus.RETIRING)
+        return after
 
 
 def render(keyring: Keyring) -> bytes:
@@ -85,15 +104,7 @@ def render(keyring: Keyring) -> bytes:
         "format": FORMAT,
         "version": FORMAT_VERSION,
         "root": _text(keyring.root),
-        "keys": [
-            {
-                "version": key.described.version,
-                "status": key.described.status,
-                "created": key.described.created.isoformat(),
-                "key": _text(key.secret),
-            }
-            for key in keyring.keys
-        ],
+        "keys": [_entry(key) for key in keyring.keys],
     }
     return canonical.encode({**content, "checksum": _checksum(content)}) + b"\n"
 
@@ -106,8 +117,8 @@ def parse(content: bytes) -> Keyring | str:
         return "it is not JSON"
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         return "it is no idgraph keyring"
-    if document.get("version") != FORMAT_VERSION:
-        return f"its format version is not {FORMAT_VERSION}"
+    if document.get("version") not in _READ_VERSIONS:
+        return f"its format version is not {FORMAT_VERSION} or older"
     checksum = document.pop("checksum", None)
     if checksum != _checksum(document):
         return "its checksum does not match: restore it from a backup"
@@ -123,13 +134,28 @@ def parse(content: bytes) -> Keyring | str:
     return Keyring(root, keys)
 
 
+def _entry(key: KeyEncryptionKey) -> dict[str, Any]:
+    described = key.described
+    entry: dict[str, Any] = {
+        "version": described.version,
+        "status": described.status,
+        "created": described.created.isoformat(),
+    }
+    if described.retired is not None:
+        entry["retired"] = described.retired.isoformat()
+    if key.secret is not None:
+        entry["key"] = _text(key.secret)
+    return entry
+
+
 def _key(entry: dict[str, Any]) -> KeyEncryptionKey:
-    created = datetime.fromisoformat(entry["created"])
+    status, created = KeyStatus(entry["status"]), datetime.fromisoformat(entry["created"])
     if type(entry["version"]) is not int or entry["version"] < 1:
         raise ValueError("not a version")
-    return KeyEncryptionKey(
-        KeyVersion(entry["version"], KeyStatus(entry["status"]), created), _secret(entry["key"])
-    )
+    if status is KeyStatus.RETIRED:
+        retired = datetime.fromisoformat(entry["retired"])
+        return KeyEncryptionKey(KeyVersion(entry["version"], status, created, retired), None)
+    return KeyEncryptionKey(KeyVersion(entry["version"], status, created), _secret(entry["key"]))
 
 
 def _secret(text: str) -> bytes:
@@ -141,6 +167,10 @@ def _secret(text: str) -> bytes:
 
 def _text(secret: bytes) -> str:
     return b2a_base64(secret, newline=False).decode("ascii")
+
+
+def _now() -> datetime:
+    return datetime.now(UTC).replace(microsecond=0)
 
 
 def _checksum(content: dict[str, Any]) -> str:

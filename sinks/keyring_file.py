@@ -6,7 +6,7 @@ import fcntl
 import os
 import secrets
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -63,11 +63,18 @@ def create(path: Path) -> None:
         _write(path, Keyring.new().with_new_key())
 
 
-def add_version(path: Path) -> tuple[Keyring, FileStamp]:
-    """Add a key and make it current; gives the new content. Raises KeyProviderError."""
+def change(path: Path, edit: Callable[[Keyring], Keyring]) -> tuple[Keyring, FileStamp]:
+    """Change the keyring while nobody else does; gives the new content.
+
+    An `edit` that gives the keyring it was given writes nothing; one that raises leaves it as it is. What
+    is written is on disk when this returns. Raises KeyProviderError.
+    """
     with _changing(path):
-        keyring, _ = read(path)
-        _write(path, keyring.with_new_key())
+        keyring, stamp = read(path)
+        edited = edit(keyring)
+        if edited is keyring:
+            return keyring, stamp
+        _write(path, edited)
         return read(path)
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
-from model.errors import StoreError
+from model.errors import ClosedVersionError, StoreError
 from transforms.keys import WrappedKey
 
 
@@ -14,6 +15,7 @@ class MemoryDataKeys:
 
     def __init__(self) -> None:
         self._keys: dict[str, WrappedKey] | None = {}
+        self._closed_versions: set[int] = set()
         self._lock = threading.Lock()
 
     def get(self, fragment_ids: Sequence[str]) -> dict[str, WrappedKey]:
@@ -24,7 +26,32 @@ class MemoryDataKeys:
     def put_absent(self, keys: Mapping[str, WrappedKey]) -> dict[str, WrappedKey]:
         with self._lock:
             stored = self._open()
+            self._refuse_closed(keys.values())
             return {fragment: stored.setdefault(fragment, key) for fragment, key in keys.items()}
+
+    def replace(self, keys: Mapping[str, tuple[WrappedKey, WrappedKey]]) -> int:
+        with self._lock:
+            stored = self._open()
+            self._refuse_closed(new for _, new in keys.values())
+            fitting = {name: new for name, (old, new) in keys.items() if stored.get(name) == old}
+            stored.update(fitting)
+            return len(fitting)
+
+    def wrapped_by(self, version: int, after: str, limit: int) -> dict[str, WrappedKey]:
+        with self._lock:
+            keys = self._open()
+            found = [name for name, key in keys.items() if key.kek_version == version]
+            # By code point, which is the order of UTF-8 bytes, hence SQLite's.
+            return {name: keys[name] for name in sorted(name for name in found if name > after)[:limit]}
+
+    def counts(self) -> dict[int, int]:
+        with self._lock:
+            return dict(Counter(key.kek_version for key in self._open().values()))
+
+    def close_versions(self, versions: Iterable[int]) -> None:
+        with self._lock:
+            self._open()
+            self._closed_versions.update(versions)
 
     def delete(self, fragment_ids: Sequence[str]) -> int:
         with self._lock:
@@ -34,6 +61,11 @@ class MemoryDataKeys:
     def close(self) -> None:
         with self._lock:
             self._keys = None
+
+    def _refuse_closed(self, keys: Iterable[WrappedKey]) -> None:
+        for key in keys:
+            if key.kek_version in self._closed_versions:
+                raise ClosedVersionError(f"key version {key.kek_version} was rotated out")
 
     def _open(self) -> dict[str, WrappedKey]:
         if self._keys is None:

@@ -6,10 +6,10 @@ Deleting a key overwrites it in the file and empties the log, so that no copy of
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from model.errors import StoreError
+from model.errors import ClosedVersionError, StoreError
 from sinks.sqlite_files import SqliteFile, chunks, marks
 from sinks.sqlite_schema import Schema
 from transforms.keys import WrappedKey
@@ -23,6 +23,8 @@ _SCHEMA = Schema(
                 kek_version INTEGER NOT NULL,
                 wrapped BLOB NOT NULL) WITHOUT ROWID""",
         ),
+        # In this file, because one file has one writer: what was counted after a version was closed stays.
+        ("CREATE TABLE closed_versions (kek_version INTEGER PRIMARY KEY)",),
     ),
 )
 
@@ -38,6 +40,7 @@ class SqliteDataKeys:
 
     def put_absent(self, keys: Mapping[str, WrappedKey]) -> dict[str, WrappedKey]:
         def work(connection: sqlite3.Connection) -> dict[str, WrappedKey]:
+            self._refuse_closed(connection, keys.values())
             connection.executemany(
                 "INSERT OR IGNORE INTO data_keys VALUES (?, ?, ?)",
                 sorted((fragment, key.kek_version, key.wrapped) for fragment, key in keys.items()),
@@ -45,6 +48,44 @@ class SqliteDataKeys:
             return _get(connection, list(keys))
 
         return self._file.write(work) if keys else {}
+
+    def replace(self, keys: Mapping[str, tuple[WrappedKey, WrappedKey]]) -> int:
+        def work(connection: sqlite3.Connection) -> int:
+            self._refuse_closed(connection, [new for _, new in keys.values()])
+            return connection.executemany(
+                "UPDATE data_keys SET kek_version = ?, wrapped = ? "
+                "WHERE fragment = ? AND kek_version = ? AND wrapped = ?",
+                sorted((*new, fragment, *old) for fragment, (old, new) in keys.items()),
+            ).rowcount
+
+        return self._file.write(work) if keys else 0
+
+    def wrapped_by(self, version: int, after: str, limit: int) -> dict[str, WrappedKey]:
+        return self._file.read(
+            lambda connection: {
+                fragment: WrappedKey(version, wrapped)
+                for fragment, wrapped in connection.execute(
+                    "SELECT fragment, wrapped FROM data_keys "
+                    "WHERE fragment > ? AND kek_version = ? ORDER BY fragment LIMIT ?",
+                    (after, version, limit),
+                )
+            }
+        )
+
+    def counts(self) -> dict[int, int]:
+        return self._file.read(
+            lambda connection: dict(
+                connection.execute("SELECT kek_version, count(*) FROM data_keys GROUP BY kek_version")
+            )
+        )
+
+    def close_versions(self, versions: Iterable[int]) -> None:
+        rows = [(version,) for version in versions]
+        self._file.write(
+            lambda connection: connection.executemany(
+                "INSERT OR IGNORE INTO closed_versions VALUES (?)", rows
+            )
+        )
 
     def delete(self, fragment_ids: Sequence[str]) -> int:
         """Also raises StoreError when the keys are gone but a copy is still in the log; delete again."""
@@ -62,6 +103,14 @@ class SqliteDataKeys:
 
     def close(self) -> None:
         self._file.close()
+
+    def _refuse_closed(self, connection: sqlite3.Connection, keys: Iterable[WrappedKey]) -> None:
+        closed = {version for (version,) in connection.execute("SELECT kek_version FROM closed_versions")}
+        for version in sorted(closed & {key.kek_version for key in keys}):
+            raise ClosedVersionError(
+                f"{self._file.path}: key version {version} was rotated out; if this keeps coming, the keyring "
+                "is older than this file: restore the newer one"
+            )
 
 
 def _get(connection: sqlite3.Connection, fragments: Sequence[str]) -> dict[str, WrappedKey]:

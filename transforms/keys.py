@@ -7,7 +7,9 @@ makes everything it protected unreadable wherever copies are (crypto-shredding).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 
@@ -16,6 +18,28 @@ class WrappedKey(NamedTuple):
 
     kek_version: int
     wrapped: bytes
+
+
+class KeyStatus(StrEnum):
+    """The current version wraps and unwraps; `previous` and `retiring` ones only unwrap.
+
+    A `retiring` one was rotated out: what it still wraps is on its way to the current one. Of a `retired`
+    one nothing is left but its place in the list.
+    """
+
+    CURRENT = "current"
+    PREVIOUS = "previous"
+    RETIRING = "retiring"
+    RETIRED = "retired"
+
+
+class KeyVersion(NamedTuple):
+    """What may be told of a key-encryption key."""
+
+    version: int
+    status: KeyStatus
+    created: datetime
+    retired: datetime | None = None
 
 
 class KeyProvider(Protocol):
@@ -32,6 +56,35 @@ class KeyProvider(Protocol):
         call and in every process that opens this provider."""
         ...
 
+    def refresh(self) -> None:
+        """Learn now which version is current; else a provider may take a minute to notice."""
+        ...
+
+
+class RotatingKeyProvider(KeyProvider, Protocol):
+    """A key provider whose versions idgraph itself makes and retires. What is said of `KeyProvider` holds."""
+
+    def rewrap(self, key: WrappedKey, context: bytes) -> WrappedKey:
+        """The same data key wrapped by the current version; it does not leave the provider."""
+        ...
+
+    def versions(self) -> Sequence[KeyVersion]:
+        """All there ever were, oldest first, as of now. The last one is current."""
+        ...
+
+    def begin_rotation(self, after: int) -> int:
+        """Make a new version current, unless another than `after` is so already, and mark all older ones
+        retiring, both in one step. Gives the current version."""
+        ...
+
+    def mark_retiring(self, version: int) -> None:
+        """Refuses the current version; a retired one stays as it is."""
+        ...
+
+    def retire(self, version: int) -> None:
+        """Destroy a retiring version for good."""
+        ...
+
 
 class DataKeyStore(Protocol):
     """Wrapped data keys by fragment id. Safe for several processes at once. Raises `StoreError`."""
@@ -42,7 +95,28 @@ class DataKeyStore(Protocol):
 
     def put_absent(self, keys: Mapping[str, WrappedKey]) -> dict[str, WrappedKey]:
         """Store each key unless its fragment has one; gives the stored key of every fragment asked for, so
-        that of two writers who create at once both go on with the same."""
+        that of two writers who create at once both go on with the same.
+
+        Raises ClosedVersionError, and stores none, when a key is wrapped by a closed version.
+        """
+        ...
+
+    def replace(self, keys: Mapping[str, tuple[WrappedKey, WrappedKey]]) -> int:
+        """Give fragments the second key where they still have the first; gives how many had it. One that
+        changed or is gone is left as it is. Raises ClosedVersionError as `put_absent` does."""
+        ...
+
+    def wrapped_by(self, version: int, after: str, limit: int) -> dict[str, WrappedKey]:
+        """At most `limit` keys of this KEK version, by fragment id, from behind `after` on; `""` is the start."""
+        ...
+
+    def counts(self) -> dict[int, int]:
+        """How many keys each KEK version wraps. Walks all of them."""
+        ...
+
+    def close_versions(self, versions: Iterable[int]) -> None:
+        """Take no key that these KEK versions wrap, from now on and for good, whoever brings it: what was
+        counted afterwards cannot grow any more. Keys that are there stay."""
         ...
 
     def delete(self, fragment_ids: Sequence[str]) -> int:

@@ -6,9 +6,9 @@ import secrets
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from model.errors import KeyProviderError, StoreError
+from model.errors import ClosedVersionError, KeyProviderError, StoreError
 from transforms.key_holder import KeyHolder
 from transforms.keys import DataKeyStore, KeyProvider, WrappedKey
 from transforms.sealing_key import DATA_KEY_BYTES, SealingKey, UnusableKey
@@ -54,7 +54,7 @@ class DataKeys(KeyHolder):
         if not missing:
             return found
         stored = self._store.get(missing)
-        fetched = {name: self._unwrap(name, key) for name, key in stored.items()}
+        fetched = self._unwrap_all(stored)
         absent = [name for name in missing if name not in stored]
         if create and absent:
             fetched |= self._create(absent)
@@ -112,8 +112,14 @@ class DataKeys(KeyHolder):
 
     def _create(self, fragment_ids: Sequence[str]) -> dict[str, SealingKey]:
         made = {name: secrets.token_bytes(DATA_KEY_BYTES) for name in fragment_ids}
-        wrapped = {name: self._provider.wrap(key, context(name)) for name, key in made.items()}
-        stored = self._store.put_absent(wrapped)
+        wrapped = self._wrap(made)
+        try:
+            stored = self._store.put_absent(wrapped)
+        except ClosedVersionError:
+            # The version that is current here was rotated out meanwhile.
+            self._provider.refresh()
+            wrapped = self._wrap(made)
+            stored = self._store.put_absent(wrapped)
         keys: dict[str, SealingKey] = {}
         for name, key in made.items():
             kept = stored.get(name)
@@ -121,6 +127,19 @@ class DataKeys(KeyHolder):
                 raise StoreError("the data-key store took a key and did not give it back")
             keys[name] = SealingKey(key, name) if kept == wrapped[name] else self._unwrap(name, kept)
         return keys
+
+    def _wrap(self, made: Mapping[str, bytes]) -> dict[str, WrappedKey]:
+        return {name: self._provider.wrap(key, context(name)) for name, key in made.items()}
+
+    def _unwrap_all(self, stored: Mapping[str, WrappedKey]) -> dict[str, SealingKey]:
+        opened = {name: self._unwrap(name, key) for name, key in stored.items()}
+        unusable = [name for name, key in opened.items() if isinstance(key, UnusableKey)]
+        if unusable:
+            # Read again: it may have been wrapped anew, and its old version retired, since it was read.
+            again = self._store.get(unusable)
+            changed = {name: key for name, key in again.items() if key != stored[name]}
+            opened |= {name: self._unwrap(name, key) for name, key in changed.items()}
+        return opened
 
     def _unwrap(self, fragment_id: str, key: WrappedKey) -> SealingKey:
         try:

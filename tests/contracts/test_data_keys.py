@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from model.errors import StoreError
+from model.errors import ClosedVersionError, StoreError
 from tests.contracts.implementations import DATA_KEYS, Implementation
 from tests.contracts.processes import finish, start
 from transforms.keys import DataKeyStore, WrappedKey
@@ -77,6 +77,64 @@ def test_threads_that_create_at_once_go_on_with_the_same_key(keys: DataKeyStore)
     assert all(result == results[0] for result in results)
 
 
+def test_a_key_is_replaced_where_it_is_still_the_same(keys: DataKeyStore) -> None:
+    keys.put_absent({"same": KEY, "changed": OTHER, "version": KEY._replace(kek_version=3)})
+    new = WrappedKey(9, b"new")
+    wanted = dict.fromkeys(["same", "changed", "version", "gone"], (KEY, new))
+    assert keys.replace(wanted) == 1
+    assert keys.get(list(wanted)) == {"same": new, "changed": OTHER, "version": KEY._replace(kek_version=3)}
+    assert keys.replace(wanted) == 0
+    assert keys.replace({}) == 0
+
+
+def test_keys_are_found_by_version_in_pages(keys: DataKeyStore) -> None:
+    odd = ["", "a:1", "A:1", "e\u0301:1", "\uffff:1", "\U0001f600:1", "~:1", "z" * 300]
+    mine = dict.fromkeys([*odd, *(f"b:{number}" for number in range(40))], KEY)
+    keys.put_absent({**mine, **dict.fromkeys([f"{name}x" for name in mine], OTHER)})
+    assert keys.counts() == {1: len(mine), 2: len(mine)}
+    seen: list[str] = []
+    while page := keys.wrapped_by(1, seen[-1] if seen else "", 7):
+        assert len(page) <= 7
+        assert set(page.values()) == {KEY}
+        seen += sorted(page)
+    assert sorted(seen) == sorted(mine.keys() - {""}), "no fragment has the empty id"
+    assert len(seen) == len(set(seen))
+    assert keys.wrapped_by(3, "", 7) == {}
+
+
+def test_nothing_is_counted_in_an_empty_store(keys: DataKeyStore) -> None:
+    assert keys.counts() == {}
+    assert keys.wrapped_by(1, "", 1) == {}
+
+
+def test_a_closed_version_comes_in_no_more(keys: DataKeyStore) -> None:
+    keys.put_absent({"a:1": KEY, "a:2": OTHER})
+    keys.close_versions([1, 7])
+    keys.close_versions([1])
+    keys.close_versions([])
+    with pytest.raises(ClosedVersionError, match="key version 1 was rotated out"):
+        keys.put_absent({"a:3": KEY, "a:4": OTHER})
+    with pytest.raises(ClosedVersionError, match="key version 7 was rotated out"):
+        keys.replace({"a:2": (OTHER, WrappedKey(7, b"x"))})
+    assert keys.get(["a:1", "a:2", "a:3", "a:4"]) == {"a:1": KEY, "a:2": OTHER}, (
+        "none is stored, none is lost"
+    )
+    assert keys.put_absent({"a:1": OTHER, "a:3": OTHER}) == {"a:1": KEY, "a:3": OTHER}
+    assert keys.replace({"a:1": (KEY, OTHER)}) == 1
+    assert keys.counts() == {2: 3}
+
+
+def test_a_closed_version_stays_closed(durable: Implementation[DataKeyStore], tmp_path: Path) -> None:
+    first, second = durable.open(tmp_path), durable.open(tmp_path)
+    second.get([])
+    first.close_versions([1])
+    for keys in (second, durable.open(tmp_path)):
+        with pytest.raises(ClosedVersionError):
+            keys.put_absent({"a:1": KEY})
+        keys.close()
+    first.close()
+
+
 def test_closed_keys_say_so(keys: DataKeyStore) -> None:
     keys.close()
     keys.close()
@@ -84,6 +142,10 @@ def test_closed_keys_say_so(keys: DataKeyStore) -> None:
         lambda: keys.get(["a:1"]),
         lambda: keys.put_absent({"a:1": KEY}),
         lambda: keys.delete(["a:1"]),
+        lambda: keys.replace({"a:1": (KEY, OTHER)}),
+        lambda: keys.wrapped_by(1, "", 1),
+        keys.counts,
+        lambda: keys.close_versions([1]),
     ):
         with pytest.raises(StoreError, match="closed"):
             use()
@@ -112,6 +174,30 @@ def test_processes_that_create_at_once_go_on_with_the_same_key(
     results = [json.loads(finish(process)) for process in running]
     assert len(results[0]) == 1000
     assert results[0] == results[1] == results[2]
+
+
+_REPLACE = """
+import sys
+from pathlib import Path
+from tests.contracts.implementations import DATA_KEYS
+from transforms.keys import WrappedKey
+keys = next(each for each in DATA_KEYS if each.name == sys.argv[1]).open(Path(sys.argv[2]))
+new = WrappedKey(int(sys.argv[3]), b"new")
+print(sum(keys.replace({f"a:{number}": (WrappedKey(1, b"old"), new)}) for number in range(300)))
+keys.close()
+"""
+
+
+def test_of_processes_that_replace_at_once_one_wins_each_key(
+    durable: Implementation[DataKeyStore], tmp_path: Path
+) -> None:
+    keys = durable.open(tmp_path)
+    keys.put_absent({f"a:{number}": WrappedKey(1, b"old") for number in range(300)})
+    running = [start(_REPLACE, durable.name, tmp_path, str(number)) for number in (2, 3)]
+    won = {number: int(finish(process)) for number, process in zip((2, 3), running, strict=True)}
+    assert sum(won.values()) == 300
+    assert keys.counts() == {number: count for number, count in won.items() if count}
+    keys.close()
 
 
 def test_keys_are_there_when_opened_again(durable: Implementation[DataKeyStore], tmp_path: Path) -> None:

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from model.errors import KeyProviderError
+from model.errors import KeyInUseError, KeyProviderError, UnknownKeyVersionError
 from sinks.keyring import KeyringFile
 from tests.transforms.key_canary import shown
-from transforms.keys import KeyProvider
+from transforms.keys import RotatingKeyProvider
 
 DATA_KEY = bytes(range(64))
-Opener = Callable[[], KeyProvider]
+Opener = Callable[[], RotatingKeyProvider]
 
 
 def _keyring_file(directory: Path) -> Opener:
@@ -35,7 +35,7 @@ def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Opener:
 
 
 @pytest.fixture
-def other(request: pytest.FixtureRequest, opener: Opener, tmp_path: Path) -> KeyProvider:
+def other(request: pytest.FixtureRequest, opener: Opener, tmp_path: Path) -> RotatingKeyProvider:
     """A provider of the same kind with other keys."""
     directory = tmp_path / "other"
     directory.mkdir()
@@ -81,7 +81,57 @@ def test_an_unknown_key_version_is_named(opener: Opener, version: int) -> None:
         provider.unwrap(wrapped, b"f")
 
 
-def test_providers_do_not_open_each_others_keys(opener: Opener, other: KeyProvider) -> None:
+def test_a_rotation_makes_one_new_current_version(opener: Opener) -> None:
+    provider = opener()
+    old = provider.wrap(DATA_KEY, b"f")
+    for asked in (provider, opener()):
+        assert asked.begin_rotation(after=1) == 2, "the second one finds it made"
+    assert [(key.version, key.status) for key in opener().versions()] == [(1, "retiring"), (2, "current")]
+    new = provider.rewrap(old, b"f")
+    assert (old.kek_version, new.kek_version) == (1, 2)
+    for asked in (provider, opener()):
+        assert asked.unwrap(old, b"f") == asked.unwrap(new, b"f") == DATA_KEY
+
+
+def test_rewrapping_checks_the_context(opener: Opener) -> None:
+    provider = opener()
+    with pytest.raises(KeyProviderError):
+        provider.rewrap(provider.wrap(DATA_KEY, b"f"), b"g")
+
+
+def test_another_process_learns_the_current_version_when_asked_to(opener: Opener) -> None:
+    provider, other = opener(), opener()
+    other.begin_rotation(after=1)
+    provider.refresh()
+    assert provider.wrap(DATA_KEY, b"f").kek_version == 2
+
+
+def test_a_retired_version_is_gone_for_every_process_and_stays_listed(opener: Opener) -> None:
+    provider = opener()
+    old = provider.wrap(DATA_KEY, b"f")
+    provider.begin_rotation(after=1)
+    provider.retire(1)
+    provider.retire(1)
+    provider.mark_retiring(1)
+    for asked in (provider, opener()):
+        assert [(key.version, key.status) for key in asked.versions()] == [(1, "retired"), (2, "current")]
+        assert asked.versions()[0].retired is not None
+        with pytest.raises(UnknownKeyVersionError, match="version 1 was retired"):
+            asked.unwrap(old, b"f")
+    assert provider.purpose_key("blind-index") == opener().purpose_key("blind-index")
+
+
+def test_what_may_not_be_retired(opener: Opener) -> None:
+    provider = opener()
+    for refused in (provider.mark_retiring, provider.retire):
+        with pytest.raises(KeyInUseError, match="version 1 is the current one"):
+            refused(1)
+        with pytest.raises(UnknownKeyVersionError, match="version 7"):
+            refused(7)
+    assert [(key.version, key.status) for key in opener().versions()] == [(1, "current")]
+
+
+def test_providers_do_not_open_each_others_keys(opener: Opener, other: RotatingKeyProvider) -> None:
     with pytest.raises(KeyProviderError):
         other.unwrap(opener().wrap(DATA_KEY, b"f"), b"f")
     assert other.purpose_key("blind-index") != opener().purpose_key("blind-index")

@@ -45,6 +45,9 @@ class FixedProvider:
     def unwrap(self, key: WrappedKey, context: bytes) -> bytes:
         raise NotImplementedError
 
+    def refresh(self) -> None:
+        pass
+
     def purpose_key(self, purpose: str) -> bytes:
         return purpose.encode().ljust(64, b"\0")
 

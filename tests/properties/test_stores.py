@@ -119,9 +119,21 @@ class DataKeysMachine(RuleBasedStateMachine):
     def delete(self, gone: list[str]) -> None:
         assert self.sqlite.delete(gone) == self.memory.delete(gone)
 
+    @rule(names=st.sets(ids), stale=st.sets(ids), version=st.integers(1, 9))
+    def replace(self, names: set[str], stale: set[str], version: int) -> None:
+        stored = {name: key for name, key in self.memory.get(sorted(names)).items() if name not in stale}
+        guess = dict.fromkeys(stale, WrappedKey(version, b"guess"))
+        keys = {name: (old, WrappedKey(version, b"new")) for name, old in {**stored, **guess}.items()}
+        assert self.sqlite.replace(keys) == self.memory.replace(keys)
+
     @invariant()
     def same(self) -> None:
         assert self.sqlite.get(IDS) == self.memory.get(IDS)
+        assert self.sqlite.counts() == self.memory.counts()
+        for version in (1, 9):
+            assert list(self.sqlite.wrapped_by(version, "", 3)) == list(
+                self.memory.wrapped_by(version, "", 3)
+            )
 
     def teardown(self) -> None:
         self.sqlite.close()

@@ -18,7 +18,8 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from model import canonical
-from model.errors import KeyProviderError
+from model.errors import KeyProviderError, UnknownKeyVersionError
+from sinks import keyring as keyring_module
 from sinks import keyring_content, keyring_file
 from sinks.keyring import KeyringFile
 from tests.transforms.key_canary import shown
@@ -109,7 +110,7 @@ DAMAGED: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "hostile number": (lambda content: b"1e99999999999999999999", "not JSON"),
     "another kind of file": (lambda content: b'{"a": 1}', "no idgraph keyring"),
     "a list": (lambda content: b"[]", "no idgraph keyring"),
-    "later format": (_edited(lambda d: d.update(version=2)), "format version is not 1"),
+    "later format": (_edited(lambda d: d.update(version=3)), "format version is not 2 or older"),
     "no checksum": (_edited(lambda d: d.pop("checksum"), mend=False), "checksum does not match"),
     "altered key": (
         _edited(lambda d: d["keys"][0].update(key="A" + d["keys"][0]["key"][1:]), mend=False),
@@ -126,6 +127,14 @@ DAMAGED: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "odd version": (_edited(lambda d: d["keys"][0].update(version=0)), "missing or malformed field"),
     "no keys": (_edited(lambda d: d.update(keys=[])), "only current one"),
     "no current key": (_edited(lambda d: d["keys"][0].update(status="previous")), "only current one"),
+    "retired and current": (
+        _edited(lambda d: d["keys"][0].update(status="retired", retired="2024-01-01T00:00:00+00:00")),
+        "only current one",
+    ),
+    "retired at no time": (
+        _edited(lambda d: d["keys"][0].update(status="retired")),
+        "missing or malformed field",
+    ),
     "one version twice": (_edited(lambda d: d.update(keys=d["keys"] * 2)), "not in order"),
 }
 
@@ -192,7 +201,9 @@ def test_a_keyring_that_went_away_says_so(keyring: KeyringFile, path: Path) -> N
 def test_the_constructions_are_the_documented_ones(keyring: KeyringFile, path: Path) -> None:
     content = keyring_file.read(path)[0]
     place = b"\x01" + (1).to_bytes(8, "big") + b"user_id:480"
-    expected = b"\x01" + siv_encrypt(content.keys[0].secret, DATA_KEY, [place])
+    secret = content.keys[0].secret
+    assert secret is not None
+    expected = b"\x01" + siv_encrypt(secret, DATA_KEY, [place])
     assert keyring.wrap(DATA_KEY, b"user_id:480") == (1, expected)
     derived = HKDF(SHA256(), 64, None, b"idgraph purpose key: blind-index").derive(content.root)
     assert keyring.purpose_key("blind-index") == derived
@@ -225,6 +236,93 @@ def test_two_creators_make_one_keyring(path: Path) -> None:
         outcomes = list(pool.map(create, range(8)))
     assert outcomes.count("made") == 1
     assert all("never replaced" in outcome for outcome in outcomes if outcome != "made")
+
+
+def test_a_keyring_of_the_first_format_is_read_and_goes_on(keyring: KeyringFile, path: Path) -> None:
+    wrapped = keyring.wrap(DATA_KEY, b"f")
+    path.write_bytes(_edited(lambda d: d.update(version=1))(path.read_bytes()))
+    old = KeyringFile(path)
+    assert old.unwrap(wrapped, b"f") == DATA_KEY
+    assert old.begin_rotation(after=1) == 2
+    assert json.loads(path.read_bytes())["version"] == 2
+    assert KeyringFile(path).unwrap(wrapped, b"f") == DATA_KEY
+
+
+def test_a_retired_secret_is_in_no_file_and_its_number_is_never_given_again(
+    keyring: KeyringFile, path: Path
+) -> None:
+    content = keyring_file.read(path)[0]
+    secret = content.keys[0].secret
+    assert secret is not None
+    wrapped = keyring.wrap(DATA_KEY, b"f")
+    keyring.begin_rotation(after=1)
+    assert shown(secret, path.read_text()), "until it is retired it is there"
+    keyring.retire(1)
+    assert not any(shown(secret, file.read_text()) for file in path.parent.iterdir() if file.is_file())
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    (retired, current) = KeyringFile(path).versions()
+    assert (retired.version, retired.status, current.version) == (1, "retired", 2)
+    assert retired.retired is not None
+    assert abs(retired.retired - datetime.now(UTC)) < timedelta(minutes=1)
+    for provider in (keyring, KeyringFile(path)):
+        with pytest.raises(
+            UnknownKeyVersionError, match=r"version 1 was retired on \d{4}-\d\d-\d\d: .*copy of"
+        ):
+            provider.unwrap(wrapped, b"f")
+    keyring.retire(1)
+    assert keyring.begin_rotation(after=2) == 3
+
+
+def test_a_change_is_on_disk_when_it_returns(
+    keyring: KeyringFile, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    fsync = os.fsync
+
+    def noted(descriptor: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{descriptor}").readlink().name)
+        fsync(descriptor)
+
+    keyring.begin_rotation(after=1)
+    monkeypatch.setattr(os, "fsync", noted)
+    keyring.retire(1)
+    assert len(synced) == 2, "the file, then its folder"
+    assert synced[0].endswith(".part")
+    assert synced[1] == path.parent.name
+
+
+def test_a_long_running_process_lets_go_of_a_retired_key(keyring: KeyringFile, path: Path) -> None:
+    clock = [0.0]
+    worker = KeyringFile(path, now=lambda: clock[0])
+    wrapped = worker.wrap(DATA_KEY, b"f")
+    keyring.begin_rotation(after=1)
+    keyring.retire(1)
+    clock[0] = keyring_module.LOOK_SECONDS - 1
+    assert worker.unwrap(wrapped, b"f") == DATA_KEY
+    clock[0] += 1
+    assert worker.wrap(DATA_KEY, b"f").kek_version == 2
+    assert list(worker._opened.ciphers) == [2]
+    with pytest.raises(UnknownKeyVersionError):
+        worker.unwrap(wrapped, b"f")
+
+
+def test_a_keyring_that_is_away_for_a_while_stops_nobody(keyring: KeyringFile, path: Path) -> None:
+    clock = [0.0]
+    worker = KeyringFile(path, now=lambda: clock[0])
+    path.rename(path.with_suffix(".away"))
+    clock[0] = 10 * keyring_module.LOOK_SECONDS
+    assert worker.unwrap(worker.wrap(DATA_KEY, b"f"), b"f") == DATA_KEY
+    path.with_suffix(".away").rename(path)
+    keyring.begin_rotation(after=1)
+    clock[0] *= 2
+    assert worker.wrap(DATA_KEY, b"f").kek_version == 2
+
+
+def test_processes_that_rotate_at_once_make_one_version(keyring: KeyringFile, path: Path) -> None:
+    script = "import sys, pathlib, sinks.keyring as k; [k.KeyringFile(pathlib.Path(sys.argv[1])).begin_rotation(n) for n in range(1, 11)]"
+    rotating = [subprocess.Popen([sys.executable, "-c", script, str(path)], cwd=ROOT) for _ in range(3)]
+    assert [process.wait(60) for process in rotating] == [0, 0, 0]
+    assert [key.version for key in KeyringFile(path).versions()] == list(range(1, 12))
 
 
 def test_processes_that_add_at_once_lose_nothing(keyring: KeyringFile, path: Path) -> None:

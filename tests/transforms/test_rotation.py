@@ -1,0 +1,428 @@
+"""Rotation: beside workers, beside another rotation, killed at every step; retirement closes every race."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from model.errors import KeyInUseError, KeyProviderError, StoreError, UnknownKeyVersionError
+from sinks.keyring import KeyringFile
+from sinks.memory_data_keys import MemoryDataKeys
+from sinks.sqlite_data_keys import SqliteDataKeys
+from tests.contracts.processes import finish, start
+from transforms.keys import DataKeyStore, WrappedKey
+from transforms.rotation import RotationProgress, retire, rotate
+from transforms.sealing import DataKeys
+
+NAMES = [f"user_id:{number:02}" for number in range(20)]
+PLACE = ("identity.email", "shop", "event-1")
+
+
+class Watched(MemoryDataKeys):
+    """Runs `before_put` once before a write and `after_get` once after a read; counts reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads = 0
+        self.before_put: Callable[[], None] = lambda: None
+        self.after_get: Callable[[], None] = lambda: None
+
+    def get(self, fragment_ids: Sequence[str]) -> dict[str, WrappedKey]:
+        self.reads += 1
+        found = super().get(fragment_ids)
+        self.after_get, then = lambda: None, self.after_get
+        then()
+        return found
+
+    def put_absent(self, keys: Mapping[str, WrappedKey]) -> dict[str, WrappedKey]:
+        self.before_put, first = lambda: None, self.before_put
+        first()
+        return super().put_absent(keys)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "keyring.json"
+
+
+@pytest.fixture
+def keyring(path: Path) -> KeyringFile:
+    return KeyringFile.create(path)
+
+
+@pytest.fixture
+def store() -> Watched:
+    return Watched()
+
+
+def seal_all(provider: KeyringFile, store: DataKeyStore, names: list[str] = NAMES) -> dict[str, str]:
+    keys = DataKeys(provider, store).fetch(names, create=True)
+    return {name: key.seal(name, *PLACE) for name, key in keys.items()}
+
+
+def assert_readable(provider: KeyringFile, store: DataKeyStore, sealed: Mapping[str, str]) -> None:
+    """By somebody who has nothing in a cache."""
+    keys = DataKeys(provider, store).fetch(sealed, create=False)
+    assert {name: keys[name].open(text, *PLACE) for name, text in sealed.items()} == {
+        name: name for name in sealed
+    }
+
+
+def rotated(provider: KeyringFile, store: DataKeyStore, page: int = 7) -> RotationProgress:
+    *_, last = rotate(provider, store, page)
+    return last
+
+
+def statuses(provider: KeyringFile) -> list[tuple[int, str]]:
+    return [(key.version, key.status) for key in provider.versions()]
+
+
+def test_every_data_key_is_wrapped_anew_in_pages(keyring: KeyringFile, store: Watched) -> None:
+    sealed = seal_all(keyring, store)
+    before = store.get(NAMES)
+    looked_at = []
+    for progress in rotate(keyring, store, page=7):
+        looked_at.append(progress.looked_at)
+        assert_readable(keyring, store, sealed)
+        assert store.counts().get(2, 0) == progress.looked_at == progress.rewrapped
+    assert looked_at == [0, 7, 14, 20]
+    assert (progress.version, progress.total, progress.resumed, progress.unusable) == (2, 20, False, 0)
+    assert store.counts() == {2: 20}
+    assert not set(before.values()) & set(store.get(NAMES).values())
+    assert statuses(keyring) == [(1, "retiring"), (2, "current")]
+
+
+def test_a_cached_key_needs_no_new_read(keyring: KeyringFile, store: Watched) -> None:
+    keys = DataKeys(keyring, store)
+    first = keys.fetch(NAMES, create=True)
+    rotated(keyring, store)
+    retire(keyring, store, 1)
+    reads = store.reads
+    assert all(keys.fetch(NAMES, create=True)[name] is first[name] for name in NAMES)
+    assert store.reads == reads
+
+
+def test_a_rotation_of_nothing_makes_a_new_version(keyring: KeyringFile, store: Watched) -> None:
+    (only,) = rotate(keyring, store)
+    assert (only.version, only.total) == (2, 0)
+
+
+def test_versions_that_were_only_added_to_are_rotated_too(keyring: KeyringFile, store: Watched) -> None:
+    sealed = seal_all(keyring, store, NAMES[:5])
+    keyring.add()
+    sealed |= seal_all(keyring, store, NAMES[5:])
+    assert store.counts() == {1: 5, 2: 15}
+    assert rotated(keyring, store).rewrapped == 20
+    assert store.counts() == {3: 20}
+    assert_readable(keyring, store, sealed)
+
+
+def test_a_rotation_that_was_cut_short_is_taken_up_again(
+    keyring: KeyringFile, store: Watched, path: Path
+) -> None:
+    sealed = seal_all(keyring, store)
+    rotation = rotate(keyring, store, page=7)
+    next(rotation)
+    next(rotation)
+    progress = rotated(KeyringFile(path), store)
+    assert (progress.version, progress.total, progress.rewrapped, progress.resumed) == (2, 13, 13, True)
+    assert statuses(keyring) == [(1, "retiring"), (2, "current")]
+    assert_readable(keyring, store, sealed)
+    assert rotated(keyring, store).version == 3, "a finished one is not taken up again"
+
+
+def test_two_rotations_at_once_share_the_work(keyring: KeyringFile, store: Watched, path: Path) -> None:
+    sealed = seal_all(keyring, store)
+    first, second = rotate(keyring, store, page=3), rotate(KeyringFile(path), store, page=4)
+    last = [next(first), next(second)]
+    for one, other in zip(first, second, strict=False):
+        last = [one, other]
+    rotated_in_all = sum(progress.rewrapped for progress in last)
+    list(first), list(second)
+    assert rotated_in_all <= 20
+    assert store.counts() == {2: 20}
+    assert statuses(keyring) == [(1, "retiring"), (2, "current")]
+    assert_readable(keyring, store, sealed)
+
+
+def test_a_rotation_overtaken_by_a_later_one_goes_on_with_its_version(
+    keyring: KeyringFile, store: Watched, path: Path
+) -> None:
+    sealed = seal_all(keyring, store)
+    first = rotate(keyring, store, page=7)
+    next(first)
+    later = KeyringFile(path)
+    later.begin_rotation(after=2)
+    store.close_versions([1, 2])
+    list(first)
+    assert store.counts() == {3: 20}
+    assert_readable(keyring, store, sealed)
+
+
+def test_an_erased_key_stays_erased_and_a_new_one_stays_new(keyring: KeyringFile, path: Path) -> None:
+    class Erasing(Watched):
+        """Erases two fragments between the page's read and its write; one gets a new key."""
+
+        def replace(self, keys: Mapping[str, tuple[WrappedKey, WrappedKey]]) -> int:
+            if NAMES[0] in keys:
+                self.delete(NAMES[:2])
+                fresh.update(seal_all(KeyringFile(path), self, NAMES[1:2]))
+            return super().replace(keys)
+
+    fresh: dict[str, str] = {}
+    store = Erasing()
+    sealed = seal_all(keyring, store)
+    progress = rotated(keyring, store)
+    assert (progress.looked_at, progress.rewrapped) == (20, 18)
+    assert NAMES[0] not in store.get(NAMES)
+    assert fresh[NAMES[1]] != sealed[NAMES[1]]
+    assert_readable(keyring, store, {name: sealed[name] for name in NAMES[2:]} | fresh)
+
+
+def test_a_damaged_key_is_left_and_told(keyring: KeyringFile, store: Watched) -> None:
+    sealed = seal_all(keyring, store)
+    bad = NAMES[3:11]
+    wrapped = store.get(bad)
+    store.replace({name: (key, key._replace(wrapped=key.wrapped[:-1])) for name, key in wrapped.items()})
+    progress = rotated(keyring, store)
+    assert (progress.looked_at, progress.rewrapped, progress.unusable) == (20, 12, 8)
+    assert progress.named == bad[:5]
+    assert_readable(keyring, store, {name: text for name, text in sealed.items() if name not in bad})
+    with pytest.raises(KeyInUseError, match="it wraps 8 data keys"):
+        retire(keyring, store, 1)
+
+
+def test_a_version_in_use_is_not_retired_and_says_what_uses_it(keyring: KeyringFile, store: Watched) -> None:
+    sealed = seal_all(keyring, store)
+    keyring.add()
+    with pytest.raises(KeyInUseError) as caught:
+        retire(keyring, store, 1)
+    named = ", ".join(NAMES[:5])
+    assert f"it wraps 20 data keys ({named}, …)" in str(caught.value)
+    assert statuses(keyring) == [(1, "retiring"), (2, "current")]
+    assert_readable(keyring, store, sealed)
+    store.delete(NAMES[1:])
+    with pytest.raises(KeyInUseError, match=rf"it wraps 1 data key \({NAMES[0]}\);"):
+        retire(keyring, store, 1)
+
+
+def test_the_current_and_an_unknown_version_are_not_retired(keyring: KeyringFile, store: Watched) -> None:
+    with pytest.raises(KeyInUseError, match="current"):
+        retire(keyring, store, 1)
+    with pytest.raises(UnknownKeyVersionError, match="version 2"):
+        retire(keyring, store, 2)
+    seal_all(keyring, store)
+    assert store.counts() == {1: 20}, "and nothing was closed"
+
+
+def test_a_worker_that_wraps_while_its_version_is_retired_wraps_again(
+    keyring: KeyringFile, store: Watched, path: Path
+) -> None:
+    admin = KeyringFile(path)
+
+    def retire_it() -> None:
+        rotated(admin, store)
+        retire(admin, store, 1)
+
+    store.before_put = retire_it
+    sealed = seal_all(keyring, store)
+    assert store.counts() == {2: 20}
+    assert_readable(KeyringFile(path), store, sealed)
+
+
+def test_a_key_that_was_read_before_its_version_was_retired_is_read_again(
+    keyring: KeyringFile, store: Watched, path: Path
+) -> None:
+    sealed = seal_all(keyring, store)
+    worker = KeyringFile(path)
+
+    def retire_it() -> None:
+        rotated(keyring, store)
+        retire(keyring, store, 1)
+        worker.refresh()
+
+    store.after_get = retire_it
+    assert_readable(worker, store, sealed)
+
+
+def test_a_keyring_older_than_the_data_keys_is_told(keyring: KeyringFile, tmp_path: Path, path: Path) -> None:
+    store = SqliteDataKeys(tmp_path / "data-keys.db")
+    old = path.read_bytes()
+    sealed = seal_all(keyring, store, NAMES[:1])
+    rotated(keyring, store)
+    path.write_bytes(old)
+    keys = DataKeys(KeyringFile(path), store)
+    with pytest.raises(
+        StoreError, match=r"data-keys\.db: key version 1 .* the keyring is older than this file"
+    ):
+        keys.fetch(NAMES, create=True)
+    with pytest.raises(KeyProviderError, match="has no key-encryption key of version 2"):
+        keys.fetch(NAMES[:1], create=False)[NAMES[0]].open(sealed[NAMES[0]], *PLACE)
+    store.close()
+
+
+def test_what_a_backup_from_before_needs(keyring: KeyringFile, tmp_path: Path, path: Path) -> None:
+    file, kept = tmp_path / "data-keys.db", tmp_path / "keyring.backup"
+    store = SqliteDataKeys(file)
+    sealed = seal_all(keyring, store)
+    store.close()
+    backup = file.read_bytes()
+    shutil.copy(path, kept)
+    store = SqliteDataKeys(file)
+    rotated(keyring, store)
+    store.close()
+    file.write_bytes(backup)
+    store = SqliteDataKeys(file)
+    assert_readable(keyring, store, sealed)
+    keyring._change(lambda content: content.with_status(1, content.keys[0].described.status.RETIRED))
+    (key,) = DataKeys(keyring, store).fetch(NAMES[:1], create=False).values()
+    with pytest.raises(
+        KeyProviderError, match=r"version 1 was retired on .*only with a copy of .*keyring\.json"
+    ):
+        key.open(sealed[NAMES[0]], *PLACE)
+    assert_readable(KeyringFile(kept), store, sealed)
+    store.close()
+
+
+_KILLED = """
+import os, signal, sys
+from pathlib import Path
+from sinks.keyring import KeyringFile
+from sinks.sqlite_data_keys import SqliteDataKeys
+from sinks.sqlite_files import SqliteFile
+from transforms.rotation import retire, rotate
+
+left = int(sys.argv[2])
+
+def step():
+    global left
+    left -= 1
+    if left == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+def watched(function):
+    def run(*arguments):
+        step()
+        result = function(*arguments)
+        step()
+        return result
+    return run
+
+os.fsync, Path.replace, SqliteFile.write = map(watched, (os.fsync, Path.replace, SqliteFile.write))
+folder = Path(sys.argv[1])
+provider, store = KeyringFile(folder / "keyring.json"), SqliteDataKeys(folder / "data-keys.db")
+list(rotate(provider, store, 7))
+retire(provider, store, 1)
+print("done")
+"""
+
+
+def test_killed_at_every_step_nothing_is_lost_and_it_is_taken_up_again(
+    keyring: KeyringFile, tmp_path: Path
+) -> None:
+    store = SqliteDataKeys(tmp_path / "data-keys.db")
+    sealed = seal_all(keyring, store)
+    store.close()
+    outcomes = []
+    for step in range(1, 100):
+        folder = tmp_path / str(step)
+        folder.mkdir()
+        for name in ("keyring.json", "data-keys.db"):
+            shutil.copy(tmp_path / name, folder / name)
+        process = start(_KILLED, folder, str(step))
+        printed = process.communicate(timeout=60)[0]
+        assert (process.returncode, printed) in {(-9, ""), (0, "done\n")}
+        provider, store = KeyringFile(folder / "keyring.json"), SqliteDataKeys(folder / "data-keys.db")
+        assert_readable(provider, store, sealed)
+        outcomes.append((store.counts().get(1, 0), statuses(provider)[0][1]))
+        if store.counts() != {2: 20}:
+            progress = rotated(provider, store)
+            assert (progress.version, progress.rewrapped) == (2, outcomes[-1][0])
+        retire(provider, store, 1)
+        assert statuses(provider) == [(1, "retired"), (2, "current")]
+        assert_readable(provider, store, sealed)
+        store.close()
+        if not process.returncode:
+            break
+    assert {(20, "current"), (20, "retiring"), (13, "retiring"), (6, "retiring"), (0, "retiring")} <= {
+        *outcomes
+    }
+    assert outcomes[-1] == (0, "retired")
+
+
+_WORKER = """
+import json, sys
+from pathlib import Path
+from model.errors import StoreError
+from sinks.keyring import KeyringFile
+from sinks.sqlite_data_keys import SqliteDataKeys
+from transforms.sealing import DataKeys
+
+def erase(name):
+    # Others read all the time, which may keep the log from being emptied: then it is to be done again.
+    while True:
+        try:
+            return store.delete([name])
+        except StoreError as error:
+            assert "delete again" in str(error)
+
+folder, number = Path(sys.argv[1]), int(sys.argv[2])
+provider, store = KeyringFile(folder / "keyring.json"), SqliteDataKeys(folder / "data-keys.db")
+sealed = {}
+print("ready", flush=True)
+for turn in range(150):
+    # Workers meet in some fragments and have others of their own; no cache, so that each turn reads.
+    names = [f"user_id:{turn % 40:02}", f"new:{turn}", f"own:{number}:{turn}"]
+    for name, key in DataKeys(provider, store).fetch(names, create=True).items():
+        text = key.seal(name, "identity.email", "shop", "event-1")
+        assert sealed.setdefault(name, text) == text, name
+    if turn % 10 == 0:
+        erase(f"own:{number}:{turn}")
+        del sealed[f"own:{number}:{turn}"]
+print(json.dumps(sealed))
+"""
+
+_ROTATION = """
+import sys
+from pathlib import Path
+from sinks.keyring import KeyringFile
+from sinks.sqlite_data_keys import SqliteDataKeys
+from transforms.rotation import retire, rotate
+
+folder = Path(sys.argv[1])
+provider, store = KeyringFile(folder / "keyring.json"), SqliteDataKeys(folder / "data-keys.db")
+print("ready", flush=True)
+for _ in range(4):
+    *_, last = rotate(provider, store, 5)
+    assert not last.unusable, last
+"""
+
+
+def test_beside_workers_and_another_rotation(keyring: KeyringFile, tmp_path: Path, path: Path) -> None:
+    store = SqliteDataKeys(tmp_path / "data-keys.db")
+    sealed = seal_all(keyring, store)
+    workers = [start(_WORKER, tmp_path, str(number)) for number in range(2)]
+    for worker in workers:
+        assert worker.stdout is not None
+        assert worker.stdout.readline() == "ready\n"
+    rotations = [start(_ROTATION, tmp_path) for _ in range(2)]
+    for worker in workers:
+        for name, text in json.loads(finish(worker)).items():
+            assert sealed.setdefault(name, text) == text
+    for rotation in rotations:
+        finish(rotation)
+    provider = KeyringFile(path)
+    rotated(provider, store)
+    *older, current = provider.versions()
+    assert len(older) >= 4
+    for key in older:
+        retire(provider, store, key.version)
+    assert set(store.counts()) == {current.version}
+    assert len(sealed) > 400
+    assert_readable(KeyringFile(path), store, sealed)
+    assert not store.get([f"own:{number}:{turn}" for number in range(2) for turn in range(0, 150, 10)])
+    store.close()
