@@ -18,7 +18,12 @@ def console() -> Console:
     """Standard output for people; plain and never cut when it is not a terminal."""
     from rich.console import Console
 
-    return Console(highlight=False, width=None if sys.stdout.isatty() else 250)
+    class Told(Console):
+        def on_broken_pipe(self) -> None:
+            # Rich would end the process with code 1; `told` knows what to do.
+            raise
+
+    return Told(highlight=False, width=None if sys.stdout.isatty() else 250)
 
 
 def counted(number: int, thing: str) -> str:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ingestion.workers import WorkerPlan, WorkerResources
     from profile_service.profiles import ProfileReader
     from sinks.metadata_client import MetadataClient
+    from transforms.keys import DataKeyStore, RotatingKeyProvider
 
 log = logging.getLogger(__name__)
 
@@ -84,6 +85,23 @@ def opened(settings: Settings) -> Iterator[WorkerResources]:
         with closing(SqliteDataKeys(keys)) as key_store:
             require_data_keys(profiles, keys, resources.store, key_store)
         yield resources
+
+
+@contextmanager
+def opened_keys(settings: Settings) -> Iterator[tuple[RotatingKeyProvider, DataKeyStore]]:
+    """The key provider and the data keys alone. Raises KeyProviderError, and StoreError when the data keys
+    are lost: an empty file in their place would count none in use."""
+    from app.lost_keys import require_data_keys
+    from sinks.keyring import KeyringFile
+    from sinks.sqlite_data_keys import SqliteDataKeys
+    from sinks.sqlite_profiles import SqliteProfileStore
+
+    provider = KeyringFile(settings.keyring_file())
+    profiles, keys = settings.directory / "profiles.db", settings.directory / "data-keys.db"
+    with closing(SqliteDataKeys(keys)) as key_store:
+        with closing(SqliteProfileStore(profiles)) as store:
+            require_data_keys(profiles, keys, store, key_store)
+        yield provider, key_store
 
 
 def metadata_client(settings: Settings, timeout: float = 10.0) -> MetadataClient:

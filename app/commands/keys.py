@@ -1,17 +1,28 @@
-"""`idgraph keys`: the local keyring."""
+"""`idgraph keys`: the local keyring, and the data keys that its versions wrap."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from app import wiring
-from app.commands.context import settings_of
-from app.exits import told
-from app.output import print_json
+from app.commands.context import Json, settings_of
+from app.exits import Exit, told
+from app.output import counted, print_json, print_table
+
+if TYPE_CHECKING:
+    from transforms.keys import KeyVersion
 
 commands = typer.Typer(no_args_is_help=True, help="The keyring: key-encryption keys of the local provider.")
+
+Rate = Annotated[
+    int | None,
+    typer.Option(
+        "--rate", min=1, help="Wrap at most so many data keys a second. Default: as fast as it goes."
+    ),
+]
 
 
 @commands.command()
@@ -38,17 +49,100 @@ def add(context: typer.Context) -> None:
         print(f"version {version} is current")
 
 
-@commands.command("list")
-def list_keys(
-    context: typer.Context,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a key.")] = False,
-) -> None:
-    """List key-encryption keys: version, date and status, never the keys."""
-    from sinks.keyring import KeyringFile
+@commands.command()
+def rotate(context: typer.Context, rate: Rate = None, as_json: Json = False) -> None:
+    """Make a new key-encryption key current and wrap every data key by it, beside a running flow.
 
-    with told():
-        for key in KeyringFile(settings_of(context).keyring_file()).versions():
+    If it is cut short, run it again: it goes on where it was. Exit code 1 if some data keys cannot be
+    unwrapped; they stay as they are.
+    """
+    from app.rotation_view import paced, shown
+    from transforms.rotation import PAGE
+    from transforms.rotation import rotate as rotation
+
+    with told(), wiring.opened_keys(settings_of(context)) as (provider, store):
+        page = min(PAGE, rate) if rate else PAGE
+        done = shown(paced(rotation(provider, store, page), rate))
+        if as_json:
+            print_json(
+                {
+                    "version": done.version,
+                    "resumed": done.resumed,
+                    "rewrapped": done.rewrapped,
+                    "unusable": done.unusable,
+                    "fragments": done.named,
+                }
+            )
+        else:
+            print(f"version {done.version} is current; {counted(done.rewrapped, 'data key')} wrapped anew")
+        if done.unusable:
+            print(
+                f"{counted(done.unusable, 'data key')} cannot be unwrapped and stayed: {', '.join(done.named)}",
+                file=sys.stderr,
+            )
+            raise typer.Exit(Exit.FAILED)
+
+
+@commands.command("list")
+def list_keys(context: typer.Context, as_json: Json = False) -> None:
+    """List key-encryption keys: version, status, dates, how many data keys each wraps; never the keys."""
+    with told(), wiring.opened_keys(settings_of(context)) as (provider, store):
+        counts = store.counts()
+        listed = [_described(key, counts.pop(key.version, 0)) for key in provider.versions()]
+        # Without their version these are unreadable, which whoever looks at keys must see.
+        listed += [
+            {"version": version, "status": "missing", "data_keys": number}
+            for version, number in sorted(counts.items())
+        ]
+        if as_json:
+            for key in listed:
+                print_json(key)
+        else:
+            titles = ("version", "status", "created", "retired", "data_keys")
+            print_table(titles, [[f"{key.get(title, '-')}" for title in titles] for key in listed])
+
+
+@commands.command()
+def retire(
+    context: typer.Context,
+    version: Annotated[int, typer.Argument(help="A version that `keys rotate` made an older one.")],
+    as_json: Json = False,
+) -> None:
+    """Destroy a key-encryption key that wraps no data key any more. There is no way back.
+
+    Exit code 1 if it is the current one or in use, 3 if there is none of this version. Backups of
+    data-keys.db from before its rotation are unreadable afterwards, but with a keyring of that time.
+    """
+    from model.errors import KeyInUseError, UnknownKeyVersionError
+    from transforms.rotation import retire as retirement
+    from transforms.rotation import users
+
+    with told(), wiring.opened_keys(settings_of(context)) as (provider, store):
+        try:
+            retirement(provider, store, version)
+        except UnknownKeyVersionError as error:
+            print(f"error: {error}", file=sys.stderr)
+            raise typer.Exit(Exit.NOT_FOUND) from None
+        except KeyInUseError:
             if as_json:
-                print_json({"version": key.version, "created": key.created, "status": key.status})
-            else:
-                print(f"{key.version}  {key.created}  {key.status}")
+                key = next(key for key in provider.versions() if key.version == version)
+                used = store.counts().get(version, 0)
+                print_json({**_described(key, used), "fragments": users(store, version)})
+            raise
+        if as_json:
+            key = next(key for key in provider.versions() if key.version == version)
+            print_json(_described(key, 0))
+        else:
+            print(f"version {version} is retired")
+
+
+def _described(key: KeyVersion, data_keys: int) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "version": key.version,
+        "status": str(key.status),
+        "created": key.created.isoformat(),
+        "data_keys": data_keys,
+    }
+    if key.retired is not None:
+        described["retired"] = key.retired.isoformat()
+    return described

@@ -53,6 +53,8 @@ COMMANDS = {
     "keys init": "Make a keyring",
     "keys add": "Add a key-encryption key",
     "keys list": "List key-encryption keys",
+    "keys rotate": "beside a running flow",
+    "keys retire": "no way back",
     "serve metadata": "Run the metadata service",
 }
 
@@ -147,7 +149,7 @@ def test_keys_are_made_listed_and_added(idgraph: CommandLine) -> None:
     assert idgraph("keys", "add").stdout == "version 2 is current\n"
     assert [key["version"] for key in idgraph.json("keys", "list", "--json")] == [1, 2]
     listed = idgraph("keys", "list").stdout.splitlines()
-    assert [line.split()[0] for line in listed] == ["1", "2"]
+    assert [line.split()[0] for line in listed] == ["version", "1", "2"]
     secrets = [key for key in json.dumps(json.loads(file.read_text())).split('"') if len(key) > 60]
     assert secrets
     assert not any(secret in "".join(listed) for secret in secrets)
@@ -170,9 +172,9 @@ def test_a_keyring_in_a_folder_that_is_not_there(
     assert "No such file or directory" in result.stderr
 
 
-@pytest.mark.parametrize("command", ["add", "list"])
+@pytest.mark.parametrize("command", ["add", "list", "rotate", "retire 1"])
 def test_keys_without_a_keyring(command: str, idgraph: CommandLine) -> None:
-    result = idgraph("keys", command)
+    result = idgraph("keys", *command.split())
     assert result.exit_code == 1
     assert "there is no keyring at" in result.stderr
 

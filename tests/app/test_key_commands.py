@@ -1,0 +1,193 @@
+"""`idgraph keys rotate`, `list` and `retire` on a store that real events filled."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from app import rotation_view, wiring
+from sinks.sqlite_data_keys import SqliteDataKeys
+from tests.app.conftest import CommandLine
+from transforms.rotation import RotationProgress
+
+ROOT = Path(__file__).parents[2]
+
+
+def revealed(idgraph: CommandLine) -> str:
+    result = idgraph("export", "--reveal", "--provenance")
+    assert result.exit_code == 0
+    assert '"$protected"' not in result.stdout
+    return result.stdout
+
+
+def program(idgraph: CommandLine, *words: str) -> list[str]:
+    return [sys.executable, "-m", "app.cli", "-c", f"{idgraph.folder}/idgraph.toml", *words]
+
+
+def test_a_key_is_rotated_and_retired_and_every_value_stays_readable(filled: CommandLine) -> None:
+    before = revealed(filled)
+    (only,) = filled.json("keys", "list", "--json")
+    keys = only["data_keys"]
+    assert (only["version"], only["status"]) == (1, "current")
+    assert keys > 10
+    result = filled("keys", "rotate")
+    assert result.exit_code == 0
+    assert result.stdout == f"version 2 is current; {keys} data keys wrapped anew\n"
+    assert result.stderr == f"the rotation to version 2 begins: {keys} data keys\n"
+    assert revealed(filled) == before
+    assert filled("keys", "retire", "1").stdout == "version 1 is retired\n"
+    assert revealed(filled) == before
+    old, new = filled.json("keys", "list", "--json")
+    assert (old["status"], old["data_keys"]) == ("retired", 0)
+    assert old["retired"] >= old["created"]
+    assert (new["version"], new["status"], new["data_keys"]) == (2, "current", keys)
+    table = [line.split() for line in filled("keys", "list").stdout.splitlines()]
+    assert table[0] == ["version", "status", "created", "retired", "data_keys"]
+    assert [row[:2] for row in table[1:]] == [["1", "retired"], ["2", "current"]]
+    assert table[2][-1] == str(keys)
+    assert filled("keys", "retire", "1").exit_code == 0, "twice is no error"
+
+
+def test_what_uses_a_version_is_told(filled: CommandLine) -> None:
+    assert filled("keys", "add").exit_code == 0
+    result = filled("keys", "retire", "1")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "error: key version 1 is in use: it wraps" in result.stderr
+    assert "(email:~" in result.stderr
+    assert "@" not in result.stderr, "protected identifiers are hashed, as the store has them"
+    told = filled("keys", "retire", "1", "--json")
+    assert told.exit_code == 1
+    answer = json.loads(told.stdout)
+    assert (answer["version"], answer["status"]) == (1, "retiring")
+    assert answer["data_keys"] > len(answer["fragments"]) == 5
+
+
+def test_what_is_not_there_or_current_is_not_retired(filled: CommandLine) -> None:
+    result = filled("keys", "retire", "7")
+    assert (result.exit_code, result.stdout) == (3, "")
+    assert "no key-encryption key of version 7" in result.stderr
+    current = filled("keys", "retire", "1")
+    assert (current.exit_code, current.stdout) == (1, "")
+    assert "version 1 is the current one" in current.stderr
+    assert filled("keys", "retire", "one").exit_code == 2
+
+
+def test_a_rotation_tells_scripts_what_it_did(filled: CommandLine) -> None:
+    (told,) = filled.json("keys", "rotate", "--json")
+    assert told["rewrapped"] > 10
+    assert told == {
+        "version": 2,
+        "resumed": False,
+        "rewrapped": told["rewrapped"],
+        "unusable": 0,
+        "fragments": [],
+    }
+
+
+def test_keys_that_cannot_be_unwrapped_are_told(filled: CommandLine) -> None:
+    with closing(SqliteDataKeys(filled.settings().directory / "data-keys.db")) as store:
+        ((name, key),) = store.wrapped_by(1, "", 1).items()
+        store.replace({name: (key, key._replace(kek_version=5))})
+    assert filled.json("keys", "list", "--json")[-1] == {"version": 5, "status": "missing", "data_keys": 1}
+    result = filled("keys", "rotate", "--json")
+    assert result.exit_code == 1
+    told = json.loads(result.stdout)
+    assert (told["unusable"], told["fragments"]) == (1, [name])
+    assert f"1 data key cannot be unwrapped and stayed: {name}" in result.stderr
+
+
+@pytest.mark.parametrize("words", [("rotate",), ("list",), ("retire", "1")])
+def test_lost_data_keys_do_not_count_as_unused(filled: CommandLine, words: tuple[str, ...]) -> None:
+    keys = filled.settings().directory / "data-keys.db"
+    keys.unlink()
+    assert filled("keys", "add").exit_code == 0
+    result = filled("keys", *words)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "data-keys.db is missing" in result.stderr
+    assert not keys.exists()
+
+
+def test_a_killed_rotation_goes_on_at_the_next_run(filled: CommandLine) -> None:
+    before = revealed(filled)
+    (only,) = filled.json("keys", "list", "--json")
+    process = subprocess.Popen(
+        program(filled, "keys", "rotate", "--rate", "5"), cwd=ROOT, stderr=subprocess.PIPE
+    )
+    with wiring.opened_keys(filled.settings()) as (_, store):
+        deadline = time.monotonic() + 60
+        while not store.counts().get(2):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        process.send_signal(signal.SIGKILL)
+        process.communicate(timeout=60)
+        left = store.counts()[1]
+    assert 0 < left < only["data_keys"]
+    assert revealed(filled) == before
+    result = filled("keys", "rotate")
+    assert f"the rotation to version 2 goes on: {left} data keys" in result.stderr
+    assert result.stdout == f"version 2 is current; {left} data keys wrapped anew\n"
+    assert revealed(filled) == before
+
+
+def test_an_interrupted_rotation_says_so(filled: CommandLine) -> None:
+    process = subprocess.Popen(
+        program(filled, "keys", "rotate", "--rate", "1"), cwd=ROOT, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    assert "begins" in process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    assert "interrupted" in process.communicate(timeout=60)[1]
+    assert process.returncode == 130
+
+
+def test_a_terminal_shows_a_bar(filled: CommandLine) -> None:
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        program(filled, "keys", "rotate"), cwd=ROOT, stderr=theirs, stdout=subprocess.PIPE, text=True
+    )
+    os.close(theirs)
+    screen = b""
+    while True:
+        try:
+            screen += os.read(ours, 4096)
+        except OSError:
+            break
+    os.close(ours)
+    assert "version 2 is current" in process.communicate(timeout=60)[0]
+    assert "━".encode() in screen
+
+
+def progresses(total: int, page: int) -> list[RotationProgress]:
+    return [RotationProgress(2, total, False, looked_at=done) for done in range(0, total + 1, page)]
+
+
+def test_a_rotation_is_paced(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(time, "sleep", lambda seconds: clock.__setitem__(0, clock[0] + seconds))
+    given = progresses(1000, 100)
+    assert list(rotation_view.paced(iter(given), 50)) == given
+    assert clock[0] == 20
+    assert list(rotation_view.paced(iter(given), None)) == given
+    assert clock[0] == 20
+
+
+def test_without_a_terminal_there_are_lines(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(rotation_view, "LINE_SECONDS", 0.0)
+    rotation_view.shown(iter(progresses(2000, 1000)))
+    assert capsys.readouterr().err.splitlines() == [
+        "the rotation to version 2 begins: 2,000 data keys",
+        "1,000 of 2,000",
+        "2,000 of 2,000",
+    ]
