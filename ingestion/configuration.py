@@ -91,7 +91,7 @@ class FlowConfig(BaseModel):
         default=2 * 1024 * 1024,
         ge=1,
         description="Files of a micro-batch up to this many bytes run as one task without a shuffle, which "
-        "halves the latency; more are spread over tasks of about this size.",
+        "halves the latency; more are spread over all cores, in tasks of up to sixteen times as much.",
     )
     max_files_per_batch: int = Field(default=1000, ge=1, description="Most files that one micro-batch takes.")
     trigger_seconds: float = Field(

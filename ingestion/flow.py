@@ -42,6 +42,9 @@ from model.errors import FlowStoppedError, IdgraphError
 
 log = logging.getLogger(__name__)
 
+# A large task sees more events of a fragment, which it combines before the shuffle.
+SPLITS_A_TASK = 16
+
 # How long a stop waits for Spark to note a finished micro-batch. Not noted, it is only done once more.
 COMMIT_SECONDS = 10.0
 
@@ -167,7 +170,8 @@ class Flow:
             rows = files.mapInArrow(whole_task(self._plan, order), ROW_SCHEMA)
         else:
             rows = (
-                files.mapInArrow(map_task(self._plan, order), ROW_SCHEMA)
+                files.coalesce(_fewer(tasks, self._session.sparkContext.defaultParallelism))
+                .mapInArrow(map_task(self._plan, order), ROW_SCHEMA)
                 .repartitionById(self._plan.flow.partitions, "part")
                 .mapInArrow(commit_task(self._plan, order), ROW_SCHEMA)
             )
@@ -203,3 +207,9 @@ class Flow:
         if self._broadcast is not None:
             self._broadcast[1].unpersist()
             self._broadcast = None
+
+
+def _fewer(splits: int, cores: int) -> int:
+    """How many map tasks take so many splits: enough for all cores, of at most `SPLITS_A_TASK` each."""
+    rounds = -(-splits // (SPLITS_A_TASK * cores))
+    return min(splits, rounds * cores)
