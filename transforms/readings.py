@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from functools import lru_cache
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LONGEST_TIME = 64
+_last: list[tuple[str, int]] = [("", 0)]
+"""The text that was read last. Texts are compared by identity: a pair is one value to all threads."""
 
 
 def epoch_milliseconds(text: str) -> int | None:
@@ -14,19 +15,21 @@ def epoch_milliseconds(text: str) -> int | None:
 
     A time without an offset could mean any hour, so it is none.
     """
-    return _read(text) if len(text) <= _LONGEST_TIME else None
-
-
-@lru_cache(maxsize=64)
-def _read(text: str) -> int | None:
     # Specs read the time of an event more than once: for its order, and as an attribute.
+    known, last = _last[0]
+    if known is text and text:
+        return last
+    if len(text) > _LONGEST_TIME:
+        return None
     try:
         since = datetime.fromisoformat(text) - _EPOCH
     except (ValueError, OverflowError, TypeError):
         # TypeError: a time without an offset cannot be compared with one that has one.
         return None
     # Faster than to divide by a timedelta of a millisecond, and as exact.
-    return (since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000
+    read = (since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000
+    _last[0] = text, read
+    return read
 
 
 def strip_zeros(text: str) -> str:

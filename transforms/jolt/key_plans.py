@@ -6,7 +6,7 @@ Events of one source have few shapes, and to match a key with several wildcards 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from transforms.jolt.stars import Star
 
@@ -17,13 +17,8 @@ _MAX_CHARACTERS = 8_192
 NO_GROUPS: tuple[str, ...] = ()
 
 
-class Match(NamedTuple):
-    """A key, which of the choices took it, and what its `*` stand for."""
-
-    key: str
-    choice: int
-    groups: tuple[str, ...]
-
+Match: TypeAlias = "tuple[str, int, tuple[str, ...]]"
+"""A key, which of the choices took it, and what its `*` stand for. No named tuple: those are slow to unpack."""
 
 Plan: TypeAlias = "list[Match]"
 MatchKey: TypeAlias = Callable[[str], "tuple[int, tuple[str, ...]] | None"]
@@ -51,9 +46,10 @@ def key_matcher(literals: list[str], stars: list[Star]) -> MatchKey:
 def planner(match: MatchKey) -> Callable[[dict[str, Any]], Plan]:
     """The function that gives the matching keys of an object in their order."""
     plans: dict[tuple[str, ...], Plan] = {}
+    last: tuple[tuple[str, ...], Plan] = ((), [])
 
     def make(keys: tuple[str, ...]) -> Plan:
-        made = [Match(key, *found) for key in keys if (found := match(key)) is not None]
+        made = [(key, *found) for key in keys if (found := match(key)) is not None]
         if len(keys) <= _MAX_KEYS and sum(map(len, keys)) <= _MAX_CHARACTERS:
             if len(plans) >= _MAX_PLANS:
                 # Hostile keys must not fill the memory; the few real shapes are soon here again.
@@ -62,8 +58,17 @@ def planner(match: MatchKey) -> Callable[[dict[str, Any]], Plan]:
         return made
 
     def plan(value: dict[str, Any]) -> Plan:
+        nonlocal last
         keys = tuple(value)
-        found = plans.get(keys)
-        return make(keys) if found is None else found
+        known, found = last
+        # To compare is cheaper than to hash, and as a rule the keys are those of the event before.
+        if keys == known:
+            return found
+        made = plans.get(keys)
+        if made is None:
+            made = make(keys)
+        if len(keys) <= _MAX_KEYS:
+            last = keys, made
+        return made
 
     return plan

@@ -56,7 +56,7 @@ Text: TypeAlias = "str | Computed"
 class Level:
     """One level of the walk. Variables stay None until some reference needs them."""
 
-    __slots__ = ("alias", "code", "count", "group_texts", "groups", "key", "matched", "tree")
+    __slots__ = ("alias", "code", "count", "group_texts", "groups", "is_object", "key", "matched", "tree")
 
     def __init__(self, code: Code, key: str | None, groups: int = 0, alias: Level | None = None) -> None:
         """`key` is None when it is known only at run time; `alias` is the level whose key and count this
@@ -71,6 +71,8 @@ class Level:
         self.tree: str | None = None
         """The variable of the value at this level."""
         self.count: str | None = None
+        self.is_object = False
+        """Whether the value at this level is an object for certain where something looks it up."""
 
     @property
     def owner(self) -> Level:
@@ -190,12 +192,14 @@ def _index_text(element: Array, walk: Walk) -> Text:
 
 def transposed(element: Transpose, walk: Walk) -> ast.expr:
     """The value that `@(up,path)` finds, MISSING if there is none."""
-    tree = level_above(walk, element.up).need_tree()
-    return name(tree) if element.path is None else path_lookup(tree, element.path, walk)
+    level = level_above(walk, element.up)
+    tree = level.need_tree()
+    return name(tree) if element.path is None else path_lookup(tree, element.path, walk, level.is_object)
 
 
-def path_lookup(start: str, path: Sequence[Element], walk: Walk) -> ast.expr:
-    """The value found down `path` from what is in a variable, MISSING if there is none."""
+def path_lookup(start: str, path: Sequence[Element], walk: Walk, is_object: bool = False) -> ast.expr:
+    """The value found down `path` from what is in a variable, MISSING if there is none. `is_object` says that the
+    variable holds an object for certain."""
     code = walk[-1].code
     found: ast.expr = name(start)
     for position, part in enumerate(path):
@@ -203,7 +207,10 @@ def path_lookup(start: str, path: Sequence[Element], walk: Walk) -> ast.expr:
         if part.canonical.startswith("["):
             found = call(code.bind(step_to_element), found, text_node(text))
         elif position == 0 and isinstance(text, str):
-            found = quick_get(code, found, text)
+            if is_object:
+                found = method(found, "get", constant(text), code.bind(MISSING))
+            else:
+                found = quick_get(code, found, text)
         else:
             found = call(code.bind(step_to_key), found, text_node(text))
     return found

@@ -128,7 +128,7 @@ class ModifyCode:
         alternatives = child.alternatives
         of_value = len(alternatives) == 1 and alternatives[0].of_value
         if not of_value or child.level.tree is not None or child.mode is not Mode.OVERWRITE:
-            self.visit(child, spot, self._read(spot, body), body)
+            self.visit(child, spot, self._read(spot, body) if _looks(child) else "", body)
             return
         made = self.code.fresh("v")
         inner: Block = [assign(made, item(name(spot.container), spot.key))]
@@ -213,3 +213,10 @@ class ModifyCode:
             empty, [assign(value, call(grow, name(spot.container), spot.key, name(value), spot.size))]
         )
         body += when(is_(kind, code.bind(below.shape.value)), inner)
+
+
+def _looks(child: Child) -> bool:
+    """Whether anything needs the value that a key has."""
+    if child.only_present or child.level.tree is not None:
+        return True
+    return any(alternative.of_value for alternative in child.alternatives)

@@ -70,6 +70,8 @@ class Reader:
         name = element.key if isinstance(element, Literal) else None
         if isinstance(element, Array):
             name = element.text
+        # Beside a literal key there are no indexes: its parts are walked only in an object.
+        walk[-1].is_object |= isinstance(element, Literal)
         level = Level(self.code, name, element.groups if isinstance(element, Star) else 0)
         # A wildcard may come to a key that was changed before.
         self.traits.tells_own_longs |= isinstance(element, Star)

@@ -7,7 +7,7 @@ for what is found in the context, `=name` and `=name(a,b)` for what a function m
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -24,6 +24,7 @@ from transforms.jolt.functions import (
     SQUASHERS,
     Function,
 )
+from transforms.jolt.functions.calling import KNOWN_LATER
 from transforms.jolt.levels import Walk, path_lookup, transposed
 from transforms.jolt.numbers import to_number, unmark
 from transforms.jolt.readers import MISSING
@@ -161,19 +162,27 @@ def _of_arguments(
         one = _one_of(function) if looked_up else function.one
         return lambda _value: call(code.bind(made_by(one)), only)
     many = _many_of(function) if looked_up else function.call
-    nodes = new_tuple(*[node for node, _ in arguments])
-    return lambda _value: call(code.bind(made_by(many)), nodes)
+    nodes = [node for node, _ in arguments]
+    if function.quicken is not None:
+        first = nodes[0].value if isinstance(nodes[0], ast.Constant) else KNOWN_LATER
+        short = function.quicken(first, len(nodes), many)
+        if short is not None:
+            rest = new_tuple(*nodes[short.skipped :])
+            return lambda _value: call(code.bind(short.call), rest)
+    return lambda _value: call(code.bind(made_by(many)), new_tuple(*nodes))
 
 
 def _one_of(function: Function) -> Callable[[Any], Any]:
     one = function.one
+    if one(MISSING) is MISSING:
+        return one
     return lambda value: MISSING if value is MISSING else one(value)
 
 
-def _many_of(function: Function) -> Callable[[tuple[Any, ...]], Any]:
+def _many_of(function: Function) -> Callable[[Sequence[Any]], Any]:
     many = function.call
 
-    def call_many(values: tuple[Any, ...]) -> Any:
+    def call_many(values: Sequence[Any]) -> Any:
         for value in values:
             if value is MISSING:
                 return many([None if value is MISSING else value for value in values])

@@ -49,8 +49,11 @@ def to_number(value: Any) -> int | float | Decimal | None:
     kind = type(value)
     if kind is not str:
         return value if kind in _NUMBERS else None
-    if len(value) <= _SURE_LONG and value.isascii() and value.isdigit():
-        return int(value)
+    if len(value) <= _SURE_LONG and value.isascii():
+        if value.isdigit():
+            return int(value)
+        if value.replace(".", "", 1).isdigit():
+            return float(value)
     whole = _parse(value)
     if whole is not None and LONG_MIN <= whole <= LONG_MAX:
         return whole

@@ -44,5 +44,5 @@ class _Values(Collection[Any]):
 
 def matches_walked(value: dict[str, Any], plan: list[Match]) -> Iterator[Match]:
     """Those keys of an object that a spec matches, as `items_walked` finds them."""
-    matches = {match.key: match for match in plan}
+    matches = {match[0]: match for match in plan}
     return (matches[key] for key, _ in items_walked(value) if key in matches)

@@ -8,7 +8,7 @@ TransformError for a limit.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from model.errors import TransformError
 from transforms.jolt.readers import MISSING
@@ -18,6 +18,22 @@ LONGEST_TEXT = DEFAULT_LIMITS.max_text
 """Characters of a text that a function takes or makes."""
 
 
+KNOWN_LATER: Final = object()
+"""Stands for an argument that the spec does not hold."""
+
+
+class ShortWay(NamedTuple):
+    """A quicker function of a tuple of arguments, without the first `skipped` ones, which it knows."""
+
+    call: Callable[[Sequence[Any]], Any]
+    skipped: int
+
+
+Quicken: TypeAlias = Callable[[Any, int, Callable[[Sequence[Any]], Any]], "ShortWay | None"]
+"""Takes the first argument or KNOWN_LATER, how many there are, and the function of all; None if there is no shorter
+way."""
+
+
 class Function(NamedTuple):
     """`call` takes the arguments, `one` a single one (it is what `=name` calls). No argument, no value."""
 
@@ -25,6 +41,7 @@ class Function(NamedTuple):
     one: Callable[[Any], Any]
     of_text: Callable[[str], Any] | None = None
     """What `one` does with a string of no more than LONGEST_TEXT characters, if that is what it is for."""
+    quicken: Quicken | None = None
 
 
 def of_arguments(call: Callable[[Sequence[Any]], Any]) -> Function:

@@ -26,6 +26,9 @@ from transforms.jolt.readers import MISSING
 _HUGE = 1.7976931348623157e308
 _ROUNDING = Context(prec=2000, rounding=ROUND_HALF_UP)
 _MAX_DIGITS = 400
+_SURE_INT = 9
+"""So many digits are an `Integer` for certain."""
+_SHORT_NUMBER = 18
 
 
 def _extreme(values: Sequence[Any], highest: bool) -> Any:
@@ -147,6 +150,16 @@ def _to_double(value: Any) -> Any:
     return MISSING if double is None else double
 
 
+def _read_integer(text: str) -> Any:
+    return int(text) if len(text) <= _SURE_INT and text.isascii() and text.isdigit() else _to_integer(text)
+
+
+def _read_double(text: str) -> Any:
+    if len(text) <= _SHORT_NUMBER and text.isascii() and text.replace(".", "", 1).isdigit():
+        return float(text)
+    return _to_double(text)
+
+
 NUMERIC_FUNCTIONS: dict[str, Function] = {
     "min": on_array(lambda values: _extreme(values, highest=False), _number_only),
     "max": on_array(lambda values: _extreme(values, highest=True), _number_only),
@@ -160,9 +173,9 @@ NUMERIC_FUNCTIONS: dict[str, Function] = {
     "doubleSubtract": _subtract("Double"),
     "divide": on_array(_divide),
     "divideAndRound": after(is_int, _divide_and_round),
-    "toInteger": for_each(_to_integer),
+    "toInteger": for_each(_to_integer)._replace(of_text=_read_integer),
     "toLong": for_each(_to_long),
-    "toDouble": for_each(_to_double),
+    "toDouble": for_each(_to_double)._replace(of_text=_read_double),
 }
 
 LONG_MAKERS = frozenset({"toLong", "longSum", "longSubtract", "abs", "min", "max"})

@@ -26,7 +26,7 @@ def split(separator: str, text: str) -> list[str]:
     text out of bounds."""
     if len(text) > DEFAULT_LIMITS.max_text:
         raise TransformError("a text is too long to be split")
-    plain = _plain(separator)
+    plain = plain_separator(separator)
     if plain is not None:
         parts = text.split(plain, DEFAULT_LIMITS.max_nodes) if plain else list(text) or [""]
     else:
@@ -42,7 +42,8 @@ def split(separator: str, text: str) -> list[str]:
 
 
 @lru_cache(maxsize=256)
-def _plain(separator: str) -> str | None:
+def plain_separator(separator: str) -> str | None:
+    """The text that a separator stands for, if it is no pattern."""
     if _META.isdisjoint(separator):
         return separator
     if len(separator) == 2 and separator[0] == "\\" and not separator[1].isalnum():

@@ -7,6 +7,7 @@ from typing import Any
 
 from model.errors import TransformError
 from transforms.jolt.functions.calling import LONGEST_TEXT, Function, after, is_text, of_text, on_array
+from transforms.jolt.functions.quick import quick_concat, quick_join, quick_split
 from transforms.jolt.functions.separators import split
 from transforms.jolt.numbers import is_int
 from transforms.jolt.readers import MISSING
@@ -93,9 +94,9 @@ TEXT_FUNCTIONS: dict[str, Function] = {
     "toLower": of_text(str.lower),
     "toUpper": of_text(str.upper),
     "trim": of_text(_trim),
-    "concat": on_array(_concat),
-    "join": after(is_text, _join),
-    "split": after(is_text, _split, _split_one),
+    "concat": on_array(_concat)._replace(quicken=quick_concat),
+    "join": after(is_text, _join)._replace(quicken=quick_join),
+    "split": after(is_text, _split, _split_one)._replace(quicken=quick_split),
     "substring": on_array(_substring),
     "leftPad": _pad(left=True),
     "rightPad": _pad(left=False),
