@@ -68,10 +68,10 @@ class PlaceCode:
     def write(self, target: Target, value: ast.expr, body: Block) -> None:
         """The value is evaluated at most once, but may stand in several branches."""
         place = target.place
-        if target.shared is not None:
-            self._write_shared(target, target.shared, value, body)
-        elif place.is_element:
+        if place.is_element:
             self._write_element(target, value, body)
+        elif target.shared is not None:
+            self._write_shared(target, target.shared, value, body)
         elif not target.exclusive:
             self._write_generally(target, value, body)
         elif place.is_list:
@@ -90,12 +90,18 @@ class PlaceCode:
         """The first value is put there; what a second one does to it is rare."""
         place, key = target.place, text_node(target.texts[0])
         owner, array = name(place.variable), shared.variable
-        store: Block = [set_item(owner, key, value)]
         if shared.state is not State.UNSET or shared.depth != self.depth:
-            again = call(self._code.bind(put_again), owner, key, value, name(array), name(self._borrowed))
-            store = when(is_(method(owner, "get", key), NONE), store, [assign(array, again)])
+            store = self._put(owner, key, value, array)
+        else:
+            store = [set_item(owner, key, value)]
         body += self._filled(place, new_dict(key, value), store)
         self._set(shared)
+
+    def _put(self, owner: ast.expr, key: ast.expr, value: ast.expr, array: str) -> Block:
+        again = call(self._code.bind(put_again), owner, key, value, name(array), name(self._borrowed))
+        return when(
+            is_(method(owner, "get", key), NONE), [set_item(owner, key, value)], [assign(array, again)]
+        )
 
     def _write_element(self, target: Target, value: ast.expr, body: Block) -> None:
         """The element is looked up once in each round of its loop."""
@@ -116,7 +122,10 @@ class PlaceCode:
         look_up += when(is_not(name(index), NONE), self.branch(find))
         body += when(is_(element, NONE), look_up)
         write: Block = []
-        self._write_into(target, element, value, write)
+        if target.shared is not None:
+            write += self._put(element, text_node(target.texts[0]), value, target.shared.variable)
+        else:
+            self._write_into(target, element, value, write)
         body += when(is_not(element, NONE), write)
 
     def _write_generally(self, target: Target, value: ast.expr, body: Block) -> None:

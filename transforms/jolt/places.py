@@ -162,6 +162,10 @@ class Places:
             return
         array = self._new(place, key, ())
         array.is_list = True
+        flat = all(output.kinds[step + 2 :] == (Kind.KEY,) for output in outputs)
+        flat &= all(isinstance(output.texts[-1], str) for output in outputs)
+        # Nothing reaches below the keys of these elements.
+        shared = Shared(self._code.fresh("w", unset=True), 0, State.MAYBE) if flat else None
         elements: dict[Level, Place] = {}
         for output, level in zip(outputs, levels, strict=True):
             if level is None or output.loops is None:
@@ -171,7 +175,7 @@ class Places:
                 loops = output.loops[: output.loops.index(level) + 1]
                 element = elements[level] = self._new(array, output.texts[step + 1], loops)
                 element.is_element = True
-            self._target(element, output, step + 2, exclusive=False)
+            self._target(element, output, step + 2, exclusive=False, shared=shared)
 
     def _new(self, parent: Place, key: Text, loops: tuple[Level, ...]) -> Place:
         made = Place(self._code.fresh("p", unset=True), parent, key, depth=len(loops))

@@ -9,6 +9,8 @@ from transforms.jolt.numbers import parse_int, to_int
 
 MISSING: Final = object()
 """Nothing there, as opposed to null."""
+_SURE_INDEX = 9
+"""So many digits are an array index for certain."""
 
 
 def key_of(value: Any) -> str | None:
@@ -25,7 +27,11 @@ def key_of(value: Any) -> str | None:
 
 def checked_index(text: str | None) -> str | None:
     """The text if it is an array index, else None."""
-    index = parse_int(text) if text is not None else None
+    if text is None:
+        return None
+    if len(text) <= _SURE_INDEX and text.isdigit() and text.isascii():
+        return text
+    index = parse_int(text)
     return text if index is not None and index >= 0 else None
 
 

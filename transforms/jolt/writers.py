@@ -62,11 +62,14 @@ def element_finder(max_index: int) -> Callable[[list[Any], str, Room], dict[str,
     """The function that finds or makes an object in an array that holds only such."""
 
     def find(array: list[Any], text: str, room: Room) -> dict[str, Any]:
-        index = int(text)
-        found: dict[str, Any] | None = array[index] if index < len(array) else None
+        index, size = int(text), len(array)
+        found: dict[str, Any] | None = array[index] if index < size else None
         if found is None:
             found = {}
-            _put(array, Kind.INDEX, text, found, max_index, room)
+            if index == size and index <= max_index:
+                array.append(found)
+            else:
+                _put(array, Kind.INDEX, text, found, max_index, room)
         return found
 
     return find
