@@ -20,6 +20,7 @@ from transforms.jolt.functions import (
     BLIND_TO_LONGS,
     FUNCTIONS,
     LONG_MAKERS,
+    PLAIN_TO_LONG,
     SCALAR_RESULTS,
     SQUASHERS,
     Function,
@@ -65,6 +66,8 @@ class Traits:
         """The function of this name as the code calls it."""
         if self.keeps_longs or called not in LONG_MAKERS:
             return function
+        if function is FUNCTIONS["toLong"].one:
+            return PLAIN_TO_LONG.one
         return lambda value: unmark(function(value))
 
 

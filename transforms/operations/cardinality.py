@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any
+from functools import partial, reduce
+from typing import Any, Final
 
 from model.errors import SpecError, TransformError
 from transforms.flow import Flow
@@ -22,10 +22,12 @@ from transforms.generation.nodes import (
     call,
     constant,
     do,
+    either,
     in_,
     is_,
     is_not,
     item,
+    method,
     name,
     when,
 )
@@ -55,6 +57,16 @@ class _Node:
             return False
         return all(child.many is None for child in self.literals.values())
 
+    @property
+    def only_adjusts(self) -> bool:
+        """Whether there are only literal keys whose values are adjusted."""
+        if self.special is not None or self.computed or not self.literals:
+            return False
+        return all(child.many is not None for child in self.literals.values())
+
+
+_NO_ELEMENTS: Final[list[Any]] = []
+
 
 def compile_cardinality(spec: Any, limits: SpecLimits, code: Code) -> Operation:  # noqa: ARG001
     """Raises SpecError with a pointer into `spec`."""
@@ -81,10 +93,16 @@ def _emit(
     """The way down literal keys becomes code; at its end there is a function."""
     code = flow.code
     adjust: Block = [do(call(code.bind(partial(_walk, node)), key, name(value), parent))]
+    is_object = is_(call(code.bind(type), name(value)), code.bind(dict))
     if not node.only_leads_on:
+        if node.only_adjusts and parent is not NONE:
+            adjust_wrong = when(_any_wrong(node, value, code), adjust)
+            certain = is_not(name(value), NONE)
+            body += when(certain, adjust_wrong) if place else when(is_object, adjust_wrong, adjust)
+        else:
+            body += adjust
         if place:
             place.below.clear()
-        body += adjust
         return
     inner: Block = []
     for name_below, child in node.literals.items():
@@ -98,8 +116,20 @@ def _emit(
         if known is None:
             step = [assign(below, item(name(value), constant(name_below))), *step]
         inner += when(in_(constant(name_below), name(value)), step)
-    is_object = is_(call(code.bind(type), name(value)), code.bind(dict))
     body += when(is_not(name(value), NONE), inner) if place else when(is_object, inner, adjust)
+
+
+def _any_wrong(node: _Node, value: str, code: Code) -> ast.expr:
+    """Whether some key of an object is not yet as it should be: that is rare."""
+    a_list = code.bind(list)
+    tests: list[ast.expr] = []
+    for key, child in node.literals.items():
+        if child.many:
+            found = method(name(value), "get", constant(key), code.bind(_NO_ELEMENTS))
+            tests.append(is_not(call(code.bind(type), found), a_list))
+        else:
+            tests.append(is_(call(code.bind(type), method(name(value), "get", constant(key))), a_list))
+    return reduce(either, tests)
 
 
 def _read(parent: _Node, spec: dict[str, Any]) -> None:

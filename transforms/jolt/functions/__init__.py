@@ -2,7 +2,7 @@
 
 from transforms.jolt.functions.calling import Function
 from transforms.jolt.functions.extras import EXTRA_FUNCTIONS
-from transforms.jolt.functions.numeric import LONG_MAKERS, NUMERIC_FUNCTIONS
+from transforms.jolt.functions.numeric import LONG_MAKERS, NUMERIC_FUNCTIONS, PLAIN_TO_LONG
 from transforms.jolt.functions.texts import TEXT_FUNCTIONS
 from transforms.jolt.functions.values import SQUASHERS, VALUE_FUNCTIONS
 
@@ -34,4 +34,12 @@ BLIND_TO_LONGS = frozenset(
 )
 """Functions that do the same with a `Long` as with an integer."""
 
-__all__ = ["BLIND_TO_LONGS", "FUNCTIONS", "LONG_MAKERS", "SCALAR_RESULTS", "SQUASHERS", "Function"]
+__all__ = [
+    "BLIND_TO_LONGS",
+    "FUNCTIONS",
+    "LONG_MAKERS",
+    "PLAIN_TO_LONG",
+    "SCALAR_RESULTS",
+    "SQUASHERS",
+    "Function",
+]

@@ -144,6 +144,11 @@ def _to_long(value: Any) -> Any:
     return MISSING if number is None else Long(to_long(number))
 
 
+def _to_plain_long(value: Any) -> Any:
+    number = to_number(value)
+    return MISSING if number is None else to_long(number)
+
+
 def _to_double(value: Any) -> Any:
     number = to_number(value)
     double = None if number is None else to_double(number)
@@ -177,6 +182,9 @@ NUMERIC_FUNCTIONS: dict[str, Function] = {
     "toLong": for_each(_to_long),
     "toDouble": for_each(_to_double)._replace(of_text=_read_double),
 }
+
+PLAIN_TO_LONG = for_each(_to_plain_long)
+"""`toLong` where nothing that comes later can tell a `Long` from another number."""
 
 LONG_MAKERS = frozenset({"toLong", "longSum", "longSubtract", "abs", "min", "max"})
 """Functions whose result may be a `Long` marker."""
