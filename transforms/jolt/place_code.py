@@ -89,6 +89,10 @@ class PlaceCode:
     def _write_shared(self, target: Target, shared: Shared, value: ast.expr, body: Block) -> None:
         """The first value is put there; what a second one does to it is rare."""
         place, key = target.place, text_node(target.texts[0])
+        if isinstance(key, ast.Call):
+            found = self._code.fresh("y")
+            body.append(assign(found, key))
+            key = name(found)
         owner, array = name(place.variable), shared.variable
         if shared.state is not State.UNSET or shared.depth != self.depth:
             store = self._put(owner, key, value, array)

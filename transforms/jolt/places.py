@@ -186,14 +186,22 @@ class Places:
         return made
 
     def _generally(self, place: Place, outputs: list[OutputPath], step: int) -> None:
+        shared = None
+        if all(output.kinds[step:] == (Kind.KEY,) and _is_certain(output.texts[step]) for output in outputs):
+            # They may meet at a key, but nothing reaches below it.
+            shared = Shared(self._code.fresh("w", unset=True), 0, State.MAYBE)
         for output in outputs:
-            self._target(place, output, step, exclusive=False)
+            self._target(place, output, step, exclusive=False, shared=shared)
 
     def _target(
         self, place: Place, output: OutputPath, step: int, exclusive: bool, shared: Shared | None = None
     ) -> None:
         target = Target(place, output.kinds[step:], output.texts[step:], exclusive, shared)
         self.targets[id(output)] = target
+
+
+def _is_certain(text: Text) -> bool:
+    return isinstance(text, str) or not text.optional
 
 
 def _index_level(output: OutputPath, step: int) -> Level | None:
