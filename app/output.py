@@ -21,7 +21,7 @@ def console() -> Console:
     class Told(Console):
         def on_broken_pipe(self) -> None:
             # Rich would end the process with code 1; `told` knows what to do.
-            raise
+            raise BrokenPipeError
 
     return Told(highlight=False, width=None if sys.stdout.isatty() else 250)
 
