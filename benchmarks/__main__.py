@@ -17,6 +17,7 @@ from rich.table import Table
 
 from benchmarks import latency, stages, throughput
 from benchmarks.index import measure as measure_index
+from benchmarks.keys import measure as measure_keys
 from benchmarks.mapping import measure as measure_mapping
 from benchmarks.store import measure as measure_store
 
@@ -26,7 +27,7 @@ RESULTS = Path(__file__).with_name("results")
 def main() -> None:
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument(
-        "names", nargs="*", help="throughput, latency, mapping, stages, store, index; all if left out"
+        "names", nargs="*", help="throughput, latency, mapping, stages, store, index, keys; all if left out"
     )
     parser.add_argument("--shops", type=int, default=10, help="shops to replay, about 60,000 events each")
     parser.add_argument("--seconds", type=float, default=30, help="how long each latency is watched")
@@ -39,6 +40,7 @@ def main() -> None:
             "stages": lambda: stages.measure(Path(folder) / "stages", min(arguments.shops, 2)),
             "store": measure_store,
             "index": measure_index,
+            "keys": lambda: measure_keys(Path(folder) / "keys"),
         }
         unknown = set(arguments.names) - set(runs)
         if unknown:
