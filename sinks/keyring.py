@@ -18,6 +18,7 @@ from sinks.keyring_content import Keyring
 from sinks.keyring_file import FileStamp
 from transforms.key_holder import KeyHolder
 from transforms.keys import KeyStatus, KeyVersion, WrappedKey
+from transforms.secret import Secret
 
 FORMAT_VERSION = b"\x01"
 PURPOSE_KEY_BYTES = 64
@@ -50,10 +51,10 @@ class KeyringFile(KeyHolder):
         keyring_file.create(path)
         return cls(path)
 
-    def wrap(self, data_key: bytes, context: bytes) -> WrappedKey:
+    def wrap(self, data_key: Secret, context: bytes) -> WrappedKey:
         return self._looked().wrap(data_key, context)
 
-    def unwrap(self, key: WrappedKey, context: bytes) -> bytes:
+    def unwrap(self, key: WrappedKey, context: bytes) -> Secret:
         opened = self._looked()
         if key.kek_version not in opened.ciphers:
             self.refresh()
@@ -131,19 +132,19 @@ class _Opened(KeyHolder):
             key.described.version: AESSIV(key.secret) for key in keyring.keys if key.secret is not None
         }
 
-    def wrap(self, data_key: bytes, context: bytes) -> WrappedKey:
+    def wrap(self, data_key: Secret, context: bytes) -> WrappedKey:
         version = self.keyring.current
-        sealed = self.ciphers[version].encrypt(data_key, [_binding(version, context)])
+        sealed = self.ciphers[version].encrypt(data_key.reveal(), [_binding(version, context)])
         return WrappedKey(version, FORMAT_VERSION + sealed)
 
-    def unwrap(self, key: WrappedKey, context: bytes, path: Path) -> bytes:
+    def unwrap(self, key: WrappedKey, context: bytes, path: Path) -> Secret:
         cipher = self.ciphers.get(key.kek_version)
         if cipher is None:
             raise UnknownKeyVersionError(self._why_unknown(key.kek_version, path))
         if not key.wrapped.startswith(FORMAT_VERSION):
             raise KeyProviderError("a wrapped data key is empty or has an unknown format version")
         try:
-            return cipher.decrypt(key.wrapped[1:], [_binding(key.kek_version, context)])
+            return Secret(cipher.decrypt(key.wrapped[1:], [_binding(key.kek_version, context)]))
         except InvalidTag:
             raise KeyProviderError(
                 f"a wrapped data key was altered, or belongs to another fragment or another keyring than {path}"

@@ -35,12 +35,12 @@ def read(path: Path) -> tuple[Keyring, FileStamp]:
                 raise KeyProviderError(
                     f"{path}: others than its owner may use this keyring; run: chmod 600 {shlex.quote(str(path))}"
                 )
-            content = stream.read(MAX_BYTES + 1)
+            # Never in a variable: a traceback that shows local variables would show the keys.
+            keyring = parse(stream.read(MAX_BYTES + 1))
     except FileNotFoundError:
         raise KeyProviderError(f"there is no keyring at {path}") from None
     except OSError as error:
         raise KeyProviderError(f"{path}: the keyring cannot be read: {error.strerror}") from None
-    keyring = parse(content)
     if isinstance(keyring, str):
         # Raised here and not where it was found: a decoder's error could keep key bytes as its context.
         raise KeyProviderError(f"{path}: the keyring cannot be used: {keyring}")

@@ -12,6 +12,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
+from transforms.secret import Secret
+
 
 class WrappedKey(NamedTuple):
     """A data key, encrypted. `kek_version` says by which key-encryption key."""
@@ -45,11 +47,11 @@ class KeyVersion(NamedTuple):
 class KeyProvider(Protocol):
     """Every method raises `KeyProviderError`; key bytes never stand in a message, repr or pickle."""
 
-    def wrap(self, data_key: bytes, context: bytes) -> WrappedKey:
+    def wrap(self, data_key: Secret, context: bytes) -> WrappedKey:
         """Encrypt a data key under the current KEK; `context` (the fragment id) must be given to unwrap."""
         ...
 
-    def unwrap(self, key: WrappedKey, context: bytes) -> bytes: ...
+    def unwrap(self, key: WrappedKey, context: bytes) -> Secret: ...
 
     def purpose_key(self, purpose: str) -> bytes:
         """A 64-byte secret of its own for one purpose (`blind-index`, `dead-letters`), the same at every

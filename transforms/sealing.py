@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import threading
 import time
 from collections import OrderedDict
@@ -12,6 +11,7 @@ from model.errors import ClosedVersionError, KeyProviderError, StoreError
 from transforms.key_holder import KeyHolder
 from transforms.keys import DataKeyStore, KeyProvider, WrappedKey
 from transforms.sealing_key import DATA_KEY_BYTES, SealingKey, UnusableKey
+from transforms.secret import Secret
 
 __all__ = ["DataKeys", "SealingKey"]
 
@@ -111,7 +111,7 @@ class DataKeys(KeyHolder):
                 self._cache.popitem(last=False)
 
     def _create(self, fragment_ids: Sequence[str]) -> dict[str, SealingKey]:
-        made = {name: secrets.token_bytes(DATA_KEY_BYTES) for name in fragment_ids}
+        made = {name: Secret.random(DATA_KEY_BYTES) for name in fragment_ids}
         wrapped = self._wrap(made)
         try:
             stored = self._store.put_absent(wrapped)
@@ -125,10 +125,10 @@ class DataKeys(KeyHolder):
             kept = stored.get(name)
             if kept is None:
                 raise StoreError("the data-key store took a key and did not give it back")
-            keys[name] = SealingKey(key, name) if kept == wrapped[name] else self._unwrap(name, kept)
+            keys[name] = SealingKey(key.reveal(), name) if kept == wrapped[name] else self._unwrap(name, kept)
         return keys
 
-    def _wrap(self, made: Mapping[str, bytes]) -> dict[str, WrappedKey]:
+    def _wrap(self, made: Mapping[str, Secret]) -> dict[str, WrappedKey]:
         return {name: self._provider.wrap(key, context(name)) for name, key in made.items()}
 
     def _unwrap_all(self, stored: Mapping[str, WrappedKey]) -> dict[str, SealingKey]:
@@ -143,7 +143,7 @@ class DataKeys(KeyHolder):
 
     def _unwrap(self, fragment_id: str, key: WrappedKey) -> SealingKey:
         try:
-            return SealingKey(self._provider.unwrap(key, context(fragment_id)), fragment_id)
+            return SealingKey(self._provider.unwrap(key, context(fragment_id)).reveal(), fragment_id)
         except KeyProviderError as error:
             return UnusableKey(str(error))
 

@@ -13,6 +13,7 @@ from model.errors import KeyInUseError, KeyProviderError, UnknownKeyVersionError
 from sinks.keyring import KeyringFile
 from tests.transforms.key_canary import shown
 from transforms.keys import RotatingKeyProvider
+from transforms.secret import Secret
 
 DATA_KEY = bytes(range(64))
 Opener = Callable[[], RotatingKeyProvider]
@@ -44,26 +45,26 @@ def other(request: pytest.FixtureRequest, opener: Opener, tmp_path: Path) -> Rot
 
 
 def test_a_wrapped_key_is_unwrapped_by_every_process(opener: Opener) -> None:
-    wrapped = opener().wrap(DATA_KEY, b"user_id:480")
-    assert opener().unwrap(wrapped, b"user_id:480") == DATA_KEY
+    wrapped = opener().wrap(Secret(DATA_KEY), b"user_id:480")
+    assert opener().unwrap(wrapped, b"user_id:480").reveal() == DATA_KEY
 
 
 def test_wrapping_hides_the_key(opener: Opener) -> None:
-    wrapped = opener().wrap(DATA_KEY, b"user_id:480")
+    wrapped = opener().wrap(Secret(DATA_KEY), b"user_id:480")
     assert not shown(DATA_KEY, wrapped.wrapped.decode("latin-1"))
 
 
 @pytest.mark.parametrize("context", [b"user_id:481", b"", b"user_id:4800"])
 def test_a_key_is_unwrapped_only_for_its_context(opener: Opener, context: bytes) -> None:
     provider = opener()
-    wrapped = provider.wrap(DATA_KEY, b"user_id:480")
+    wrapped = provider.wrap(Secret(DATA_KEY), b"user_id:480")
     with pytest.raises(KeyProviderError):
         provider.unwrap(wrapped, context)
 
 
 def test_every_altered_byte_and_every_cut_is_refused(opener: Opener) -> None:
     provider = opener()
-    wrapped = provider.wrap(DATA_KEY, b"f")
+    wrapped = provider.wrap(Secret(DATA_KEY), b"f")
     for position in range(len(wrapped.wrapped)):
         altered = bytearray(wrapped.wrapped)
         altered[position] ^= 0x01
@@ -76,39 +77,39 @@ def test_every_altered_byte_and_every_cut_is_refused(opener: Opener) -> None:
 @pytest.mark.parametrize("version", [0, -1, 2, 2**70])
 def test_an_unknown_key_version_is_named(opener: Opener, version: int) -> None:
     provider = opener()
-    wrapped = provider.wrap(DATA_KEY, b"f")._replace(kek_version=version)
+    wrapped = provider.wrap(Secret(DATA_KEY), b"f")._replace(kek_version=version)
     with pytest.raises(KeyProviderError, match=f"version {version}$"):
         provider.unwrap(wrapped, b"f")
 
 
 def test_a_rotation_makes_one_new_current_version(opener: Opener) -> None:
     provider = opener()
-    old = provider.wrap(DATA_KEY, b"f")
+    old = provider.wrap(Secret(DATA_KEY), b"f")
     for asked in (provider, opener()):
         assert asked.begin_rotation(after=1) == 2, "the second one finds it made"
     assert [(key.version, key.status) for key in opener().versions()] == [(1, "retiring"), (2, "current")]
     new = provider.rewrap(old, b"f")
     assert (old.kek_version, new.kek_version) == (1, 2)
     for asked in (provider, opener()):
-        assert asked.unwrap(old, b"f") == asked.unwrap(new, b"f") == DATA_KEY
+        assert asked.unwrap(old, b"f").reveal() == asked.unwrap(new, b"f").reveal() == DATA_KEY
 
 
 def test_rewrapping_checks_the_context(opener: Opener) -> None:
     provider = opener()
     with pytest.raises(KeyProviderError):
-        provider.rewrap(provider.wrap(DATA_KEY, b"f"), b"g")
+        provider.rewrap(provider.wrap(Secret(DATA_KEY), b"f"), b"g")
 
 
 def test_another_process_learns_the_current_version_when_asked_to(opener: Opener) -> None:
     provider, other = opener(), opener()
     other.begin_rotation(after=1)
     provider.refresh()
-    assert provider.wrap(DATA_KEY, b"f").kek_version == 2
+    assert provider.wrap(Secret(DATA_KEY), b"f").kek_version == 2
 
 
 def test_a_retired_version_is_gone_for_every_process_and_stays_listed(opener: Opener) -> None:
     provider = opener()
-    old = provider.wrap(DATA_KEY, b"f")
+    old = provider.wrap(Secret(DATA_KEY), b"f")
     provider.begin_rotation(after=1)
     provider.retire(1)
     provider.retire(1)
@@ -133,7 +134,7 @@ def test_what_may_not_be_retired(opener: Opener) -> None:
 
 def test_providers_do_not_open_each_others_keys(opener: Opener, other: RotatingKeyProvider) -> None:
     with pytest.raises(KeyProviderError):
-        other.unwrap(opener().wrap(DATA_KEY, b"f"), b"f")
+        other.unwrap(opener().wrap(Secret(DATA_KEY), b"f"), b"f")
     assert other.purpose_key("blind-index") != opener().purpose_key("blind-index")
 
 
@@ -155,7 +156,7 @@ def test_a_provider_shows_no_keys_and_stays_in_its_process(opener: Opener) -> No
 
 def test_errors_hold_no_keys_and_no_context(opener: Opener) -> None:
     provider = opener()
-    wrapped = provider.wrap(DATA_KEY, b"canary-context")
+    wrapped = provider.wrap(Secret(DATA_KEY), b"canary-context")
     for damaged in (wrapped._replace(kek_version=9), wrapped._replace(wrapped=b""), wrapped):
         with pytest.raises(KeyProviderError) as caught:
             provider.unwrap(damaged, b"canary-elsewhere")

@@ -17,6 +17,7 @@ from model.identifiers import Identifier
 from transforms.blind_index import BlindIndex, normalise
 from transforms.keys import WrappedKey
 from transforms.sealing_key import SealingKey
+from transforms.secret import Secret
 
 KEY = bytes(range(64))
 text = st.text(st.characters(exclude_categories=["Cs"]))
@@ -39,10 +40,10 @@ places = st.tuples(text, text, text)
 class FixedProvider:
     """A key provider with one purpose key."""
 
-    def wrap(self, data_key: bytes, context: bytes) -> WrappedKey:
+    def wrap(self, data_key: Secret, context: bytes) -> WrappedKey:
         raise NotImplementedError
 
-    def unwrap(self, key: WrappedKey, context: bytes) -> bytes:
+    def unwrap(self, key: WrappedKey, context: bytes) -> Secret:
         raise NotImplementedError
 
     def refresh(self) -> None:

@@ -24,6 +24,7 @@ from sinks import keyring_content, keyring_file
 from sinks.keyring import KeyringFile
 from tests.transforms.key_canary import shown
 from tests.transforms.siv_reference import siv_encrypt
+from transforms.secret import Secret
 
 DATA_KEY = bytes(range(64))
 ROOT = Path(__file__).parents[2]
@@ -154,16 +155,16 @@ def test_a_damaged_keyring_is_refused(keyring: KeyringFile, path: Path, name: st
 
 
 def test_adding_makes_a_new_current_version(keyring: KeyringFile, path: Path) -> None:
-    old = keyring.wrap(DATA_KEY, b"f")
+    old = keyring.wrap(Secret(DATA_KEY), b"f")
     added = keyring.add()
     assert added == 2
     versions = KeyringFile(path).versions()
     assert [(key.version, key.status) for key in versions] == [(1, "previous"), (2, "current")]
     assert all(abs(key.created - datetime.now(UTC)) < timedelta(minutes=1) for key in versions)
-    new = keyring.wrap(DATA_KEY, b"f")
+    new = keyring.wrap(Secret(DATA_KEY), b"f")
     assert (old.kek_version, new.kek_version) == (1, 2)
     for provider in (keyring, KeyringFile(path)):
-        assert provider.unwrap(old, b"f") == provider.unwrap(new, b"f") == DATA_KEY
+        assert provider.unwrap(old, b"f").reveal() == provider.unwrap(new, b"f").reveal() == DATA_KEY
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
@@ -185,15 +186,15 @@ def test_the_list_of_versions_holds_no_keys(keyring: KeyringFile, path: Path) ->
 def test_a_key_that_another_process_added_is_found(keyring: KeyringFile, path: Path) -> None:
     other = KeyringFile(path)
     other.add()
-    wrapped = other.wrap(DATA_KEY, b"f")
-    assert keyring.unwrap(wrapped, b"f") == DATA_KEY
-    assert keyring.wrap(DATA_KEY, b"f") == wrapped, "and the new version wraps here too"
+    wrapped = other.wrap(Secret(DATA_KEY), b"f")
+    assert keyring.unwrap(wrapped, b"f").reveal() == DATA_KEY
+    assert keyring.wrap(Secret(DATA_KEY), b"f") == wrapped, "and the new version wraps here too"
 
 
 def test_a_keyring_that_went_away_says_so(keyring: KeyringFile, path: Path) -> None:
-    wrapped = keyring.wrap(DATA_KEY, b"f")
+    wrapped = keyring.wrap(Secret(DATA_KEY), b"f")
     path.unlink()
-    assert keyring.unwrap(wrapped, b"f") == DATA_KEY
+    assert keyring.unwrap(wrapped, b"f").reveal() == DATA_KEY
     with pytest.raises(KeyProviderError, match="cannot be read: No such file"):
         keyring.unwrap(wrapped._replace(kek_version=2), b"f")
 
@@ -204,7 +205,7 @@ def test_the_constructions_are_the_documented_ones(keyring: KeyringFile, path: P
     secret = content.keys[0].secret
     assert secret is not None
     expected = b"\x01" + siv_encrypt(secret, DATA_KEY, [place])
-    assert keyring.wrap(DATA_KEY, b"user_id:480") == (1, expected)
+    assert keyring.wrap(Secret(DATA_KEY), b"user_id:480") == (1, expected)
     derived = HKDF(SHA256(), 64, None, b"idgraph purpose key: blind-index").derive(content.root)
     assert keyring.purpose_key("blind-index") == derived
 
@@ -239,13 +240,13 @@ def test_two_creators_make_one_keyring(path: Path) -> None:
 
 
 def test_a_keyring_of_the_first_format_is_read_and_goes_on(keyring: KeyringFile, path: Path) -> None:
-    wrapped = keyring.wrap(DATA_KEY, b"f")
+    wrapped = keyring.wrap(Secret(DATA_KEY), b"f")
     path.write_bytes(_edited(lambda d: d.update(version=1))(path.read_bytes()))
     old = KeyringFile(path)
-    assert old.unwrap(wrapped, b"f") == DATA_KEY
+    assert old.unwrap(wrapped, b"f").reveal() == DATA_KEY
     assert old.begin_rotation(after=1) == 2
     assert json.loads(path.read_bytes())["version"] == 2
-    assert KeyringFile(path).unwrap(wrapped, b"f") == DATA_KEY
+    assert KeyringFile(path).unwrap(wrapped, b"f").reveal() == DATA_KEY
 
 
 def test_a_retired_secret_is_in_no_file_and_its_number_is_never_given_again(
@@ -254,7 +255,7 @@ def test_a_retired_secret_is_in_no_file_and_its_number_is_never_given_again(
     content = keyring_file.read(path)[0]
     secret = content.keys[0].secret
     assert secret is not None
-    wrapped = keyring.wrap(DATA_KEY, b"f")
+    wrapped = keyring.wrap(Secret(DATA_KEY), b"f")
     keyring.begin_rotation(after=1)
     assert shown(secret, path.read_text()), "until it is retired it is there"
     keyring.retire(1)
@@ -294,13 +295,13 @@ def test_a_change_is_on_disk_when_it_returns(
 def test_a_long_running_process_lets_go_of_a_retired_key(keyring: KeyringFile, path: Path) -> None:
     clock = [0.0]
     worker = KeyringFile(path, now=lambda: clock[0])
-    wrapped = worker.wrap(DATA_KEY, b"f")
+    wrapped = worker.wrap(Secret(DATA_KEY), b"f")
     keyring.begin_rotation(after=1)
     keyring.retire(1)
     clock[0] = keyring_module.LOOK_SECONDS - 1
-    assert worker.unwrap(wrapped, b"f") == DATA_KEY
+    assert worker.unwrap(wrapped, b"f").reveal() == DATA_KEY
     clock[0] += 1
-    assert worker.wrap(DATA_KEY, b"f").kek_version == 2
+    assert worker.wrap(Secret(DATA_KEY), b"f").kek_version == 2
     assert list(worker._opened.ciphers) == [2]
     with pytest.raises(UnknownKeyVersionError):
         worker.unwrap(wrapped, b"f")
@@ -311,11 +312,11 @@ def test_a_keyring_that_is_away_for_a_while_stops_nobody(keyring: KeyringFile, p
     worker = KeyringFile(path, now=lambda: clock[0])
     path.rename(path.with_suffix(".away"))
     clock[0] = 10 * keyring_module.LOOK_SECONDS
-    assert worker.unwrap(worker.wrap(DATA_KEY, b"f"), b"f") == DATA_KEY
+    assert worker.unwrap(worker.wrap(Secret(DATA_KEY), b"f"), b"f").reveal() == DATA_KEY
     path.with_suffix(".away").rename(path)
     keyring.begin_rotation(after=1)
     clock[0] *= 2
-    assert worker.wrap(DATA_KEY, b"f").kek_version == 2
+    assert worker.wrap(Secret(DATA_KEY), b"f").kek_version == 2
 
 
 def test_processes_that_rotate_at_once_make_one_version(keyring: KeyringFile, path: Path) -> None:
