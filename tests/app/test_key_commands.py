@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import pty
@@ -13,6 +14,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from pyspark import cloudpickle
 
 from app import rotation_view, wiring
 from sinks.sqlite_data_keys import SqliteDataKeys
@@ -164,6 +166,16 @@ def test_a_terminal_shows_a_bar(filled: CommandLine) -> None:
     os.close(ours)
     assert "version 2 is current" in process.communicate(timeout=60)[0]
     assert "━".encode() in screen
+
+
+def test_what_workers_are_told_holds_no_key(filled: CommandLine) -> None:
+    settings = filled.settings()
+    sent = cloudpickle.dumps(wiring.worker_plan(settings))
+    assert str(settings.keyring_file()).encode() in sent, "where the keyring is, and no more"
+    keyring = json.loads(settings.keyring_file().read_bytes())
+    for secret in (keyring["root"], keyring["keys"][0]["key"]):
+        assert secret.encode() not in sent
+        assert base64.b64decode(secret) not in sent
 
 
 def progresses(total: int, page: int) -> list[RotationProgress]:

@@ -79,6 +79,18 @@ def seen(content: bytes) -> list[bytes]:
     return [shape for canary in CANARIES for shape in shapes(canary) if shape in content]
 
 
+def assert_no_key(installation: Installation, keyring: Path) -> None:
+    """No file but the keyring has a key-encryption key or the root secret, raw, as hex or as base64."""
+    document = json.loads(keyring.read_bytes())
+    keys = [base64.b64decode(text) for text in (document["root"], document["keys"][0]["key"])]
+    needles = [needle for key in keys for needle in (key, key.hex().encode(), base64.b64encode(key)[:-2])]
+    places = [
+        (path, content) for path, content in written(installation) if path.resolve() != keyring.resolve()
+    ]
+    assert len(places) > 5
+    assert not [str(path) for path, content in places if any(needle in content for needle in needles)]
+
+
 def assert_no_canary(installation: Installation, *outputs: bytes) -> None:
     places = [*written(installation), *((Path(f"output {n}"), output) for n, output in enumerate(outputs))]
     assert not [(str(path), needles) for path, content in places if (needles := seen(content))]
@@ -135,6 +147,8 @@ def test_canaries_are_nowhere(tmp_path: Path, shop: Shop) -> None:
     ]
     assert_no_canary(installation, *outputs)
     assert len(installation.dead_letters()) >= 7
+
+    assert_no_key(installation, shop.keyring)
 
     # It was all there to be leaked: who may see it does.
     for identifier, expected in (("user_id:c10", NAME), ("user_id:c10", MAIL), (f"email:{MAIL}", STREET)):
