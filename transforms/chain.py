@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeAlias
 
 from model.errors import SpecError, TransformError
@@ -22,7 +23,7 @@ from transforms.generation.nodes import (
 )
 from transforms.jolt.numbers import unmark
 from transforms.jolt.writers import BorrowedError
-from transforms.limits import SpecLimits, measure
+from transforms.limits import SpecLimits, check_depth, measure
 from transforms.operation import Operation
 from transforms.ownership import ALL_OWNED, EVENT, EVERYTHING, Ownership, PathTree, copy_all, copy_along
 
@@ -79,6 +80,9 @@ class Chain:
         if self._flow.makes_longs:
             # What `toLong` makes reaches only containers that the chain owns.
             self._flow.pass_through(unmark, self._body)
+        # Only here: what the collector finds in a `Long` has no end.
+        checked = call(self.code.bind(partial(check_depth, self._limits)), name(self._flow.value))
+        self._body.append(do(checked))
         return self._function()
 
     def step(self) -> Transform:

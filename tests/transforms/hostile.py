@@ -144,6 +144,12 @@ ATTACKS: dict[str, Attack] = {
         lambda: jmespath("to_string(@)"), lambda: nested(10_000, list), ""
     ),
     "10,000 levels to hash": Attack(lambda: jmespath("hash(@)"), lambda: nested(10_000, dict), ""),
+    "10,000 levels that pass unchanged": Attack(
+        lambda: [{"operation": "shift", "spec": {"a": "b.c"}}, {"operation": "default", "spec": {"d": 1}}],
+        lambda: nested(10_000, dict),
+        "/1",
+    ),
+    "10,000 levels for jmespath": Attack(lambda: jmespath("a"), lambda: nested(10_000, list), ""),
     "a spec of 200,000 keys": Attack(
         lambda: {"operation": "shift", "spec": {f"k{n}": f"o.k{n}" for n in range(200_000)}},
         lambda: {},
