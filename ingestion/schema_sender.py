@@ -67,9 +67,13 @@ class SchemaSender:
         )
         with os.fdopen(descriptor, "a+b") as stream:
             stream.seek(0)
-            kept = {_key(line) for line in stream}
+            present = stream.readlines()
+            kept = {_key(line) for line in present}
             lines = [_line(change, reason) for change, reason in refused]
-            stream.write(b"".join(line for line in lines if _key(line) not in kept))
+            if present and not present[-1].endswith(b"\n"):
+                # A crash cut it short: what follows is a line of its own.
+                lines.insert(0, b"\n")
+            stream.write(b"".join(line for line in lines if line == b"\n" or _key(line) not in kept))
             stream.flush()
             os.fsync(stream.fileno())
 

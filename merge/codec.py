@@ -1,9 +1,9 @@
 """A fragment's state as bytes, for the store and the shuffle.
 
-Format 1, canonical JSON (`model.canonical`), an array of
+Byte 0 is the format, 0x01; bytes 1 to 4 are the CRC-32 of byte 0 and of all that follows them, so that a
+damaged state is seen as one and not read as another. Then canonical JSON (`model.canonical`), an array of
 
-    [1,
-     origins:     [[priority, ordinal, source, event id, spec name, spec version], ...] sorted,
+    [origins:     [[priority, ordinal, source, event id, spec name, spec version], ...] sorted,
      registers:   {path: [origin, kind, value]},
      markers:     [[source, scope, [priority, ordinal, source, event id]], ...] sorted,
      identifiers: {identifier: origin}]
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from zlib import crc32
 
 import msgspec
 
@@ -24,13 +25,13 @@ from model.errors import DamagedStateError, StoreError
 from model.fragments import Kind, Origin, Register
 from model.stamps import SpecRef, Stamp
 
-FORMAT = 1
+FORMAT = b"\x01"
+_HEADER = 5
 
 _Origin = tuple[int, int, str, str, str, int]
 
 
 class _Wire(msgspec.Struct, array_like=True):
-    format: int
     origins: list[_Origin]
     registers: dict[str, tuple[int, int, Any]]
     markers: list[tuple[str, str, tuple[int, int, str, str]]]
@@ -49,9 +50,8 @@ def encode(state: FragmentState) -> bytes:
     origins = sorted({*distinct.values(), *state.identifiers.values()})
     place = {origin: index for index, origin in enumerate(origins)}
     place_of = {key: place[origin] for key, origin in distinct.items()}
-    return canonical.encode(
+    body = canonical.encode(
         [
-            FORMAT,
             [(*stamp, *spec) for stamp, spec in origins],
             {
                 path: (place_of[id(origin)], kind, value)
@@ -61,14 +61,22 @@ def encode(state: FragmentState) -> bytes:
             {identifier: place[origin] for identifier, origin in state.identifiers.items()},
         ]
     )
+    return FORMAT + _checksum(body) + body
+
+
+def _checksum(body: bytes) -> bytes:
+    return crc32(body, crc32(FORMAT)).to_bytes(_HEADER - len(FORMAT), "big")
 
 
 def decode(data: bytes) -> FragmentState:
     """Raises DamagedStateError for bytes that `encode` did not write, StoreError for those of a later one."""
+    body = data[_HEADER:]
+    if data[:1] == FORMAT and data[1:_HEADER] != _checksum(body):
+        raise DamagedStateError("a fragment's stored state is damaged: its checksum does not fit")
+    if data[:1] != FORMAT:
+        raise _foreign(data)
     try:
-        wire = _decoder.decode(data)
-        if wire.format != FORMAT:
-            raise StoreError(f"fragment state of format {wire.format}; this idgraph reads format {FORMAT}")
+        wire = _decoder.decode(body)
         origins = [Origin(Stamp(*origin[:4]), SpecRef(*origin[4:])) for origin in wire.origins]
         state = FragmentState()
         state.registers = {
@@ -77,10 +85,17 @@ def decode(data: bytes) -> FragmentState:
         }
         state.markers = {(source, scope): Stamp(*stamp) for source, scope, stamp in wire.markers}
         state.identifiers = {identifier: origins[origin] for identifier, origin in wire.identifiers.items()}
-    except (msgspec.MsgspecError, IndexError, RecursionError) as error:
+    except (*canonical.MalformedJSON, IndexError) as error:
         raise DamagedStateError(f"a fragment's stored state is damaged: {type(error).__name__}") from None
     state.encoded = data
     return state
+
+
+def _foreign(data: bytes) -> StoreError:
+    # A later format is told by its own checksum, so that a flipped bit is not taken for one.
+    if crc32(data[_HEADER:], crc32(data[:1])).to_bytes(4, "big") == data[1:_HEADER]:
+        return StoreError(f"fragment state of format {data[0]}; this idgraph reads format {FORMAT[0]}")
+    return DamagedStateError("a fragment's stored state is damaged: its checksum does not fit")
 
 
 _KINDS = tuple(Kind)

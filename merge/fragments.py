@@ -25,6 +25,8 @@ from model import paths
 from model.fragments import FragmentChange, Kind, Origin, Register
 from model.stamps import Stamp
 
+_FEW = 100
+
 
 class FragmentState:
     """Mutable while it is being joined; not safe for several threads.
@@ -141,8 +143,17 @@ class FragmentState:
         ]
 
 
-@lru_cache(maxsize=16_384)
 def _nested(present: frozenset[str]) -> tuple[tuple[str, str], ...]:
+    # The sets themselves are what is remembered, so only small ones are.
+    return _nested_of_few(present) if len(present) <= _FEW else _find_nested(present)
+
+
+@lru_cache(maxsize=4096)
+def _nested_of_few(present: frozenset[str]) -> tuple[tuple[str, str], ...]:
+    return _find_nested(present)
+
+
+def _find_nested(present: frozenset[str]) -> tuple[tuple[str, str], ...]:
     """The pairs (path, ancestor) among some paths: hardly ever any, and most fragments of a source have
     the same paths, so it is worth remembering. The deepest paths come first."""
     pairs = ((path, above) for path in present for above in paths.ancestors(path) if above in present)

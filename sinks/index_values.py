@@ -15,6 +15,9 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any
 
+from model.errors import QueryError
+from model.queries import Query
+
 ORDERED_CHARACTERS = 256
 SEARCHED_CHARACTERS = 4096
 WORD_CHARACTERS = 128
@@ -70,6 +73,13 @@ def is_unicode(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def check_text(query: Query) -> None:
+    """Raises QueryError for a query of text that no document can hold."""
+    for clause in query.clauses:
+        if not all(is_unicode(part) for part in clause if isinstance(part, str)):
+            raise QueryError("the query holds text that is not valid Unicode")
 
 
 def words(text: str) -> list[str]:

@@ -9,7 +9,15 @@ from typing import Any
 from merge.index import IndexDocument, SearchPage
 from model.errors import ProfileIndexError, QueryError
 from model.queries import Clause, FullText, Prefix, Query, Range, Term
-from sinks.index_values import ORDERED_CHARACTERS, ValueClass, class_of, finite, is_unicode, words
+from sinks.index_values import (
+    ORDERED_CHARACTERS,
+    ValueClass,
+    check_text,
+    class_of,
+    finite,
+    is_unicode,
+    words,
+)
 
 
 class MemoryProfileIndex:
@@ -54,6 +62,7 @@ class MemoryProfileIndex:
             self._closed = True
 
     def _matching(self, query: Query) -> list[str]:
+        check_text(query)
         with self._lock():
             return sorted(
                 document.id

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from merge.index import IndexDocument, SearchPage
 from model.errors import ProfileIndexError
 from model.queries import Query
-from sinks.index_values import is_unicode
+from sinks.index_values import check_text, is_unicode
 from sinks.sqlite_files import SqliteFile, chunks, marks
 from sinks.sqlite_index_queries import Compiled, compiled, cursor_after, read_cursor
 from sinks.sqlite_index_tokens import PathTokens, Tokenizer
@@ -127,6 +127,7 @@ class SqliteProfileIndex:
         self._file.close()
 
     def _compiled(self, query: Query) -> Compiled:
+        check_text(query)
         asked = {clause.path for clause in query.clauses if clause.path is not None}
         known = self._paths
         if not asked <= known.keys():

@@ -35,7 +35,7 @@ _pack = struct.Struct(">d").pack
 _ALL = (1 << 64) - 1
 _EXACT = 2.0**53
 _PLAIN_NUMBERS = frozenset({int, float})
-_MOST_SEEN = 100_000
+_MOST_SEEN = 8 << 20  # characters of texts and their tokens
 
 
 class PathTokens(NamedTuple):
@@ -93,7 +93,7 @@ class Tokenizer:
             line = f"{line} {f'{begin.word} '.join(distinct)}{begin.word}"
         if len(text) <= ORDERED_CHARACTERS:
             self._seen[path][text] = line
-            self._held += 1
+            self._held += len(text) + len(line)
         return line
 
     def _of_any(self, path: str, value: Any) -> str:

@@ -13,6 +13,7 @@ from model.ordinals import read_ordinal
 from model.specs import SpecDocument
 from model.stamps import Stamp
 from transforms import compile_spec
+from transforms.storable import MAX_INTEGER_BITS, is_text
 
 RESERVED_KEY = "_event"
 """Top-level key of the mapped output that serves `id`, `ordinal` and identifiers and is not stored."""
@@ -105,12 +106,18 @@ class MappingSpec:
         return (name, *[identifier for identifier in found if identifier != name]) if found else (name,)
 
 
+def _is_short_integer(value: Any) -> bool:
+    return type(value) is int and value.bit_length() <= MAX_INTEGER_BITS
+
+
 def _text(value: Any, what: str, limit: int) -> str:
-    text = value if type(value) is str else str(value) if type(value) is int else None
+    text = value if type(value) is str else str(value) if _is_short_integer(value) else None
     if not text:
         raise EventError(
             DeadLetterReason.WRONG_TYPE, f"{what} is a {type(value).__name__}, not text or an integer"
         )
-    if len(text) > limit:
-        raise EventError(DeadLetterReason.WRONG_TYPE, f"{what} is longer than {limit} characters")
+    if len(text) > limit or not is_text(text):
+        raise EventError(
+            DeadLetterReason.WRONG_TYPE, f"{what} is longer than {limit} characters or not valid Unicode"
+        )
     return text

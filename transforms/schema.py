@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Decimal
-from math import isfinite
 from typing import Any, NamedTuple
 
 from model import paths
@@ -21,9 +20,13 @@ from model.errors import EventError
 from model.fragments import Kind, Origin, Register
 from model.snapshots import DiscoveryDefaults, MetadataSnapshot
 from transforms.mapping import RESERVED_KEY
+from transforms.storable import canonical_value, is_text, problem
 
 # What a NamedTuple's own constructor does, without its call: there is one for most leaves of most events.
 _new: Callable[[type[Register], tuple[Origin, Kind, Any]], Register] = tuple.__new__
+
+_WORD = 2**63
+_READ_OTHERWISE = frozenset({list, Decimal})
 
 _PLAIN = Kind.PLAIN  # to look it up in its enum is dear
 
@@ -152,11 +155,11 @@ class AttributeTree:
 
     def _add(self, parent: AttributeNode, key: str, siblings: dict[str, AttributeNode]) -> AttributeNode:
         path = f"{parent.path}.{paths.escape(key)}" if parent.depth else paths.escape(key)
-        if not path or len(path) > MAX_PATH or parent.depth >= MAX_DEPTH:
+        if not path or len(path) > MAX_PATH or parent.depth >= MAX_DEPTH or not is_text(path):
             raise EventError(
                 DeadLetterReason.TRANSFORM_FAILED,
-                f"the mapped output has an attribute path that is empty, longer than {MAX_PATH} characters "
-                f"or deeper than {MAX_DEPTH} keys",
+                f"the mapped output has an attribute path that is empty, longer than {MAX_PATH} characters, "
+                f"deeper than {MAX_DEPTH} keys, or not valid Unicode",
             )
         node = AttributeNode(path, parent.depth + 1, parent.protects or self._default, parent.protects)
         siblings[key] = node
@@ -203,15 +206,15 @@ class AttributeTree:
             if kind not in node.kinds:
                 self._expect(node, kind)
                 found.unexpected.append((node, DATA_TYPES[kind]))
-            if (kind is float or kind is Decimal) and not isfinite(value):
-                raise EventError(
-                    DeadLetterReason.TRANSFORM_FAILED,
-                    f"the mapped value at {node.path} is not a finite number",
-                )
-            if node.is_sealed:
-                found.to_seal.append((node, value))
+            # Most are short integers and ASCII: not worth a call.
+            if (kind is str and value.isascii()) or (kind is int and -_WORD < value < _WORD):
+                kept = value
             else:
-                plain[node.path] = _new(Register, (origin, _PLAIN, value))
+                kept = _storable(node.path, value)
+            if node.is_sealed:
+                found.to_seal.append((node, kept))
+            else:
+                plain[node.path] = _new(Register, (origin, _PLAIN, kept))
 
     def _expect(self, node: AttributeNode, kind: type) -> None:
         if node.is_kept:
@@ -232,6 +235,13 @@ class AttributeTree:
         node = self._add(parent, key, parent.children if keep else {})
         node.is_kept = keep
         return node
+
+
+def _storable(path: str, value: Any) -> Any:
+    reason = problem(value)
+    if reason is not None:
+        raise EventError(DeadLetterReason.TRANSFORM_FAILED, f"the mapped value at {path} is {reason}")
+    return canonical_value(value) if type(value) in _READ_OTHERWISE else value
 
 
 class _Indexable(dict[str, bool]):

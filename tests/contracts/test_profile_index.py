@@ -266,6 +266,23 @@ def test_a_foreign_cursor_is_refused(index: ProfileIndex, cursor: str) -> None:
         index.search(Query(), 10, cursor)
 
 
+@pytest.mark.parametrize(
+    "clause",
+    [
+        Term("t", "a\ud800"),
+        Prefix("t", "\ud800"),
+        Range("t", "\ud800"),
+        FullText("\ud800"),
+        Term("\ud800", 1),
+    ],
+)
+def test_text_that_no_document_can_hold_is_refused(index: ProfileIndex, clause: Clause) -> None:
+    with pytest.raises(QueryError, match="not valid Unicode"):
+        index.search(Query((clause,)))
+    with pytest.raises(QueryError):
+        index.count(Query((clause,)))
+
+
 def test_odd_paths(index: ProfileIndex) -> None:
     paths = ["a\\.b", "a.b", "ü", "with space", "quote'\"", "p" * 1024]
     put(index, a=dict.fromkeys(paths, "word"))

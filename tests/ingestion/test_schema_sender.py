@@ -105,3 +105,12 @@ def test_with_a_real_service_that_takes_only_small_bodies(tmp_path: Path, file: 
         assert len(list(client.search_attributes())) == 20
     assert sender.refused == 2
     assert [path[:8] for path, _ in kept(file)] == ["_event.x", "much.muc"]
+
+
+def test_a_line_that_a_crash_cut_short_takes_no_other_with_it(tmp_path: Path) -> None:
+    file = tmp_path / "refused"
+    file.write_bytes(b'{"path": "torn", "da')
+    SchemaSender(_Service(), file).send(changes("odd"))
+    torn, whole = file.read_bytes().splitlines()
+    assert torn == b'{"path": "torn", "da'
+    assert json.loads(whole)["path"] == "odd"

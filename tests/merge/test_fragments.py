@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from typing import Any
+from zlib import crc32
 
 import pytest
 
 from merge import codec
 from merge.fragments import FragmentState
 from merge.render import tree
-from model.errors import StoreError
+from model.errors import DamagedStateError, StoreError
 from model.fragments import FragmentChange, Kind, Origin, Register
 from model.identifiers import Identifier
 from model.stamps import SpecRef, Stamp
@@ -98,17 +99,44 @@ def test_numbers_keep_their_exact_value_through_bytes() -> None:
     }
 
 
+def _whole(body: bytes, version: bytes = codec.FORMAT) -> bytes:
+    return version + crc32(body, crc32(version)).to_bytes(4, "big") + body
+
+
 @pytest.mark.parametrize(
     "damaged",
     [
         b"",
         b"{}",
-        b"[1",
-        b"[2,[],{},[],{}]",
-        b'[1,[],{"a":[7,1,1]},[],{}]',
-        b'[1,[[0,0,"","","",1]],{"a":[0,9,1]},[],{}]',
+        b"\x01",
+        b"\x01\0\0\0\0",
+        _whole(b"[["),
+        _whole(b'[[],{"a":[7,1,1]},[],{}]'),
+        _whole(b'[[[0,0,"","","",1]],{"a":[0,9,1]},[],{}]'),
+        _whole(b'[[],{"a\xff":[7,1,1]},[],{}]'),
+        _whole(b'[[[0,0,"","","",1]],{"a":[0,1,1e99999]},[],{}]'),
     ],
 )
 def test_damaged_state_is_an_error_of_ours(damaged: bytes) -> None:
-    with pytest.raises(StoreError):
+    with pytest.raises(DamagedStateError):
         codec.decode(damaged)
+
+
+def test_every_flipped_bit_is_seen() -> None:
+    state = FragmentState()
+    state.apply(change(1, {"a": "text", "b": 12, "c": [1.5, None]}))
+    state.normalise()
+    data = codec.encode(state)
+    for place in range(len(data)):
+        for bit in range(8):
+            flipped = bytearray(data)
+            flipped[place] ^= 1 << bit
+            with pytest.raises(DamagedStateError):
+                codec.decode(bytes(flipped))
+
+
+def test_a_later_format_stops_the_reader() -> None:
+    body = b"whatever it will be"
+    with pytest.raises(StoreError, match="format 2") as caught:
+        codec.decode(_whole(body, b"\x02"))
+    assert not isinstance(caught.value, DamagedStateError)

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from merge import codec
+from merge.store import FragmentWrite
 from model import canonical
 from model.attributes import AttributeMetadata
 from model.errors import KeyProviderError, QueryError
@@ -85,13 +87,15 @@ def test_a_key_of_another_keyring_gives_unreadable(pipeline: Pipeline, tmp_path:
 
 
 def test_an_altered_value_gives_unreadable(pipeline: Pipeline) -> None:
-    from merge.store import FragmentWrite
-
     stored = pipeline.store.read([str(USER)])[str(USER)]
-    at = stored.state.index(b'"identity.email":[')
-    place = stored.state.index(b'"', at + 18) + 10
-    swapped = b"A" if stored.state[place : place + 1] != b"A" else b"B"
-    altered = stored.state[:place] + swapped + stored.state[place + 1 :]
+    state = codec.decode(stored.state)
+    register = state.registers["identity.email"]
+    swapped = "A" if register.value[10] != "A" else "B"
+    state.registers["identity.email"] = register._replace(
+        value=register.value[:10] + swapped + register.value[11:]
+    )
+    state.encoded = None
+    altered = codec.encode(state)
     pipeline.store.write([FragmentWrite(stored.id, stored.version, altered, frozenset())])
     assert one(pipeline, reveal=True)["identity"]["email"] == UNREADABLE
 

@@ -250,3 +250,22 @@ def test_what_to_long_makes_is_a_number() -> None:
         {"operation": "jmespath", "spec": {"sum": "sum([a, a])", "n": "to_number_exact(a)"}},
     ]
     assert compile_spec(chain)({"a": "21"}) == {"sum": 42, "n": 21}
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        {"at": "2024-03-01", "style": "%Y-%m-%d", "zone": "alice@example.com"},
+        {"at": "2024-03-01", "style": "ssn 123-45-6789", "zone": "UTC"},
+        {"at": "2024-03-01", "style": "%Y %Y alice@example.com", "zone": "UTC"},
+        {"at": "2024-03-01", "style": ["alice@example.com"], "zone": "UTC"},
+        {"at": "2024-03-01", "style": "%Y-%m-%d", "zone": ["alice@example.com"]},
+    ],
+)
+def test_a_format_and_a_zone_of_an_event_are_not_told(payload: dict[str, Any]) -> None:
+    """Found by review: the message of a spec's own error quoted them, and went into a dead letter."""
+    transform = compile_spec({"operation": "jmespath", "spec": {"t": "epoch_ms(at, style, zone)"}})
+    with pytest.raises(TransformError) as caught:
+        transform(payload)
+    assert "alice" not in str(caught.value)
+    assert "6789" not in str(caught.value)
