@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from app.commands import attributes, dead_letters, flow, keys, mapping, profiles, services, specs
+from app.commands import attributes, dead_letters, erase, flow, keys, mapping, profiles, services, specs
 from app.commands.demo import demo
 
 EPILOG = (
@@ -70,6 +70,7 @@ app.command()(mapping.check)
 app.command()(profiles.lookup)
 app.command()(profiles.search)
 app.command()(profiles.export)
+app.command()(erase.erase)
 app.add_typer(dead_letters.commands, name="dead-letters")
 app.add_typer(specs.commands, name="specs")
 app.add_typer(attributes.commands, name="attributes")

@@ -47,6 +47,7 @@ def run_flow(
         stack.enter_context(_alone(state))
         client = stack.enter_context(closing(wiring.metadata_client(settings)))
         resources = stack.enter_context(wiring.opened(settings))
+        wiring.mend_erasures(settings, resources)
         snapshots = stack.enter_context(SnapshotFollower(client, wiring.snapshot_file(settings)))
         schema = stack.enter_context(
             SchemaBuffer(

@@ -16,6 +16,7 @@ from model.errors import ConfigError, MetadataError
 
 if TYPE_CHECKING:
     from app.settings import Settings
+    from ingestion.erasure import Erasure
     from ingestion.snapshots import PinnedSnapshot
     from ingestion.workers import WorkerPlan, WorkerResources
     from profile_service.profiles import ProfileReader
@@ -61,9 +62,10 @@ def open_resources(settings: str) -> WorkerResources:
     told = json.loads(settings)
     directory = Path(told["directory"])
     provider = KeyringFile(Path(told["keyring"]))
+    names = TombstoneNames(provider)
     return WorkerResources(
-        store=SqliteProfileStore(directory / "profiles.db", TombstoneNames(provider)),
-        index=SqliteProfileIndex(directory / "index.db"),
+        store=SqliteProfileStore(directory / "profiles.db", names),
+        index=SqliteProfileIndex(directory / "index.db", names),
         dead_letters=SqliteDeadLetters(directory / "dead-letters.db"),
         data_keys=DataKeys(provider, SqliteDataKeys(directory / "data-keys.db")),
         blind_index=BlindIndex(provider),
@@ -180,6 +182,42 @@ def profile_reader(
     return ProfileReader(
         resources.store, resources.index, resources.data_keys, resources.blind_index, snapshot
     )
+
+
+def erasure(settings: Settings, resources: WorkerResources) -> Erasure:
+    """Erases from the embedded adapters; dead letters are looked through under the newest snapshot."""
+    from ingestion.erasure import Erasure
+    from ingestion.letter_search import LetterSearch
+    from sinks.keyring import KeyringFile
+    from sinks.tombstone_file import TombstoneFile
+    from transforms.tombstone_names import TombstoneNames
+
+    def letters() -> LetterSearch:
+        pinned = newest_snapshot(settings)
+        return LetterSearch(
+            settings.sources_by_name(),
+            pinned.snapshot if pinned else None,
+            resources.blind_index,
+            resources.sealer.open,
+        )
+
+    names = TombstoneNames(KeyringFile(settings.keyring_file()))
+    return Erasure(resources, TombstoneFile(tombstone_file(settings)), names, letters)
+
+
+def mend_erasures(settings: Settings, resources: WorkerResources) -> None:
+    """Before a flow writes: give a restored store its tombstones back, go on with what was cut short."""
+    from sinks.tombstone_file import TombstoneFile
+
+    lost = resources.store.reinstate(TombstoneFile(tombstone_file(settings)).read())
+    if lost or resources.store.unfinished():
+        log.warning("erasures were cut short or lost with a restored backup: erasing again")
+        erasure(settings, resources).again()
+
+
+def tombstone_file(settings: Settings) -> Path:
+    """Where tombstones stand apart from the store."""
+    return settings.directory / "tombstones.jsonl"
 
 
 def ensure_keyring(settings: Settings) -> None:

@@ -16,6 +16,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import latency, stages, throughput
+from benchmarks.erasure import FRAGMENTS
+from benchmarks.erasure import measure as measure_erasure
 from benchmarks.index import measure as measure_index
 from benchmarks.keys import measure as measure_keys
 from benchmarks.mapping import measure as measure_mapping
@@ -27,10 +29,15 @@ RESULTS = Path(__file__).with_name("results")
 def main() -> None:
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument(
-        "names", nargs="*", help="throughput, latency, mapping, stages, store, index, keys; all if left out"
+        "names",
+        nargs="*",
+        help="throughput, latency, mapping, stages, store, index, keys, erasure; all if left out",
     )
     parser.add_argument("--shops", type=int, default=10, help="shops to replay, about 60,000 events each")
     parser.add_argument("--seconds", type=float, default=30, help="how long each latency is watched")
+    parser.add_argument(
+        "--fragments", type=int, default=FRAGMENTS, help="size of the store to erase from; try 1000000"
+    )
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="idgraph-bench-") as folder:
         runs: dict[str, Callable[[], dict[str, Any]]] = {
@@ -41,6 +48,7 @@ def main() -> None:
             "store": measure_store,
             "index": measure_index,
             "keys": lambda: measure_keys(Path(folder) / "keys"),
+            "erasure": lambda: measure_erasure(arguments.fragments),
         }
         unknown = set(arguments.names) - set(runs)
         if unknown:

@@ -28,11 +28,16 @@ FRAGMENT = "fragment:"
 
 def read_changes(payload: bytes) -> FragmentState:
     """The changes that a letter of a damaged fragment holds. Raises DamagedStateError."""
-    judged, newline, encoded = payload.rpartition(b"\n")
+    # A state begins with its format, which is no digit; its checksum may hold a line's end.
+    if payload[:1] not in _NUMBER:
+        return codec.decode(payload)
+    judged, _, encoded = payload.partition(b"\n")
     state = codec.decode(encoded)
-    if newline:
-        state.judged = int(judged)
+    state.judged = int(judged)
     return state
+
+
+_NUMBER = frozenset({b"-", *(b"%d" % digit for digit in range(10))})
 
 
 def _changes(state: FragmentState) -> bytes:

@@ -48,6 +48,19 @@ class ProfileIndex(Protocol):
         """Remove documents; ids that are not there are no error."""
         ...
 
+    def holds(self, ids: Sequence[str]) -> set[str]:
+        """Those of these ids that have a document."""
+        ...
+
+    def erase(self, versions: Mapping[str, int]) -> int:
+        """Remove documents of at most these versions by id, and never take one of them again, whoever was
+        about to put it. Gives how many there were."""
+        ...
+
+    def compact(self) -> None:
+        """Leave nothing in a file of documents that were removed or replaced. Slow: may read all there is."""
+        ...
+
     def search(self, query: Query, limit: int = 20, cursor: str | None = None) -> SearchPage:
         """Full text without a word finds nothing. Raises `QueryError` for a cursor that this index did not
         give out."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from merge.index import IndexDocument, SearchPage
@@ -25,6 +25,7 @@ class MemoryProfileIndex:
 
     def __init__(self) -> None:
         self._documents: dict[str, IndexDocument] = {}
+        self._erased: dict[str, int] = {}
         self._closed = False
         self._guard = threading.Lock()
 
@@ -36,6 +37,8 @@ class MemoryProfileIndex:
                 if reason is not None:
                     refused[document.id] = reason
                     continue
+                if document.version <= self._erased.get(document.id, -1):
+                    continue
                 present = self._documents.get(document.id)
                 if present is None or present.version <= document.version:
                     self._documents[document.id] = document
@@ -45,6 +48,24 @@ class MemoryProfileIndex:
         with self._lock():
             for each in ids:
                 self._documents.pop(each, None)
+
+    def holds(self, ids: Sequence[str]) -> set[str]:
+        with self._lock():
+            return self._documents.keys() & set(ids)
+
+    def erase(self, versions: Mapping[str, int]) -> int:
+        with self._lock():
+            self._erased |= {
+                each: max(version, self._erased.get(each, -1)) for each, version in versions.items()
+            }
+            gone = [each for each in versions if each in self._documents]
+            gone = [each for each in gone if self._documents[each].version <= versions[each]]
+            for each in gone:
+                del self._documents[each]
+            return len(gone)
+
+    def compact(self) -> None:
+        """Nothing is kept."""
 
     def search(self, query: Query, limit: int = 20, cursor: str | None = None) -> SearchPage:
         if cursor is not None and not cursor.startswith("after "):

@@ -6,18 +6,21 @@ See docs/adr/0003-profile-index.md for why terms and ranges are tokens too.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from merge.index import IndexDocument, SearchPage
+from merge.tombstones import UNJUDGED, Tombstone, TombstoneNames
 from model.errors import ProfileIndexError
 from model.queries import Query
+from sinks import sqlite_tombstones
 from sinks.index_values import check_text, is_unicode
 from sinks.sqlite_files import SqliteFile, chunks, marks
 from sinks.sqlite_index_queries import Compiled, compiled, cursor_after, read_cursor
 from sinks.sqlite_index_tokens import PathTokens, Tokenizer
 from sinks.sqlite_schema import Schema
+from sinks.sqlite_tombstones import SqliteTombstones
 
 # detail=none and no columnsize: a row is a bare set of tokens; no positions, no ranking. The tokens of a
 # document stay beside it, so that an update touches only those that came or went.
@@ -38,6 +41,7 @@ _SCHEMA = Schema(
             # Fewer, larger merges of segments than by default (4): writes are many and queries look at few.
             "INSERT INTO words (words, rank) VALUES ('automerge', 8)",
         ),
+        (sqlite_tombstones.TABLE,),
     ),
     settings=("PRAGMA wal_autocheckpoint = 4000", "PRAGMA cache_size = -32768"),
     modules=("fts5", "fts5vocab"),
@@ -61,8 +65,10 @@ class SqliteProfileIndex:
     A deleted document leaves nothing that a search finds; `compact` also takes it out of the file.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, names: TombstoneNames | None = None) -> None:
+        """`names` hashes the ids of erased documents; with some in the file nothing is put without it."""
         self._file = SqliteFile(path, _SCHEMA, ProfileIndexError)
+        self._tombstones = SqliteTombstones(names, ProfileIndexError)
         # Numbers are given out once and never change, so what is here stays true.
         self._paths: dict[str, PathTokens] = {}
         self._tokenizer = Tokenizer(self._paths)
@@ -86,12 +92,26 @@ class SqliteProfileIndex:
                 if present is None or present.version <= document.version:
                     newest[document.id] = _Prepared(document.id, document.version, tokens)
         if newest:
-            self._file.write(lambda connection: _put(connection, newest))
+            self._file.write(lambda connection: _put(connection, self._alive(connection, newest)))
         return refused
 
     def delete(self, ids: Sequence[str]) -> None:
         if ids:
             self._file.write(lambda connection: _delete(connection, ids))
+
+    def holds(self, ids: Sequence[str]) -> set[str]:
+        return {each.id for each in self._file.read(lambda connection: _stored(connection, ids))}
+
+    def erase(self, versions: Mapping[str, int]) -> int:
+        def work(connection: sqlite3.Connection) -> int:
+            stored = _stored(connection, list(versions))
+            gone = [each.id for each in stored if each.version <= versions[each.id]]
+            buried = {each: Tombstone(UNJUDGED, version) for each, version in versions.items()}
+            self._tombstones.join(connection, buried)
+            _delete(connection, gone)
+            return len(gone)
+
+        return self._file.write(work) if versions else 0
 
     def search(self, query: Query, limit: int = 20, cursor: str | None = None) -> SearchPage:
         after = "" if cursor is None else read_cursor(cursor)
@@ -125,6 +145,17 @@ class SqliteProfileIndex:
 
     def close(self) -> None:
         self._file.close()
+
+    def _alive(self, connection: sqlite3.Connection, documents: dict[str, _Prepared]) -> dict[str, _Prepared]:
+        """The documents that were not erased."""
+        buried = self._tombstones.find(connection, documents)
+        if not buried:
+            return documents
+        return {
+            each: document
+            for each, document in documents.items()
+            if each not in buried or document.version > buried[each].version
+        }
 
     def _compiled(self, query: Query) -> Compiled:
         check_text(query)

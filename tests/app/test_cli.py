@@ -38,6 +38,7 @@ COMMANDS = {
     "lookup": "identifier",
     "search": "Search profiles",
     "export": "canonical JSON",
+    "erase": "Erase persons",
     "dead-letters list": "List dead letters",
     "dead-letters show": "Show one dead letter",
     "dead-letters replay": "through the pipeline again",

@@ -49,7 +49,9 @@ PROFILE_STORES: list[Implementation[ProfileStore]] = [
 
 PROFILE_INDEXES: list[Implementation[ProfileIndex]] = [
     Implementation("memory", lambda _: MemoryProfileIndex(), durable=False),
-    Implementation("sqlite", lambda folder: SqliteProfileIndex(folder / "index.db"), durable=True),
+    Implementation(
+        "sqlite", lambda folder: SqliteProfileIndex(folder / "index.db", reversed_name), durable=True
+    ),
 ]
 
 DEAD_LETTERS: list[Implementation[DeadLetters]] = [

@@ -98,6 +98,25 @@ def test_drop_gives_how_many_there_were(letters: DeadLetters) -> None:
     assert [each.id for each in letters.scan()] == ["b"]
 
 
+def test_no_byte_of_an_erased_letter_is_left_in_a_file(letters: DeadLetters, tmp_path: Path) -> None:
+    secret = b"the only copy of this payload"
+    letters.put([letter(f"{number:03}") for number in range(100)])
+    letters.put([letter("a")._replace(payload=secret, position="file:the-only-copy#1")])
+    letters.put([letter("b")._replace(payload=secret)])
+    letters.drop(["b"])
+
+    def is_seen() -> bool:
+        return any(
+            b"the-only" in each or secret in each for each in map(Path.read_bytes, tmp_path.rglob("*"))
+        )
+
+    assert is_seen()
+    assert letters.erase(["a", "c"]) == 1
+    assert not is_seen()
+    assert letters.erase([]) == 0
+    assert letters.counts() == {"not_json": 100}
+
+
 def test_nothing_to_put(letters: DeadLetters) -> None:
     letters.put([])
     assert letters.counts() == {}

@@ -247,6 +247,22 @@ def test_deleted_documents_are_not_found(index: ProfileIndex) -> None:
     assert found(index, Term("x", "word")) == ["b"]
 
 
+def test_an_erased_document_does_not_come_back_and_a_newer_one_does(index: ProfileIndex) -> None:
+    index.put([IndexDocument("a", 5, {"x": "word"}), IndexDocument("b", 5, {"x": "word"})])
+    assert index.holds(["a", "b", "c"]) == {"a", "b"}
+    assert index.erase({"a": 5, "c": 3}) == 1
+    assert index.erase({}) == 0
+    # Whoever read it before the erasure puts it after.
+    assert index.put([IndexDocument("a", 5, {"x": "word"}), IndexDocument("c", 3, {"x": "word"})]) == {}
+    assert found(index, FullText("word")) == found(index) == ["b"]
+    index.put([IndexDocument("a", 6, {"x": "again"})])
+    assert found(index, FullText("again")) == ["a"]
+    # An erasure that was cut short and goes on leaves the newer one.
+    assert index.erase({"a": 5}) == 0
+    index.compact()
+    assert found(index) == ["a", "b"]
+
+
 def test_pages_are_sorted_and_whole(index: ProfileIndex) -> None:
     ids = sorted([*(f"id:{number}" for number in range(45)), "quote:'\"", "é", "\ufffd", "\U0001f600"])
     index.put([IndexDocument(each, 1, {"x": "word", "n": 1}) for each in reversed(ids)])

@@ -1,0 +1,124 @@
+"""`idgraph erase`: everything of a set of fragments, for good."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from app import wiring
+from app.commands.context import settings_of
+from app.exits import Exit, told
+from app.output import print_json, print_table
+from model.errors import ConfigError, QueryError
+
+if TYPE_CHECKING:
+    from app.settings import Settings
+    from ingestion.erasure import Erased
+    from ingestion.workers import WorkerResources
+
+
+def erase(
+    context: typer.Context,
+    identifiers: Annotated[
+        list[str] | None,
+        typer.Argument(help="TYPE:VALUE; all fragments that carry one of them.", show_default=False),
+    ] = None,
+    fragments: Annotated[
+        list[str] | None,
+        typer.Option("--fragment", help="Id of a fragment, also of one that is not there yet."),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would go; change nothing.")] = False,
+    receipt: Annotated[Path | None, typer.Option(help="Write the receipt to a file.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    again: Annotated[
+        bool,
+        typer.Option("--again", help="Finish what was cut short; erase what a restored backup brought back."),
+    ] = False,
+    lift: Annotated[bool, typer.Option("--lift", help="Let events bring the fragments back.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The receipt, or the counts, as JSON.")] = False,
+) -> None:
+    """Erase persons: data keys, profiles, index, outbox, dead letters.
+
+    Events up to now (and the allowed skew of clocks) do not bring them back. Exit code 3 if nothing is there.
+    Source files are not touched.
+    """
+    with told():
+        settings = settings_of(context)
+        wiring.ensure_keyring(settings)
+        with wiring.opened(settings) as resources:
+            if again:
+                _show(wiring.erasure(settings, resources).again(), as_json)
+                return
+            asked = _names(identifiers or [], resources)
+            ids = sorted({*(fragments or []), *(i for name in asked for i in resources.store.find(name))})
+            if not (asked or ids):
+                raise QueryError("name whom to erase: TYPE:VALUE, or --fragment ID")
+            if lift:
+                # What is erased is found by nothing but its own name.
+                count = wiring.erasure(settings, resources).lift(sorted({*ids, *asked}))
+                print(f"lifted {count}")
+                return
+            _erase(settings, resources, ids, asked, dry_run, receipt, yes, as_json)
+
+
+def _erase(
+    settings: Settings,
+    resources: WorkerResources,
+    ids: list[str],
+    asked: set[str],
+    dry_run: bool,
+    receipt_file: Path | None,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    from app.erasure_receipt import receipt, write_receipt
+
+    erasure = wiring.erasure(settings, resources)
+    found = erasure.preview(ids, asked)
+    if not ids and not any(found):
+        print("nothing is stored under it; --fragment ID keeps away what may come", file=sys.stderr)
+        raise typer.Exit(Exit.NOT_FOUND)
+    if dry_run:
+        _show(found, as_json)
+        return
+    if not yes:
+        _show(found, as_json=False, to_people=True)
+        typer.confirm("erase this for good?", abort=True, err=True)
+    if receipt_file is not None and receipt_file.exists():
+        raise ConfigError(f"{receipt_file}: is there already, and a receipt is not replaced")
+    moment = datetime.now(UTC)
+    until = int((moment.timestamp() + settings.flow.max_future_skew_seconds) * 1000)
+    erased = erasure.erase(ids, until, asked)
+    told_of = receipt(moment, until, ids, asked, erasure.names, erased)
+    if receipt_file is not None:
+        write_receipt(receipt_file, told_of)
+    if as_json:
+        print_json(told_of)
+    else:
+        _show(erased, as_json)
+
+
+def _names(identifiers: list[str], resources: WorkerResources) -> set[str]:
+    """The identifiers as they may be stored: in the clear, and hashed."""
+    from model.identifiers import Identifier
+
+    try:
+        parsed = [Identifier.parse(text) for text in identifiers]
+    except ValueError as error:
+        raise QueryError(str(error)) from None
+    return {str(each) for i in parsed for each in (i, resources.blind_index.identifier(i))}
+
+
+def _show(counts: Erased, as_json: bool, to_people: bool = False) -> None:
+    if as_json:
+        print_json(counts._asdict())
+        return
+    rows = [(place.replace("_", " "), f"{number:,}") for place, number in counts._asdict().items()]
+    if to_people:
+        print("\n".join(f"{place}  {number}" for place, number in rows), file=sys.stderr)
+    else:
+        print_table(("place", "number"), rows)

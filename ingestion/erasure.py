@@ -1,0 +1,165 @@
+"""Erasing fragments everywhere idgraph keeps something of them. Every step may be done again.
+
+The order, and what a crash behind each step leaves:
+
+1. Tombstones, in a file apart from the store. Nothing else is changed; the same command begins anew.
+2. Data keys. Protected values are unreadable wherever copies are; a flow that goes on makes new keys.
+3. The store, in one transaction: rows gone, tombstone set, the fragments noted as unfinished. From here on
+   no event that was taken before can bring them back, and `again` goes on by itself.
+4. Data keys that a worker made in between, index documents, dead letters; then the index is compacted.
+5. What was noted is forgotten, and the store's log emptied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+from ingestion.letter_search import LetterSearch
+from ingestion.workers import WorkerResources
+from merge.tombstones import UNJUDGED, Holding, Tombstone, TombstoneNames
+from model.queries import Query
+
+_PAGE = 1000
+
+
+class TombstoneKeeper(Protocol):
+    """Keeps tombstones apart from the store. Raises StoreError."""
+
+    def append(self, tombstones: dict[bytes, Tombstone]) -> None: ...
+
+    def read(self) -> dict[bytes, Tombstone]: ...
+
+
+class Erased(NamedTuple):
+    """How many there were, or for a dry run are, in each place."""
+
+    fragments: int = 0
+    identifiers: int = 0
+    outbox_entries: int = 0
+    data_keys: int = 0
+    index_documents: int = 0
+    dead_letters: int = 0
+
+
+class Erasure:
+    """Erases fragments. Safe beside a running flow; every method raises what the stores raise."""
+
+    def __init__(
+        self,
+        resources: WorkerResources,
+        keeper: TombstoneKeeper,
+        names: TombstoneNames,
+        letters: Callable[[], LetterSearch],
+    ) -> None:
+        """`letters` is asked when dead letters are looked through, which needs a snapshot."""
+        self._store = resources.store
+        self._index = resources.index
+        self._data_keys = resources.data_keys
+        self._dead_letters = resources.dead_letters
+        self._keeper = keeper
+        self.names = names
+        self._letters = letters
+
+    def preview(self, ids: Sequence[str], identifiers: Iterable[str] = ()) -> Erased:
+        """What `erase` would find; changes nothing."""
+        found = self._store.holdings(ids)
+        return _counted(
+            found,
+            len(self._data_keys.fetch(ids, create=False)),
+            len(self._index.holds(ids)),
+            len(self._letters_of(found, identifiers)),
+        )
+
+    def erase(self, ids: Sequence[str], until: int, identifiers: Iterable[str] = ()) -> Erased:
+        """Erase these fragments, and the dead letters that carry one of their identifiers or of those given.
+
+        `until` as in `Tombstone`: events up to this moment bring nothing back. To keep law 1 it must not be
+        earlier than any ordinal that was accepted before: now and the allowed skew.
+        """
+        self._keep(self._store.holdings(ids), until)
+        keys = self._data_keys.erase(ids)
+        found = self._store.erase(ids, until)
+        # It may have been written again meanwhile.
+        self._keep(found, until)
+        rest = self._finish(found, identifiers)
+        return _counted(found, keys, rest.index_documents, rest.dead_letters)
+
+    def again(self) -> Erased:
+        """Go on with what was cut short, and erase what a restored backup brought back."""
+        tombstones = self._keeper.read()
+        self._store.reinstate(tombstones)
+        pending = self._store.unfinished()
+        done = self._finish(pending, [])
+        restored = {*self._restored_rows(), *self._restored_documents()}
+        by_moment: dict[int, list[str]] = {}
+        for fragment_id, tombstone in self._store.tombstones(restored).items():
+            by_moment.setdefault(tombstone.until, []).append(fragment_id)
+        for until, ids in by_moment.items():
+            more = self.erase(sorted(ids), until)
+            done = Erased(*(a + b for a, b in zip(done, more, strict=True)))
+        return done
+
+    def lift(self, ids: Sequence[str]) -> int:
+        """Let events of any ordinal bring these fragments back; gives how many were forbidden."""
+        lifted = self._store.lift(ids)
+        self._keeper.append({self.names(each): Tombstone(UNJUDGED, 0) for each in ids})
+        return lifted
+
+    def _keep(self, found: Iterable[Holding], until: int) -> None:
+        self._keeper.append({self.names(each.fragment_id): Tombstone(until, each.version) for each in found})
+
+    def _finish(self, found: Sequence[Holding], identifiers: Iterable[str]) -> Erased:
+        """What follows the store's transaction."""
+        ids = [each.fragment_id for each in found]
+        if ids or identifiers:
+            # A fragment that came back since, by later events, has a key of its own by now.
+            there = self._store.read(ids)
+            keys = self._data_keys.erase([each for each in ids if each not in there])
+            documents = self._index.erase({each.fragment_id: each.version for each in found})
+            letters = self._dead_letters.erase(self._letters_of(found, identifiers))
+        else:
+            keys = documents = letters = 0
+        self._index.compact()
+        self._store.finish(ids)
+        return _counted(found, keys, documents, letters)
+
+    def _letters_of(self, found: Sequence[Holding], identifiers: Iterable[str]) -> list[str]:
+        if not self._dead_letters.counts():
+            return []
+        carried = {name for each in found for name in each.identifiers}
+        ids = [each.fragment_id for each in found]
+        return list(self._letters().find(self._dead_letters.scan(), ids, {*carried, *identifiers}))
+
+    def _restored_rows(self) -> Iterator[str]:
+        after = ""
+        while page := self._store.scan(after, _PAGE):
+            after = page[-1].id
+            buried = self._store.tombstones([each.id for each in page])
+            for fragment in page:
+                tombstone = buried.get(fragment.id)
+                # One that later events made goes on behind the erased version.
+                if tombstone and tombstone.until != UNJUDGED and fragment.version <= tombstone.version:
+                    yield fragment.id
+
+    def _restored_documents(self) -> Iterator[str]:
+        cursor = None
+        while True:
+            page = self._index.search(Query(), _PAGE, cursor)
+            stored = self._store.read(page.ids)
+            gone = [each for each in page.ids if each not in stored]
+            yield from (name for name, each in self._store.tombstones(gone).items() if each.until != UNJUDGED)
+            cursor = page.cursor
+            if cursor is None:
+                return
+
+
+def _counted(found: Sequence[Holding], keys: int, documents: int, letters: int) -> Erased:
+    return Erased(
+        fragments=sum(each.version > 0 and bool(each.identifiers or each.in_outbox) for each in found),
+        identifiers=sum(len(each.identifiers) for each in found),
+        outbox_entries=sum(each.in_outbox for each in found),
+        data_keys=keys,
+        index_documents=documents,
+        dead_letters=letters,
+    )

@@ -1,0 +1,77 @@
+"""Tombstones in a file of their own, apart from the store, so that a restored store does not lose them.
+
+JSON Lines: {"name": keyed hash in hex, "until": epoch milliseconds, "version": number}, one for each
+erasure of a fragment, only ever appended. Files of one keyring are joined by writing one behind the other.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from merge.tombstones import UNJUDGED, Tombstone
+from model import canonical
+from model.errors import StoreError
+
+log = logging.getLogger(__name__)
+
+
+class _Line(msgspec.Struct):
+    name: str
+    until: int
+    version: int
+
+
+_decode = msgspec.json.Decoder(_Line).decode
+
+
+class TombstoneFile:
+    """All tombstones by name. Made when first written, for its owner only; safe for several processes."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def append(self, tombstones: Mapping[bytes, Tombstone]) -> None:
+        """Durable when it returns. Raises StoreError."""
+        lines = [
+            canonical.encode({"name": name.hex(), "until": each.until, "version": each.version}) + b"\n"
+            for name, each in sorted(tombstones.items())
+        ]
+        try:
+            descriptor = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            with os.fdopen(descriptor, "ab") as stream:
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                size = os.fstat(descriptor).st_size
+                # A power cut may have left a part of a line.
+                torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+                stream.write(b"\n" * torn + b"".join(lines))
+                stream.flush()
+                os.fsync(descriptor)
+        except OSError as error:
+            raise StoreError(f"{self._path}: {error.strerror}") from None
+
+    def read(self) -> dict[bytes, Tombstone]:
+        """Raises StoreError. A line that was cut short is told and left out: its erasure did not go on."""
+        try:
+            lines = self._path.read_bytes().splitlines()
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            raise StoreError(f"{self._path}: {error.strerror}") from None
+        found: dict[bytes, Tombstone] = {}
+        for number, line in enumerate(lines, 1):
+            try:
+                read = _decode(line)
+                name, tombstone = bytes.fromhex(read.name), Tombstone(read.until, read.version)
+            except (msgspec.MsgspecError, ValueError):
+                log.warning("%s: line %d is no tombstone", self._path, number)
+                continue
+            joined = tombstone.joined(found.get(name, tombstone))
+            # What was lifted is said by a later line.
+            found[name] = joined._replace(until=UNJUDGED) if tombstone.until == UNJUDGED else joined
+        return found

@@ -1,0 +1,307 @@
+"""`idgraph erase`: nothing is left, nothing comes back, and the receipt names nobody."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app import wiring
+from app.erasure_receipt import receipt_hash
+from ingestion.durable_files import write_atomically
+from ingestion.erasure import Erasure
+from model.errors import StoreError
+from model.events import RawRecord
+from model.queries import Query
+from sinks.sqlite_index import SqliteProfileIndex
+from sinks.sqlite_profiles import SqliteProfileStore
+from tests.app.conftest import CommandLine
+from tests.retail import Pipeline, durable_keys, order, raw, records, snapshot
+
+MAIL, STREET, ITEM, USER = "canary.one@example.com", "4711 Canaryrow", "canary-platform", "canary-user-4711"
+CANARIES = (MAIL, STREET, ITEM, USER, "Zitronengelb")
+EVERYTHING = ("fragments", "identifiers", "data_keys", "index_documents", "dead_letters")
+DATABASES = ("profiles.db", "index.db", "dead-letters.db")
+
+
+def segment(number: int, **changes: object) -> RawRecord:
+    return raw(
+        {
+            "type": "identify",
+            "userId": USER,
+            "anonymousId": "anonymous-canary-user-4711",
+            "messageId": f"canary-{number}",
+            "timestamp": "2024-03-01T00:00:00Z",
+            "platform": ITEM,
+            "traits": {"email": f" {MAIL.upper()} ", "name": "Zitronengelb", "age": 30},
+            **changes,
+        },
+        1000 + number,
+        "segment",
+    )
+
+
+def person(number: int = 1) -> list[RawRecord]:
+    """All that two systems know of one person: two fragments."""
+    shipping = {"line1": STREET, "city": "Springfield", "country": "US"}
+    customer = {"email": MAIL, "name": {"first": "Zitronengelb", "last": "Lee"}}
+    return [segment(number), segment(number + 1), order(number, 900, customer=customer, shipping=shipping)]
+
+
+def broken() -> list[RawRecord]:
+    """Letters of that person: by a mapped identifier, by a raw value, cut off; and of somebody else."""
+    return [
+        segment(7, timestamp="2030-01-01T00:00:00Z"),
+        order(2, 901, order_id=None, customer={"email": MAIL.upper()}),
+        RawRecord("orders", "file:orders/x.jsonl#902", f'{{"customer": {{"email": "{MAIL}", "na'.encode()),
+        order(3, 903, order_id=None),
+    ]
+
+
+def process(settings: Any, given: Iterable[RawRecord]) -> None:
+    with wiring.opened(settings) as resources:
+        keys = durable_keys(settings.directory)
+        pipeline = Pipeline(settings.directory, keys, resources.store, resources.index, snapshot=snapshot())
+        outputs = list(pipeline.map_stage().run(given))
+        for output in outputs:
+            resources.dead_letters.put(output.letters)
+            pipeline.commit_stage().run(output.fragments.items())
+        pipeline.data_keys.close()
+
+
+@pytest.fixture
+def filled(with_keys: CommandLine) -> CommandLine:
+    settings = with_keys.settings()
+    kept = {"etag": '"1"', "snapshot": snapshot().model_dump(mode="json")}
+    settings.flow_state().mkdir(parents=True, exist_ok=True)
+    write_atomically(wiring.snapshot_file(settings), json.dumps(kept).encode())
+    process(settings, [*records(200), *person()])
+    # An earlier state of it stays in the index's segments, and in free pages.
+    process(settings, [*person(5), *broken()])
+    return with_keys
+
+
+def shapes(text: str) -> Iterator[bytes]:
+    for spelling in {text, text.lower(), text.upper()}:
+        encoded = spelling.encode()
+        yield from (
+            encoded,
+            encoded.hex().encode(),
+            spelling.encode("utf-16-le"),
+            spelling.encode("utf-16-be"),
+        )
+        for lead in range(3):
+            whole = base64.b64encode(b"x" * lead + encoded + b"x" * 3)
+            yield whole[4 : len(whole) - 8]
+
+
+def seen(folder: Path, *more: str) -> list[tuple[str, bytes]]:
+    """Where canaries stand in a folder's files."""
+    found = []
+    for path in folder.rglob("*"):
+        if not path.is_file():
+            continue
+        content = path.read_bytes()
+        if content[:2] == b"\x1f\x8b":
+            content += gzip.decompress(content)
+        found += [
+            (path.name, shape)
+            for canary in (*CANARIES, *more)
+            for shape in shapes(canary)
+            if shape in content
+        ]
+    return found
+
+
+def export(idgraph: CommandLine) -> list[Any]:
+    return idgraph.json("export", "--reveal", "--provenance")
+
+
+def ids_of(idgraph: CommandLine) -> list[str]:
+    found = {
+        line["id"]
+        for key in (f"email:{MAIL}", f"user_id:{USER}")
+        for line in idgraph.json("lookup", "--json", key)
+    }
+    return sorted(found)
+
+
+WHOM = (f"email:{MAIL}", f"user_id:{USER}")
+
+
+def test_nothing_is_left_of_an_erased_person_and_all_of_the_others(filled: CommandLine) -> None:
+    directory = filled.settings().directory
+    ids = ids_of(filled)
+    assert len(ids) == 2
+    assert {name for name, _ in seen(directory)} >= {"profiles.db"}
+    others = [line for line in export(filled) if line["id"] not in ids]
+    (told,) = filled.json("erase", *WHOM, "--yes", "--json", "--receipt", directory.parent / "receipt.json")
+    assert export(filled) == others
+    assert seen(directory, *(each.partition(":")[2] for each in ids)) == []
+    assert seen(directory.parent, *(each.partition(":")[2] for each in ids)) == []
+    assert all(told["counts"][place] for place in EVERYTHING)
+    assert told["counts"]["dead_letters"] == 3
+    (left,) = filled.json("dead-letters", "list", "--json")
+    assert left["position"].endswith("#903")
+
+
+def test_the_receipt_names_nobody_and_shows_that_it_was_altered(filled: CommandLine, tmp_path: Path) -> None:
+    file = tmp_path / "receipt.json"
+    assert filled("erase", *WHOM, "--yes", "--receipt", file).exit_code == 0
+    told = json.loads(file.read_bytes())
+    assert told["hash"] == receipt_hash(told)
+    assert receipt_hash({**told, "refused_until": 0}) != told["hash"]
+    assert len(told["fragments"]) == 2
+    assert not any(canary in file.read_text() for canary in CANARIES)
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert filled("erase", *WHOM, "--fragment", "a:1", "--yes", "--receipt", file).exit_code == 2
+
+
+def test_a_dry_run_says_what_would_go_and_changes_nothing(filled: CommandLine) -> None:
+    before = export(filled)
+    (told,) = filled.json("erase", *WHOM, "--dry-run", "--json")
+    assert export(filled) == before
+    assert not wiring.tombstone_file(filled.settings()).exists()
+    (receipt,) = filled.json("erase", *WHOM, "--yes", "--json")
+    assert receipt["counts"] == told
+
+
+def test_without_yes_it_asks(filled: CommandLine) -> None:
+    before = export(filled)
+    assert filled("erase", *WHOM, given=b"n\n").exit_code == 1
+    assert export(filled) == before
+    assert filled("erase", *WHOM, given=b"y\n").exit_code == 0
+    assert len(export(filled)) == len(before) - 2
+
+
+def test_what_is_not_there(filled: CommandLine) -> None:
+    assert filled("erase", "email:nobody@example.com", "--yes").exit_code == 3
+    assert filled("erase", "no colon", "--yes").exit_code == 2
+    assert filled("erase", "--yes").exit_code == 2
+
+
+def test_the_same_events_again_bring_nothing_back_until_lifted(filled: CommandLine) -> None:
+    ids = ids_of(filled)
+    filled("erase", *WHOM, "--yes")
+    after = export(filled)
+    process(filled.settings(), [*person(), *person(5)])
+    assert export(filled) == after
+    fragments = [word for each in ids for word in ("--fragment", each)]
+    assert filled("erase", "--lift", *fragments).output == "lifted 2\n"
+    process(filled.settings(), [*person(), *person(5)])
+    assert ids_of(filled) == ids
+    assert filled.json("search", "--json", f"activity.platform={ITEM}")
+
+
+@pytest.mark.parametrize("step", ["mend", "again"])
+def test_a_restored_backup_shows_nothing_protected_and_is_erased_again(
+    filled: CommandLine, tmp_path: Path, step: str
+) -> None:
+    settings = filled.settings()
+    backup = tmp_path / "backup"
+    backup.mkdir()
+    for name in DATABASES:
+        shutil.copy(settings.directory / name, backup / name)
+    ids = ids_of(filled)
+    filled("erase", *WHOM, "--yes")
+    others = export(filled)
+    for name in DATABASES:
+        for beside in ("-wal", "-shm"):
+            (settings.directory / f"{name}{beside}").unlink(missing_ok=True)
+        shutil.copy(backup / name, settings.directory / name)
+
+    restored = [line for line in export(filled) if line["id"] in ids]
+    assert len(restored) == 2
+    text = json.dumps(restored)
+    assert "unreadable" in text
+    assert MAIL not in text
+    assert STREET not in text
+
+    if step == "again":
+        assert filled("erase", "--again").exit_code == 0
+    else:
+        # What a flow does before it starts.
+        with wiring.opened(settings) as resources:
+            wiring.mend_erasures(settings, resources)
+    assert export(filled) == others
+    process(settings, person())
+    assert export(filled) == others
+    shutil.rmtree(backup)
+    assert seen(tmp_path) == []
+
+
+CUT = ["erase", "_keep", "_finish", "data_keys", "index", "letters", "compact", "finish"]
+
+
+class CutError(Exception):
+    """Stands for a crash."""
+
+
+def cut_at(point: str, erasure: Erasure, monkeypatch: pytest.MonkeyPatch) -> None:
+    def crash(*_: object) -> None:
+        raise CutError
+
+    places: dict[str, tuple[object, str]] = {
+        "erase": (SqliteProfileStore, "erase"),
+        "_keep": (Erasure, "_keep"),
+        "_finish": (Erasure, "_finish"),
+        "data_keys": (type(erasure._data_keys), "erase"),
+        "index": (SqliteProfileIndex, "erase"),
+        "letters": (Erasure, "_letters_of"),
+        "compact": (SqliteProfileIndex, "compact"),
+        "finish": (SqliteProfileStore, "finish"),
+    }
+    monkeypatch.setattr(*places[point], crash)
+
+
+@pytest.mark.parametrize("first", CUT)
+@pytest.mark.parametrize("second", ["data_keys", "letters", "finish"])
+def test_two_crashes_and_one_retry(
+    filled: CommandLine, monkeypatch: pytest.MonkeyPatch, first: str, second: str
+) -> None:
+    settings = filled.settings()
+    ids = ids_of(filled)
+    with wiring.opened(settings) as resources:
+        erasure = wiring.erasure(settings, resources)
+        with ExitStack() as stack:
+            patch = stack.enter_context(pytest.MonkeyPatch.context())
+            cut_at(first, erasure, patch)
+            with pytest.raises(CutError):
+                erasure.erase(ids, 2_000_000_000_000, WHOM)
+        for name in (second,):
+            with pytest.MonkeyPatch.context() as patch:
+                cut_at(name, erasure, patch)
+                # The command given again, or what a flow does by itself.
+                with pytest.raises(CutError):
+                    erasure.erase(ids, 2_000_000_000_000, WHOM)
+    process(settings, person())
+    if first in ("erase", "_keep", "data_keys") and second == "data_keys":
+        assert filled("erase", *WHOM, "--yes").exit_code == 0
+    else:
+        assert filled("erase", "--again").exit_code == 0
+    text = json.dumps(export(filled))
+    assert not [each for each in ids if each in text]
+    names = [each.partition(":")[2] for each in ids]
+    assert seen(settings.directory, *names) == []
+    (left,) = filled.json("dead-letters", "list", "--json")
+    assert left["position"].endswith("#903")
+    with wiring.opened(settings) as resources:
+        assert resources.store.unfinished() == []
+        assert resources.index.search(Query(), 10_000).ids == sorted(each["id"] for each in export(filled))
+
+
+def test_a_store_that_fails_is_told(filled: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise StoreError("profiles.db: the disk is full")
+
+    monkeypatch.setattr(SqliteProfileStore, "erase", fails)
+    result = filled("erase", *WHOM, "--yes")
+    assert result.exit_code == 1
+    assert "the disk is full" in result.stderr
