@@ -13,6 +13,7 @@ from app import wiring
 from app.commands.context import settings_of
 from app.exits import Exit, told
 from app.output import print_json, print_table
+from model.dead_letters import DeadLetterReason
 from model.errors import MetadataError, SealError
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 commands = typer.Typer(no_args_is_help=True, help="What was set aside, why, and how to get it back.")
 
 Ids = Annotated[list[str] | None, typer.Argument(help="Ids of dead letters.", show_default=False)]
-Reason = Annotated[str | None, typer.Option(help="Only letters with this reason.")]
+Reason = Annotated[DeadLetterReason | None, typer.Option(help="Only letters with this reason.")]
 Source = Annotated[str | None, typer.Option(help="Only letters of this source.")]
 All = Annotated[bool, typer.Option("--all", help="All letters.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object a letter, for scripts.")]

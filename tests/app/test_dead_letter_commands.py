@@ -127,3 +127,9 @@ def test_replay_without_any_metadata_changes_nothing(filled: CommandLine) -> Non
     assert result.exit_code == 5
     assert "start the metadata service" in result.stderr
     assert filled.json("dead-letters", "list", "--json") == before
+
+
+def test_a_misspelled_reason_is_refused(filled: CommandLine) -> None:
+    refused = filled("dead-letters", "replay", "--reason", "missing_idd")
+    assert refused.exit_code == 2
+    assert "missing_id" in refused.output
