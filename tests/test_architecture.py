@@ -45,6 +45,8 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "typer": ("app/",),
     "rich": ("app/",),
     "cryptography": ("transforms/", "sinks/"),
+    "phonenumbers": ("transforms/detection/",),
+    "stdnum": ("transforms/detection/",),
     "jmespath": ("transforms/expressions/", "transforms/operations/"),
 }
 """Other people's packages that are used in one place only: files, or folders with a slash at the end."""

@@ -1,0 +1,99 @@
+"""The table of detectors, and what all of them say of one value of one attribute."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from model.proposals import Proposal
+from transforms.detection import (
+    bank_account,
+    date_of_birth,
+    email,
+    geolocation,
+    ip_address,
+    national_id,
+    payment_card,
+    phone,
+    secret,
+    street_address,
+)
+from transforms.detection.detector import ValueTest
+from transforms.detection.names import NameFindings, NameTable
+
+DETECTORS = (
+    email.DETECTOR,
+    phone.DETECTOR,
+    payment_card.DETECTOR,
+    bank_account.DETECTOR,
+    national_id.DETECTOR,
+    street_address.DETECTOR,
+    date_of_birth.DETECTOR,
+    ip_address.DETECTOR,
+    geolocation.DETECTOR,
+    secret.DETECTOR,
+)
+"""All detectors. A new one is one module and its line here."""
+
+_NAMES = NameTable(DETECTORS)
+_TESTS: tuple[ValueTest, ...] = tuple(d.value_test for d in DETECTORS if d.value_test is not None)
+
+SHORTEST = 6
+"""A text with fewer characters is no sensitive value by its form alone, but for `::1` and its like."""
+
+# What no detector can tell: letters with simple separators. Most texts of most events are such words.
+_PLAIN_WORDS = re.compile(r"[A-Za-z_ ./:-]{0,23}")
+
+
+def named(keys: Sequence[str]) -> NameFindings:
+    """What a path's keys tell of values below it, by type."""
+    return _NAMES.findings(keys)
+
+
+def detect(keys: Sequence[str], by_name: NameFindings, value: Any) -> Proposal | None:
+    """What one value of the attribute with these keys seems to be, or None. Pure.
+
+    `by_name` is `named(keys)`. A name that speaks of the value's type is enough, so that all values of the
+    attribute are treated alike. Of an array every element counts, however deep.
+    """
+    kind = type(value)
+    found = by_name.get(kind)
+    if found is not None:
+        return found
+    if kind is str:
+        return shaped(value)
+    if kind is int:
+        return payment_card.card_number(str(value)) if 10**13 <= value < 10**16 else None
+    return _in_array(keys, by_name, value) if kind is list else None
+
+
+def shaped(text: str) -> Proposal | None:
+    """What one text seems to be by its form alone, or None."""
+    if len(text) < SHORTEST or _PLAIN_WORDS.fullmatch(text):
+        return None
+    found: Proposal | None = None
+    for test in _TESTS:
+        proposal = test(text)
+        if proposal is not None and proposal.is_stronger(found):
+            found = proposal
+    return found
+
+
+def _in_array(keys: Sequence[str], by_name: NameFindings, array: list[Any]) -> Proposal | None:
+    strongest: Proposal | None = None
+    # A stack, not recursion: how deep an array goes is up to whoever sent it.
+    waiting: list[tuple[Sequence[str], NameFindings, Any]] = [(keys, by_name, item) for item in array]
+    while waiting:
+        place, its_name, value = waiting.pop()
+        if isinstance(value, list):
+            waiting.extend((place, its_name, item) for item in value)
+        elif isinstance(value, dict):
+            for key, item in value.items():
+                below = (*place[-1:], key)
+                waiting.append((below, named(below), item))
+        else:
+            found = detect(place, its_name, value)
+            if found is not None and found.is_stronger(strongest):
+                strongest = found
+    return strongest

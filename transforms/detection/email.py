@@ -1,0 +1,39 @@
+"""E-mail addresses, alone or anywhere in a text."""
+
+from __future__ import annotations
+
+import re
+
+from model.attributes import Classification
+from model.proposals import Proposal, SensitiveKind
+from transforms.detection.detector import Detector, NameRule, by_name, by_value
+
+_KIND, _LEVEL = SensitiveKind.EMAIL, Classification.CONFIDENTIAL
+_NAMED = by_name(_KIND, _LEVEL, "e-mail address")
+_SHAPED = by_value(_KIND, _LEVEL, "the shape of an e-mail address", 0.95)
+
+# Looked for around each `@`, and bounded, so that a long text costs no more than its length.
+_BEFORE = re.compile(r"[\w.!#$%&'*+/=?^`{|}~-]")
+_AFTER = re.compile(r"(?:[^\W_](?:[\w-]{0,61}[^\W_])?\.){1,8}[^\W\d_]{2,24}(?![\w-])")
+
+
+def email_address(text: str) -> Proposal | None:
+    """A text that holds an e-mail address, as one might write it to."""
+    at = text.find("@")
+    while at > 0:
+        if _BEFORE.match(text, at - 1) and _AFTER.match(text, at + 1):
+            return _SHAPED
+        at = text.find("@", at + 1)
+    return None
+
+
+DETECTOR = Detector(
+    _KIND,
+    (
+        NameRule(
+            ("email", "e mail", "email address", "mail address", "email id", "emailaddress", "correo"),
+            _NAMED,
+        ),
+    ),
+    email_address,
+)
