@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import latency, stages, throughput
+from benchmarks.detection import measure as measure_detection
 from benchmarks.erasure import FRAGMENTS
 from benchmarks.erasure import measure as measure_erasure
 from benchmarks.index import measure as measure_index
@@ -31,7 +32,7 @@ def main() -> None:
     parser.add_argument(
         "names",
         nargs="*",
-        help="throughput, latency, mapping, stages, store, index, keys, erasure; all if left out",
+        help="throughput, latency, mapping, stages, store, index, keys, erasure, detection; all if left out",
     )
     parser.add_argument("--shops", type=int, default=10, help="shops to replay, about 60,000 events each")
     parser.add_argument("--seconds", type=float, default=30, help="how long each latency is watched")
@@ -49,6 +50,7 @@ def main() -> None:
             "index": measure_index,
             "keys": lambda: measure_keys(Path(folder) / "keys"),
             "erasure": lambda: measure_erasure(arguments.fragments),
+            "detection": measure_detection,
         }
         unknown = set(arguments.names) - set(runs)
         if unknown:

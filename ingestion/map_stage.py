@@ -24,6 +24,7 @@ from model.errors import EventError, KeyProviderError, SealError, SpecError, Tra
 from model.events import Event, RawRecord
 from model.fragments import FragmentChange, Kind, Origin, Register
 from model.identifiers import Identifier
+from model.proposals import Proposal
 from model.sealed import SealedValue
 from model.stamps import SpecRef, Stamp
 from transforms.blind_index import BlindIndex
@@ -42,6 +43,7 @@ class MapOutput:
 
     fragments: dict[str, FragmentState] = field(default_factory=dict)
     changes: dict[tuple[str, DataType], tuple[str, str]] = field(default_factory=dict)
+    proposals: dict[tuple[str, DataType], Proposal] = field(default_factory=dict)
     letters: list[DeadLetter] = field(default_factory=list)
     events: int = 0
     bytes: int = 0
@@ -158,8 +160,12 @@ class MapStage:
                 output, record, stage, DeadLetterReason.STAGE_CRASHED, type(error).__name__, spec_ref
             )
         else:
-            for node, seen in leaves.unexpected:
-                output.changes.setdefault((node.path, seen), (event.source, event.position))
+            for unexpected in leaves.unexpected:
+                change = unexpected.node.path, unexpected.data_type
+                output.changes.setdefault(change, (event.source, event.position))
+                proposal = unexpected.proposal
+                if proposal is not None and proposal.is_stronger(output.proposals.get(change)):
+                    output.proposals[change] = proposal
             return _Prepared(record, str(identifiers[0]), origin, identifiers, leaves, spec.scope)
         if leaves is not None:
             self._snapshot.attributes.take_back(leaves)
@@ -190,17 +196,15 @@ class MapStage:
         return spec
 
     def _protect_identifiers(self, identifiers: tuple[Identifier, ...]) -> tuple[Identifier, ...]:
-        protected = self._snapshot.protected_identifiers
-        if protected.isdisjoint([identifier.type for identifier in identifiers]):
-            return identifiers
+        protects = self._snapshot.protected_names.protects
         return tuple(
-            self._blind_index.identifier(identifier) if identifier.type in protected else identifier
+            self._blind_index.identifier(identifier) if protects(identifier) else identifier
             for identifier in identifiers
         )
 
     def _protect_event_id(self, spec: MappingSpec, stamp: Stamp) -> Stamp:
         # A stamp is stored readable, beside the values: an id that is a sealed attribute must not be.
-        if not self._snapshot.has_protected_id(spec):
+        if not self._snapshot.protected_names.protects_event_id(spec.document.id, stamp.event_id):
             return stamp
         hashed = self._blind_index.identifier(Identifier("event", stamp.event_id))
         return stamp._replace(event_id=hashed.value)
@@ -243,13 +247,13 @@ class MapStage:
             raise keys
         key, stamp = keys[fragment_id], event.origin.stamp
         sealed = {}
-        for node, value in event.leaves.to_seal:
+        for path, value, is_searchable in event.leaves.to_seal:
             token = None
-            if node.policy.is_searchable and type(value) is not list:
-                read_as = self._declared_types.get(node.path, DATA_TYPES[type(value)])
-                token = self._blind_index.token(node.path, value, read_as)
-            text = key.seal(value, node.path, stamp.source, stamp.event_id)
-            sealed[node.path] = Register(event.origin, Kind.SEALED, str(SealedValue(text, token)))
+            if is_searchable and type(value) is not list:
+                read_as = self._declared_types.get(path, DATA_TYPES[type(value)])
+                token = self._blind_index.token(path, value, read_as)
+            text = key.seal(value, path, stamp.source, stamp.event_id)
+            sealed[path] = Register(event.origin, Kind.SEALED, str(SealedValue(text, token)))
         return sealed
 
     def _set_aside(

@@ -2,16 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 import msgspec
 
 from model.attributes import DataType
+from model.proposals import Proposal
 from model.schema_changes import SchemaChange
+
+
+class ReportedChange(msgspec.Struct, array_like=True):
+    """A schema change on its way to the driver; `proposal` is its JSON."""
+
+    path: str
+    data_type: str
+    source: str
+    first_event: str
+    proposal: str | None = None
+
+
+def reported_changes(
+    changes: Mapping[tuple[str, DataType], tuple[str, str]],
+    proposals: Mapping[tuple[str, DataType], Proposal],
+) -> Iterator[ReportedChange]:
+    """What a map stage found: (source, position) and proposal by path and type."""
+    for change, (source, position) in changes.items():
+        proposal = proposals.get(change)
+        said = None if proposal is None else proposal.model_dump_json()
+        yield ReportedChange(*change, source, position, said)
 
 
 class StageReport(msgspec.Struct, array_like=True):
     """Counts of one task, or of all tasks of a micro-batch once added up.
 
-    `dead` counts dead letters by reason. `changes` are schema changes as (path, type, source, position).
+    `dead` counts dead letters by reason. `changes` are schema changes.
     `erased` are events, and changes that were on their way at an erasure, which a tombstone refused.
     """
 
@@ -20,7 +44,7 @@ class StageReport(msgspec.Struct, array_like=True):
     skipped: int = 0
     protected: int = 0
     dead: dict[str, int] = {}
-    changes: list[tuple[str, str, str, str]] = []
+    changes: list[ReportedChange] = []
     written: int = 0
     unchanged: int = 0
     conflicts: int = 0
@@ -45,8 +69,14 @@ class StageReport(msgspec.Struct, array_like=True):
     def schema_changes(self) -> list[SchemaChange]:
         """The schema changes as model values."""
         return [
-            SchemaChange(path=path, data_type=DataType(kind), source=source, first_event=position)
-            for path, kind, source, position in self.changes
+            SchemaChange(
+                path=change.path,
+                data_type=DataType(change.data_type),
+                source=change.source,
+                first_event=change.first_event,
+                proposal=None if change.proposal is None else Proposal.model_validate_json(change.proposal),
+            )
+            for change in self.changes
         ]
 
     def dead_letters(self) -> int:

@@ -10,7 +10,7 @@ from itertools import islice
 
 from ingestion.commit_stage import CommitStage
 from ingestion.map_stage import MapOutput, MapStage
-from ingestion.outcomes import StageReport
+from ingestion.outcomes import StageReport, reported_changes
 from ingestion.set_aside import FRAGMENT, BatchAttempt, LetterWriter, read_changes
 from ingestion.workers import WorkerPlan, WorkerResources
 from model.dead_letters import DeadLetter, DeadLetterReason
@@ -148,5 +148,5 @@ class _Replay:
 
 
 def _changes(output: MapOutput) -> list[SchemaChange]:
-    found = [(path, str(kind), *origin) for (path, kind), origin in output.changes.items()]
-    return StageReport(changes=found).schema_changes()
+    found = reported_changes(output.changes, output.proposals)
+    return StageReport(changes=list(found)).schema_changes()

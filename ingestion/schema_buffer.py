@@ -17,6 +17,7 @@ from ingestion.schema_journal import SchemaJournal, WaitingChanges
 from ingestion.schema_sender import SchemaSender
 from ingestion.snapshots import FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS, PinnedSnapshot
 from model.errors import IdgraphError, StoreError
+from model.proposals import Proposal
 from model.schema_changes import SchemaChange
 
 log = logging.getLogger(__name__)
@@ -25,7 +26,7 @@ REMEMBERED = 200_000
 """How many changes are remembered, the latest, so that batches which still run under the old snapshot do
 not send them again. One that is forgotten is sent again, which has no effect."""
 
-_Key = tuple[str, str]
+_Key = tuple[str, str, Proposal | None]
 
 
 class SchemaBuffer:
@@ -160,4 +161,4 @@ def _went_back(before: tuple[int, str], now: tuple[int, str]) -> bool:
 
 
 def _key(change: SchemaChange) -> _Key:
-    return change.path, change.data_type
+    return change.path, change.data_type, change.proposal

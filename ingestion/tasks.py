@@ -23,7 +23,7 @@ import pyarrow as pa
 from ingestion.commit_stage import CommitStage
 from ingestion.files import DamagedRecord, read_records
 from ingestion.map_stage import MapOutput, MapStage
-from ingestion.outcomes import StageReport
+from ingestion.outcomes import StageReport, reported_changes
 from ingestion.set_aside import BatchAttempt, LetterWriter
 from ingestion.source_files import folder_of, source_of
 from ingestion.workers import WorkerPlan, WorkerResources
@@ -237,7 +237,7 @@ def _map_report(output: MapOutput) -> StageReport:
         protected=output.protected,
         erased=output.erased,
         dead=dead,
-        changes=[(path, kind, *origin) for (path, kind), origin in output.changes.items()],
+        changes=list(reported_changes(output.changes, output.proposals)),
     )
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from metadata_service.refusals import RefusedError
-from model.attributes import IMPLEMENTED_POLICIES, AttributeDefinition, ReconciliationPolicy
+from model.attributes import IMPLEMENTED_POLICIES, AttributeDefinition, DataType, ReconciliationPolicy
+from model.classification import Classification, EncryptionLevel
 from model.paths import is_within, join, split
 
 RESERVED = "_event"
@@ -22,6 +23,7 @@ def check_attribute(definition: AttributeDefinition) -> None:
         raise RefusedError(reason, "/path")
     if "\x00" in (definition.source or ""):
         raise RefusedError("a source name holds no NUL character", "/source")
+    _check_protection(definition)
     policy = definition.policy
     if definition.is_protected and policy not in SEALED_POLICIES:
         raise RefusedError(
@@ -34,6 +36,37 @@ def check_attribute(definition: AttributeDefinition) -> None:
             f"policy {policy} is not implemented yet",
             "/policy",
             f"this version takes {_names(IMPLEMENTED_POLICIES)}",
+        )
+
+
+def policy_problem(
+    classification: Classification, encryption: EncryptionLevel, indexable: bool
+) -> str | None:
+    """Why these do not go together, or None."""
+    if classification is Classification.RESTRICTED and encryption is EncryptionLevel.NONE and indexable:
+        return "plaintext of a restricted attribute does not go into the search index, which all may search"
+    return None
+
+
+def _check_protection(definition: AttributeDefinition) -> None:
+    problem = policy_problem(definition.classification, definition.encryption, definition.indexable)
+    if problem:
+        raise RefusedError(
+            problem, "/indexable", "say indexable false, or encryption searchable to find it by its value"
+        )
+    if definition.encryption is not EncryptionLevel.SEARCHABLE:
+        return
+    if definition.data_type is DataType.ARRAY:
+        raise RefusedError(
+            "an array has no blind index: searchable attributes are found by one whole value",
+            "/encryption",
+            "take protected",
+        )
+    if definition.data_type is DataType.BOOLEAN:
+        raise RefusedError(
+            "a blind index of true and false has two tokens, which tell everybody's value by their counts",
+            "/encryption",
+            "take protected",
         )
 
 

@@ -9,6 +9,7 @@ from sqlalchemy import Select, insert, select, update
 from sqlalchemy.orm import Session
 
 from metadata_service.attribute_rules import check_attribute
+from metadata_service.classification_levels import classification_levels
 from metadata_service.cursors import Page, PageRequest
 from metadata_service.edits import Edit
 from metadata_service.records import AttributeVersionRecord, provenance
@@ -108,14 +109,17 @@ def put_attribute(
 ) -> tuple[str, bool]:
     """Declare or redefine an attribute; the same definition again makes no new version.
 
-    What events showed (first event, conflicts, and the source unless another is stated) stays. A sealed attribute is not opened by leaving its
+    Encryption, indexable and authorization level are what the classification level means where they are left
+    out. What events showed (first event, conflicts, proposal, and the source unless another is stated) stays. A sealed attribute is not opened by leaving its
     encryption out. Gives the document and whether the path is new.
     `precondition` sees the present document and raises to stop. Raises RefusedError.
     """
-    check_attribute(definition)
+    levels = classification_levels(edit.session)
+    unstated = levels.unstated(definition, definition.classification)
+    check_attribute(definition.model_copy(update=unstated))
     document = edit.session.scalar(_latest().where(AttributeRow.path == definition.path))
     precondition(document)
-    stated = {field: getattr(definition, field) for field in AttributeDefinition.model_fields}
+    stated = {field: getattr(definition, field) for field in AttributeDefinition.model_fields} | unstated
     if document is None:
         changed = AttributeMetadata(**stated, version=1, created=edit.at)
         write_versions(edit, created=[changed], changed=[])
@@ -125,12 +129,15 @@ def put_attribute(
             stated["source"] = known.source
         if all(getattr(known, field) == value for field, value in stated.items()):
             return document, False
-        if known.is_protected and "encryption" not in definition.model_fields_set:
+        opened = known.is_protected and stated["encryption"] is EncryptionLevel.NONE
+        if opened and "encryption" not in definition.model_fields_set:
             raise RefusedError(
                 "the attribute is sealed; a definition of it says its encryption, even if that is none",
                 "/encryption",
             )
-        changed = known.model_copy(update=stated | {"version": known.version + 1, "conflicts": ()})
+        changed = known.model_copy(
+            update=stated | {"version": known.version + 1, "conflicts": (), "sealed_for_review": False}
+        )
         conflicts = tuple(seen for seen in known.conflicts if not changed.accepts(seen.data_type))
         changed = changed.model_copy(update={"conflicts": conflicts})
         write_versions(edit, created=[], changed=[changed])

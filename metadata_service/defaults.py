@@ -7,7 +7,10 @@ from collections.abc import Callable
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from metadata_service.attribute_rules import policy_problem
+from metadata_service.classification_levels import classification_levels
 from metadata_service.edits import Edit
+from metadata_service.refusals import RefusedError
 from metadata_service.tables import DefaultsRow
 from model.snapshots import DiscoveryDefaults
 
@@ -20,11 +23,18 @@ def discovery_defaults(session: Session) -> DiscoveryDefaults:
 
 
 def put_discovery_defaults(
-    edit: Edit, defaults: DiscoveryDefaults, precondition: Callable[[str], None]
-) -> None:
-    """Put others in force, for attributes discovered from now on."""
+    edit: Edit, stated: DiscoveryDefaults, precondition: Callable[[str], None]
+) -> DiscoveryDefaults:
+    """Put others in force, for attributes discovered from now on, and give them: what was left out is what
+    their classification level means. Raises RefusedError."""
+    levels = classification_levels(edit.session)
+    defaults = stated.model_copy(update=levels.unstated(stated, stated.classification))
+    problem = policy_problem(defaults.classification, defaults.encryption, defaults.indexable)
+    if problem:
+        raise RefusedError(problem, "/indexable")
     known = discovery_defaults(edit.session)
     precondition(known.model_dump_json())
     if defaults != known:
         edit.session.add(DefaultsRow(snapshot_version=edit.version, document=defaults.model_dump_json()))
         edit.record("discovery_defaults", "", None, "saved")
+    return defaults

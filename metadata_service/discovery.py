@@ -9,12 +9,15 @@ from pydantic import ValidationError
 
 from metadata_service.attribute_rules import path_problem
 from metadata_service.attributes import find_attributes, write_versions
+from metadata_service.classification_levels import classification_levels
 from metadata_service.database import revision_in
 from metadata_service.defaults import discovery_defaults
-from metadata_service.edits import Edit
+from metadata_service.edits import Action, Edit
+from metadata_service.proposals import with_proposal
 from metadata_service.records import RefusedChange, SchemaAnswer
 from model.attributes import AttributeMetadata, AttributeStatus, TypeConflict
 from model.schema_changes import SchemaChange
+from model.snapshots import DetectionMode
 
 MAX_CHANGES = 5000
 
@@ -34,6 +37,7 @@ def apply_schema_changes(edit: Edit, entries: Sequence[Any]) -> SchemaAnswer:
     return SchemaAnswer(
         created=seen.created,
         conflicted=seen.conflicted,
+        proposed=seen.proposed,
         unchanged=seen.unchanged,
         refused=len(problems),
         problems=problems,
@@ -45,22 +49,40 @@ class _Discovery:
     """The attributes that one request touches, as they become."""
 
     def __init__(self, edit: Edit, known: dict[str, AttributeMetadata]) -> None:
-        self.created = self.conflicted = self.unchanged = 0
+        self.created = self.conflicted = self.proposed = self.unchanged = 0
         self._edit = edit
         self._stored = dict(known)
         self._now = known
         self._defaults = discovery_defaults(edit.session)
+        self._levels = classification_levels(edit.session)
 
     def take(self, change: SchemaChange) -> None:
         attribute = self._now.get(change.path)
         if attribute is None:
             self.created += 1
-            self._now[change.path] = self._discovered(change)
-        elif attribute.accepts(change.data_type):
-            self.unchanged += 1
-        else:
+            self._now[change.path] = self._proposed(self._discovered(change), change)
+            return
+        changed = attribute
+        if not attribute.accepts(change.data_type):
             self.conflicted += 1
-            self._now[change.path] = self._with_conflict(attribute, change)
+            changed = self._with_conflict(attribute, change)
+        changed = self._proposed(changed, change)
+        if changed is attribute:
+            self.unchanged += 1
+        elif attribute.accepts(change.data_type):
+            self.proposed += 1
+        # All that one request adds to an attribute is one version of it, the first if it is new.
+        stored = self._stored.get(change.path)
+        version = stored.version + 1 if stored and changed is not stored else changed.version
+        self._now[change.path] = (
+            changed if changed is attribute else changed.model_copy(update={"version": version})
+        )
+
+    def _proposed(self, attribute: AttributeMetadata, change: SchemaChange) -> AttributeMetadata:
+        mode = self._defaults.detection
+        if change.proposal is None or mode is DetectionMode.OFF:
+            return attribute
+        return with_proposal(attribute, change.proposal, self._levels if mode is DetectionMode.SEAL else None)
 
     def write(self) -> None:
         created = [attribute for path, attribute in self._now.items() if path not in self._stored]
@@ -74,7 +96,9 @@ class _Discovery:
         for attribute in created:
             self._edit.record("attribute", attribute.path, attribute.version, "discovered")
         for attribute in changed:
-            self._edit.record("attribute", attribute.path, attribute.version, "conflicted")
+            before = self._stored[attribute.path]
+            action: Action = "conflicted" if attribute.conflicts != before.conflicts else "proposed"
+            self._edit.record("attribute", attribute.path, attribute.version, action)
 
     def _discovered(self, change: SchemaChange) -> AttributeMetadata:
         return AttributeMetadata(
@@ -85,7 +109,7 @@ class _Discovery:
             status=AttributeStatus.DISCOVERED,
             version=1,
             created=self._edit.at,
-            **dict(self._defaults),
+            **self._defaults.model_dump(exclude={"detection"}),
         )
 
     def _with_conflict(self, attribute: AttributeMetadata, change: SchemaChange) -> AttributeMetadata:
@@ -95,12 +119,7 @@ class _Discovery:
             first_event=change.first_event,
             first_seen=self._edit.at,
         )
-        # All that one request adds to an attribute is one version of it, the first if it is new.
-        stored = self._stored.get(attribute.path)
-        version = stored.version + 1 if stored else 1
-        return attribute.model_copy(
-            update={"conflicts": (*attribute.conflicts, conflict), "version": version}
-        )
+        return attribute.model_copy(update={"conflicts": (*attribute.conflicts, conflict)})
 
 
 def _readable(entries: Sequence[Any]) -> tuple[list[SchemaChange], list[RefusedChange]]:

@@ -12,8 +12,8 @@ from sqlalchemy.orm import Session
 
 from metadata_service.tables import ChangeRow, SnapshotRow
 
-Kind = Literal["spec", "attribute", "discovery_defaults"]
-Action = Literal["saved", "activated", "retired", "discovered", "conflicted"]
+Kind = Literal["spec", "attribute", "discovery_defaults", "classification_levels"]
+Action = Literal["saved", "activated", "retired", "discovered", "conflicted", "proposed"]
 
 
 class Edit:

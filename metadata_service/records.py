@@ -65,6 +65,7 @@ class SchemaAnswer(BaseModel):
 
     created: int
     conflicted: int
+    proposed: int
     unchanged: int
     refused: int
     problems: list[RefusedChange]

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from metadata_service.classification_levels import classification_levels
 from metadata_service.database import Database, Revision, has_revision, revision_in
 from metadata_service.defaults import discovery_defaults
 from metadata_service.specs import active_specs
@@ -63,11 +64,12 @@ class SnapshotCache:
             self._documents[path] = document.encode()
 
     def _body(self, session: Session, revision: Revision) -> bytes:
-        return b'{"version":%d,"specs":[%b],"attributes":[%b],"defaults":%b}' % (
+        return b'{"version":%d,"specs":[%b],"attributes":[%b],"defaults":%b,"levels":%b}' % (
             revision.version,
             b",".join(spec.model_dump_json().encode() for spec in active_specs(session)),
             b",".join([self._documents[path] for path in self._paths]),
             discovery_defaults(session).model_dump_json().encode(),
+            classification_levels(session).model_dump_json().encode(),
         )
 
     def _forget(self) -> None:

@@ -154,6 +154,17 @@ class DefaultsRow(Base):
     document: Mapped[str] = mapped_column(Text)
 
 
+class LevelsRow(Base):
+    """One version of the classification levels; the newest holds."""
+
+    __tablename__ = "classification_levels"
+
+    snapshot_version: Mapped[int] = mapped_column(
+        ForeignKey("snapshots.version"), primary_key=True, autoincrement=False
+    )
+    document: Mapped[str] = mapped_column(Text)
+
+
 class TokenRow(Base):
     """A bearer token; only its SHA-256 is kept."""
 

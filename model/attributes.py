@@ -8,6 +8,21 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from model.classification import Classification, EncryptionLevel
+from model.proposals import Proposal
+
+__all__ = [
+    "IMPLEMENTED_POLICIES",
+    "AttributeDefinition",
+    "AttributeMetadata",
+    "AttributeStatus",
+    "Classification",
+    "DataType",
+    "EncryptionLevel",
+    "ReconciliationPolicy",
+    "TypeConflict",
+]
+
 
 class DataType(StrEnum):
     """JSON's leaf types; `number` holds integers too. Arrays are one value."""
@@ -17,23 +32,6 @@ class DataType(StrEnum):
     NUMBER = "number"
     BOOLEAN = "boolean"
     ARRAY = "array"
-
-
-class Classification(StrEnum):
-    """How sensitive an attribute is, from least to most."""
-
-    PUBLIC = "public"
-    INTERNAL = "internal"
-    CONFIDENTIAL = "confidential"
-    RESTRICTED = "restricted"
-
-
-class EncryptionLevel(StrEnum):
-    """`protected` values are sealed; `searchable` ones are sealed and have a blind index for equality."""
-
-    NONE = "none"
-    PROTECTED = "protected"
-    SEARCHABLE = "searchable"
 
 
 class ReconciliationPolicy(StrEnum):
@@ -109,6 +107,12 @@ class AttributeMetadata(AttributeDefinition):
     created: datetime = Field(description="Date created.")
     first_event: str | None = Field(default=None, description="Position of the event that revealed it.")
     conflicts: tuple[TypeConflict, ...] = ()
+    proposal: Proposal | None = Field(
+        default=None, description="What a detector found in events, if one did."
+    )
+    sealed_for_review: bool = Field(
+        default=False, description="Sealed because of the proposal alone, until an admin decides."
+    )
 
     def accepts(self, seen: DataType) -> bool:
         """Whether a value of this type is expected or its conflict already recorded."""

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from model.attributes import Classification
+from model.classification import Classification
 
 
 class SensitiveKind(StrEnum):

@@ -7,10 +7,12 @@ from typing import NamedTuple, Protocol
 from pydantic import BaseModel, ConfigDict, Field
 
 from model.attributes import DataType
+from model.proposals import Proposal
 
 
 class SchemaChange(BaseModel):
-    """A path that no metadata knows, or a known path with a type it did not have. Never a value."""
+    """A path that no metadata knows, or a known path with a type it did not have, or with a value that proposes
+    more than the path did so far. Never a value."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -18,6 +20,7 @@ class SchemaChange(BaseModel):
     data_type: DataType
     source: str = Field(min_length=1, max_length=200)
     first_event: str = Field(max_length=1000, description="Position of the event.")
+    proposal: Proposal | None = None
 
 
 class RefusedSchemaChange(NamedTuple):

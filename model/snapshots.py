@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from model import paths
-from model.attributes import AttributeMetadata, AttributeStatus, Classification, EncryptionLevel
+from model.attributes import AttributeMetadata, AttributeStatus
+from model.classification import Classification, ClassificationLevels, EncryptionLevel
 from model.specs import SpecDocument
+
+
+class DetectionMode(StrEnum):
+    """What detectors do with attributes that no admin decided on: `seal` what looks sensitive and propose a
+    classification, `propose` only, or `off`."""
+
+    SEAL = "seal"
+    PROPOSE = "propose"
+    OFF = "off"
 
 
 class DiscoveryDefaults(BaseModel):
@@ -21,6 +32,7 @@ class DiscoveryDefaults(BaseModel):
     encryption: EncryptionLevel = EncryptionLevel.NONE
     authorization_level: int = Field(default=0, ge=0, le=100)
     indexable: bool = True
+    detection: DetectionMode = DetectionMode.SEAL
 
 
 class MetadataSnapshot(BaseModel):
@@ -32,6 +44,7 @@ class MetadataSnapshot(BaseModel):
     specs: tuple[SpecDocument, ...] = ()
     attributes: tuple[AttributeMetadata, ...] = ()
     defaults: DiscoveryDefaults = DiscoveryDefaults()
+    levels: ClassificationLevels = ClassificationLevels()
 
     def spec_for(self, source: str, event_type: str) -> SpecDocument | None:
         """The active spec that maps events of this source and type.
@@ -48,25 +61,24 @@ class MetadataSnapshot(BaseModel):
         ]
         return min(matching, key=_precedence, default=None)
 
-    def protected_identifier_types(self) -> frozenset[str]:
-        """Identifier types that are matched by keyed hash.
+    def sealed_places(self, places: Iterable[str]) -> frozenset[str]:
+        """Those paths whose values an admin or the discovery defaults seal, whatever they look like.
 
-        A type is protected as soon as one spec finds it where a value would be sealed: were it protected
-        only there, the same person would have two names and one of them would be readable.
+        What a proposal alone seals does not count: a name must not change by nobody's decision.
         """
         known = {attribute.path: attribute for attribute in self.attributes}
         above = {ancestor for path in self._sealed_paths(known) for ancestor in paths.ancestors(path)}
-        return frozenset(
-            place.type
-            for spec in self.specs
-            for place in spec.identifiers
-            if place.path in above or self._is_sealed(place.path, known)
-        )
+        return frozenset(path for path in places if path in above or self._is_sealed(path, known))
+
+    def undecided_places(self, places: Iterable[str]) -> frozenset[str]:
+        """Those paths on which no admin decided yet."""
+        decided = {a.path for a in self.attributes if a.status is not AttributeStatus.DISCOVERED}
+        return frozenset(places) - decided
 
     def _sealed_paths(self, known: Mapping[str, AttributeMetadata]) -> Iterator[str]:
         # Those that protect what stands above them, since a value there may hold what they held.
         for attribute in self.attributes:
-            if attribute.is_protected:
+            if _is_decided_sealed(attribute):
                 yield attribute.path
             if self._seals_by_default:
                 yield from (path for path in paths.ancestors(attribute.path) if path not in known)
@@ -75,7 +87,7 @@ class MetadataSnapshot(BaseModel):
         # What no admin declared inherits from the nearest attribute above it that one did.
         for place in (path, *paths.ancestors(path)):
             attribute = known.get(place)
-            if attribute is not None and attribute.is_protected:
+            if attribute is not None and _is_decided_sealed(attribute):
                 return True
             if attribute is not None and attribute.status is not AttributeStatus.DISCOVERED:
                 break
@@ -84,6 +96,10 @@ class MetadataSnapshot(BaseModel):
     @property
     def _seals_by_default(self) -> bool:
         return self.defaults.encryption is not EncryptionLevel.NONE
+
+
+def _is_decided_sealed(attribute: AttributeMetadata) -> bool:
+    return attribute.is_protected and not attribute.sealed_for_review
 
 
 def pattern_matches(pattern: str, name: str) -> bool:

@@ -24,7 +24,7 @@ from merge.store import ProfileStore
 from model import canonical
 from model.attributes import AttributeDefinition, AttributeMetadata
 from model.events import RawRecord
-from model.snapshots import DiscoveryDefaults, MetadataSnapshot
+from model.snapshots import DetectionMode, DiscoveryDefaults, MetadataSnapshot
 from model.specs import SpecDefinition, SpecDocument
 from profile_service.profiles import ProfileReader
 from sinks.keyring import KeyringFile
@@ -75,6 +75,10 @@ def snapshot(
         attributes=tuple(declared if declared is not None else attributes()),
         defaults=defaults or DiscoveryDefaults(),
     )
+
+
+UNDETECTED = DiscoveryDefaults(detection=DetectionMode.OFF)
+"""Nothing is sealed that nobody declared, whatever it looks like."""
 
 
 @lru_cache

@@ -6,7 +6,8 @@ from model.errors import SpecError
 from model.snapshots import MetadataSnapshot
 from model.specs import SpecDocument
 from model.stamps import SpecRef
-from transforms.mapping import RESERVED_KEY, MappingSpec
+from transforms.mapping import MappingSpec
+from transforms.protected_names import ProtectedNames
 from transforms.schema import AttributeTree
 
 MAX_CACHED_ROUTES = 10_000
@@ -22,12 +23,11 @@ class CompiledSnapshot:
         self.snapshot = snapshot
         self.version = snapshot.version
         self.attributes = AttributeTree(snapshot)
-        self.protected_identifiers = snapshot.protected_identifier_types()
+        self.protected_names = ProtectedNames(snapshot)
         self._specs: dict[SpecRef, MappingSpec | SpecError] = {}
         if previous is not None:
             current = {spec.ref for spec in snapshot.specs}
             self._specs = {ref: spec for ref, spec in previous._specs.items() if ref in current}
-        self._protected_ids: dict[str, bool] = {}
         self._routes: dict[tuple[str, str], MappingSpec | SpecError | None] = {}
 
     def spec_for(self, source: str, event_type: str) -> MappingSpec | None:
@@ -44,16 +44,6 @@ class CompiledSnapshot:
         if isinstance(found, SpecError):
             raise found
         return found
-
-    def has_protected_id(self, spec: MappingSpec) -> bool:
-        """Whether a spec reads the event's id from an attribute that policy seals."""
-        place = spec.document.id
-        if place is None or place.split(".", 1)[0] == RESERVED_KEY:
-            return False
-        known = self._protected_ids.get(place)
-        if known is None:
-            known = self._protected_ids[place] = self.attributes.policy(place).is_protected
-        return known
 
     def _compile(self, document: SpecDocument) -> MappingSpec | SpecError:
         known = self._specs.get(document.ref)

@@ -3,6 +3,7 @@
 What protects is inherited, so that a clash of shapes cannot uncover what policy protects:
 
 - below a protected attribute everything is protected, unless an admin declared (status `active`) otherwise;
+- a value that looks sensitive, at a path on which no admin decided, is protected by what its level means;
 - a value at a path *above* a protected attribute (a string or an array where an object was) is protected
   too, since it may hold what the attribute held.
 """
@@ -15,10 +16,14 @@ from typing import Any, NamedTuple
 
 from model import paths
 from model.attributes import AttributeMetadata, AttributeStatus, DataType, EncryptionLevel
+from model.classification import Classification, LevelPolicy
 from model.dead_letters import DeadLetterReason
 from model.errors import EventError
 from model.fragments import Kind, Origin, Register
-from model.snapshots import DiscoveryDefaults, MetadataSnapshot
+from model.proposals import Proposal
+from model.snapshots import DetectionMode, DiscoveryDefaults, MetadataSnapshot
+from transforms.detection.detection import detect, named
+from transforms.detection.names import NameFindings
 from transforms.mapping import RESERVED_KEY
 from transforms.storable import canonical_value, is_text, problem
 
@@ -76,7 +81,20 @@ _STRICTNESS = (EncryptionLevel.NONE, EncryptionLevel.SEARCHABLE, EncryptionLevel
 class AttributeNode:
     """One key of the unified schema: an attribute, the way to attributes, or both after a clash."""
 
-    __slots__ = ("_policy", "children", "depth", "is_kept", "is_sealed", "kinds", "path", "protects")
+    __slots__ = (
+        *(
+            "_keys",
+            "_name_findings",
+            "_policy",
+            "children",
+            "depth",
+            "is_kept",
+            "is_sealed",
+            "is_undecided",
+            "kinds",
+        ),
+        *("path", "proposal", "protects"),
+    )
 
     def __init__(
         self, path: str, depth: int, policy: AttributePolicy, protects: AttributePolicy | None
@@ -90,6 +108,12 @@ class AttributeNode:
         """The policy that undeclared attributes below inherit, if one does."""
         self.kinds: frozenset[type] = frozenset()
         """Python types of values that no longer need to be reported."""
+        self.is_undecided = False
+        """Whether detectors look at values."""
+        self.proposal: Proposal | None = None
+        """The strongest proposal that no longer needs to be reported."""
+        self._name_findings: NameFindings | None = None
+        self._keys: tuple[str, ...] = ()
 
     @property
     def policy(self) -> AttributePolicy:
@@ -102,14 +126,39 @@ class AttributeNode:
         # Asked for every leaf of every event.
         self.is_sealed = policy.is_protected
 
+    def detect(self, value: Any) -> Proposal | None:
+        """What a value here seems to be, by name or by shape."""
+        if self._name_findings is None:
+            self._keys = paths.split(self.path)[-2:]
+            self._name_findings = named(self._keys)
+        return detect(self._keys, self._name_findings, value)
+
+
+class ValueToSeal(NamedTuple):
+    """A value that must be sealed before it leaves the stage, with a blind index or without."""
+
+    path: str
+    value: Any
+    is_searchable: bool
+
+
+class Unexpected(NamedTuple):
+    """What one leaf showed; `kinds` and `known` are what its attribute had shown until then."""
+
+    node: AttributeNode
+    data_type: DataType
+    proposal: Proposal | None
+    kinds: frozenset[type]
+    known: Proposal | None
+
 
 class Leaves(NamedTuple):
     """What one event sets: what may be stored as it is, by path; what must be sealed first; and what the
     schema did not expect."""
 
     plain: dict[str, Register]
-    to_seal: list[tuple[AttributeNode, Any]]
-    unexpected: list[tuple[AttributeNode, DataType]]
+    to_seal: list[ValueToSeal]
+    unexpected: list[Unexpected]
 
     def __len__(self) -> int:
         return len(self.plain) + len(self.to_seal)
@@ -119,10 +168,16 @@ class AttributeTree:
     """All attributes of one snapshot by key. Grows by a bounded cache of unknown paths; one per thread."""
 
     def __init__(self, snapshot: MetadataSnapshot) -> None:
-        self._default = _default_policy(snapshot.defaults)
+        self._default = policy_of(snapshot.defaults)
+        mode = snapshot.defaults.detection
+        self._detects = mode is not DetectionMode.OFF
+        self._sealing_levels = {
+            level: policy_of(snapshot.levels.policy(level))
+            for level in (Classification if mode is DetectionMode.SEAL else ())
+        }
         self._root = AttributeNode("", 0, self._default, None)
         self._unknown = 0
-        self._expected: dict[AttributeNode, frozenset[type]] = {}
+        self._expected: dict[AttributeNode, tuple[frozenset[type], Proposal | None]] = {}
         self.is_indexable: Callable[[str], bool] = _Indexable(self).__getitem__
         """Whether policy lets the plaintext at a path into the index."""
         # Parents come before children, so that a child finds what it inherits.
@@ -134,7 +189,7 @@ class AttributeTree:
         node = self._root
         for key in paths.split(attribute.path):
             node = node.children.get(key) or self._add(node, key, node.children)
-        own = AttributePolicy(attribute.encryption, attribute.indexable, attribute.authorization_level)
+        own = policy_of(attribute)
         if attribute.status is AttributeStatus.RETIRED:
             own = own._replace(indexable=False)
         if node.protects and attribute.status is AttributeStatus.DISCOVERED:
@@ -142,6 +197,8 @@ class AttributeTree:
         node.policy = own
         node.protects = own if own.is_protected else None
         node.kinds = frozenset(kind for kind, seen in DATA_TYPES.items() if attribute.accepts(seen))
+        node.is_undecided = self._detects and attribute.status is AttributeStatus.DISCOVERED
+        node.proposal = attribute.proposal
 
     def policy(self, path: str) -> AttributePolicy:
         """The policy that holds for a path, declared or not."""
@@ -162,6 +219,7 @@ class AttributeTree:
                 f"deeper than {MAX_DEPTH} keys, or not valid Unicode",
             )
         node = AttributeNode(path, parent.depth + 1, parent.protects or self._default, parent.protects)
+        node.is_undecided = self._detects
         siblings[key] = node
         return node
 
@@ -188,8 +246,9 @@ class AttributeTree:
 
     def take_back(self, leaves: Leaves) -> None:
         """The event was refused: what it showed is unexpected still, for the next event that shows it."""
-        for node, seen in leaves.unexpected:
-            node.kinds -= {kind for kind, its in DATA_TYPES.items() if its is seen}
+        for unexpected in reversed(leaves.unexpected):
+            unexpected.node.kinds = unexpected.kinds
+            unexpected.node.proposal = unexpected.known
 
     def _walk(self, parent: AttributeNode, tree: dict[str, Any], origin: Origin, found: Leaves) -> None:
         plain = found.plain
@@ -203,29 +262,41 @@ class AttributeTree:
             if value is None:
                 plain[node.path] = Register(origin, Kind.DELETED, None)
                 continue
-            if kind not in node.kinds:
-                self._expect(node, kind)
-                found.unexpected.append((node, DATA_TYPES[kind]))
             # Most are short integers and ASCII: not worth a call.
             if (kind is str and value.isascii()) or (kind is int and -_WORD < value < _WORD):
                 kept = value
             else:
                 kept = _storable(node.path, value)
-            if node.is_sealed:
-                found.to_seal.append((node, kept))
-            else:
-                plain[node.path] = _new(Register, (origin, _PLAIN, kept))
+            proposal = node.detect(kept) if node.is_undecided else None
+            if kind not in node.kinds or (proposal is not None and proposal.is_stronger(node.proposal)):
+                found.unexpected.append(
+                    Unexpected(node, DATA_TYPES[kind], proposal, node.kinds, node.proposal)
+                )
+                self._expect(node, kind, proposal)
+            if node.is_sealed or proposal is not None:
+                policy = self._policy_of_value(node, proposal)
+                if policy.is_protected:
+                    found.to_seal.append(ValueToSeal(node.path, kept, policy.is_searchable))
+                    continue
+            plain[node.path] = _new(Register, (origin, _PLAIN, kept))
 
-    def _expect(self, node: AttributeNode, kind: type) -> None:
+    def _policy_of_value(self, node: AttributeNode, proposal: Proposal | None) -> AttributePolicy:
+        level = self._sealing_levels.get(proposal.classification) if proposal is not None else None
+        return node.policy if level is None else node.policy.stricter(level)
+
+    def _expect(self, node: AttributeNode, kind: type, proposal: Proposal | None) -> None:
         if node.is_kept:
-            self._expected.setdefault(node, node.kinds)
+            self._expected.setdefault(node, (node.kinds, node.proposal))
             seen = DATA_TYPES[kind]
             node.kinds |= {other for other, its in DATA_TYPES.items() if its is seen}
+            if proposal is not None and proposal.is_stronger(node.proposal):
+                node.proposal = proposal
 
     def report_anew(self) -> None:
         """Report again what events showed: what was reported for a task that failed must not be lost."""
-        for node, kinds in self._expected.items():
+        for node, (kinds, proposal) in self._expected.items():
             node.kinds = kinds
+            node.proposal = proposal
         self._expected.clear()
 
     def _unknown_node(self, parent: AttributeNode, key: str) -> AttributeNode:
@@ -272,8 +343,9 @@ def declared_types(snapshot: MetadataSnapshot) -> dict[str, DataType]:
     }
 
 
-def _default_policy(defaults: DiscoveryDefaults) -> AttributePolicy:
-    return AttributePolicy(defaults.encryption, defaults.indexable, defaults.authorization_level)
+def policy_of(stated: AttributeMetadata | DiscoveryDefaults | LevelPolicy) -> AttributePolicy:
+    """The policy that somebody stated."""
+    return AttributePolicy(stated.encryption, stated.indexable, stated.authorization_level)
 
 
 def _protect_above(node: AttributeNode) -> AttributePolicy | None:

@@ -19,11 +19,18 @@ if TYPE_CHECKING:
 
 commands = typer.Typer(no_args_is_help=True, help="Attribute metadata: find, show, change.")
 
+
+def _proposed(attribute: AttributeMetadata) -> str:
+    proposal = attribute.proposal
+    return "-" if proposal is None else f"{proposal.kind} {proposal.confidence:.0%}"
+
+
 _COLUMNS: dict[str, Callable[[AttributeMetadata], str]] = {
     "path": lambda attribute: attribute.path,
     "type": lambda attribute: attribute.data_type,
     "status": lambda attribute: attribute.status,
     "encryption": lambda attribute: attribute.encryption,
+    "proposal": _proposed,
     "source": lambda attribute: attribute.source or "-",
     "conflicts": lambda attribute: ", ".join(sorted({each.data_type for each in attribute.conflicts})) or "-",
 }

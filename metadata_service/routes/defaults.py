@@ -30,5 +30,5 @@ def put(
 ) -> Response:
     """Change them, for attributes discovered from now on."""
     with service.database.write(actor, reason) as edit:
-        put_discovery_defaults(edit, defaults, precondition)
-    return json_answer(defaults.model_dump_json())
+        saved = put_discovery_defaults(edit, defaults, precondition)
+    return json_answer(saved.model_dump_json())

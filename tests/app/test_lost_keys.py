@@ -7,7 +7,7 @@ import pytest
 from app import wiring
 from merge.store import FragmentWrite
 from tests.app.conftest import CommandLine
-from tests.retail import Pipeline, durable_keys, order, snapshot
+from tests.retail import UNDETECTED, Pipeline, durable_keys, order, snapshot
 
 COMMANDS = [
     ["lookup", "--reveal", "user_id:4493"],
@@ -58,7 +58,11 @@ def test_profiles_without_protected_values_need_no_keys(with_keys: CommandLine) 
     with wiring.opened(settings) as resources:
         keys = durable_keys(settings.directory)
         plain = Pipeline(
-            settings.directory, keys, resources.store, resources.index, snapshot=snapshot(declared=[])
+            settings.directory,
+            keys,
+            resources.store,
+            resources.index,
+            snapshot=snapshot(declared=[], defaults=UNDETECTED),
         )
         plain.process([order(1)])
         keys.close()

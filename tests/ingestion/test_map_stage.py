@@ -22,7 +22,7 @@ from model.identifiers import Identifier
 from model.snapshots import DiscoveryDefaults
 from model.specs import SpecDocument
 from model.stamps import SpecRef
-from tests.retail import NOW, Pipeline, attribute, attributes, order, raw, records, snapshot, spec
+from tests.retail import NOW, UNDETECTED, Pipeline, attribute, attributes, order, raw, records, snapshot, spec
 from transforms.mapping import MappingSpec
 from transforms.sealing import DataKeys, SealingKey
 from transforms.sealing_key import UnusableKey
@@ -390,7 +390,9 @@ def test_protection_is_inherited_below_and_above(
 
 def test_what_was_discovered_below_a_protected_attribute_stays_protected(tmp_path: Path) -> None:
     declared = [attribute("a", encryption="protected"), attribute("a.b", status="discovered")]
-    pipeline = Pipeline(tmp_path, snapshot=snapshot(specs=[passing(SAME)], declared=declared))
+    pipeline = Pipeline(
+        tmp_path, snapshot=snapshot(specs=[passing(SAME)], declared=declared, defaults=UNDETECTED)
+    )
     assert by_path(pipeline.map(event(a={"b": CANARY})), "email:p1@example.com")["a.b"][0] is Kind.SEALED
 
 

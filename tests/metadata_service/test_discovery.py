@@ -32,12 +32,14 @@ def test_an_unknown_path_becomes_a_discovered_attribute(service: Running) -> Non
         "encryption": "protected",
         "authorization_level": 7,
         "indexable": False,
+        "detection": "seal",
     }
     assert service.admin.put("/v1/discovery-defaults", json=defaults).json() == defaults
     answer = service.pipeline.patch("/v1/schema", json={"changes": [change()]})
     assert answer.json() == {
         "created": 1,
         "conflicted": 0,
+        "proposed": 0,
         "unchanged": 0,
         "refused": 0,
         "problems": [],
@@ -45,6 +47,7 @@ def test_an_unknown_path_becomes_a_discovered_attribute(service: Running) -> Non
     }
     attribute = service.reader.get("/v1/attributes/a.b").json()
     assert attribute.pop("created").endswith("Z")
+    del defaults["detection"]
     assert attribute == defaults | {
         "path": "a.b",
         "name": "",
@@ -57,6 +60,8 @@ def test_an_unknown_path_becomes_a_discovered_attribute(service: Running) -> Non
         "policy": "latest",
         "version": 1,
         "conflicts": [],
+        "proposal": None,
+        "sealed_for_review": False,
     }
 
 

@@ -80,13 +80,22 @@ def test_sqlite_is_set_up_for_several_processes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "table", ["snapshots", "changes", "attribute_versions", "spec_versions", "discovery_defaults"]
+    "table",
+    [
+        "snapshots",
+        "changes",
+        "attribute_versions",
+        "spec_versions",
+        "discovery_defaults",
+        "classification_levels",
+    ],
 )
 def test_history_cannot_be_rewritten(database: Database, table: str) -> None:
     declare(database, "a")
     with database.engine.begin() as connection:
         connection.execute(text("INSERT INTO spec_versions VALUES ('s', 1, 'draft', 1, '{}')"))
         connection.execute(text("INSERT INTO discovery_defaults VALUES (1, '{}')"))
+        connection.execute(text("INSERT INTO classification_levels VALUES (1, '{}')"))
     columns = {column["name"] for column in inspect(database.engine).get_columns(table)} - {"status"}
     for statement in [
         f"DELETE FROM {table}",

@@ -15,7 +15,7 @@ from model.errors import KeyProviderError, QueryError
 from model.identifiers import Identifier
 from model.queries import Clause, FullText, Prefix, Query, Range, Term
 from profile_service.profiles import MASK, UNREADABLE, Profile
-from tests.retail import Pipeline, attribute, order, raw, records, snapshot, spec
+from tests.retail import UNDETECTED, Pipeline, attribute, order, raw, records, snapshot, spec
 
 USER = Identifier("user_id", "4493")
 EMAIL = Identifier("email", "charles.wang@example.com")
@@ -228,7 +228,7 @@ def test_what_was_stored_plain_is_masked_once_policy_protects_it(pipeline: Pipel
 
 
 def test_a_person_is_still_found_by_a_name_stored_before_its_type_was_protected(tmp_path: Path) -> None:
-    before = Pipeline(tmp_path, snapshot=snapshot(declared=[]))
+    before = Pipeline(tmp_path, snapshot=snapshot(declared=[], defaults=UNDETECTED))
     before.process([order(1, 1)])
     after = Pipeline(tmp_path, before.key_store, before.store, before.index, snapshot=snapshot(2))
     (profile,) = after.reader().lookup(Identifier("email", "p1@example.com"))

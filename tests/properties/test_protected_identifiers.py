@@ -7,12 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.attributes import AttributeMetadata, AttributeStatus, EncryptionLevel
+from model.identifiers import Identifier
 from model.snapshots import DiscoveryDefaults, MetadataSnapshot
 from model.specs import IdentifierPlace
 from tests.retail import attribute, spec
+from transforms.protected_names import ProtectedNames
 from transforms.schema import AttributeTree
 
-PLACE = "contact.email"
+PLACE = "contact.nick"
+SOMEBODY = Identifier("contact", "somebody")
 
 levels = st.sampled_from([EncryptionLevel.NONE, EncryptionLevel.PROTECTED])
 paths = st.lists(st.sampled_from("ab"), min_size=1, max_size=4).map(".".join)
@@ -31,7 +34,7 @@ attributes = st.lists(
 def snapshot(
     place: str, known: list[AttributeMetadata], default: EncryptionLevel = EncryptionLevel.NONE
 ) -> MetadataSnapshot:
-    identified = spec("orders", identifiers=(IdentifierPlace(type="email", path=place, primary=True),))
+    identified = spec("orders", identifiers=(IdentifierPlace(type="contact", path=place, primary=True),))
     return MetadataSnapshot(
         version=1,
         specs=(identified,),
@@ -45,7 +48,7 @@ def test_identifiers_follow_the_policy_of_their_place(
     place: str, known: list[AttributeMetadata], default: EncryptionLevel
 ) -> None:
     seen = snapshot(place, known, default)
-    assert bool(seen.protected_identifier_types()) is AttributeTree(seen).policy(place).is_protected
+    assert ProtectedNames(seen).protects(SOMEBODY) is AttributeTree(seen).policy(place).is_protected
 
 
 @pytest.mark.parametrize(
@@ -66,4 +69,4 @@ def test_identifiers_follow_the_policy_of_their_place(
     ids=["below", "discovered below", "declared open below", "above", "beside"],
 )
 def test_the_neighbourhood_of_a_place(known: list[AttributeMetadata], hashed: bool) -> None:
-    assert bool(snapshot(PLACE, known).protected_identifier_types()) is hashed
+    assert ProtectedNames(snapshot(PLACE, known)).protects(SOMEBODY) is hashed

@@ -6,7 +6,7 @@ import re
 
 from stdnum import iban
 
-from model.attributes import Classification
+from model.classification import Classification
 from model.proposals import Proposal, SensitiveKind
 from transforms.detection.detector import TEXT_OR_NUMBER, Detector, NameRule, by_name, by_value
 

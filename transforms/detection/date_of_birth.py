@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from model.attributes import Classification
+from model.classification import Classification
 from model.proposals import SensitiveKind
 from transforms.detection.detector import TEXT_OR_NUMBER, Detector, NameRule, by_name
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from model.attributes import Classification
+from model.classification import Classification
 from model.proposals import Proposal, SensitiveKind
 from transforms.detection.detector import Detector, NameRule, by_name, by_value
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from ipaddress import ip_address
 
-from model.attributes import Classification
+from model.classification import Classification
 from model.proposals import Proposal, SensitiveKind
 from transforms.detection.detector import TEXT, Detector, NameRule, by_name, by_value
 
@@ -46,7 +46,16 @@ DETECTOR = Detector(
         NameRule(
             (
                 *("ip", "ip address", "ipaddress", "ip addr", "ipaddr", "client ip", "remote addr", "ipv"),
-                *("remote address", "srcaddr", "dstaddr", "remote ip", "remoteip", "aip"),
+                *(
+                    "remote address",
+                    "srcaddr",
+                    "dstaddr",
+                    "src addr",
+                    "dst addr",
+                    "remote ip",
+                    "remoteip",
+                    "aip",
+                ),
                 *("sourceip", "source ip", "destination ip", "x forwarded for", "external ip"),
             ),
             _NAMED,

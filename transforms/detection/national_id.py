@@ -23,7 +23,7 @@ from stdnum.mx import curp
 from stdnum.se import personnummer
 from stdnum.us import ssn as us_ssn
 
-from model.attributes import Classification
+from model.classification import Classification
 from model.proposals import Proposal, SensitiveKind
 from transforms.detection.detector import TEXT_OR_NUMBER, Detector, NameRule, by_name, by_value
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from base64 import urlsafe_b64decode
 from collections import Counter
 from itertools import pairwise
 from math import log2
 
-from model.attributes import Classification
+from model.classification import Classification
 from model.proposals import Proposal, SensitiveKind
 from transforms.detection.detector import TEXT, Detector, NameRule, by_name, by_value
 
@@ -49,7 +50,9 @@ def secret(text: str) -> Proposal | None:
         return _WEB_TOKEN
     if _BEGINNINGS.search(text) and _ISSUED_SHAPE.search(text):
         return _ISSUED
-    return _RANDOM if _RANDOM_SHAPE.fullmatch(text) and _is_random(text) else None
+    if _RANDOM_SHAPE.fullmatch(text) and _is_random(text) and not _says_something(text):
+        return _RANDOM
+    return None
 
 
 def _is_random(text: str) -> bool:
@@ -65,6 +68,15 @@ def _is_random(text: str) -> bool:
     return changes * 2.4 > len(classes) and _entropy(text[:128]) >= min(
         _BITS_A_CHARACTER, 0.88 * log2(len(text[:128]))
     )
+
+
+def _says_something(text: str) -> bool:
+    # Many systems write their ids as base64 of a text that names type and number.
+    try:
+        content = urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    except ValueError:
+        return False
+    return all(32 <= byte < 127 for byte in content)
 
 
 def _entropy(text: str) -> float:

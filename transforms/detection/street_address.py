@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from model.attributes import Classification
+from model.classification import Classification
 from model.proposals import Proposal, SensitiveKind
 from transforms.detection.detector import TEXT, TEXT_OR_NUMBER, Detector, NameRule, by_name, by_value
 
@@ -21,6 +21,7 @@ _ENGLISH = (
 )
 _STREET = re.compile(
     rf"(?:(?:unit|flat|apt)\.? \w{{1,5}},? )?\d{{1,5}}[a-z]?(?:/\d{{1,5}})?,? (?:{_WORD} ){{1,4}}(?:{_ENGLISH})\b"
+    rf"|\d{{1,5}} (?:{_WORD} ){{1,4}}(?:apt|apartment|suite|ste|unit|flat)\.? \w{{1,5}}\b"
     rf"|{_WORD}(?:stra(?:ss|ß)e|str\.|weg|platz|gasse|allee|straat|laan|gatan|vägen) ?\d{{1,4}}"
     rf"|\d{{1,4}},? (?:bis |ter )?(?:rue|avenue|boulevard|chemin|impasse|quai) {_WORD}"
     rf"|(?:calle|avenida|via|viale|piazza|rua) (?:{_WORD},? ){{1,4}}\d{{1,4}}\b",

@@ -87,6 +87,7 @@ SILENT = [
     "arn:aws:iam::123456789012:role/OrganizationAccountAccessRole",
     "/subscriptions/resourceGroups/providers/Microsoft.Storage/listKeys",
     "ECDHE-RSA-AES128-GCM-SHA256",
+    "MDEyOk9yZ2FuaXphdGlvbjY4MTE2NzI=",
     "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/537.36",
     "127.0.0.1",
     "::",

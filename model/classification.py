@@ -1,0 +1,67 @@
+"""Classification levels, and what each means where an attribute says nothing else."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Classification(StrEnum):
+    """How sensitive an attribute is, from least to most."""
+
+    PUBLIC = "public"
+    INTERNAL = "internal"
+    CONFIDENTIAL = "confidential"
+    RESTRICTED = "restricted"
+
+
+class EncryptionLevel(StrEnum):
+    """`protected` values are sealed; `searchable` ones are sealed and have a blind index for equality."""
+
+    NONE = "none"
+    PROTECTED = "protected"
+    SEARCHABLE = "searchable"
+
+
+class LevelPolicy(BaseModel):
+    """What a level means. `authorization_level` is the clearance (0 to 100) a reader needs; `indexable` is
+    about plaintext: of a sealed value the index holds at most a token."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    encryption: EncryptionLevel = EncryptionLevel.NONE
+    indexable: bool = True
+    authorization_level: int = Field(default=0, ge=0, le=100)
+
+    @property
+    def is_protected(self) -> bool:
+        return self.encryption is not EncryptionLevel.NONE
+
+
+class ClassificationLevels(BaseModel):
+    """The policy of every level. An attribute overrides each field of it for itself."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    public: LevelPolicy = LevelPolicy()
+    internal: LevelPolicy = LevelPolicy()
+    confidential: LevelPolicy = LevelPolicy(encryption=EncryptionLevel.PROTECTED, authorization_level=50)
+    restricted: LevelPolicy = LevelPolicy(
+        encryption=EncryptionLevel.PROTECTED, indexable=False, authorization_level=80
+    )
+
+    def policy(self, classification: Classification) -> LevelPolicy:
+        """What one level means."""
+        found = getattr(self, classification.value)
+        assert isinstance(found, LevelPolicy)  # noqa: S101 - there is a field for each level
+        return found
+
+    def unstated(self, stated: BaseModel, classification: Classification) -> dict[str, Any]:
+        """The fields of the level's policy that somebody left out."""
+        return {
+            field: value
+            for field, value in self.policy(classification)
+            if field not in stated.model_fields_set
+        }

@@ -1,0 +1,35 @@
+"""What workers say about a micro-batch comes whole to the driver and the journal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from ingestion.outcomes import StageReport, reported_changes
+from ingestion.schema_journal import SchemaJournal
+from model.proposals import SensitiveKind
+from tests.retail import Pipeline, raw, snapshot, spec
+
+CANARY = "kahuna@example.com"
+
+
+def test_a_schema_change_carries_its_strongest_proposal_and_no_value(tmp_path: Path) -> None:
+    same = spec("orders", operations=({"operation": "shift", "spec": {"*": "&"}},))
+    pipeline = Pipeline(tmp_path, snapshot=snapshot(specs=[same], declared=[]))
+    texts = ["hello", f"mail {CANARY}", f"{CANARY} 4111111111111111"]
+    events = [
+        {"_event": {"id": f"e{number}", "ordinal": 1}, "identity": {"email": "p1"}, "note": text}
+        for number, text in enumerate(texts)
+    ]
+    output = pipeline.map(*(raw(event, number) for number, event in enumerate(events, 1)))
+    assert output.letters == []
+    report = StageReport(changes=list(reported_changes(output.changes, output.proposals)))
+    wire = msgspec.json.encode(report)
+    journal = SchemaJournal(tmp_path / "journal")
+    journal.append(msgspec.json.decode(wire, type=StageReport).schema_changes())
+    assert CANARY.encode() not in wire + journal.path.read_bytes()
+    (note,) = [change for change in journal.first(10).changes if change.path == "note"]
+    assert note.proposal is not None
+    assert note.proposal.kind is SensitiveKind.PAYMENT_CARD
+    assert note.first_event.endswith("#1")

@@ -1,0 +1,50 @@
+"""Which identifiers and event ids are written as keyed hashes: a pure function of snapshot, type and value.
+
+They name fragments and order values, so an answer must never change by a proposal that arrives, only by an
+admin's decision: before and after discovery the same type and value give the same answer.
+"""
+
+from __future__ import annotations
+
+from model import paths
+from model.identifiers import Identifier
+from model.proposals import Proposal
+from model.snapshots import DetectionMode, MetadataSnapshot
+from transforms.detection.detection import named, shaped
+from transforms.mapping import RESERVED_KEY
+
+
+class ProtectedNames:
+    """Decides by type where policy, or the name of a place, tells; else by the value. Immutable."""
+
+    def __init__(self, snapshot: MetadataSnapshot) -> None:
+        found = [(place.type, place.path) for spec in snapshot.specs for place in spec.identifiers]
+        places = {path for _, path in found} | {spec.id for spec in snapshot.specs if _is_stored(spec.id)}
+        self._levels = snapshot.levels
+        is_on = snapshot.defaults.detection is DetectionMode.SEAL
+        self._undecided = snapshot.undecided_places(filter(None, places)) if is_on else frozenset()
+        self._sealed = snapshot.sealed_places(filter(None, places)) | {
+            path for path in self._undecided if self._seals(named(paths.split(path)).get(str))
+        }
+        self._sealed_types = frozenset(kind for kind, path in found if path in self._sealed)
+        self._undecided_types = frozenset(kind for kind, path in found if path in self._undecided)
+
+    def protects(self, identifier: Identifier) -> bool:
+        """Whether an identifier is matched by keyed hash."""
+        kind = identifier.type
+        if kind in self._sealed_types:
+            return True
+        return kind in self._undecided_types and self._seals(shaped(identifier.value))
+
+    def protects_event_id(self, place: str | None, event_id: str) -> bool:
+        """Whether an event id that a spec reads at a place is stored as a keyed hash."""
+        if place in self._sealed:
+            return True
+        return place in self._undecided and self._seals(shaped(event_id))
+
+    def _seals(self, proposal: Proposal | None) -> bool:
+        return proposal is not None and self._levels.policy(proposal.classification).is_protected
+
+
+def _is_stored(place: str | None) -> bool:
+    return place is not None and place.split(".", 1)[0] != RESERVED_KEY
