@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from model.proposals import Proposal
@@ -38,9 +39,14 @@ DETECTORS = (
 
 _NAMES = NameTable(DETECTORS)
 _TESTS: tuple[ValueTest, ...] = tuple(d.value_test for d in DETECTORS if d.value_test is not None)
+_TESTS_OF_LETTERS: tuple[ValueTest, ...] = tuple(
+    d.value_test for d in DETECTORS if d.value_test is not None and not d.needs_digit
+)
 
 SHORTEST = 6
 """A text with fewer characters is no sensitive value by its form alone, but for `::1` and its like."""
+
+_DIGIT = re.compile(r"\d")
 
 # What no detector can tell: letters with simple separators. Most texts of most events are such words.
 _PLAIN_WORDS = re.compile(r"[A-Za-z_ ./:-]{0,23}")
@@ -73,11 +79,17 @@ def shaped(text: str) -> Proposal | None:
     if len(text) < SHORTEST or _PLAIN_WORDS.fullmatch(text):
         return None
     found: Proposal | None = None
-    for test in _TESTS:
+    for test in _TESTS if _DIGIT.search(text) else _TESTS_OF_LETTERS:
         proposal = test(text)
         if proposal is not None and proposal.is_stronger(found):
             found = proposal
     return found
+
+
+@lru_cache(maxsize=16_384)
+def _named_within(keys: tuple[str, ...]) -> NameFindings:
+    # Arrays have no nodes that remember what their keys tell.
+    return named(keys)
 
 
 def _in_array(keys: Sequence[str], by_name: NameFindings, array: list[Any]) -> Proposal | None:
@@ -91,7 +103,7 @@ def _in_array(keys: Sequence[str], by_name: NameFindings, array: list[Any]) -> P
         elif isinstance(value, dict):
             for key, item in value.items():
                 below = (*place[-1:], key)
-                waiting.append((below, named(below), item))
+                waiting.append((below, _named_within(below), item))
         else:
             found = detect(place, its_name, value)
             if found is not None and found.is_stronger(strongest):

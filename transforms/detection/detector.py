@@ -28,12 +28,14 @@ class NameRule(NamedTuple):
 
 
 class Detector(NamedTuple):
-    """All that tells one kind. `not_names` are endings that are no such data although a rule matches."""
+    """All that tells one kind. `not_names` are endings that are no such data although a rule matches;
+    `needs_digit` says that the value test finds nothing in a text without digits, so it is not asked."""
 
     kind: SensitiveKind
     name_rules: tuple[NameRule, ...]
     value_test: ValueTest | None = None
     not_names: tuple[str, ...] = ()
+    needs_digit: bool = True
 
 
 def by_name(

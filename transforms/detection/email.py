@@ -36,4 +36,5 @@ DETECTOR = Detector(
         ),
     ),
     email_address,
+    needs_digit=False,
 )

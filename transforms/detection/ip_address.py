@@ -63,4 +63,5 @@ DETECTOR = Detector(
         ),
     ),
     internet_address,
+    needs_digit=False,
 )

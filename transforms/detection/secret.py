@@ -38,7 +38,10 @@ _BEGINNINGS = re.compile(
     r"dop_v1_|SG\.|dapi|PRIVATE KEY|Bearer |Basic |://[^/\s]*@"
 )
 
-_RANDOM_SHAPE = re.compile(r"[A-Za-z0-9+/_=-]{24,512}", re.ASCII)
+# With all three of small letters, capitals and digits.
+_RANDOM_SHAPE = re.compile(
+    r"(?=[^0-9]*[0-9])(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])[A-Za-z0-9+/_=-]{24,512}", re.ASCII
+)
 _BITS_A_CHARACTER = 4.1
 
 
@@ -62,7 +65,7 @@ def _is_random(text: str) -> bool:
         0 if character.isdigit() else 1 if character.islower() else 2 if character.isupper() else 3
         for character in text[:128]
     ]
-    if not {0, 1, 2} <= set(classes) or "/" in text[:2]:
+    if "/" in text[:2]:
         return False
     changes = sum(one != other for one, other in pairwise(classes))
     return changes * 2.4 > len(classes) and _entropy(text[:128]) >= min(
@@ -101,4 +104,5 @@ DETECTOR = Detector(
     ),
     secret,
     not_names=("page token", "next token", "continuation token", "pagetoken", "nexttoken"),
+    needs_digit=False,
 )
