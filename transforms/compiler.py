@@ -13,6 +13,7 @@ from transforms.operation import Operation
 from transforms.operations import JOLT_CLASSES, OPERATIONS, WITHOUT_SPEC
 from transforms.ownership import EVENT, Ownership
 from transforms.pointers import found, nearest, pointer
+from transforms.spec_size import check_size
 
 
 def compile_spec(spec: Any, limits: SpecLimits = DEFAULT_LIMITS) -> Transform:
@@ -80,7 +81,7 @@ def _entries(spec: Any, limits: SpecLimits) -> Iterator[tuple[str, Any]]:
         raise SpecError("the array of operations is empty")
     if len(entries) > limits.max_operations:
         raise SpecError(f"expected at most {limits.max_operations} operations, found {len(entries)}")
-    _check_size(entries, limits.max_spec_size)
+    check_size(entries, limits.max_spec_size, single)
     for index, entry in enumerate(entries):
         yield "" if single else pointer(index), entry
 
@@ -130,20 +131,6 @@ def _misspelled(entry: dict[str, Any], key: str) -> str | None:
         if present not in ("operation", "spec") and nearest(present, [key]):
             return f"is '{present}' meant to be '{key}'?"
     return None
-
-
-def _check_size(spec: Any, most: int) -> None:
-    left = most
-    waiting = [spec]
-    while waiting:
-        part = waiting.pop()
-        if isinstance(part, dict | list):
-            left -= len(part)
-            waiting += part.values() if isinstance(part, dict) else part
-        elif isinstance(part, str):
-            left -= len(part) // 20
-        if left < 0:
-            raise SpecError(f"the spec is too large: more than {most} keys, elements and texts")
 
 
 def _check_depth(spec: Any, left: int) -> None:

@@ -20,7 +20,8 @@ class SpecLimits:
     max_operations: int = 100
     max_spec_depth: int = 64
     max_spec_size: int = 10_000
-    """Keys and array elements of a whole spec; a long text counts as one for each 20 characters."""
+    """Keys and array elements of a whole spec, where `a|b` counts as two keys with all that is below each; a long
+    text or key counts as one for each 20 characters."""
     max_steps: int = 1_000_000
     """Rounds of loops over what an event holds, all operations together."""
     max_depth: int = 256

@@ -27,6 +27,7 @@ class Attack(NamedTuple):
     payload: Callable[[], Any]
     pointer: str
     error: type[Exception] = TransformError
+    cpu: int = CPU_SECONDS
 
 
 def jmespath(expression: str) -> dict[str, Any]:
@@ -46,6 +47,15 @@ def nested(levels: int, kind: type) -> Any:
     for _ in range(levels):
         value = {"a": value} if kind is dict else [value]
     return {"a": value}
+
+
+def alternatives(operation: str, leaf: Any, levels: int = 12) -> Attack:
+    """Keys that multiply by three from level to level: 9,840 are on the first eight, the ninth is refused."""
+    spec: Any = leaf
+    for _ in range(levels):
+        spec = {"a|b|c": spec}
+    chain = [{"operation": "sort"}, {"operation": operation, "spec": spec}]
+    return Attack(lambda: chain, dict, "/1/spec" + "/a|b|c" * 9, SpecError, 5)
 
 
 TWICE = "|".join(["[@,@]"] * 40)
@@ -163,13 +173,31 @@ ATTACKS: dict[str, Attack] = {
     "20,000 alternatives": Attack(
         lambda: jmespath("||".join(["a"] * 20_000)), lambda: {}, "/spec/x", SpecError
     ),
+    "alternatives of shift multiply": alternatives("shift", "o[]"),
+    "alternatives of shift by Java's name multiply": alternatives("com.bazaarvoice.jolt.Shiftr", "o[]"),
+    "alternatives of modify multiply": alternatives("modify-overwrite-beta", 1),
+    "alternatives of modify-default multiply": alternatives("modify-default-beta", 1),
+    "alternatives of modify-define multiply": alternatives("modify-define-beta", 1),
+    "alternatives of remove multiply": alternatives("remove", ""),
+    "alternatives of default multiply": alternatives("default", 1),
+    "alternatives 60 levels deep": alternatives("shift", "o[]", 60),
+    "alternatives in many operations": Attack(
+        lambda: [{"operation": "remove", "spec": {"a|b": {"|".join(f"k{n}" for n in range(500)): ""}}}] * 12,
+        dict,
+        "/8/spec/a|b/" + "|".join(f"k{n}" for n in range(500)),
+        SpecError,
+        5,
+    ),
+    "a key of 1 MB": Attack(
+        lambda: {"operation": "shift", "spec": {"a": {"*a" * 500_000: "o"}}}, dict, "/spec/a", SpecError, 5
+    ),
 }
 
 
 def main() -> None:
-    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     attack = ATTACKS[sys.argv[1]]
+    resource.setrlimit(resource.RLIMIT_CPU, (attack.cpu, attack.cpu))
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     answer = {"error": "none", "pointer": "", "message": ""}
     try:
         compile_spec(attack.spec())(attack.payload())

@@ -229,3 +229,21 @@ def test_threads_do_not_meet() -> None:
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def test_alternatives_count_as_the_keys_they_stand_for() -> None:
+    """The engine makes a key for each, so a bound on what is written would bound nothing."""
+    spec = {"operation": "remove", "spec": {"a|b": {"c|d": "", "e": ""}}}
+    size = 1 + 2 + 2 + 2 * 3
+    assert compile_spec(spec, SpecLimits(max_spec_size=size))({"a": {"c": 1, "x": 2}, "b": {"d": 3}}) == {
+        "a": {"x": 2},
+        "b": {},
+    }
+    with pytest.raises(SpecError, match=r"counts as its keys") as caught:
+        compile_spec(spec, SpecLimits(max_spec_size=size - 3))
+    assert caught.value.pointer == "/spec/a|b/c|d"
+
+
+def test_a_bar_in_an_expression_or_in_a_key_of_jmespath_is_no_alternative() -> None:
+    spec = {"operation": "jmespath", "spec": {"a|b": {"c|d": "x | y"}}}
+    assert compile_spec(spec, SpecLimits(max_spec_size=5))({"x": {"y": 1}}) == {"a|b": {"c|d": 1}}

@@ -45,3 +45,6 @@ JOLT_CLASSES = {
 """Jolt also takes the names of its classes as operations."""
 
 WITHOUT_SPEC = frozenset({"sort"})
+
+WITH_ALTERNATIVES = frozenset(OPERATIONS) - {"cardinality", "sort", "jmespath"}
+"""Operations in whose keys `a|b` stands for several keys."""
