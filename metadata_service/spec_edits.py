@@ -1,8 +1,13 @@
-"""What can be done to mapping specs: a new version, activation, retirement."""
+"""What can be done to mapping specs: a new version, activation, retirement.
+
+To compile a spec may take seconds, and there is one writer at a time: specs are checked before an edit begins.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+
+from sqlalchemy.orm import Session
 
 from metadata_service.edits import Edit
 from metadata_service.records import SpecRecord
@@ -10,22 +15,25 @@ from metadata_service.refusals import ClashError, RefusedError
 from metadata_service.spec_rules import CompileSpec, check_spec
 from metadata_service.specs import find_rival, find_spec, get_spec, get_spec_version
 from metadata_service.tables import SpecRow, SpecVersionRow
-from model.specs import SpecDefinition, SpecStatus
+from model.specs import SpecDefinition, SpecDocument, SpecStatus
 
 Precondition = Callable[[SpecRecord | None], None]
 """Sees the spec as it is and raises to stop the change."""
 
 
-def put_spec(
-    edit: Edit, definition: SpecDefinition, compile_spec: CompileSpec, precondition: Precondition
-) -> bool:
-    """Store a new version, and activate it if its status says so; whether the name is new.
-
-    The same definition again makes no new version. Raises SpecError, ClashError, RefusedError.
-    """
+def check_new(definition: SpecDefinition, compile_spec: CompileSpec) -> None:
+    """To be called before the edit that puts it. Raises SpecError, RefusedError."""
     if definition.status is SpecStatus.RETIRED:
         raise RefusedError("a new version is a draft or active", "/status", "retire it by POST .../status")
     check_spec(definition, compile_spec)
+
+
+def put_spec(edit: Edit, definition: SpecDefinition, precondition: Precondition) -> bool:
+    """Store a new version of what `check_new` let pass, and activate it if its status says so; whether the name
+    is new.
+
+    The same definition again makes no new version. Raises ClashError.
+    """
     known = find_spec(edit.session, definition.name)
     precondition(known)
     stated = definition.model_dump_json(exclude={"status"})
@@ -38,20 +46,30 @@ def put_spec(
     return known is None
 
 
-def activate_spec(
-    edit: Edit, name: str, version: int | None, compile_spec: CompileSpec, precondition: Precondition
-) -> None:
-    """Let a version (the latest, if none is named) map events, instead of the one that did.
+def stored_version(session: Session, name: str, version: int | None) -> SpecDocument:
+    """The version (the latest, if none is named) that is to be checked before it is activated.
 
-    Raises UnknownSubjectError; ClashError if another spec maps exactly the same source and event type;
-    SpecError if the version no longer compiles.
+    Raises UnknownSubjectError.
+    """
+    chosen = get_spec(session, name).latest_version if version is None else version
+    return get_spec_version(session, name, chosen).document
+
+
+def activate_spec(
+    edit: Edit, name: str, version: int | None, checked: int, precondition: Precondition
+) -> None:
+    """Let a version (the latest, if none is named) map events, instead of the one that did. `checked` is the one
+    that compiled: a stored version never changes.
+
+    Raises UnknownSubjectError; ClashError if another spec maps exactly the same source and event type, or if
+    a later version was saved meanwhile.
     """
     known = get_spec(edit.session, name)
     precondition(known)
-    chosen = known.latest_version if version is None else version
-    check_spec(get_spec_version(edit.session, name, chosen).document, compile_spec)
-    if known.active_version != chosen:
-        _activate(edit, name, chosen)
+    if version is None and known.latest_version != checked:
+        raise ClashError(f"a new version of {name} was saved meanwhile; activate again")
+    if known.active_version != checked:
+        _activate(edit, name, checked)
 
 
 def retire_spec(edit: Edit, name: str, version: int | None, precondition: Precondition) -> None:

@@ -54,8 +54,9 @@ def put(
     """Store a new version; with status `active`, activate it too. The same again makes no new version."""
     if definition.name != name:
         raise RefusedError("the name is not the one in the URL", "/name")
+    spec_edits.check_new(definition, service.compile_spec)
     with service.database.write(actor, reason) as edit:
-        created = spec_edits.put_spec(edit, definition, service.compile_spec, _of_record(precondition))
+        created = spec_edits.put_spec(edit, definition, _of_record(precondition))
         record = specs.get_spec(edit.session, name)
     return json_answer(record.model_dump_json(), status=201 if created else 200)
 
@@ -103,11 +104,17 @@ def set_status(
     """Activate or retire a version. Of one name at most one version is active, and of one exact pair of
     source and event type at most one spec."""
     check = _of_record(precondition)
+    checked = None
+    if change.status is SpecStatus.ACTIVE:
+        with service.database.read() as session:
+            stored = spec_edits.stored_version(session, name, change.version)
+        check_spec(stored, service.compile_spec)
+        checked = stored.version
     with service.database.write(actor, change.reason) as edit:
-        if change.status is SpecStatus.ACTIVE:
-            spec_edits.activate_spec(edit, name, change.version, service.compile_spec, check)
-        else:
+        if checked is None:
             spec_edits.retire_spec(edit, name, change.version, check)
+        else:
+            spec_edits.activate_spec(edit, name, change.version, checked, check)
         record = specs.get_spec(edit.session, name)
     return json_answer(record.model_dump_json())
 
