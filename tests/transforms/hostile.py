@@ -173,6 +173,9 @@ ATTACKS: dict[str, Attack] = {
     "20,000 alternatives": Attack(
         lambda: jmespath("||".join(["a"] * 20_000)), lambda: {}, "/spec/x", SpecError
     ),
+    "60,000 elements under 160 pipes": Attack(
+        lambda: jmespath(f"[{'a,' * 60_000}a]{'|@' * 160}|abs(@)"), dict, "", TransformError, 5
+    ),
     "alternatives of shift multiply": alternatives("shift", "o[]"),
     "alternatives of shift by Java's name multiply": alternatives("com.bazaarvoice.jolt.Shiftr", "o[]"),
     "alternatives of modify multiply": alternatives("modify-overwrite-beta", 1),

@@ -19,7 +19,7 @@ from jmespath.exceptions import JMESPathError
 
 from model.errors import SpecError
 from transforms.expressions.calls import compile_call
-from transforms.expressions.growth import growth, measured, needs_measure
+from transforms.expressions.growth import Growths, measured, needs_measure
 from transforms.expressions.syntax_errors import syntax_error
 from transforms.expressions.truth import are_orderable, equal, is_false, is_number
 from transforms.limits import DEFAULT_LIMITS, SpecLimits
@@ -41,12 +41,19 @@ class Expression(NamedTuple):
     """As the library parsed it."""
 
 
+class _Scope(NamedTuple):
+    """What the parts of one expression share while they are compiled."""
+
+    limits: SpecLimits
+    growths: Growths
+
+
 def compile_expression(text: str, limits: SpecLimits = DEFAULT_LIMITS) -> Expression:
     """Raises SpecError (without a pointer) for an expression that cannot be parsed, for an unknown
     function and for a wrong number of arguments."""
     try:
         tree = _parse(text)
-        return Expression(_compile(tree, limits), 1 if _is_path(tree) else UNBOUNDED, tree)
+        return Expression(_compile(tree, _Scope(limits, Growths())), 1 if _is_path(tree) else UNBOUNDED, tree)
     except JMESPathError as error:
         raise syntax_error(text, error) from None
     except RecursionError:
@@ -86,35 +93,35 @@ _SMALL_RESULTS = _OWN_RESULTS | frozenset(
 )
 
 
-def _compile(node: dict[str, Any], limits: SpecLimits) -> Evaluate:
-    return _COMPILERS[node["type"]](node, limits)
+def _compile(node: dict[str, Any], scope: _Scope) -> Evaluate:
+    return _COMPILERS[node["type"]](node, scope)
 
 
-def _children(node: dict[str, Any], limits: SpecLimits) -> list[Evaluate]:
-    return [_compile(child, limits) for child in node["children"]]
+def _children(node: dict[str, Any], scope: _Scope) -> list[Evaluate]:
+    return [_compile(child, scope) for child in node["children"]]
 
 
 def _same(value: Any) -> Any:
     return value
 
 
-def _field(node: dict[str, Any], _limits: SpecLimits) -> Evaluate:
+def _field(node: dict[str, Any], _scope: _Scope) -> Evaluate:
     key = node["value"]
     return lambda value: value.get(key) if type(value) is dict else None
 
 
-def _sequence(node: dict[str, Any], limits: SpecLimits) -> Evaluate:
+def _sequence(node: dict[str, Any], scope: _Scope) -> Evaluate:
     keys = _field_chain(node)
     if keys is not None:
         return _chain(keys)
     steps: list[Evaluate] = []
     before = 1
     for child in node["children"]:
-        after = growth(child)
+        after = scope.growths.of(child)
         if needs_measure(before, after):
-            steps.append(partial(measured, limits))
+            steps.append(partial(measured, scope.limits))
             before = 1
-        steps.append(_compile(child, limits))
+        steps.append(_compile(child, scope))
         before *= after
 
     def evaluate(value: Any) -> Any:
@@ -163,7 +170,7 @@ def _chain(keys: list[str]) -> Evaluate:
     return evaluate
 
 
-def _index(node: dict[str, Any], _limits: SpecLimits) -> Evaluate:
+def _index(node: dict[str, Any], _scope: _Scope) -> Evaluate:
     index = node["value"]
 
     def evaluate(value: Any) -> Any:
@@ -174,22 +181,22 @@ def _index(node: dict[str, Any], _limits: SpecLimits) -> Evaluate:
     return evaluate
 
 
-def _slice(node: dict[str, Any], _limits: SpecLimits) -> Evaluate:
+def _slice(node: dict[str, Any], _scope: _Scope) -> Evaluate:
     part = slice(*node["children"])
     if part.step == 0:
         raise SpecError("the step of a slice cannot be 0")
     return lambda value: value[part] if type(value) is list else None
 
 
-def _literal(node: dict[str, Any], _limits: SpecLimits) -> Evaluate:
+def _literal(node: dict[str, Any], _scope: _Scope) -> Evaluate:
     constant = node["value"]
     if isinstance(constant, dict | list):
         return lambda _value: copy_all(constant)
     return lambda _value: constant
 
 
-def _comparator(node: dict[str, Any], limits: SpecLimits) -> Evaluate:
-    left, right = _children(node, limits)
+def _comparator(node: dict[str, Any], scope: _Scope) -> Evaluate:
+    left, right = _children(node, scope)
     name = node["value"]
     if name == "eq":
         return lambda value: equal(left(value), right(value))
@@ -204,8 +211,8 @@ def _comparator(node: dict[str, Any], limits: SpecLimits) -> Evaluate:
     return evaluate
 
 
-def _or(node: dict[str, Any], limits: SpecLimits) -> Evaluate:
-    left, right = _children(node, limits)
+def _or(node: dict[str, Any], scope: _Scope) -> Evaluate:
+    left, right = _children(node, scope)
 
     def evaluate(value: Any) -> Any:
         found = left(value)
@@ -214,8 +221,8 @@ def _or(node: dict[str, Any], limits: SpecLimits) -> Evaluate:
     return evaluate
 
 
-def _and(node: dict[str, Any], limits: SpecLimits) -> Evaluate:
-    left, right = _children(node, limits)
+def _and(node: dict[str, Any], scope: _Scope) -> Evaluate:
+    left, right = _children(node, scope)
 
     def evaluate(value: Any) -> Any:
         found = left(value)
@@ -224,8 +231,8 @@ def _and(node: dict[str, Any], limits: SpecLimits) -> Evaluate:
     return evaluate
 
 
-def _not(node: dict[str, Any], limits: SpecLimits) -> Evaluate:
-    (child,) = _children(node, limits)
+def _not(node: dict[str, Any], scope: _Scope) -> Evaluate:
+    (child,) = _children(node, scope)
 
     def evaluate(value: Any) -> bool:
         found = child(value)
@@ -234,16 +241,16 @@ def _not(node: dict[str, Any], limits: SpecLimits) -> Evaluate:
     return evaluate
 
 
-def _base(node: dict[str, Any], limits: SpecLimits) -> Evaluate:
+def _base(node: dict[str, Any], scope: _Scope) -> Evaluate:
     """What a projection goes over, measured if what it does with each element could make it large."""
-    base = _compile(node["children"][0], limits)
-    if needs_measure(growth(node["children"][0]), growth(node["children"][1])):
-        return lambda value: measured(limits, base(value))
+    base = _compile(node["children"][0], scope)
+    if needs_measure(scope.growths.of(node["children"][0]), scope.growths.of(node["children"][1])):
+        return lambda value: measured(scope.limits, base(value))
     return base
 
 
-def _projection(node: dict[str, Any], limits: SpecLimits) -> Evaluate:
-    base, each = _base(node, limits), _compile(node["children"][1], limits)
+def _projection(node: dict[str, Any], scope: _Scope) -> Evaluate:
+    base, each = _base(node, scope), _compile(node["children"][1], scope)
     objects = node["type"] == "value_projection"
 
     def evaluate(value: Any) -> Any:
@@ -260,8 +267,8 @@ def _projection(node: dict[str, Any], limits: SpecLimits) -> Evaluate:
     return evaluate
 
 
-def _filter(node: dict[str, Any], limits: SpecLimits) -> Evaluate:
-    base, each, condition = _base(node, limits), *(_compile(child, limits) for child in node["children"][1:])
+def _filter(node: dict[str, Any], scope: _Scope) -> Evaluate:
+    base, each, condition = _base(node, scope), *(_compile(child, scope) for child in node["children"][1:])
 
     def evaluate(value: Any) -> Any:
         found = base(value)
@@ -273,8 +280,8 @@ def _filter(node: dict[str, Any], limits: SpecLimits) -> Evaluate:
     return evaluate
 
 
-def _flatten(node: dict[str, Any], limits: SpecLimits) -> Evaluate:
-    (base,) = _children(node, limits)
+def _flatten(node: dict[str, Any], scope: _Scope) -> Evaluate:
+    (base,) = _children(node, scope)
 
     def evaluate(value: Any) -> Any:
         found = base(value)
@@ -291,38 +298,38 @@ def _flatten(node: dict[str, Any], limits: SpecLimits) -> Evaluate:
     return evaluate
 
 
-def _multi_list(node: dict[str, Any], limits: SpecLimits) -> Evaluate:
-    children = _children(node, limits)
+def _multi_list(node: dict[str, Any], scope: _Scope) -> Evaluate:
+    children = _children(node, scope)
     return lambda value: None if value is None else [child(value) for child in children]
 
 
-def _multi_object(node: dict[str, Any], limits: SpecLimits) -> Evaluate:
-    pairs = [(child["value"], _compile(child["children"][0], limits)) for child in node["children"]]
+def _multi_object(node: dict[str, Any], scope: _Scope) -> Evaluate:
+    pairs = [(child["value"], _compile(child["children"][0], scope)) for child in node["children"]]
     return lambda value: None if value is None else {key: child(value) for key, child in pairs}
 
 
-def _call(node: dict[str, Any], limits: SpecLimits) -> Evaluate:
+def _call(node: dict[str, Any], scope: _Scope) -> Evaluate:
     arguments = [
-        (_compile(child["children"][0], limits), True)
+        (_compile(child["children"][0], scope), True)
         if child["type"] == "expref"
-        else (_compile(child, limits), False)
+        else (_compile(child, scope), False)
         for child in node["children"]
     ]
     constants = [child["value"] if child["type"] == "literal" else None for child in node["children"]]
     return compile_call(node["value"], arguments, constants)
 
 
-def _stray_reference(_node: dict[str, Any], _limits: SpecLimits) -> Evaluate:
+def _stray_reference(_node: dict[str, Any], _scope: _Scope) -> Evaluate:
     raise SpecError("'&' can only stand before an argument of a function")
 
 
-_COMPILERS: dict[str, Callable[[dict[str, Any], SpecLimits], Evaluate]] = {
+_COMPILERS: dict[str, Callable[[dict[str, Any], _Scope], Evaluate]] = {
     "field": _field,
     "subexpression": _sequence,
     "index_expression": _sequence,
     "pipe": _sequence,
-    "current": lambda _node, _limits: _same,
-    "identity": lambda _node, _limits: _same,
+    "current": lambda _node, _scope: _same,
+    "identity": lambda _node, _scope: _same,
     "index": _index,
     "slice": _slice,
     "literal": _literal,

@@ -27,28 +27,44 @@ _REDUCING = frozenset(
 """Functions that give a text or number no larger than what they get, or keys."""
 
 
-def growth(node: dict[str, Any]) -> int:
-    """At most how often a part of the input occurs in what a node gives, were nothing measured."""
-    kind, children = node["type"], node["children"]
-    if kind in _SEQUENCES:
-        return prod(map(growth, children))
-    if kind in _PROJECTIONS:
-        return growth(children[0]) * growth(children[1])
-    if kind in ("multi_select_list", "multi_select_dict"):
-        return max(1, sum(growth(child) for child in children))
-    if kind == "function_expression":
-        return _of_call(node)
-    if kind in _ONE or kind == "slice":
-        return 1
-    return max((growth(child) for child in children), default=1)
+_ENOUGH = 1_000_000
+"""Growth is not told apart above this: the factors of a long expression make a number of thousands of digits."""
 
 
-def _of_call(node: dict[str, Any]) -> int:
-    if node["value"] in _REDUCING:
-        return 1
-    references = [child["children"][0] for child in node["children"] if child["type"] == "expref"]
-    values = [child for child in node["children"] if child["type"] != "expref"]
-    return prod(map(growth, references)) * max(1, sum(map(growth, values)))
+class Growths:
+    """How large the parts of one expression can become. Each is looked at once, however often it is asked for."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, int] = {}
+
+    def of(self, node: dict[str, Any]) -> int:
+        """At most how often a part of the input occurs in what a node gives, were nothing measured. The nodes
+        must outlive this object."""
+        known = self._known.get(id(node))
+        if known is None:
+            known = self._known[id(node)] = min(_ENOUGH, self._of(node))
+        return known
+
+    def _of(self, node: dict[str, Any]) -> int:
+        kind, children = node["type"], node["children"]
+        if kind in _SEQUENCES:
+            return prod(map(self.of, children))
+        if kind in _PROJECTIONS:
+            return self.of(children[0]) * self.of(children[1])
+        if kind in ("multi_select_list", "multi_select_dict"):
+            return max(1, sum(map(self.of, children)))
+        if kind == "function_expression":
+            return self._of_call(node)
+        if kind in _ONE or kind == "slice":
+            return 1
+        return max(map(self.of, children), default=1)
+
+    def _of_call(self, node: dict[str, Any]) -> int:
+        if node["value"] in _REDUCING:
+            return 1
+        references = [child["children"][0] for child in node["children"] if child["type"] == "expref"]
+        values = [child for child in node["children"] if child["type"] != "expref"]
+        return prod(map(self.of, references)) * max(1, sum(map(self.of, values)))
 
 
 def needs_measure(before: int, after: int) -> bool:
