@@ -69,15 +69,15 @@ def test_the_latest_version_is_activated_only_if_it_is_the_one_that_compiled(
 ) -> None:
     admin.put("/v1/specs/payroll", json=spec)
 
-    def save_another() -> None:
-        compiler.meanwhile = lambda: None
-        assert admin.put("/v1/specs/payroll", json=spec | {"description": "another"}).status_code == 200
+    def save(description: str) -> None:
+        compiler.meanwhile = lambda: None  # what is saved compiles too
+        assert admin.put("/v1/specs/payroll", json=spec | {"description": description}).status_code == 200
 
-    compiler.meanwhile = save_another
+    compiler.meanwhile = lambda: save("another")
     refused = admin.post("/v1/specs/payroll/status", json={"status": "active"})
     assert refused.status_code == 409, refused.text
     assert "saved meanwhile" in refused.text
     assert admin.get("/v1/specs/payroll").json()["active_version"] is None
-    compiler.meanwhile = lambda: admin.put("/v1/specs/payroll", json=spec | {"description": "a third"})
+    compiler.meanwhile = lambda: save("a third")
     named = admin.post("/v1/specs/payroll/status", json={"status": "active", "version": 1})
     assert named.json()["active_version"] == 1
