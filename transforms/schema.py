@@ -22,7 +22,7 @@ from model.errors import EventError
 from model.fragments import Kind, Origin, Register
 from model.proposals import Proposal
 from model.snapshots import DetectionMode, DiscoveryDefaults, MetadataSnapshot
-from transforms.detection.detection import detect, named
+from transforms.detection.detection import detect, named, shaped
 from transforms.detection.names import NameFindings
 from transforms.mapping import RESERVED_KEY
 from transforms.storable import canonical_value, is_text, problem
@@ -128,10 +128,18 @@ class AttributeNode:
 
     def detect(self, value: Any) -> Proposal | None:
         """What a value here seems to be, by name or by shape."""
-        if self._name_findings is None:
+        findings = self._name_findings
+        if findings is None:
             self._keys = paths.split(self.path)[-2:]
-            self._name_findings = named(self._keys)
-        return detect(self._keys, self._name_findings, value)
+            self._name_findings = findings = named(self._keys)
+        if not findings:
+            # Most names tell nothing, and most values are texts or short numbers: not worth a further call.
+            kind = type(value)
+            if kind is str:
+                return shaped(value)
+            if kind is float or kind is bool:
+                return None
+        return detect(self._keys, findings, value)
 
 
 class ValueToSeal(NamedTuple):

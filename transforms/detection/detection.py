@@ -51,6 +51,12 @@ _DIGIT = re.compile(r"\d")
 # What no detector can tell: letters with simple separators. Most texts of most events are such words.
 _PLAIN_WORDS = re.compile(r"[A-Za-z_ ./:-]{0,23}")
 
+# Most texts come again and again. Only those that nothing was found in are remembered: what is sensitive
+# shall not stay in memory for the sake of speed.
+_harmless: set[str] = set()
+_REMEMBERED_CHARACTERS = 64
+_MOST_REMEMBERED = 100_000
+
 
 def named(keys: Sequence[str]) -> NameFindings:
     """What a path's keys tell of values below it, by type."""
@@ -76,13 +82,17 @@ def detect(keys: Sequence[str], by_name: NameFindings, value: Any) -> Proposal |
 
 def shaped(text: str) -> Proposal | None:
     """What one text seems to be by its form alone, or None."""
-    if len(text) < SHORTEST or _PLAIN_WORDS.fullmatch(text):
+    if len(text) < SHORTEST or text in _harmless or _PLAIN_WORDS.fullmatch(text):
         return None
     found: Proposal | None = None
     for test in _TESTS if _DIGIT.search(text) else _TESTS_OF_LETTERS:
         proposal = test(text)
         if proposal is not None and proposal.is_stronger(found):
             found = proposal
+    if found is None and len(text) <= _REMEMBERED_CHARACTERS:
+        if len(_harmless) >= _MOST_REMEMBERED:
+            _harmless.clear()
+        _harmless.add(text)
     return found
 
 
