@@ -24,6 +24,7 @@ from transforms.generation.nodes import (
 from transforms.jolt.numbers import unmark
 from transforms.jolt.writers import BorrowedError
 from transforms.limits import SpecLimits, check_depth, measure
+from transforms.meter import metered
 from transforms.operation import Operation
 from transforms.ownership import ALL_OWNED, EVENT, EVERYTHING, Ownership, PathTree, copy_all, copy_along
 
@@ -106,6 +107,7 @@ class Chain:
 
     def _function(self) -> Transform:
         code = self.code
+        metered(code, self._limits)
         at = code.variable("at", constant(0))
         error = code.fresh("e")
         failed = call(code.bind(_failures(tuple(self._flow.marks))), name(error), name(at))

@@ -23,22 +23,26 @@ class SpecLimits:
     """Keys and array elements of a whole spec, where `a|b` counts as two keys with all that is below each; a long
     text or key counts as one for each 20 characters."""
     max_steps: int = 1_000_000
-    """Rounds of loops over what an event holds, all operations together."""
+    """Rounds of loops over what an event holds, all operations together; and as many for what functions read and
+    make."""
     max_depth: int = 256
     """Nesting of the mapped output."""
     max_nodes: int = 250_000
-    """Keys and array elements of the mapped output, written out in full."""
+    """Keys and array elements of the mapped output, written out in full; a long text counts as one more for each
+    64 characters."""
     max_index: int = 10_000
     """Highest array index that may be written; what lies before it is filled with nulls."""
     max_text: int = 1_000_000
     """Characters of a text that a function makes."""
     max_pattern_text: int = 10_000
     """Characters of a text that is split by a pattern, as opposed to a plain separator."""
-    max_copies: int = 256
+    max_copies: int = 16
     """How many times a spec may place one part of its input without its output being measured."""
 
 
 DEFAULT_LIMITS = SpecLimits()
+
+_CHARACTERS_A_VALUE = 64
 
 
 def check_depth(limits: SpecLimits, value: Any) -> None:
@@ -65,10 +69,10 @@ def measure(value: Any, limits: SpecLimits) -> None:
             raise TransformError(f"the output is nested deeper than {limits.max_depth} levels")
         kind = type(node)
         if kind is not dict and kind is not list:
-            return 1, 0
+            return 1 + len(node) // _CHARACTERS_A_VALUE if kind is str else 1, 0
         found = known.get(id(node))
         if found is None:
-            size = 1
+            size = 1 + sum(map(len, node)) // _CHARACTERS_A_VALUE if kind is dict else 1
             height = 0
             for below in node.values() if kind is dict else node:
                 below_size, below_height = visit(below, level + 1)
@@ -77,7 +81,7 @@ def measure(value: Any, limits: SpecLimits) -> None:
             found = known[id(node)] = (size, height + 1)
         size, height = found
         if size > limits.max_nodes:
-            raise TransformError(f"the output has more than {limits.max_nodes} values")
+            raise TransformError(f"the output has more than {limits.max_nodes} values and 64ths of texts")
         if level + height > limits.max_depth:
             raise TransformError(f"the output is nested deeper than {limits.max_depth} levels")
         return found

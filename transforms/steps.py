@@ -1,6 +1,6 @@
 """The bound on how much work one event may make: counted at loops over what the event holds.
 
-What stands outside of loops is bounded by the spec's size.
+What functions do, in loops or not, is counted in `meter`.
 """
 
 from __future__ import annotations

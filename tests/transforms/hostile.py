@@ -18,6 +18,7 @@ from transforms import compile_spec
 CPU_SECONDS = 60
 MEMORY = 1 << 30
 LARGE = 50_000_000
+MEGABYTE = "x" * 1_000_000
 
 
 class Attack(NamedTuple):
@@ -40,6 +41,31 @@ def expression(text: str, payload: Any = None) -> Attack:
 
 def modify(right: str, payload: Callable[[], Any]) -> Attack:
     return Attack(lambda: {"operation": "modify-overwrite-beta", "spec": {"a": right}}, payload, "")
+
+
+def metered(text: str, make: Callable[[], Any]) -> Attack:
+    """An expression that reads much of an event again and again."""
+    return Attack(lambda: [{"operation": "sort"}, jmespath(text)], lambda: {"a": make()}, "/1", cpu=20)
+
+
+def listed(text: str) -> str:
+    return f"[{','.join([text] * 3000)}]"
+
+
+def many(right: str, make: Callable[[], Any]) -> Attack:
+    """The same function at 4,000 keys."""
+    spec = {f"k{n}": right for n in range(4_000)}
+    return Attack(
+        lambda: {"operation": "modify-overwrite-beta", "spec": spec}, lambda: {"x": make()}, "", cpu=20
+    )
+
+
+def then(operation: dict[str, Any]) -> Attack:
+    """Something that walks what was placed many times, and is not measured yet."""
+    copies = {"operation": "shift", "spec": {"x": [f"o{n}" for n in range(16)]}}
+    return Attack(
+        lambda: [copies, operation], lambda: {"x": [{"k": n} for n in range(250_000)]}, "/1", cpu=20
+    )
 
 
 def nested(levels: int, kind: type) -> Any:
@@ -97,6 +123,62 @@ ATTACKS: dict[str, Attack] = {
         lambda: {"x": "y" * 100_000},
         "/7",
     ),
+    "500,000 elements looked for among 30,000 literals": metered(
+        "a[?contains(`[" + ",".join(map(str, range(30_000))) + "]`,@)]", lambda: list(range(500_000))
+    ),
+    "500,000 elements compared with a long literal": metered(
+        "a[?@==`[" + ",".join(map(str, range(30_000))) + "]`]", lambda: list(range(500_000))
+    ),
+    "many expressions for each element": metered(f"a[*].[{','.join(['@'] * 5000)}]", lambda: [1] * 500_000),
+    "many expressions for each mapped element": metered(
+        f"map(&[{','.join(['@'] * 5000)}],a)", lambda: [1] * 500_000
+    ),
+    "many filters": metered(listed("a[?@]"), lambda: [1] * 500_000),
+    "many slices": metered(listed("a[::2]"), lambda: [1] * 500_000),
+    "many sorts": metered(listed("sort(a)"), lambda: list(range(500_000))),
+    "many greatest ones": metered(listed("max_by(a,&@)"), lambda: list(range(500_000))),
+    "many texts joined": metered(listed("join('',a)"), lambda: ["x" * 100] * 9_000),
+    "many texts in capitals": metered(listed("upper(a)"), lambda: MEGABYTE),
+    "many values spelled": metered(listed("to_string(a)"), lambda: [1] * 400_000),
+    "many values hashed": metered(listed("hash(a)"), lambda: [1] * 400_000),
+    "many values compared": metered(
+        listed("a[0]==a[1]"), lambda: [list(range(250_000)), list(range(250_000))]
+    ),
+    "many texts split": metered(listed("split(',',a)"), lambda: "a," * 100_000),
+    "many sums": many("=intSum(@(1,x))", lambda: [1] * 500_000),
+    "many sorts by modify": many("=sort(@(1,x))", lambda: list(range(500_000))),
+    "many long texts concatenated": many("=concat(@(1,x),'a')", lambda: "x" * 900_000),
+    "many long texts joined": many("=join('-',@(1,x),'a')", lambda: "x" * 900_000),
+    "many long texts in capitals": many("=toUpper(@(1,x))", lambda: "x" * 900_000),
+    "many long texts cut": many("=substring(@(1,x),1,800000)", lambda: "x" * 900_000),
+    "many long texts padded": many("=leftPad(@(1,x),400,'a')", lambda: "x" * 900_000),
+    "many long texts split": many("=split(',',@(1,x))", lambda: "a," * 200_000),
+    "many arrays spelled": many("=toString(@(1,x))", lambda: [1] * 200_000),
+    "many arrays without repetitions": many("=squashDuplicates(@(1,x))", lambda: list(range(200_000))),
+    "a long text looked up 4,000 times": many("@(1,x)", lambda: MEGABYTE),
+    "a long text at 100 places": Attack(
+        lambda: {"operation": "shift", "spec": {"x": [f"o{n}" for n in range(100)]}},
+        lambda: {"x": MEGABYTE},
+        "",
+    ),
+    "a long text at 100 places by jmespath": Attack(
+        lambda: {"operation": "jmespath", "spec": {f"o{n}": "x" for n in range(100)}},
+        lambda: {"x": MEGABYTE},
+        "",
+    ),
+    "a long key at 100 places": Attack(
+        lambda: {"operation": "shift", "spec": {"x": {"*": [f"o{n}.&" for n in range(100)]}}},
+        lambda: {"x": {MEGABYTE: 1}},
+        "",
+    ),
+    **{
+        f"16 copies of a long array, then {operation['operation']}": then(operation)
+        for operation in (
+            {"operation": "sort"},
+            {"operation": "remove", "spec": {"*": {"*": {"k": ""}}}},
+            {"operation": "cardinality", "spec": {"*": {"*": {"k": "ONE"}}}},
+        )
+    },
     "a pattern that backtracks": modify("=split('(a+)+$',@(1,a))", lambda: {"a": "a" * 50_000 + "b"}),
     "a pattern with many quantifiers": modify("=split('a+a+a+a+b',@(1,a))", lambda: {"a": "a" * 9000}),
     "50 MB of separators": modify("=split(',',@(1,a))", lambda: {"a": "," * LARGE}),
@@ -174,7 +256,7 @@ ATTACKS: dict[str, Attack] = {
         lambda: jmespath("||".join(["a"] * 20_000)), lambda: {}, "/spec/x", SpecError
     ),
     "60,000 elements under 160 pipes": Attack(
-        lambda: jmespath(f"[{'a,' * 60_000}a]{'|@' * 160}|abs(@)"), dict, "", TransformError, 5
+        lambda: jmespath(f"[{'a,' * 60_000}a]{'|@' * 160}|abs(@)"), dict, "", TransformError, 12
     ),
     "alternatives of shift multiply": alternatives("shift", "o[]"),
     "alternatives of shift by Java's name multiply": alternatives("com.bazaarvoice.jolt.Shiftr", "o[]"),

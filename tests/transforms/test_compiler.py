@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import copy
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from typing import Any
 
@@ -247,3 +248,42 @@ def test_alternatives_count_as_the_keys_they_stand_for() -> None:
 def test_a_bar_in_an_expression_or_in_a_key_of_jmespath_is_no_alternative() -> None:
     spec = {"operation": "jmespath", "spec": {"a|b": {"c|d": "x | y"}}}
     assert compile_spec(spec, SpecLimits(max_spec_size=5))({"x": {"y": 1}}) == {"a|b": {"c|d": 1}}
+
+
+STEPS = SpecLimits(max_steps=1_000)
+READS_ITS_INPUT = [
+    {"operation": "jmespath", "spec": {"a": "a[*].b"}},
+    {"operation": "modify-overwrite-beta", "spec": {"a": "=sort(@(1,a))"}},
+]
+
+
+@pytest.mark.parametrize("operation", READS_ITS_INPUT, ids=["jmespath", "modify"])
+def test_each_event_has_all_steps_and_no_more(operation: dict[str, Any]) -> None:
+    """What is left of them is kept beside the functions: neither an event before nor another thread may use it up."""
+    transform = compile_spec([operation], STEPS)
+    fits, too_much = {"a": [{"b": 1}] * 400}, {"a": [{"b": 1}] * 1_001}
+    for _ in range(5):
+        transform(fits)
+        with pytest.raises(TransformError, match="too many steps") as caught:
+            transform(too_much)
+        assert caught.value.pointer == "/0"
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(transform, [fits] * 200))
+
+
+def test_steps_are_those_of_the_whole_chain() -> None:
+    sorts = {"operation": "modify-overwrite-beta", "spec": {"b": "=sort(@(1,a))"}}
+    with pytest.raises(TransformError, match="too many steps") as caught:
+        compile_spec([sorts] * 3, STEPS)({"a": [1] * 400})
+    assert caught.value.pointer == "/2"
+
+
+def test_jmespath_is_measured_only_if_it_may_give_a_part_many_times() -> None:
+    """A spec takes dozens of keys of an event: none of them stands in the output twice."""
+    limits = SpecLimits(max_nodes=30)
+    payload = {f"k{n}": {"v": n} for n in range(40)}
+    apart = {"operation": "jmespath", "spec": {f"o{n}": f"k{n}.v" for n in range(40)}}
+    assert len(compile_spec(apart, limits)(payload)) == 40
+    again = {"operation": "jmespath", "spec": {f"o{n}": "k0 && @" if n % 2 else "k0.v" for n in range(40)}}
+    with pytest.raises(TransformError, match="the output has more than"):
+        compile_spec(again, limits)(payload)

@@ -12,6 +12,7 @@ from jmespath.visitor import _Expression
 from model.errors import SpecError, TransformError
 from transforms.expressions.functions import CUSTOM_FUNCTIONS, CustomFunction
 from transforms.expressions.standard import StandardFunctions
+from transforms.meter import pay_for, pay_for_all
 from transforms.pointers import nearest
 
 _STANDARD = StandardFunctions()
@@ -89,12 +90,21 @@ def _first_non_null(evaluators: list[Callable[[Any], Any]]) -> Callable[[Any], A
     return evaluate
 
 
+_DEEP = frozenset({"to_string", "contains"})
+"""Functions that read all of their arguments: the others read no more than the elements of an array."""
+
+
 def _standard_call(name: str, arguments: list[tuple[Callable[[Any], Any], bool]]) -> Callable[[Any], Any]:
+    read = pay_for_all if name in _DEEP else pay_for
+
     def evaluate(value: Any) -> Any:
         resolved = [
             _Expression(argument, _CALLER) if is_reference else argument(value)
             for argument, is_reference in arguments
         ]
+        for each in resolved:
+            if type(each) is str or type(each) is list or type(each) is dict:
+                read(each)
         try:
             result = _STANDARD.call_function(name, resolved)
         except JMESPathError:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import operator
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
@@ -22,7 +22,9 @@ from transforms.expressions.calls import compile_call
 from transforms.expressions.growth import Growths, measured, needs_measure
 from transforms.expressions.syntax_errors import syntax_error
 from transforms.expressions.truth import are_orderable, equal, is_false, is_number
+from transforms.jolt.filling import size_of
 from transforms.limits import DEFAULT_LIMITS, SpecLimits
+from transforms.meter import FREE, paid, pay
 from transforms.operation import UNBOUNDED
 from transforms.ownership import copy_all
 
@@ -66,6 +68,20 @@ def _parse(text: str) -> Any:
     with _PARSING, warnings.catch_warnings():
         warnings.simplefilter("ignore", PendingDeprecationWarning)
         return jmespath.compile(text).parsed
+
+
+def paths_read(node: dict[str, Any]) -> Iterator[tuple[str, ...]]:
+    """Where the parts of the input stand that the result may hold, for an expression whose result is at most
+    one part: at or below these keys."""
+    keys = _field_chain(node)
+    if keys is not None:
+        yield tuple(keys)
+    elif node["type"] in ("function_expression", "or_expression", "and_expression"):
+        for child in node["children"]:
+            yield from paths_read(child)
+    elif node["type"] != "literal":
+        # What a part of another kind reads is below what stands first in it.
+        yield from paths_read(node["children"][0]) if node["children"] else ((),)
 
 
 def _is_path(node: dict[str, Any]) -> bool:
@@ -185,13 +201,29 @@ def _slice(node: dict[str, Any], _scope: _Scope) -> Evaluate:
     part = slice(*node["children"])
     if part.step == 0:
         raise SpecError("the step of a slice cannot be 0")
-    return lambda value: value[part] if type(value) is list else None
+
+    def evaluate(value: Any) -> Any:
+        if type(value) is not list:
+            return None
+        found = value[part]
+        pay(len(found))
+        return found
+
+    return evaluate
 
 
 def _literal(node: dict[str, Any], _scope: _Scope) -> Evaluate:
     constant = node["value"]
     if isinstance(constant, dict | list):
-        return lambda _value: copy_all(constant)
+        size = size_of(constant)
+
+        def copied(_value: Any) -> Any:
+            pay(size)
+            return copy_all(constant)
+
+        return copied
+    if isinstance(constant, str) and len(constant) > FREE:
+        return lambda _value: paid(constant)
     return lambda _value: constant
 
 
@@ -249,9 +281,18 @@ def _base(node: dict[str, Any], scope: _Scope) -> Evaluate:
     return base
 
 
+_NODES_A_STEP = 4
+
+
+def _steps(node: dict[str, Any], scope: _Scope) -> int:
+    """What one round of a projection costs: what it does with each element is as long as the spec has it."""
+    return 1 + sum(map(scope.growths.size, node["children"][1:])) // _NODES_A_STEP
+
+
 def _projection(node: dict[str, Any], scope: _Scope) -> Evaluate:
     base, each = _base(node, scope), _compile(node["children"][1], scope)
     objects = node["type"] == "value_projection"
+    steps = _steps(node, scope)
 
     def evaluate(value: Any) -> Any:
         found = base(value)
@@ -261,6 +302,7 @@ def _projection(node: dict[str, Any], scope: _Scope) -> Evaluate:
             found = found.values()
         elif type(found) is not list:
             return None
+        pay(len(found) * steps)
         results = [each(element) for element in found]
         return [result for result in results if result is not None]
 
@@ -269,11 +311,13 @@ def _projection(node: dict[str, Any], scope: _Scope) -> Evaluate:
 
 def _filter(node: dict[str, Any], scope: _Scope) -> Evaluate:
     base, each, condition = _base(node, scope), *(_compile(child, scope) for child in node["children"][1:])
+    steps = _steps(node, scope)
 
     def evaluate(value: Any) -> Any:
         found = base(value)
         if type(found) is not list:
             return None
+        pay(len(found) * steps)
         results = [each(element) for element in found if not is_false(condition(element))]
         return [result for result in results if result is not None]
 
@@ -287,9 +331,11 @@ def _flatten(node: dict[str, Any], scope: _Scope) -> Evaluate:
         found = base(value)
         if type(found) is not list:
             return None
+        pay(len(found))
         merged: list[Any] = []
         for element in found:
             if type(element) is list:
+                pay(len(element))
                 merged += element
             else:
                 merged.append(element)
@@ -310,13 +356,24 @@ def _multi_object(node: dict[str, Any], scope: _Scope) -> Evaluate:
 
 def _call(node: dict[str, Any], scope: _Scope) -> Evaluate:
     arguments = [
-        (_compile(child["children"][0], scope), True)
+        (_paying(child["children"][0], scope), True)
         if child["type"] == "expref"
         else (_compile(child, scope), False)
         for child in node["children"]
     ]
     constants = [child["value"] if child["type"] == "literal" else None for child in node["children"]]
     return compile_call(node["value"], arguments, constants)
+
+
+def _paying(node: dict[str, Any], scope: _Scope) -> Evaluate:
+    """An expression that a function calls for each element."""
+    each, steps = _compile(node, scope), 1 + scope.growths.size(node) // _NODES_A_STEP
+
+    def evaluate(value: Any) -> Any:
+        pay(steps)
+        return each(value)
+
+    return evaluate
 
 
 def _stray_reference(_node: dict[str, Any], _scope: _Scope) -> Evaluate:

@@ -18,6 +18,7 @@ from transforms.expressions.growth import check_spelled
 from transforms.expressions.times import check_constants, epoch_ms
 from transforms.jolt.text import is_blank
 from transforms.limits import DEFAULT_LIMITS
+from transforms.meter import FREE, paid, pay, pay_for_all
 from transforms.readings import strip_zeros
 
 _MAX_NUMBER_TEXT = 400
@@ -56,7 +57,7 @@ def _kind(value: Any) -> str:
 def _of_text(name: str, apply: Callable[[str], Any]) -> CustomFunction:
     def call(value: Any) -> Any:
         if type(value) is str:
-            return apply(value)
+            return apply(value if len(value) <= FREE else paid(value))
         return None if value is None else apply(_text(value, name))
 
     return CustomFunction(call)
@@ -84,6 +85,7 @@ def _split(separator: Any, text: Any) -> Any:
         raise TransformError("split() expects a separator that is not empty")
     most = DEFAULT_LIMITS.max_nodes
     parts = _text(text, "split").split(_text(separator, "split"), most)
+    pay(len(parts))
     if len(parts) > most:
         raise TransformError(f"split() gives more than {most} parts")
     return parts
@@ -99,6 +101,7 @@ def _first_non_null(*values: Any) -> Any:
 def _hash(value: Any) -> Any:
     if value is None:
         return None
+    pay_for_all(value)
     if type(value) is str:
         return sha256(value.encode("utf-8", "surrogatepass")).hexdigest()
     check_spelled(value)

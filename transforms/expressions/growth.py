@@ -36,6 +36,7 @@ class Growths:
 
     def __init__(self) -> None:
         self._known: dict[int, int] = {}
+        self._sizes: dict[int, int] = {}
 
     def of(self, node: dict[str, Any]) -> int:
         """At most how often a part of the input occurs in what a node gives, were nothing measured. The nodes
@@ -43,6 +44,14 @@ class Growths:
         known = self._known.get(id(node))
         if known is None:
             known = self._known[id(node)] = min(_ENOUGH, self._of(node))
+        return known
+
+    def size(self, node: dict[str, Any]) -> int:
+        """How many nodes a part has."""
+        known = self._sizes.get(id(node))
+        if known is None:
+            below = node["children"] if node["type"] != "slice" else ()
+            known = self._sizes[id(node)] = 1 + sum(map(self.size, below))
         return known
 
     def _of(self, node: dict[str, Any]) -> int:

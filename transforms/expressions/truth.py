@@ -5,6 +5,8 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
+from transforms.meter import pay_for_all
+
 
 def is_number(value: Any) -> bool:
     """An integer, float or Decimal; booleans are none."""
@@ -27,4 +29,9 @@ def equal(one: Any, other: Any) -> bool:
     """Python finds 1 and true equal; JMESPath does not, at the top of a value."""
     if isinstance(one, bool) is not isinstance(other, bool):
         return False
+    if type(one) is list or type(one) is dict:
+        # The shorter one of two bounds what is compared.
+        if type(one) is not type(other) or len(one) != len(other):
+            return False
+        pay_for_all(one)
     return bool(one == other)

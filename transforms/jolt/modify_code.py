@@ -32,7 +32,6 @@ from transforms.generation.nodes import (
     when,
 )
 from transforms.jolt.filling import room_for
-from transforms.jolt.functions.calling import LONGEST_TEXT
 from transforms.jolt.modify_children import Child, Children, Mode, Shape
 from transforms.jolt.modify_growth import check_container, grower, lengthen
 from transforms.jolt.modify_loops import ModifyLoops
@@ -41,6 +40,7 @@ from transforms.jolt.modify_values import Alternative
 from transforms.jolt.places import Place
 from transforms.jolt.readers import MISSING
 from transforms.limits import SpecLimits
+from transforms.meter import FREE
 from transforms.steps import count_weight
 
 
@@ -139,7 +139,7 @@ class ModifyCode:
         else:
             is_text = both(
                 is_(call(self.code.bind(type), name(made)), self.code.bind(str)),
-                less(call(self.code.bind(len), name(made)), constant(LONGEST_TEXT + 1)),
+                less(call(self.code.bind(len), name(made)), constant(FREE + 1)),
             )
             inner += when(is_text, [assign(made, call(self.code.bind(of_text), name(made)))], otherwise)
         self._charge(made, inner)

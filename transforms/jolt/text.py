@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 from model.errors import TransformError
+from transforms.meter import paid
 
 
 def text_of(value: Any, limit: int = 1_000_000) -> str:
@@ -22,7 +23,7 @@ def text_of(value: Any, limit: int = 1_000_000) -> str:
     if kind is dict or kind is list:
         pieces: list[str] = []
         _spell(value, pieces, [limit])
-        return "".join(pieces)
+        return paid("".join(pieces))
     return str(value)
 
 

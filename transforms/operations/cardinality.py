@@ -35,6 +35,7 @@ from transforms.jolt.places import Place, forget, known_object
 from transforms.jolt.stars import Star
 from transforms.jolt.text import text_of
 from transforms.limits import SpecLimits
+from transforms.meter import pay
 from transforms.operation import Operation
 from transforms.ownership import EVERYTHING, PathTree
 from transforms.pointers import found, nearest, pointer
@@ -198,6 +199,8 @@ def _assigned(node: _Node, path: tuple[str, ...]) -> list[tuple[str, ...]]:
 def _walk(node: _Node, key: Any, value: Any, parent: Any) -> None:
     if node.special is not None:
         value = _adjust(bool(node.special.many), key, value, parent)
+    if type(value) is dict or type(value) is list:
+        pay(len(value))
     if type(value) is dict:
         # Without a wildcard most keys are none of the spec's.
         names = list(value) if node.computed else [name for name in value if name in node.literals]

@@ -31,6 +31,7 @@ from transforms.jolt.numbers import parse_int
 from transforms.jolt.places import Place, forget, known_object
 from transforms.jolt.text import sort_key, split_or
 from transforms.limits import SpecLimits
+from transforms.meter import pay
 from transforms.operation import Operation
 from transforms.ownership import EVERYTHING, PathTree, copy_all, merge_trees
 from transforms.pointers import found, pointer
@@ -199,6 +200,7 @@ def _object_child(key: _Key, right: Any, limits: SpecLimits) -> Apply:
         if rank is _Rank.LITERAL:
             set_default(container, text, container.get(text), room)
             return
+        pay(len(container))
         for present in list(container):
             if rank is _Rank.STAR or present in options:
                 set_default(container, present, container[present], room)
@@ -213,6 +215,7 @@ def _array_child(key: _Key, indexes: list[int], right: Any, limits: SpecLimits) 
     def apply(container: Any, room: Room) -> None:
         if type(container) is not list:
             return
+        pay(len(container) if every else len(indexes))
         for index in range(len(container)) if every else indexes:
             if index < len(container):
                 set_default(container, index, container[index], room)

@@ -7,13 +7,14 @@ whose result is null sets nothing.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
 
 from model import paths
 from model.errors import SpecError
-from transforms.expressions import Expression, ExpressionCode, compile_expression
+from transforms.expressions import Expression, ExpressionCode, compile_expression, paths_read
 from transforms.flow import Flow
 from transforms.generation.code import Code
 from transforms.generation.nodes import NONE, Block, assign, either, is_not, name, new_dict, when
@@ -64,8 +65,18 @@ def compile_jmespath(spec: Any, limits: SpecLimits, code: Code) -> Operation:
     return Operation(
         emit,
         builds=built,
-        copies=sum(expression.copies for expression in targets.values()),
+        copies=_copies(targets.values()),
     )
+
+
+def _copies(expressions: Iterable[Expression]) -> float:
+    """At most how many expressions give the same part: one gives what others give keys of."""
+    counts: Counter[tuple[str, ...]] = Counter()
+    for expression in expressions:
+        if expression.copies > 1:
+            return expression.copies
+        counts.update(paths_read(expression.tree))
+    return max((sum(counts[keys[:end]] for end in range(len(keys) + 1)) for keys in counts), default=1)
 
 
 def _by_parents(

@@ -63,7 +63,9 @@ def _compile(spec: Any, limits: SpecLimits, code: Code, mode: Mode) -> Operation
     assigns: list[tuple[str, ...]] = []
     if traits.squashes or not _trace(spec, changes, assigns, ()):
         changes = EVERYTHING
-    return Operation(emit, changes=changes, assigns=assigns, tells_longs=traits.tells_longs)
+    return Operation(
+        emit, changes=changes, assigns=assigns, copies=1 + traits.placements, tells_longs=traits.tells_longs
+    )
 
 
 def _is_walked(shape: Shape, flow: Flow, code: Code) -> ast.expr:

@@ -29,6 +29,7 @@ from transforms.jolt.places import Place, forget, known_object
 from transforms.jolt.stars import Star
 from transforms.jolt.text import split_or
 from transforms.limits import SpecLimits
+from transforms.meter import pay
 from transforms.operation import Operation
 from transforms.ownership import EVERYTHING, PathTree, merge_trees
 from transforms.pointers import found, pointer
@@ -46,6 +47,7 @@ class _Node:
     def keys_of(self, container: dict[str, Any]) -> list[str]:
         if self.star is None:
             return [self.key] if self.key in container else []
+        pay(len(container))
         if self.star.matches_all:
             return list(container)
         match = self.star.match
@@ -153,6 +155,7 @@ def _apply(nodes: list[_Node], container: Any) -> None:
         for key in doomed:
             container.pop(key, None)
     elif type(container) is list:
+        pay(len(container))
         gone: set[int] = set()
         for node in nodes:
             indexes = node.indexes_of(container)

@@ -7,6 +7,7 @@ from typing import Any
 from transforms.generation.code import Code
 from transforms.jolt.text import sort_key
 from transforms.limits import SpecLimits
+from transforms.meter import pay
 from transforms.operation import Operation
 from transforms.ownership import EVERYTHING
 
@@ -18,8 +19,10 @@ def compile_sort(_spec: Any, _limits: SpecLimits, _code: Code) -> Operation:
 
 def _sorted(value: Any) -> Any:
     if type(value) is dict:
+        pay(len(value))
         return {key: _sorted(value[key]) for key in sorted(value, key=_order)}
     if type(value) is list:
+        pay(len(value))
         return [_sorted(element) for element in value]
     return value
 

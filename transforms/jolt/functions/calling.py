@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from model.errors import TransformError
 from transforms.jolt.readers import MISSING
 from transforms.limits import DEFAULT_LIMITS
+from transforms.meter import paid, pay_for
 
 LONGEST_TEXT = DEFAULT_LIMITS.max_text
 """Characters of a text that a function takes or makes."""
@@ -40,7 +41,7 @@ class Function(NamedTuple):
     call: Callable[[Sequence[Any]], Any]
     one: Callable[[Any], Any]
     of_text: Callable[[str], Any] | None = None
-    """What `one` does with a string of no more than LONGEST_TEXT characters, if that is what it is for."""
+    """What `one` does with a string of no more than FREE characters, if that is what it is for."""
     quicken: Quicken | None = None
 
 
@@ -71,7 +72,7 @@ def of_text(apply: Callable[[str], Any]) -> Function:
             return MISSING
         if len(value) > LONGEST_TEXT:
             raise TransformError(f"a text that a function gets is longer than {LONGEST_TEXT} characters")
-        return apply(value)
+        return apply(paid(value))
 
     function = for_each(each)
 
@@ -86,6 +87,7 @@ def on_array(many: Callable[[Any], Any], single: Callable[[Any], Any] | None = N
 
     def one(value: Any) -> Any:
         if type(value) is list:
+            pay_for(value)
             return many(value) if value else MISSING
         return MISSING if value is None or single is None else single(value)
 
@@ -116,6 +118,7 @@ def after(
         if len(arguments) > 2:
             return many(first, list(arguments[1:]))
         if type(arguments[1]) is list:
+            pay_for(arguments[1])
             return many(first, arguments[1])
         return MISSING if each is None else each(first, arguments[1])
 

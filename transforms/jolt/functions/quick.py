@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from transforms.jolt.functions.calling import LONGEST_TEXT, ShortWay
+from transforms.jolt.functions.calling import ShortWay
 from transforms.jolt.functions.separators import plain_separator
+from transforms.meter import FREE
 
 _FEW = 8
 """So many texts may be put together before their length is looked at."""
@@ -30,7 +31,7 @@ def quick_concat(_first: Any, count: int, call: Call) -> ShortWay | None:
             text = together(values)
         except TypeError:
             return call(values)
-        return text if len(text) <= LONGEST_TEXT else call(values)
+        return text if len(text) <= FREE else call(values)
 
     return ShortWay(concat, 0)
 
@@ -46,7 +47,7 @@ def quick_join(separator: Any, count: int, call: Call) -> ShortWay | None:
             text = together(values)
         except TypeError:
             return call((separator, *values))
-        return text if "" not in values and len(text) <= LONGEST_TEXT else call((separator, *values))
+        return text if "" not in values and len(text) <= FREE else call((separator, *values))
 
     return ShortWay(join, 1)
 
@@ -59,7 +60,7 @@ def quick_split(separator: Any, count: int, call: Call) -> ShortWay | None:
 
     def split(values: Sequence[Any]) -> Any:
         text = values[0]
-        if type(text) is str and len(text) <= _SHORT:
+        if type(text) is str and len(text) <= FREE:
             parts = text.split(plain)
             if parts[-1]:
                 return parts

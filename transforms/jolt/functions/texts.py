@@ -12,6 +12,7 @@ from transforms.jolt.functions.separators import split
 from transforms.jolt.numbers import is_int
 from transforms.jolt.readers import MISSING
 from transforms.jolt.text import length, text_of
+from transforms.meter import paid, pay_for
 
 _BLANKS = "".join(map(chr, range(33)))
 _WIDEST_PAD = 500
@@ -24,7 +25,7 @@ def _trim(text: str) -> str:
 def _concat(values: Sequence[Any]) -> str:
     try:
         if sum(map(len, values)) <= LONGEST_TEXT:
-            return "".join(values)
+            return paid("".join(values))
     except TypeError:
         pass  # they are not all texts
     return _bounded(
@@ -35,7 +36,7 @@ def _concat(values: Sequence[Any]) -> str:
 def _join(separator: str, values: list[Any]) -> str:
     try:
         if "" not in values and sum(map(len, values)) + len(separator) * len(values) <= LONGEST_TEXT:
-            return separator.join(values)
+            return paid(separator.join(values))
     except TypeError:
         pass  # they are not all texts
     pieces: list[str] = []
@@ -52,15 +53,21 @@ def _join(separator: str, values: list[Any]) -> str:
 def _bounded(pieces: list[str]) -> str:
     if sum(map(len, pieces)) > LONGEST_TEXT:
         raise TransformError(f"a function made a text longer than {LONGEST_TEXT} characters")
-    return "".join(pieces)
+    return paid("".join(pieces))
 
 
 def _split(separator: str, values: list[Any]) -> list[Any]:
-    return [split(separator, value) if type(value) is str else value for value in values]
+    return [_split_text(separator, value) if type(value) is str else value for value in values]
 
 
 def _split_one(separator: str, value: Any) -> Any:
-    return split(separator, value) if type(value) is str else MISSING
+    return _split_text(separator, value) if type(value) is str else MISSING
+
+
+def _split_text(separator: str, text: str) -> Any:
+    parts = split(separator, paid(text))
+    pay_for(parts)
+    return parts
 
 
 def _substring(arguments: Sequence[Any]) -> Any:
@@ -72,8 +79,8 @@ def _substring(arguments: Sequence[Any]) -> Any:
     if not 0 <= start < end <= length(text):
         return MISSING
     if len(text) == length(text):
-        return text[start:end]
-    units = text.encode("utf-16-le", "surrogatepass")
+        return paid(text[start:end])
+    units = paid(text).encode("utf-16-le", "surrogatepass")
     return units[2 * start : 2 * end].decode("utf-16-le", "replace")
 
 
@@ -85,6 +92,7 @@ def _pad(left: bool) -> Function:
         if not is_int(width) or type(filler) is not str or len(filler) != 1 or not 0 < width <= _WIDEST_PAD:
             return MISSING
         padding = filler * (width - length(text))
+        paid(text)
         return padding + text if left else text + padding
 
     return after(is_text, pad)

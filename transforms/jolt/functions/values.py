@@ -9,6 +9,7 @@ from transforms.jolt.functions.calling import Function, after, for_each, of_argu
 from transforms.jolt.numbers import is_int, kind_of
 from transforms.jolt.readers import MISSING
 from transforms.jolt.text import length, sort_key, text_of
+from transforms.meter import pay_for, pay_for_all
 
 
 def _to_boolean(value: Any) -> Any:
@@ -41,6 +42,7 @@ def _squash_nulls(value: Any) -> Any:
 
 
 def _squash_all_nulls(value: Any) -> Any:
+    pay_for(value)
     _squash_nulls(value)
     below = value.values() if type(value) is dict else value if type(value) is list else ()
     for part in below:
@@ -54,6 +56,7 @@ def _squashing(squash: Callable[[Any], Any]) -> Function:
     def call(arguments: Sequence[Any]) -> Any:
         if len(arguments) == 1:
             only = arguments[0]
+            pay_for(only)
             return MISSING if only is None or only == [] else squash(only)
         if not arguments or any(argument is None for argument in arguments):
             return MISSING
@@ -65,6 +68,7 @@ def _squashing(squash: Callable[[Any], Any]) -> Function:
 def _squash_duplicates(values: Any) -> Any:
     if type(values) is not list:
         return values
+    pay_for_all(values)
     distinct: dict[Hashable, Any] = {}
     for value in values:
         distinct.setdefault(_identity(value), value)
