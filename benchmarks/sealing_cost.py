@@ -13,7 +13,8 @@ from app.settings import load
 from benchmarks.workload import EXAMPLE, SOURCES, clear, lay_out, write_inbox
 from ingestion.commit_stage import CommitStage
 from ingestion.files import read_records
-from ingestion.map_stage import MapOutput, MapStage
+from ingestion.map_output import MapOutput
+from ingestion.map_stage import MapStage
 from ingestion.set_aside import BatchAttempt, LetterWriter
 from merge import codec
 from model import canonical

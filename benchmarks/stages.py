@@ -19,7 +19,8 @@ from benchmarks.product import installed
 from benchmarks.workload import SOURCES, clear, write_inbox
 from ingestion.commit_stage import CommitStage
 from ingestion.files import read_records
-from ingestion.map_stage import MapOutput, MapStage
+from ingestion.map_output import MapOutput
+from ingestion.map_stage import MapStage
 from ingestion.set_aside import BatchAttempt, LetterWriter
 from ingestion.workers import WorkerResources
 from merge import codec

@@ -21,6 +21,12 @@ from model.errors import ProfileIndexError
 
 log = logging.getLogger(__name__)
 
+GATHERED_BYTES = 128 << 20
+"""How much of a task's fragments is held before it is committed."""
+
+DECODED_BYTES = 4096
+"""What a decoded state is taken for: many times its bytes."""
+
 
 @dataclass(slots=True)
 class CommitOutput:
@@ -53,12 +59,14 @@ class CommitStage:
         the store is away; an index that is away only leaves the outbox longer."""
         output = CommitOutput()
         gathered: dict[str, list[FragmentState | bytes]] = {}
+        size = 0
         for fragment_id, state in fragments:
             gathered.setdefault(fragment_id, []).append(state)
-            # Several chunks' worth are held so that a fragment's changes meet before they are written.
-            if len(gathered) >= 8 * self.fragments_at_once:
+            size += len(state) if isinstance(state, bytes) else DECODED_BYTES
+            # As many as memory has room for, so that a fragment's changes meet before they are written.
+            if size >= GATHERED_BYTES:
                 self._commit(gathered, output)
-                gathered = {}
+                gathered, size = {}, 0
         self._commit(gathered, output)
         return output
 

@@ -98,9 +98,9 @@ class FlowConfig(BaseModel):
         default=0.0, ge=0, description="Start a micro-batch at most this often; 0: as soon as there is input."
     )
     combine_events: int = Field(
-        default=20_000, ge=1, description="Events that a map task combines before it passes them on."
+        default=60_000, ge=1, description="Events that a map task combines before it passes them on."
     )
-    commit_fragments: int = Field(default=4000, ge=1, description="Fragments read and written at once.")
+    commit_fragments: int = Field(default=8000, ge=1, description="Fragments read and written at once.")
     max_event_bytes: int = Field(default=1024 * 1024, ge=1, description="A larger record is a dead letter.")
     max_future_skew_seconds: int = Field(
         default=86_400, ge=0, description="An ordinal further in the future is a dead letter."

@@ -9,22 +9,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from ingestion.chunks import chunked
 from ingestion.configuration import FlowConfig, SourceConfig
 from ingestion.envelope import EnvelopeReader
 from ingestion.files import DamagedRecord
+from ingestion.map_output import OUTPUT_BYTES, MapOutput
 from ingestion.set_aside import BatchAttempt, LetterWriter
 from merge.fragments import FragmentState
 from merge.tombstones import UNJUDGED, Tombstone
-from model.attributes import DataType
-from model.dead_letters import DeadLetter, DeadLetterReason
+from model.dead_letters import DeadLetterReason
 from model.errors import EventError, KeyProviderError, SealError, SpecError, TransformError
 from model.events import Event, RawRecord
 from model.fragments import FragmentChange, Kind, Origin, Register
 from model.identifiers import Identifier
-from model.proposals import Proposal
 from model.sealed import SealedValue
 from model.stamps import SpecRef, Stamp
 from transforms.blind_index import BlindIndex
@@ -32,25 +31,6 @@ from transforms.compiled import CompiledSnapshot
 from transforms.mapping import MappingSpec
 from transforms.schema import DATA_TYPES, Leaves, declared_types
 from transforms.sealing import DataKeys, SealingKey
-
-CHUNK_BYTES = 32 << 20
-"""A chunk of large records ends here: it is held in memory, mapped, several times."""
-
-
-@dataclass(slots=True)
-class MapOutput:
-    """What a chunk of events became: side outputs are values."""
-
-    fragments: dict[str, FragmentState] = field(default_factory=dict)
-    changes: dict[tuple[str, DataType], tuple[str, str]] = field(default_factory=dict)
-    proposals: dict[tuple[str, DataType], Proposal] = field(default_factory=dict)
-    letters: list[DeadLetter] = field(default_factory=list)
-    events: int = 0
-    bytes: int = 0
-    skipped: int = 0
-    protected: int = 0
-    erased: int = 0
-    judged: dict[str, int] = field(default_factory=dict)
 
 
 class _Prepared(NamedTuple):
@@ -93,21 +73,27 @@ class MapStage:
         self._timed = {name for name, config in sources.items() if config.ordinal_unit == "epoch_ms"}
 
     def run(self, records: Iterable[RawRecord | DamagedRecord]) -> Iterator[MapOutput]:
-        """One output for every `combine_events` records or `CHUNK_BYTES` of them, in order. Raises StoreError when the key store is
-        away: the batch is given again."""
-        chunk: list[RawRecord | DamagedRecord] = []
-        size = 0
-        for item in records:
-            chunk.append(item)
-            size += len(item.record.value if isinstance(item, DamagedRecord) else item.value)
-            if len(chunk) >= self._flow.combine_events or size >= CHUNK_BYTES:
-                yield self._map_chunk(chunk)
-                chunk, size = [], 0
-        if chunk:
-            yield self._map_chunk(chunk)
+        """One output for every `combine_events` records or `OUTPUT_BYTES` of them, in order. Raises StoreError
+        when the key store is away: the batch is given again."""
+        output = MapOutput()
+        for chunk in chunked(records, self._flow.combine_events):
+            prepared = self._map_chunk(chunk, output)
+            if output.was_judged_otherwise():
+                # What a tombstone that came meanwhile lets pass must not go under with what came before it.
+                judged = output.judged
+                yield output
+                output = MapOutput(judged=judged)
+            keys = self._fetch_keys({event.fragment_id for event in prepared if event.leaves.to_seal})
+            for event in prepared:
+                self._combine(event, keys, output)
+            if output.events >= self._flow.combine_events or output.bytes >= OUTPUT_BYTES:
+                yield output
+                output = MapOutput()
+        if output.events or output.fragments:
+            yield output
 
-    def _map_chunk(self, chunk: list[RawRecord | DamagedRecord]) -> MapOutput:
-        output = MapOutput(events=len(chunk))
+    def _map_chunk(self, chunk: list[RawRecord | DamagedRecord], output: MapOutput) -> list[_Prepared]:
+        output.events += len(chunk)
         latest = int((self._now() + self._flow.max_future_skew_seconds) * 1000)
         prepared: list[_Prepared] = []
         for item in chunk:
@@ -120,12 +106,10 @@ class MapStage:
             if event is not None:
                 prepared.append(event)
         # After `latest`: an event that was taken before an erasure is then never later than its tombstone.
+        output.judged = {}
         if buried := self._tombstones(event.fragment_id for event in prepared):
             prepared = self._judge(prepared, buried, output)
-        keys = self._fetch_keys({event.fragment_id for event in prepared if event.leaves.to_seal})
-        for event in prepared:
-            self._combine(event, keys, output)
-        return output
+        return prepared
 
     def _prepare(self, record: RawRecord, latest: int, output: MapOutput) -> _Prepared | None:
         stage, spec_ref, leaves = "decode", None, None
@@ -197,10 +181,8 @@ class MapStage:
 
     def _protect_identifiers(self, identifiers: tuple[Identifier, ...]) -> tuple[Identifier, ...]:
         protects = self._snapshot.protected_names.protects
-        return tuple(
-            self._blind_index.identifier(identifier) if protects(identifier) else identifier
-            for identifier in identifiers
-        )
+        hashed = self._blind_index.identifier
+        return tuple([hashed(each) if protects(each) else each for each in identifiers])
 
     def _protect_event_id(self, spec: MappingSpec, stamp: Stamp) -> Stamp:
         # A stamp is stored readable, beside the values: an id that is a sealed attribute must not be.

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from itertools import islice
 
 from ingestion.commit_stage import CommitStage
-from ingestion.map_stage import MapOutput, MapStage
+from ingestion.map_output import MapOutput
+from ingestion.map_stage import MapStage
 from ingestion.outcomes import StageReport, reported_changes
 from ingestion.set_aside import FRAGMENT, BatchAttempt, LetterWriter, read_changes
 from ingestion.workers import WorkerPlan, WorkerResources

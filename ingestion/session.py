@@ -95,6 +95,8 @@ def _options(flow: FlowConfig, scratch: Path, archives: Path) -> dict[str, str]:
         "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINT_MANAGER,
         "spark.sql.streaming.metricsEnabled": "false",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # A commit task starts on the first parcels while the JVM still prepares the next.
+        "spark.sql.execution.arrow.maxBytesPerBatch": "4m",
         # What Spark spills or shuffles holds personal data that policy leaves readable.
         "spark.io.encryption.enabled": "true",
     }

@@ -22,7 +22,8 @@ import pyarrow as pa
 
 from ingestion.commit_stage import CommitStage
 from ingestion.files import DamagedRecord, read_records
-from ingestion.map_stage import MapOutput, MapStage
+from ingestion.map_output import MapOutput
+from ingestion.map_stage import MapStage
 from ingestion.outcomes import StageReport, reported_changes
 from ingestion.set_aside import BatchAttempt, LetterWriter
 from ingestion.source_files import folder_of, source_of
@@ -53,6 +54,9 @@ class _Parcel(msgspec.Struct, array_like=True):
     judged: dict[str, int] = {}
     """By fragment id, of those few that have a tombstone: the `until` that their events were judged by."""
 
+
+# Of a size that Spark can copy, encrypt and hand on while the next is made.
+_PARCEL_FRAGMENTS = 1000
 
 _encode_parcel = msgspec.msgpack.Encoder().encode
 _decode_parcel = msgspec.msgpack.Decoder(_Parcel).decode
@@ -154,11 +158,15 @@ def _run_map(
         for fragment_id, state in output.fragments.items():
             state.normalise()
             part = crc32(fragment_id.encode()) % len(parcels)
-            parcels[part].fragments.append((fragment_id, codec.encode(state)))
+            parcel = parcels[part]
+            parcel.fragments.append((fragment_id, codec.encode(state)))
             if state.judged != UNJUDGED:
-                parcels[part].judged[fragment_id] = state.judged
+                parcel.judged[fragment_id] = state.judged
+            if len(parcel.fragments) == _PARCEL_FRAGMENTS:
+                yield _rows([(part, parcel)])
+                parcels[part] = _Parcel([])
         parcels[0].report = _map_report(output)
-        yield _rows(parcels)
+        yield _rows(enumerate(parcels))
 
 
 @_telling_only_our_errors
@@ -174,7 +182,7 @@ def _run_commit(
             yield from _judged(parcel) if parcel.judged else parcel.fragments
 
     total.add(_commit(plan, order, fragments()))
-    yield _rows([_Parcel([], total)])
+    yield _rows([(0, _Parcel([], total))])
 
 
 @_telling_only_our_errors
@@ -189,7 +197,7 @@ def _run_whole(
             yield from output.fragments.items()
 
     total.add(_commit(plan, order, fragments()))
-    yield _rows([_Parcel([], total)])
+    yield _rows([(0, _Parcel([], total))])
 
 
 def _mapped(plan: WorkerPlan, order: BatchOrder, batches: Iterable[pa.RecordBatch]) -> Iterator[MapOutput]:
@@ -264,12 +272,11 @@ def _commit(
     )
 
 
-def _rows(parcels: list[_Parcel]) -> pa.RecordBatch:
+def _rows(parcels: Iterable[tuple[int, _Parcel]]) -> pa.RecordBatch:
+    """Parcels and the commit tasks that they are for."""
     # `pa.array` would import pandas to see whether it was given a Series: seconds in every new worker.
-    bodies = [_encode_parcel(parcel) for parcel in parcels]
-    parts = pa.Array.from_buffers(
-        pa.int32(), len(bodies), [None, pa.py_buffer(array("i", range(len(bodies))))]
-    )
+    tasks, bodies = zip(*((part, _encode_parcel(parcel)) for part, parcel in parcels), strict=True)
+    parts = pa.Array.from_buffers(pa.int32(), len(bodies), [None, pa.py_buffer(array("i", tasks))])
     ends = pa.py_buffer(array("i", accumulate(map(len, bodies), initial=0)))
     content = pa.Array.from_buffers(pa.binary(), len(bodies), [None, ends, pa.py_buffer(b"".join(bodies))])
     return pa.record_batch([parts, content], schema=_ARROW_SCHEMA)

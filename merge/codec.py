@@ -45,20 +45,24 @@ def encode(state: FragmentState) -> bytes:
     """Canonical bytes of a normalised state."""
     if state.encoded is not None:
         return state.encoded
-    # The values of one event share its origin, the very object, so few origins need to be hashed.
+    # The values of one event share its origin, the very object: told apart by identity, few are compared.
     distinct = {id(register[0]): register[0] for register in state.registers.values()}
-    origins = sorted({*distinct.values(), *state.identifiers.values()})
-    place = {origin: index for index, origin in enumerate(origins)}
-    place_of = {key: place[origin] for key, origin in distinct.items()}
+    distinct |= {id(origin): origin for origin in state.identifiers.values()}
+    place: dict[int, int] = {}
+    origins: list[Origin] = []
+    for origin in sorted(distinct.values()):
+        if not origins or origin != origins[-1]:
+            origins.append(origin)
+        place[id(origin)] = len(origins) - 1
     body = canonical.encode(
         [
-            [(*stamp, *spec) for stamp, spec in origins],
+            [stamp + spec for stamp, spec in origins],
             {
-                path: (place_of[id(origin)], kind, value)
+                path: (place[id(origin)], kind, value)
                 for path, (origin, kind, value) in state.registers.items()
             },
             sorted((source, scope, stamp) for (source, scope), stamp in state.markers.items()),
-            {identifier: place[origin] for identifier, origin in state.identifiers.items()},
+            {identifier: place[id(origin)] for identifier, origin in state.identifiers.items()},
         ]
     )
     return FORMAT + _checksum(body) + body
@@ -77,7 +81,10 @@ def decode(data: bytes) -> FragmentState:
         raise _foreign(data)
     try:
         wire = _decoder.decode(body)
-        origins = [Origin(Stamp(*origin[:4]), SpecRef(*origin[4:])) for origin in wire.origins]
+        origins = [
+            _new_origin(Origin, (_new_stamp(Stamp, origin[:4]), _new_spec(SpecRef, origin[4:])))
+            for origin in wire.origins
+        ]
         state = FragmentState()
         state.registers = {
             path: _new(Register, (origins[origin], _KINDS[kind], value))
@@ -100,4 +107,7 @@ def _foreign(data: bytes) -> StoreError:
 
 _KINDS = tuple(Kind)
 # What a NamedTuple's own constructor does, without its call: there is one for each leaf.
+_new_origin: Callable[[type[Origin], tuple[Stamp, SpecRef]], Origin] = tuple.__new__
+_new_stamp: Callable[[type[Stamp], tuple[int, int, str, str]], Stamp] = tuple.__new__
+_new_spec: Callable[[type[SpecRef], tuple[str, int]], SpecRef] = tuple.__new__
 _new: Callable[[type[Register], tuple[Origin, Kind, Any]], Register] = tuple.__new__

@@ -16,7 +16,8 @@ from app.settings import load
 from ingestion.commit_stage import CommitOutput, CommitStage
 from ingestion.configuration import FlowConfig, SourceConfig
 from ingestion.files import DamagedRecord
-from ingestion.map_stage import MapOutput, MapStage
+from ingestion.map_output import MapOutput
+from ingestion.map_stage import MapStage
 from ingestion.set_aside import BatchAttempt, LetterWriter
 from ingestion.workers import WorkerPlan, WorkerResources
 from merge.index import ProfileIndex

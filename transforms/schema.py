@@ -22,8 +22,7 @@ from model.errors import EventError
 from model.fragments import Kind, Origin, Register
 from model.proposals import Proposal
 from model.snapshots import DetectionMode, DiscoveryDefaults, MetadataSnapshot
-from transforms.detection.detection import detect, named, shaped
-from transforms.detection.names import NameFindings
+from transforms.detection.detection import ValueTests, tests_of
 from transforms.mapping import RESERVED_KEY
 from transforms.storable import canonical_value, is_text, problem
 
@@ -83,8 +82,6 @@ class AttributeNode:
 
     __slots__ = (
         *(
-            "_keys",
-            "_name_findings",
             "_policy",
             "children",
             "depth",
@@ -93,7 +90,7 @@ class AttributeNode:
             "is_undecided",
             "kinds",
         ),
-        *("path", "proposal", "protects"),
+        *("path", "proposal", "protects", "tests"),
     )
 
     def __init__(
@@ -112,8 +109,8 @@ class AttributeNode:
         """Whether detectors look at values."""
         self.proposal: Proposal | None = None
         """The strongest proposal that no longer needs to be reported."""
-        self._name_findings: NameFindings | None = None
-        self._keys: tuple[str, ...] = ()
+        self.tests: ValueTests | None = None
+        """What detectors tell of values here, once there were any."""
 
     @property
     def policy(self) -> AttributePolicy:
@@ -126,20 +123,10 @@ class AttributeNode:
         # Asked for every leaf of every event.
         self.is_sealed = policy.is_protected
 
-    def detect(self, value: Any) -> Proposal | None:
-        """What a value here seems to be, by name or by shape."""
-        findings = self._name_findings
-        if findings is None:
-            self._keys = paths.split(self.path)[-2:]
-            self._name_findings = findings = named(self._keys)
-        if not findings:
-            # Most names tell nothing, and most values are texts or short numbers: not worth a further call.
-            kind = type(value)
-            if kind is str:
-                return shaped(value)
-            if kind is float or kind is bool:
-                return None
-        return detect(self._keys, findings, value)
+    def make_tests(self) -> ValueTests:
+        """Only for attributes that show a value: most keys of a hostile event never do."""
+        self.tests = tests_of(paths.split(self.path)[-2:])
+        return self.tests
 
 
 class ValueToSeal(NamedTuple):
@@ -275,7 +262,11 @@ class AttributeTree:
                 kept = value
             else:
                 kept = _storable(node.path, value)
-            proposal = node.detect(kept) if node.is_undecided else None
+            proposal = None
+            if node.is_undecided:
+                test = (node.tests or node.make_tests()).get(kind)
+                if test is not None:
+                    proposal = test(kept)
             if kind not in node.kinds or (proposal is not None and proposal.is_stronger(node.proposal)):
                 found.unexpected.append(
                     Unexpected(node, DATA_TYPES[kind], proposal, node.kinds, node.proposal)

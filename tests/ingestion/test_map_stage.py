@@ -10,7 +10,7 @@ import pytest
 
 from ingestion.configuration import FlowConfig, Place, SourceConfig
 from ingestion.files import DamagedRecord
-from ingestion.map_stage import MapOutput
+from ingestion.map_output import MapOutput
 from merge import codec
 from model import canonical
 from model.attributes import DataType, EncryptionLevel
@@ -468,8 +468,23 @@ def test_an_event_id_that_is_a_sealed_attribute_is_hashed_in_the_stamp(tmp_path:
     assert b"@" not in encoded(output)
 
 
-def test_a_chunk_ends_by_its_bytes_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ingestion.map_stage.CHUNK_BYTES", 2000)
+def test_a_chunk_and_an_output_end_by_their_bytes_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ingestion.chunks.CHUNK_BYTES", 2000)
+    monkeypatch.setattr("ingestion.map_stage.OUTPUT_BYTES", 4000)
     outputs = list(Pipeline(tmp_path).map_stage().run(records(40)))
     assert len(outputs) > 1
+    assert all(output.bytes >= 4000 for output in outputs[:-1])
     assert sum(output.events for output in outputs) == 40
+
+
+def test_chunks_of_one_output_give_the_same_as_one_chunk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = Pipeline(tmp_path)
+    [whole] = pipeline.map_stage().run(records(40))
+    monkeypatch.setattr("ingestion.chunks.CHUNK_EVENTS", 7)
+    [joined] = pipeline.map_stage().run(records(40))
+    assert joined.events == 40
+    assert encoded(joined) == encoded(whole)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -137,6 +137,23 @@ def test_of_changes_that_meet_only_those_judged_after_the_erasure_count(later: P
     expected = Pipeline(later.folder, later.key_store, now=later.now)
     expected.process([at(12)])
     assert later.export() == expected.export()
+
+
+def test_what_comes_after_an_erasure_between_two_chunks_stays(
+    later: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ingestion.chunks.CHUNK_EVENTS", 1)
+    name = only_id(later)
+
+    def given() -> Iterator[RawRecord]:
+        yield at(1)
+        later.store.erase([name], may(9))
+        yield at(12)
+
+    first, second = later.map_stage().run(given())
+    assert (first.fragments[name].judged, second.fragments[name].judged) == (UNJUDGED, may(9))
+    output = later.commit_stage().run([*first.fragments.items(), *second.fragments.items()])
+    assert (output.written, output.erased) == (1, 1)
 
 
 def test_what_events_were_judged_by_crosses_the_shuffle() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from app.settings import load
 from ingestion.configuration import FlowConfig
-from ingestion.map_stage import MapOutput
+from ingestion.map_output import MapOutput
 from merge import codec
 from metadata_service.proposals import with_proposal
 from model import paths

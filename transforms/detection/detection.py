@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
 from typing import Any
 
 from model.proposals import Proposal
@@ -37,6 +37,9 @@ DETECTORS = (
 )
 """All detectors. A new one is one module and its line here."""
 
+ValueTests = dict[type, Callable[[Any], Proposal | None]]
+"""What tells of a value what it seems to be, by the value's type; nothing is told of other types."""
+
 _NAMES = NameTable(DETECTORS)
 _TESTS: tuple[ValueTest, ...] = tuple(d.value_test for d in DETECTORS if d.value_test is not None)
 _TESTS_OF_LETTERS: tuple[ValueTest, ...] = tuple(
@@ -63,6 +66,19 @@ def named(keys: Sequence[str]) -> NameFindings:
     return _NAMES.findings(keys)
 
 
+def tests_of(keys: Sequence[str]) -> ValueTests:
+    """`detect` for the values of one attribute, by their type: made once, asked for every value."""
+    by_name = named(keys)
+    tests: ValueTests = {str: shaped, int: _card_as_number, list: partial(_in_array, keys, by_name)}
+    for kind, proposal in by_name.items():
+        tests[kind] = partial(_whatever, proposal)
+    return tests
+
+
+def _whatever(by_name: Proposal, _: Any) -> Proposal:
+    return by_name
+
+
 def detect(keys: Sequence[str], by_name: NameFindings, value: Any) -> Proposal | None:
     """What one value of the attribute with these keys seems to be, or None. Pure.
 
@@ -76,19 +92,24 @@ def detect(keys: Sequence[str], by_name: NameFindings, value: Any) -> Proposal |
     if kind is str:
         return shaped(value)
     if kind is int:
-        return payment_card.card_number(str(value)) if 10**13 <= value < 10**16 else None
+        return _card_as_number(value)
     return _in_array(keys, by_name, value) if kind is list else None
+
+
+def _card_as_number(value: int) -> Proposal | None:
+    return payment_card.card_number(str(value)) if 10**13 <= value < 10**16 else None
 
 
 def shaped(text: str) -> Proposal | None:
     """What one text seems to be by its form alone, or None."""
-    if len(text) < SHORTEST or text in _harmless or _PLAIN_WORDS.fullmatch(text):
+    if text in _harmless:
         return None
     found: Proposal | None = None
-    for test in _TESTS if _DIGIT.search(text) else _TESTS_OF_LETTERS:
-        proposal = test(text)
-        if proposal is not None and proposal.is_stronger(found):
-            found = proposal
+    if len(text) >= SHORTEST and not _PLAIN_WORDS.fullmatch(text):
+        for test in _TESTS if _DIGIT.search(text) else _TESTS_OF_LETTERS:
+            proposal = test(text)
+            if proposal is not None and proposal.is_stronger(found):
+                found = proposal
     if found is None and len(text) <= _REMEMBERED_CHARACTERS:
         if len(_harmless) >= _MOST_REMEMBERED:
             _harmless.clear()
