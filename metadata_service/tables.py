@@ -80,7 +80,7 @@ class ChangeRow(Base):
 
     id: Mapped[int] = mapped_column(Counter, primary_key=True)
     snapshot_version: Mapped[int] = mapped_column(ForeignKey("snapshots.version"), index=True)
-    kind: Mapped[str] = mapped_column(String(20))
+    kind: Mapped[str] = mapped_column(String(40))
     subject: Mapped[str] = mapped_column(Ordered)
     subject_version: Mapped[int | None]
     action: Mapped[str] = mapped_column(String(20))

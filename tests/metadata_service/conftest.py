@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,9 +17,7 @@ from metadata_service.server import serving
 from metadata_service.settings import ServiceSettings
 from metadata_service.tokens import Role, create_token
 from model.errors import SpecError
-
-POSTGRESQL = "IDGRAPH_TEST_POSTGRES_URL"
-"""Names a PostgreSQL database that the tests may empty; every test then runs on it as well."""
+from tests.servers.postgresql import ServerUnavailableError, postgresql
 
 TOKENS = {role: f"{role}-token-for-the-tests" for role in Role}
 
@@ -51,8 +48,17 @@ def sqlite_url(folder: Path) -> str:
     return f"sqlite:///{folder / 'metadata.db'}"
 
 
-def emptied_postgresql() -> str:
-    url = os.environ[POSTGRESQL]
+@pytest.fixture(scope="session")
+def postgresql_url() -> Iterator[str]:
+    with ExitStack() as stack:
+        try:
+            url = stack.enter_context(postgresql())
+        except ServerUnavailableError as reason:
+            pytest.skip(str(reason))
+        yield url
+
+
+def emptied(url: str) -> str:
     engine = create_engine(url)
     with engine.begin() as connection:
         connection.execute(text("DROP SCHEMA public CASCADE"))
@@ -61,10 +67,12 @@ def emptied_postgresql() -> str:
     return url
 
 
-@pytest.fixture(params=["sqlite", "postgresql"] if os.environ.get(POSTGRESQL) else ["sqlite"])
+@pytest.fixture(params=["sqlite", "postgresql"])
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """An empty database, without tables."""
-    return sqlite_url(tmp_path) if request.param == "sqlite" else emptied_postgresql()
+    if request.param == "sqlite":
+        return sqlite_url(tmp_path)
+    return emptied(request.getfixturevalue("postgresql_url"))
 
 
 @pytest.fixture

@@ -1,0 +1,1 @@
+"""Real servers for the tests, started on free ports, with their data in temporary folders."""
