@@ -19,7 +19,6 @@ import pyspark
 KEPT = 3
 """Archives that stay: each has some 150 MB."""
 
-
 WRITTEN_SECONDS = 10
 """A file that has not grown for so long is written: the JVM takes a second or two."""
 
@@ -70,11 +69,16 @@ def _part(archive: Path, process: int) -> Path:
 
 def _adopt(archive: Path) -> None:
     """Take over what an ended run has written. The JVM writes after Python's end, so nobody waits for it;
-    its header comes last, so the JVM refuses one that a kill cut short."""
+    its header comes last, so one that a kill cut short begins with zeros."""
     for part in archive.parent.glob(f"{archive.stem}.*.part"):
         with suppress(FileNotFoundError):
             if time.time() - part.stat().st_mtime > WRITTEN_SECONDS:
-                part.replace(archive)
+                with part.open("rb") as written:
+                    is_whole = any(written.read(4))
+                if is_whole:
+                    part.replace(archive)
+                else:
+                    part.unlink()
 
 
 def _forget_old(folder: Path) -> None:

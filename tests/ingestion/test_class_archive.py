@@ -39,6 +39,15 @@ def test_what_a_run_wrote_is_used_by_the_next(tmp_path: Path) -> None:
     assert not part.exists()
 
 
+@pytest.mark.parametrize("cut_short", [b"", bytes(4096)])
+def test_what_a_kill_cut_short_is_thrown_away(tmp_path: Path, cut_short: bytes) -> None:
+    part = asked_for(tmp_path / "cache")
+    part.write_bytes(cut_short)
+    os.utime(part, (1, 1))
+    assert asked_for(tmp_path / "cache") == part
+    assert not part.exists()
+
+
 def test_another_java_has_another_archive_and_few_are_kept(tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     names = set()
