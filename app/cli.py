@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from app.commands import attributes, dead_letters, erase, flow, keys, mapping, profiles, services, specs
+from app.commands import attributes, dead_letters, erase, flow, keys, mapping, profiles, seal, services, specs
 from app.commands.demo import demo
 
 EPILOG = (
@@ -71,6 +71,7 @@ app.command()(profiles.lookup)
 app.command()(profiles.search)
 app.command()(profiles.export)
 app.command()(erase.erase)
+app.command()(seal.seal)
 app.add_typer(dead_letters.commands, name="dead-letters")
 app.add_typer(specs.commands, name="specs")
 app.add_typer(attributes.commands, name="attributes")

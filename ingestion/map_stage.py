@@ -22,14 +22,14 @@ from merge.tombstones import UNJUDGED, Tombstone
 from model.dead_letters import DeadLetterReason
 from model.errors import EventError, KeyProviderError, SealError, SpecError, TransformError
 from model.events import Event, RawRecord
-from model.fragments import FragmentChange, Kind, Origin, Register
+from model.fragments import FragmentChange, Origin, Register
 from model.identifiers import Identifier
-from model.sealed import SealedValue
 from model.stamps import SpecRef, Stamp
 from transforms.blind_index import BlindIndex
 from transforms.compiled import CompiledSnapshot
 from transforms.mapping import MappingSpec
-from transforms.schema import DATA_TYPES, Leaves, declared_types
+from transforms.register_sealing import RegisterSealer
+from transforms.schema import Leaves
 from transforms.sealing import DataKeys, SealingKey
 
 
@@ -69,7 +69,7 @@ class MapStage:
         self._now = now
         self._tombstones = tombstones
         self._readers = {name: EnvelopeReader(config) for name, config in sources.items()}
-        self._declared_types = declared_types(snapshot.snapshot)
+        self._sealer = RegisterSealer(snapshot.snapshot, blind_index)
         self._timed = {name for name, config in sources.items() if config.ordinal_unit == "epoch_ms"}
 
     def run(self, records: Iterable[RawRecord | DamagedRecord]) -> Iterator[MapOutput]:
@@ -227,16 +227,8 @@ class MapStage:
     ) -> dict[str, Register]:
         if isinstance(keys, KeyProviderError):
             raise keys
-        key, stamp = keys[fragment_id], event.origin.stamp
-        sealed = {}
-        for path, value, is_searchable in event.leaves.to_seal:
-            token = None
-            if is_searchable and type(value) is not list:
-                read_as = self._declared_types.get(path, DATA_TYPES[type(value)])
-                token = self._blind_index.token(path, value, read_as)
-            text = key.seal(value, path, stamp.source, stamp.event_id)
-            sealed[path] = Register(event.origin, Kind.SEALED, str(SealedValue(text, token)))
-        return sealed
+        key, seal = keys[fragment_id], self._sealer.seal
+        return {what.path: seal(key, event.origin, what) for what in event.leaves.to_seal}
 
     def _set_aside(
         self,

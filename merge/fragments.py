@@ -104,6 +104,12 @@ class FragmentState:
                 changed = True
         return changed
 
+    def restate(self, registers: Mapping[str, Register]) -> None:
+        """Write registers that are there in another form, each under the origin it has: which of them show
+        stays the same, and the state stays normalised."""
+        self.registers.update(registers)
+        self.encoded = None
+
     def normalise(self) -> None:
         """Drop what can never show again; idempotent."""
         if self.markers:

@@ -65,7 +65,7 @@ class BlindIndex(KeyHolder):
         who is who, and ids that differ by case alone may be two persons. Specs normalise where that is
         wanted.
         """
-        if _HASHED.fullmatch(identifier.value):
+        if is_hashed(identifier.value):
             return identifier
         token = self._token(b"identifier", identifier.type, _utf8(identifier.value))
         return Identifier(identifier.type, HASHED_PREFIX + token)
@@ -75,6 +75,11 @@ class BlindIndex(KeyHolder):
         keyed.update(content)
         short = b2a_base64(keyed.digest()[:_TOKEN_BYTES], newline=False)[:_TOKEN_CHARACTERS]
         return short.translate(_URL_SAFE).decode("ascii")
+
+
+def is_hashed(value: str) -> bool:
+    """Whether an identifier's value has the exact form of a hash."""
+    return _HASHED.fullmatch(value) is not None
 
 
 def normalise(value: Any, data_type: DataType) -> bytes:

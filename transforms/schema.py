@@ -205,6 +205,15 @@ class AttributeTree:
             node = child
         return node.policy
 
+    def policy_of_value(self, path: str, value: Any) -> AttributePolicy:
+        """What `leaves` would ask for this value, told of one that is stored already: a value that looks
+        sensitive, at a path on which no admin decided, is judged by itself. Nothing is reported."""
+        node = self._root
+        for key in paths.split(path):
+            node = node.children.get(key) or self._unknown_node(node, key)
+        test = (node.tests or node.make_tests()).get(type(value)) if node.is_undecided else None
+        return self._policy_of_value(node, None if test is None else test(value))
+
     def _add(self, parent: AttributeNode, key: str, siblings: dict[str, AttributeNode]) -> AttributeNode:
         path = f"{parent.path}.{paths.escape(key)}" if parent.depth else paths.escape(key)
         if not path or len(path) > MAX_PATH or parent.depth >= MAX_DEPTH or not is_text(path):

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import base64
-import gzip
 import json
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -22,6 +20,7 @@ from model.events import RawRecord
 from model.queries import Query
 from sinks.sqlite_index import SqliteProfileIndex
 from sinks.sqlite_profiles import SqliteProfileStore
+from tests.app.canaries import places
 from tests.app.conftest import CommandLine
 from tests.retail import Pipeline, durable_keys, order, raw, records, snapshot
 
@@ -88,36 +87,9 @@ def filled(with_keys: CommandLine) -> CommandLine:
     return with_keys
 
 
-def shapes(text: str) -> Iterator[bytes]:
-    for spelling in {text, text.lower(), text.upper()}:
-        encoded = spelling.encode()
-        yield from (
-            encoded,
-            encoded.hex().encode(),
-            spelling.encode("utf-16-le"),
-            spelling.encode("utf-16-be"),
-        )
-        for lead in range(3):
-            whole = base64.b64encode(b"x" * lead + encoded + b"x" * 3)
-            yield whole[4 : len(whole) - 8]
-
-
 def seen(folder: Path, *more: str) -> list[tuple[str, bytes]]:
     """Where canaries stand in a folder's files."""
-    found = []
-    for path in folder.rglob("*"):
-        if not path.is_file():
-            continue
-        content = path.read_bytes()
-        if content[:2] == b"\x1f\x8b":
-            content += gzip.decompress(content)
-        found += [
-            (path.name, shape)
-            for canary in (*CANARIES, *more)
-            for shape in shapes(canary)
-            if shape in content
-        ]
-    return found
+    return places(folder, (*CANARIES, *more))
 
 
 def export(idgraph: CommandLine) -> list[Any]:

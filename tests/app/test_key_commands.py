@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from pyspark import cloudpickle
 
-from app import rotation_view, wiring
+from app import progress_view, rotation_view, wiring
 from sinks.sqlite_data_keys import SqliteDataKeys
 from tests.app.conftest import CommandLine
 from transforms.rotation import RotationProgress
@@ -196,7 +196,7 @@ def test_a_rotation_is_paced(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_a_terminal_there_are_lines(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(rotation_view, "LINE_SECONDS", 0.0)
+    monkeypatch.setattr(progress_view, "LINE_SECONDS", 0.0)
     rotation_view.shown(iter(progresses(2000, 1000)))
     assert capsys.readouterr().err.splitlines() == [
         "the rotation to version 2 begins: 2,000 data keys",

@@ -1,0 +1,120 @@
+"""`idgraph seal`: what is stored in the clear and is protected now."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from app import progress_view, wiring
+from app.commands.context import Json, settings_of
+from app.exits import Exit, told
+from app.output import counted, print_json, print_table
+from model.errors import MetadataError
+
+if TYPE_CHECKING:
+    from ingestion.stored_sealing import SealingProgress
+
+Rate = Annotated[
+    int | None,
+    typer.Option(
+        "--rate", min=1, help="Write at most so many profiles a second. Default: as fast as it goes."
+    ),
+]
+
+
+def seal(
+    context: typer.Context,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be sealed; change nothing.")
+    ] = False,
+    rate: Rate = None,
+    as_json: Json = False,
+) -> None:
+    """Seal what was stored in the clear before policy protected it, beside a running flow.
+
+    If it is cut short, run it again: it finds what is left. Exit code 1 if something stays in the clear, which
+    is then told.
+    """
+    from ingestion.stored_sealing import PAGE, StoredSealing
+    from transforms.compiled import CompiledSnapshot
+
+    with told():
+        settings = settings_of(context)
+        wiring.ensure_keyring(settings)
+        pinned = wiring.newest_snapshot(settings)
+        if pinned is None:
+            raise MetadataError("there is no metadata to seal by: start the metadata service")
+        with wiring.opened(settings) as resources:
+            sealing = StoredSealing(resources, CompiledSnapshot(pinned.snapshot))
+            page = min(PAGE, rate) if rate else PAGE
+            job = sealing.preview(page) if dry_run else _paced(sealing.run(page), rate)
+            done = next(job)
+            print(
+                f"looking at {counted(done.total, 'profile')} under snapshot {pinned.snapshot.version}",
+                file=sys.stderr,
+            )
+            progress_view.show(job, done.total, "profiles")
+            refused = 0 if dry_run else sealing.finish()
+        if as_json:
+            print_json(_described(done, pinned.snapshot.version))
+        else:
+            _tell(done, dry_run)
+        _tell_what_stays(done, refused)
+        if done.failed or done.readable or refused:
+            raise typer.Exit(Exit.FAILED)
+
+
+def _paced(job: Iterator[SealingProgress], rate: int | None) -> Iterator[SealingProgress]:
+    """The same job, at most `rate` written fragments a second: to look at what is sealed already costs little."""
+    started = time.monotonic()
+    for progress in job:
+        if rate:
+            time.sleep(max(0.0, started + progress.fragments / rate - time.monotonic()))
+        yield progress
+
+
+def _described(done: SealingProgress, version: int) -> dict[str, Any]:
+    return {
+        "snapshot": version,
+        "fragments": done.fragments,
+        "values": dict(sorted(done.values.items())),
+        "failed": done.failed,
+        "named": done.named,
+        "readable_names": dict(sorted(done.readable.items())),
+    }
+
+
+def _tell(done: SealingProgress, dry_run: bool) -> None:
+    if done.values:
+        print_table(("attribute", "values"), [(path, f"{n:,}") for path, n in sorted(done.values.items())])
+    verb = "to seal" if dry_run else "sealed"
+    values = counted(done.values.total(), "value")
+    print(f"{values} of {counted(done.fragments, 'profile')} {verb}")
+
+
+def _tell_what_stays(done: SealingProgress, refused: int) -> None:
+    if refused:
+        print(
+            f"the index refused {counted(refused, 'profile')}, which search finds by what they held before: "
+            "mend what the log says, then seal again",
+            file=sys.stderr,
+        )
+    if done.failed:
+        print(
+            f"{counted(done.failed, 'profile')} cannot be sealed, their state or data key is damaged: "
+            f"{', '.join(done.named)}{', …' * (done.failed > len(done.named))}; restore them from a backup, "
+            "then seal again",
+            file=sys.stderr,
+        )
+    for kind, number in sorted(done.readable.items()):
+        thing = "ids of events" if kind == "event" else f"identifiers of type {kind}"
+        print(
+            f"{counted(number, 'profile')} with {thing} in the clear, which policy protects now: names cannot be "
+            "sealed in place. Erase these profiles, lift the erasure, and run over the source files again "
+            "(docs/operate.md, Protecting what is stored)",
+            file=sys.stderr,
+        )

@@ -1,0 +1,178 @@
+"""`idgraph seal`: what is protected now is in no file any more, and every value is where it was."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app import wiring
+from ingestion.durable_files import write_atomically
+from merge import codec
+from merge.store import FragmentWrite, scan_all
+from model.fragments import Kind
+from model.snapshots import MetadataSnapshot
+from tests.app.canaries import places
+from tests.app.conftest import CommandLine
+from tests.retail import UNDETECTED, Pipeline, attribute, attributes, durable_keys, order, records, snapshot
+
+ROOT = Path(__file__).parents[2]
+STREET, NAME, CITY = "4711 Canaryrow", "Zitronengelb", "Canaryville"
+OPEN = [each for each in attributes() if each.path == "identity.email"]
+BEFORE = snapshot(1, declared=OPEN, defaults=UNDETECTED)
+AFTER = snapshot(2)
+PERSON = order(
+    1,
+    900,
+    customer={"email": "ann@example.com", "name": {"first": NAME, "last": "Lee"}},
+    shipping={"line1": STREET, "city": CITY, "country": "US"},
+)
+
+
+def knows(idgraph: CommandLine, known: MetadataSnapshot) -> None:
+    """Leave a snapshot behind as a flow does."""
+    settings = idgraph.settings()
+    settings.flow_state().mkdir(parents=True, exist_ok=True)
+    kept = {"etag": f'"{known.version}"', "snapshot": known.model_dump(mode="json")}
+    write_atomically(wiring.snapshot_file(settings), json.dumps(kept).encode())
+
+
+@pytest.fixture
+def stored(with_keys: CommandLine) -> CommandLine:
+    """Real events, and one person's twice, stored before anything but e-mail addresses was protected."""
+    settings = with_keys.settings()
+    with wiring.opened(settings) as resources:
+        keys = durable_keys(settings.directory)
+        pipeline = Pipeline(settings.directory, keys, resources.store, resources.index, snapshot=BEFORE)
+        pipeline.process([*records(100), PERSON])
+        # An earlier state of it stays in the index's segments, and in free pages.
+        pipeline.process([order(1, 901, order_id="R2", shipping={"line1": f"{STREET} 2"})])
+        pipeline.data_keys.close()
+    knows(with_keys, AFTER)
+    return with_keys
+
+
+def revealed(idgraph: CommandLine) -> list[Any]:
+    return idgraph.json("export", "--reveal", "--provenance")
+
+
+def plain_values(idgraph: CommandLine, under: MetadataSnapshot = AFTER) -> int:
+    with wiring.opened(idgraph.settings()) as resources:
+        wanted = {each.path for each in under.attributes if each.is_protected}
+        return sum(
+            register.kind is Kind.PLAIN and path in wanted
+            for fragment in scan_all(resources.store)
+            for path, register in codec.decode(fragment.state).registers.items()
+        )
+
+
+def program(idgraph: CommandLine, *words: str) -> list[str]:
+    return [sys.executable, "-m", "app.cli", "-c", f"{idgraph.folder}/idgraph.toml", *words]
+
+
+def test_no_file_holds_what_is_protected_now_and_nothing_else_changed(stored: CommandLine) -> None:
+    directory = stored.settings().directory
+    before = revealed(stored)
+    held = {name for name, _ in places(directory, [STREET, NAME])}
+    assert {"profiles.db", "index.db"} <= held
+    result = stored("seal")
+    assert result.exit_code == 0, result.output
+    assert places(directory, [STREET, NAME]) == []
+    assert {name for name, _ in places(directory, [CITY])} >= {"profiles.db"}, "a canary is looked for well"
+    assert revealed(stored) == before
+    assert "identity.name.first" in result.stdout
+    assert result.stdout.splitlines()[-1].endswith(" sealed")
+    assert stored.json("search", "--json", "Zitronengelb") == []
+    again = stored("seal")
+    assert again.stdout == "0 values of 0 profiles sealed\n"
+
+
+def test_a_dry_run_says_what_would_be_sealed_and_changes_nothing(stored: CommandLine) -> None:
+    (told,) = stored.json("seal", "--dry-run", "--json")
+    assert plain_values(stored) > 0
+    (done,) = stored.json("seal", "--json")
+    assert told == done
+    assert done["values"]["identity.name.first"] > 0
+    assert (done["snapshot"], done["failed"], done["readable_names"]) == (2, 0, {})
+    assert plain_values(stored) == 0
+    assert stored.json("seal", "--dry-run", "--json")[0]["values"] == {}
+
+
+def test_a_killed_sealing_goes_on_at_the_next_run(stored: CommandLine) -> None:
+    before = revealed(stored)
+    (told,) = stored.json("seal", "--dry-run", "--json")
+    process = subprocess.Popen(program(stored, "seal", "--rate", "5"), cwd=ROOT, stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 60
+    total = plain_values(stored)
+    while plain_values(stored) == total:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=60)
+    assert 0 < plain_values(stored) < total
+    assert revealed(stored) == before
+    (rest,) = stored.json("seal", "--json")
+    assert 0 < rest["fragments"] < told["fragments"]
+    assert revealed(stored) == before
+    assert places(stored.settings().directory, [STREET, NAME]) == []
+
+
+def test_names_in_the_clear_are_told_with_what_to_do(stored: CommandLine) -> None:
+    closed = [*attributes(), attribute("identity.anonymousId", encryption="protected")]
+    knows(stored, snapshot(3, declared=closed))
+    result = stored("seal")
+    assert result.exit_code == 1
+    assert "identifiers of type anonymous_id in the clear" in result.stderr
+    assert "lift the erasure" in result.stderr
+    assert places(stored.settings().directory, [STREET, NAME]) == [], "the values are sealed all the same"
+
+
+def test_a_damaged_fragment_is_told_and_the_others_are_sealed(stored: CommandLine) -> None:
+    with wiring.opened(stored.settings()) as resources:
+        (first,) = resources.store.scan(limit=1)
+        resources.store.write([FragmentWrite(first.id, first.version, b"damaged", frozenset())])
+    result = stored("seal", "--json")
+    assert result.exit_code == 1
+    told = json.loads(result.stdout)
+    assert (told["failed"], told["named"]) == (1, [first.id])
+    assert "1 profile cannot be sealed" in result.stderr
+    assert plain_values_of_others(stored, first.id) == 0
+
+
+def plain_values_of_others(idgraph: CommandLine, damaged: str) -> int:
+    with wiring.opened(idgraph.settings()) as resources:
+        return sum(
+            register.kind is Kind.PLAIN and path.startswith("identity.name")
+            for fragment in scan_all(resources.store)
+            if fragment.id != damaged
+            for path, register in codec.decode(fragment.state).registers.items()
+        )
+
+
+def test_without_metadata_there_is_nothing_to_seal_by(with_keys: CommandLine) -> None:
+    assert with_keys("seal").exit_code in (2, 5)
+
+
+def test_a_terminal_shows_a_bar(stored: CommandLine) -> None:
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        program(stored, "seal"), cwd=ROOT, stderr=theirs, stdout=subprocess.PIPE, text=True
+    )
+    os.close(theirs)
+    screen = b""
+    while True:
+        try:
+            screen += os.read(ours, 4096)
+        except OSError:
+            break
+    os.close(ours)
+    assert " sealed" in process.communicate(timeout=60)[0]
+    assert "━".encode() in screen

@@ -1,0 +1,328 @@
+"""The sealing of stored values: its races, its crashes, and what one bad fragment costs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from ingestion.stored_sealing import SealingProgress
+from merge.index import IndexDocument
+from merge.store import FragmentWrite
+from model.errors import ConflictError, ProfileIndexError, StoreError
+from model.queries import FullText, Query, Term
+from model.specs import IdentifierPlace
+from sinks.memory_data_keys import MemoryDataKeys
+from sinks.memory_index import MemoryProfileIndex
+from sinks.memory_profiles import MemoryProfileStore
+from sinks.sqlite_index import SqliteProfileIndex
+from sinks.sqlite_profiles import SqliteProfileStore
+from tests.retail import UNDETECTED, Pipeline, attribute, attributes, order, raw, records, snapshot, spec
+from tests.sealing import sealed, sealing_of
+from transforms.tombstone_names import TombstoneNames
+
+OPEN = [each for each in attributes() if each.path == "identity.email"]
+BEFORE = snapshot(1, declared=OPEN, defaults=UNDETECTED)
+AFTER = snapshot(2)
+CITY = "address.shipping.city"
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Pipeline:
+    """Orders of two persons, stored before anything but their e-mail addresses was protected."""
+    found = Pipeline(tmp_path, snapshot=BEFORE)
+    found.process([order(1), order(2, 2)])
+    found.snapshot = AFTER
+    return found
+
+
+def states(pipeline: Pipeline) -> dict[str, bytes]:
+    return {each.id: each.state for each in pipeline.store.scan()}
+
+
+def from_the_start(pipeline: Pipeline, *more: int) -> dict[str, bytes]:
+    other = Pipeline(pipeline.folder, pipeline.key_store, snapshot=AFTER)
+    other.process([order(1), order(2, 2), *(order(each, each) for each in more)])
+    return states(other)
+
+
+def test_a_value_of_every_kind_that_is_protected_is_counted(pipeline: Pipeline) -> None:
+    before = states(pipeline)
+    *_, told = sealing_of(pipeline).preview()
+    assert states(pipeline) == before
+    done = sealed(pipeline)
+    assert (done.total, done.looked_at, done.fragments, done.failed) == (2, 2, 2, 0)
+    assert done.values == {"identity.name.first": 2, "identity.name.last": 2, "address.shipping.line1": 2}
+    assert (told.values, told.fragments) == (done.values, done.fragments)
+    assert states(pipeline) == from_the_start(pipeline)
+    assert pipeline.store.outbox() == []
+
+
+def test_the_index_forgets_what_it_found(pipeline: Pipeline) -> None:
+    by_street = Query((FullText("main"),))
+    assert pipeline.index.count(by_street) == 2
+    sealed(pipeline)
+    assert pipeline.index.count(by_street) == 0
+    assert pipeline.index.count(Query((Term(CITY, "Springfield"),))) == 2
+
+
+class Meddled(MemoryProfileStore):
+    """Lets something happen between what is read and what is written."""
+
+    between: Callable[[], object] | None = None
+
+    def write(self, writes: Sequence[FragmentWrite]) -> set[str]:
+        between, self.between = self.between, None
+        if between is not None:
+            between()
+        return super().write(writes)
+
+
+@pytest.fixture
+def meddled(tmp_path: Path) -> tuple[Pipeline, Meddled]:
+    store = Meddled()
+    found = Pipeline(tmp_path, store=store, snapshot=BEFORE)
+    found.process([order(1), order(2, 2)])
+    found.snapshot = AFTER
+    return found, store
+
+
+def flow_beside(pipeline: Pipeline, known: object = AFTER) -> Pipeline:
+    beside = Pipeline(pipeline.folder, pipeline.key_store, pipeline.store, pipeline.index)
+    beside.snapshot = AFTER if known is AFTER else BEFORE
+    return beside
+
+
+@pytest.mark.parametrize("under", [BEFORE, AFTER])
+def test_a_flow_that_writes_in_between_loses_nothing(
+    meddled: tuple[Pipeline, Meddled], under: object
+) -> None:
+    pipeline, store = meddled
+    later = order(1, 7, created_at="2024-03-05T00:00:00Z", order_id="R7", shipping={"line1": "9 Other St"})
+    store.between = lambda: flow_beside(pipeline, under).process([later])
+    sealed(pipeline)
+    expected = Pipeline(pipeline.folder, pipeline.key_store, snapshot=AFTER)
+    expected.process([order(1), order(2, 2), later])
+    assert states(pipeline) == states(expected)
+
+
+def test_another_sealing_in_between_is_no_harm(meddled: tuple[Pipeline, Meddled]) -> None:
+    pipeline, store = meddled
+    store.between = lambda: sealed(flow_beside(pipeline))
+    assert sealed(pipeline).fragments == 0, "the other one did it"
+    assert states(pipeline) == from_the_start(pipeline)
+
+
+def test_an_erasure_in_between_wins(meddled: tuple[Pipeline, Meddled]) -> None:
+    pipeline, store = meddled
+    victim, other = sorted(states(pipeline))
+    store.between = lambda: store.erase([victim], 10**15)
+    assert sealed(pipeline).fragments == 1
+    assert list(states(pipeline)) == [other]
+
+
+def test_what_came_back_after_an_erasure_is_sealed_under_its_own_key(pipeline: Pipeline) -> None:
+    victim = min(states(pipeline))
+    # Another process erased it: here its key may still be in the cache.
+    pipeline.data_keys.fetch([victim], create=True)
+    pipeline.key_store.delete([victim])
+    pipeline.store.erase([victim], 1)
+    flow = Pipeline(pipeline.folder, pipeline.key_store, pipeline.store, pipeline.index, snapshot=BEFORE)
+    flow.process([order(1), order(2, 2)])
+    sealed(pipeline)
+    pipeline.data_keys.forget([victim])
+    assert b"unreadable" not in pipeline.export(reveal=True)
+    assert states(pipeline) == from_the_start(pipeline)
+
+
+def test_a_fragment_that_keeps_changing_is_told(pipeline: Pipeline) -> None:
+    class Restless(MemoryProfileStore):
+        def write(self, writes: Sequence[FragmentWrite]) -> set[str]:
+            return {write.id for write in writes}
+
+    restless = Restless()
+    MemoryProfileStore.write(
+        restless, [FragmentWrite(name, 0, data, frozenset()) for name, data in states(pipeline).items()]
+    )
+    pipeline.store = restless
+    with pytest.raises(ConflictError, match="2 fragment"):
+        sealed(pipeline)
+
+
+class Fragile(MemoryProfileStore):
+    """Fails at one of its writes, before or after it took effect, as a killed process leaves it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left = -1
+        self.effect = False
+
+    def write(self, writes: Sequence[FragmentWrite]) -> set[str]:
+        self.left -= 1
+        if self.left == 0:
+            if self.effect:
+                super().write(writes)
+            raise StoreError("killed")
+        return super().write(writes)
+
+
+@pytest.mark.parametrize("effect", [False, True])
+@pytest.mark.parametrize("at", [1, 2, 3, 4, 5])
+def test_two_crashes_and_one_retry_end_as_if_nothing_had_happened(
+    tmp_path: Path, at: int, effect: bool
+) -> None:
+    store = Fragile()
+    pipeline = Pipeline(tmp_path, store=store, snapshot=BEFORE)
+    given = [order(number, number) for number in range(1, 13)]
+    pipeline.process(given)
+    pipeline.snapshot = AFTER
+    store.effect = effect
+    for _ in range(2):
+        store.left = at
+        with pytest.raises(StoreError, match="killed"):
+            sealed(pipeline, page=1)
+    store.left = -1
+    sealed(pipeline, page=1)
+    assert states(pipeline) == from_the_start(pipeline, *range(3, 13))
+    assert pipeline.store.outbox() == []
+    assert pipeline.index.count(Query((FullText("main"),))) == 0
+
+
+class AwayIndex(MemoryProfileIndex):
+    """Takes nothing while it is away."""
+
+    away = False
+
+    def put(self, documents: Sequence[IndexDocument]) -> dict[str, str]:
+        if self.away:
+            raise ProfileIndexError("away")
+        return super().put(documents)
+
+
+def test_an_index_that_is_away_is_told_and_followed_up(tmp_path: Path) -> None:
+    index = AwayIndex()
+    pipeline = Pipeline(tmp_path, index=index, snapshot=BEFORE)
+    pipeline.process([order(1)])
+    pipeline.snapshot = AFTER
+    index.away = True
+    with pytest.raises(ProfileIndexError):
+        sealed(pipeline)
+    index.away = False
+    assert sealed(pipeline).fragments == 0
+    assert index.count(Query((FullText("main"),))) == 0
+
+
+def test_one_bad_fragment_costs_itself(pipeline: Pipeline) -> None:
+    damaged, other = sorted(states(pipeline))
+    pipeline.store.write([FragmentWrite(damaged, 1, b"damaged", frozenset())])
+    done = sealed_but_unindexed(pipeline)
+    assert (done.failed, done.named, done.fragments) == (1, [damaged], 1)
+    assert states(pipeline)[other] == from_the_start(pipeline)[other]
+
+
+def test_an_unusable_key_costs_its_fragment(pipeline: Pipeline) -> None:
+    victim = min(states(pipeline))
+    pipeline.data_keys.fetch([victim], create=True)
+    pipeline.data_keys.forget([victim])
+    keys = pipeline.key_store
+    (wrapped,) = keys.get([victim]).values()
+    keys.replace({victim: (wrapped, wrapped._replace(kek_version=9))})
+    done = sealed(pipeline)
+    assert (done.failed, done.named, done.fragments) == (1, [victim], 1)
+
+
+def sealed_but_unindexed(pipeline: Pipeline) -> SealingProgress:
+    *_, done = sealing_of(pipeline).run()
+    return done
+
+
+def test_two_sealings_and_a_flow_at_once(tmp_path: Path) -> None:
+    keys = MemoryDataKeys()
+    seed = Pipeline(tmp_path, keys)
+    names = TombstoneNames(seed.provider)
+    store = SqliteProfileStore(tmp_path / "profiles.db", names)
+    index = SqliteProfileIndex(tmp_path / "index.db", names)
+    given = records(120)
+
+    def running(known: object) -> Pipeline:
+        found = Pipeline(tmp_path, keys, store, index)
+        found.snapshot = BEFORE if known is BEFORE else AFTER
+        return found
+
+    running(BEFORE).process(given)
+    failures: list[BaseException] = []
+
+    def guarded(work: Callable[[], object]) -> Callable[[], None]:
+        def run() -> None:
+            try:
+                work()
+            except BaseException as error:
+                failures.append(error)
+
+        return run
+
+    stream = records(240)
+    work: list[Callable[[], object]] = [
+        lambda: sealed(running(AFTER), page=3),
+        lambda: sealed(running(AFTER), page=5),
+        lambda: [running(AFTER).process(stream[at : at + 20]) for at in range(0, len(stream), 20)],
+        lambda: [running(BEFORE).process(stream[at : at + 20]) for at in range(0, len(stream), 20)],
+    ]
+    threads = [threading.Thread(target=guarded(each)) for each in work]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    last = running(AFTER)
+    sealed(last)
+    expected = Pipeline(tmp_path, keys, snapshot=AFTER)
+    expected.process(stream)
+    assert {e.id: e.state for e in store.scan()} == {e.id: e.state for e in expected.store.scan()}
+    assert store.outbox() == []
+    store.close()
+    index.close()
+
+
+def test_names_that_policy_protects_now_are_counted_and_never_told(tmp_path: Path) -> None:
+    email = attribute("identity.email", encryption="none")
+    pipeline = Pipeline(tmp_path, snapshot=snapshot(1, declared=[email], defaults=UNDETECTED))
+    pipeline.process([order(1), order(2, 2)])
+    pipeline.snapshot = AFTER
+    done = sealed(pipeline)
+    assert done.readable == {"email": 2}
+    assert done.values["identity.email"] == 2, "the values are sealed all the same"
+    victim = min(states(pipeline))
+    assert "@" in victim
+    pipeline.store.write([FragmentWrite(victim, 2, b"damaged", frozenset())])
+    told = sealed_but_unindexed(pipeline)
+    assert "@" not in str(told)
+
+
+def test_ids_of_events_that_policy_protects_now_are_counted(tmp_path: Path) -> None:
+    ticket = spec(
+        "orders",
+        operations=({"operation": "shift", "spec": {"*": "&"}},),
+        id="ticket",
+        identifiers=(IdentifierPlace(type="person", path="who", primary=True),),
+    )
+    pipeline = Pipeline(tmp_path, snapshot=snapshot(1, specs=[ticket], declared=[], defaults=UNDETECTED))
+    pipeline.process([raw({"_event": {"ordinal": 1000}, "ticket": "T1", "who": "p1"})])
+    assert sealed(pipeline).readable == {}
+    closed = [attribute("ticket", encryption="protected")]
+    pipeline.snapshot = snapshot(2, specs=[ticket], declared=closed)
+    assert sealed(pipeline).readable == {"event": 1}
+
+
+def test_a_page_is_durable_when_it_is_told(pipeline: Pipeline) -> None:
+    job = sealing_of(pipeline).run(page=1)
+    next(job)
+    next(job)
+    first, second = (states(pipeline)[each] for each in sorted(states(pipeline)))
+    expected = from_the_start(pipeline)
+    assert first == expected[min(expected)]
+    assert second != expected[max(expected)]
+    sealed(pipeline)
+    assert states(pipeline) == expected

@@ -1,0 +1,162 @@
+"""Law 1 beside a policy change: events, then protection, then the sealing of what is stored, in whatever order and
+with whatever arrives late, give byte for byte what the same events give under the policy from the start."""
+
+from __future__ import annotations
+
+import tempfile
+from functools import cache
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ingestion.map_output import MapOutput
+from merge import codec
+from merge.documents import document
+from model.attributes import AttributeMetadata
+from model.classification import EncryptionLevel
+from model.events import RawRecord
+from model.fragments import Kind
+from model.snapshots import DiscoveryDefaults, MetadataSnapshot
+from sinks.memory_data_keys import MemoryDataKeys
+from tests.retail import UNDETECTED, Pipeline, attribute, attributes, records, snapshot
+from tests.sealing import sealed
+from transforms.compiled import CompiledSnapshot
+
+EVENTS = records(60)
+KEYS = MemoryDataKeys()
+SHIPPING = attribute("address.shipping", encryption="searchable")
+"""Above paths that events write: what nobody declared below it inherits."""
+CLOSED: dict[str, list[AttributeMetadata]] = {
+    "as the example": attributes(),
+    "and others": [
+        *(
+            each
+            for each in attributes()
+            if each.path not in ("activity.lastSeenAt", "address.shipping.line1")
+        ),
+        attribute("activity.lastSeenAt", "integer", encryption="searchable"),
+        attribute("activity.lastEvent", encryption="protected"),
+        attribute("activity.purchase.total", "number", encryption="searchable"),
+        SHIPPING,
+    ],
+}
+
+
+@cache
+def folder() -> tempfile.TemporaryDirectory[str]:
+    """One keyring and one set of data keys for all runs: other keys seal to other bytes."""
+    return tempfile.TemporaryDirectory()
+
+
+def running(known: MetadataSnapshot) -> Pipeline:
+    return Pipeline(Path(folder().name), KEYS, snapshot=known)
+
+
+def opened(known: list[AttributeMetadata], defaults: DiscoveryDefaults | None) -> MetadataSnapshot:
+    """Before the change: only what names fragments is protected, so that these keep their names."""
+    stated = [
+        each
+        if each.path == "identity.email"
+        else each.model_copy(update={"encryption": EncryptionLevel.NONE, "indexable": True})
+        for each in known
+    ]
+    return snapshot(1, declared=stated, defaults=defaults)
+
+
+def state(pipeline: Pipeline) -> dict[str, bytes]:
+    return {each.id: each.state for each in pipeline.store.scan(limit=10_000)}
+
+
+def fields(pipeline: Pipeline) -> dict[str, object]:
+    """What the index was given of each profile."""
+    indexable = CompiledSnapshot(pipeline.snapshot).attributes.is_indexable
+    return {
+        each.id: document(each.id, 1, codec.decode(each.state), indexable)
+        for each in pipeline.store.scan(limit=10_000)
+    }
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> tuple[list[RawRecord], list[str]]:
+    """Events in some order, some twice, each with what is done with it: mapped before or after the change, or
+    mapped before it and written after the first sealing; the sealing comes somewhere in between."""
+    chosen = draw(st.lists(st.sampled_from(EVENTS), min_size=1, max_size=25))
+    ways = draw(st.lists(st.sampled_from(["old", "late", "new"]), min_size=len(chosen), max_size=len(chosen)))
+    return chosen, ways
+
+
+@settings(max_examples=60, deadline=None)
+@given(histories(), st.sampled_from(sorted(CLOSED)), st.booleans(), st.integers(1, 7))
+def test_when_protection_came_does_not_show(
+    history: tuple[list[RawRecord], list[str]], policy: str, detects: bool, page: int
+) -> None:
+    before = opened(CLOSED[policy], None if detects else UNDETECTED)
+    after = snapshot(2, declared=CLOSED[policy])
+    expected = running(after)
+    pipeline = running(before)
+    late: list[MapOutput] = []
+    events, ways = history
+    expected.process(events)
+    for event, way in zip(events, ways, strict=True):
+        if way == "late":
+            late.append(pipeline.map(event))
+        elif way == "old":
+            pipeline.process([event])
+    pipeline.snapshot = after
+    sealed(pipeline, page)
+    pipeline.process([event for event, way in zip(events, ways, strict=True) if way == "new"])
+    for output in late:
+        pipeline.commit_stage().run(output.fragments.items())
+    sealed(pipeline, page)
+
+    assert state(pipeline) == state(expected)
+    assert pipeline.export(reveal=True) == expected.export(reveal=True)
+    assert fields(pipeline) == fields(expected)
+    assert sealed(pipeline, page).values.total() == 0, "sealing twice is sealing once"
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.sampled_from(EVENTS), min_size=1, max_size=25))
+def test_a_replay_under_the_old_policy_uncovers_nothing(events: list[RawRecord]) -> None:
+    known = CLOSED["and others"]
+    pipeline = running(opened(known, UNDETECTED))
+    again = [output for event in events for output in pipeline.map_stage().run([event])]
+    pipeline.process(events)
+    pipeline.snapshot = snapshot(2, declared=known)
+    sealed(pipeline)
+    before = state(pipeline)
+    for output in again:
+        pipeline.commit_stage().run(output.fragments.items())
+    assert state(pipeline) == before
+
+
+def test_what_is_searchable_now_gets_its_token_and_what_is_not_loses_it() -> None:
+    path = "activity.lastSeenAt"
+
+    def under(version: int, encryption: str) -> MetadataSnapshot:
+        rest = [each for each in attributes() if each.path != path]
+        return snapshot(version, declared=[*rest, attribute(path, "integer", encryption=encryption)])
+
+    searchable, protected = running(under(1, "searchable")), running(under(1, "protected"))
+    searchable.process(EVENTS)
+    protected.process(EVENTS)
+    with_tokens, without = state(searchable), state(protected)
+    assert with_tokens != without
+    protected.snapshot = under(2, "searchable")
+    assert set(sealed(protected).values) == {path}
+    assert state(protected) == with_tokens
+    protected.snapshot = under(3, "protected")
+    sealed(protected)
+    assert state(protected) == without
+
+
+def test_what_is_opened_again_stays_sealed() -> None:
+    pipeline = running(snapshot(1, declared=CLOSED["and others"]))
+    pipeline.process(EVENTS)
+    before = state(pipeline)
+    pipeline.snapshot = opened(CLOSED["and others"], None)
+    assert sealed(pipeline).values.total() == 0
+    assert state(pipeline) == before
+    kinds = [r.kind for each in before.values() for r in codec.decode(each).registers.values()]
+    assert Kind.SEALED in kinds
