@@ -9,6 +9,8 @@ from typing import Annotated
 import typer
 
 from app.commands import attributes, dead_letters, erase, flow, keys, mapping, profiles, seal, services, specs
+from app.commands import attributes, dead_letters, erase, flow, keys, mapping, profiles, services, specs
+from app.commands.bench import bench
 from app.commands.demo import demo
 
 EPILOG = (
@@ -72,6 +74,7 @@ app.command()(profiles.search)
 app.command()(profiles.export)
 app.command()(erase.erase)
 app.command()(seal.seal)
+app.command(context_settings={"ignore_unknown_options": True, "allow_extra_args": True})(bench)
 app.add_typer(dead_letters.commands, name="dead-letters")
 app.add_typer(specs.commands, name="specs")
 app.add_typer(attributes.commands, name="attributes")

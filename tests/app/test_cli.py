@@ -39,6 +39,7 @@ COMMANDS = {
     "search": "Search profiles",
     "export": "canonical JSON",
     "erase": "Erase persons",
+    "bench": "beside its peer or limit",
     "dead-letters list": "List dead letters",
     "dead-letters show": "Show one dead letter",
     "dead-letters replay": "through the pipeline again",
@@ -406,3 +407,14 @@ def test_a_signal_ends_the_metadata_service_cleanly(number: signal.Signals, idgr
     assert server.returncode in {0, 130, -number}
     for file in idgraph.settings().directory.glob("metadata.db*"):
         assert stat.S_IMODE(file.stat().st_mode) & 0o077 == 0, file
+
+
+def test_bench_passes_its_words_on() -> None:
+    def bench(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "app.cli", "bench", *words]
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+    known = bench("--", "--help")
+    assert (known.returncode, "--shops" in known.stdout) == (0, True)
+    unknown = bench("nonsense", "--shops", "1")
+    assert (unknown.returncode, "there are throughput, latency" in unknown.stderr) == (2, True)
