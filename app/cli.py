@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from app.commands import attributes, dead_letters, erase, flow, keys, mapping, profiles, seal, services, specs
-from app.commands import attributes, dead_letters, erase, flow, keys, mapping, profiles, services, specs
 from app.commands.bench import bench
 from app.commands.demo import demo
 
