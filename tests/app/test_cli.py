@@ -39,6 +39,7 @@ COMMANDS = {
     "search": "Search profiles",
     "export": "canonical JSON",
     "erase": "Erase persons",
+    "seal": "before policy protected it",
     "bench": "beside its peer or limit",
     "dead-letters list": "List dead letters",
     "dead-letters show": "Show one dead letter",
