@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, TypeAlias
 
 from model.errors import SpecError, TransformError
@@ -23,8 +22,9 @@ from transforms.generation.nodes import (
 )
 from transforms.jolt.numbers import unmark
 from transforms.jolt.writers import BorrowedError
-from transforms.limits import SpecLimits, check_depth, measure
+from transforms.limits import SpecLimits, measure
 from transforms.meter import metered
+from transforms.nesting import bound_depth
 from transforms.operation import Operation
 from transforms.ownership import ALL_OWNED, EVENT, EVERYTHING, Ownership, PathTree, copy_all, copy_along
 
@@ -82,8 +82,7 @@ class Chain:
             # What `toLong` makes reaches only containers that the chain owns.
             self._flow.pass_through(unmark, self._body)
         # Only here: what the collector finds in a `Long` has no end.
-        checked = call(self.code.bind(partial(check_depth, self._limits)), name(self._flow.value))
-        self._body.append(do(checked))
+        bound_depth(self._flow, self._limits, self._body)
         return self._function()
 
     def step(self) -> Transform:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from gc import get_referents
 from typing import Any
 
 from model.errors import TransformError
@@ -43,17 +42,6 @@ class SpecLimits:
 DEFAULT_LIMITS = SpecLimits()
 
 _CHARACTERS_A_VALUE = 64
-
-
-def check_depth(limits: SpecLimits, value: Any) -> None:
-    """Raise TransformError if `value` is nested too deeply. Parts of an event pass through a spec unchanged, so this
-    is for every output; the collector's own function goes over a level faster than Python does over one part. There must be no `Long` in it."""
-    level = [value]
-    for _ in range(limits.max_depth + 1):
-        level = get_referents(*level)
-        if not level:
-            return
-    raise TransformError(f"the output is nested deeper than {limits.max_depth} levels")
 
 
 def measure(value: Any, limits: SpecLimits) -> None:

@@ -37,10 +37,11 @@ from transforms.jolt.modify_growth import check_container, grower, lengthen
 from transforms.jolt.modify_loops import ModifyLoops
 from transforms.jolt.modify_spots import Spot
 from transforms.jolt.modify_values import Alternative
-from transforms.jolt.places import Place
+from transforms.jolt.places import Place, forget, forget_all
 from transforms.jolt.readers import MISSING
 from transforms.limits import SpecLimits
 from transforms.meter import FREE
+from transforms.nesting import watch
 from transforms.steps import count_weight
 
 
@@ -70,8 +71,8 @@ class ModifyCode:
             body.append(assign(child.level.tree, name(value)))
         if below.shape is Shape.OBJECT:
             self._literals(below, value, place, body)
-        if below.computed and place is not None:
-            place.below.clear()
+        if below.computed:
+            forget_all(place)
         self._loops.others(child, below, value, size, body)
 
     def visit(self, child: Child, spot: Spot, value: str, body: Block) -> None:
@@ -98,14 +99,20 @@ class ModifyCode:
                 continue
             spot = Spot(value, constant(key), constant(0), place=place)
             if child.below is None:
-                if place:
-                    place.below.pop(key, None)
+                self._watch(spot, place, key)
                 self._literal_leaf(child, spot, body)
             else:
                 found = self._read(spot, body)
                 self.visit(child, spot, found, body)
-                if place:
-                    place.below.pop(key, None)
+                forget(place, key)
+
+    def _watch(self, spot: Spot, place: Place | None, key: str) -> None:
+        """What is put at a key of a container that has others below it is looked at when it is put there."""
+        if place is None or key in place.below:
+            forget(place, key)
+        else:
+            place.watched.add(key)
+            spot.is_watched = bool(place.below)
 
     def _known(self, child: Child, container: str, key: str, place: Place, body: Block) -> None:
         """A container that has a variable: None if there is none, and then no key either."""
@@ -134,6 +141,8 @@ class ModifyCode:
         inner: Block = [assign(made, item(name(spot.container), spot.key))]
         only, of_text = alternatives[0], alternatives[0].of_text
         otherwise: Block = [assign(made, only.make(name(made)))]
+        if spot.is_watched:
+            otherwise += watch(self.code, name(made))
         if of_text is None:
             inner += otherwise
         else:
@@ -152,6 +161,8 @@ class ModifyCode:
             body.append(assign(child.level.tree, found))
         made = self.code.fresh("v")
         self._evaluate(child.alternatives, value, made, body)
+        if spot.is_watched and not all(each.gives_scalar for each in child.alternatives):
+            body += watch(self.code, name(made))
         self._charge(made, body)
         self._store(child, spot, made, body, certain=any(not each.may_miss for each in child.alternatives))
 

@@ -20,3 +20,5 @@ class Spot:
     """Whether the container is an object for certain."""
     place: Place | None = None
     """The container, if more is known of it."""
+    is_watched: bool = False
+    """Whether the code notes what is put there (see `nesting`)."""

@@ -43,7 +43,9 @@ class Alternative(NamedTuple):
     of_value: bool = False
     """Whether it is a function of the value at hand, and MISSING without one."""
     of_text: Callable[[str], Any] | None = None
-    """What that function does with a string, if that is what it is for."""
+    """What that function does with a string, if that is what it is for: it gives scalars."""
+    gives_scalar: bool = False
+    """Whether the result is never an object or array."""
 
 
 @dataclass(slots=True)
@@ -89,7 +91,7 @@ def alternatives(right: Any, walk: Walk, traits: Traits) -> list[Alternative]:
 
 def _constant(value: Any, code: Code) -> Alternative:
     node = constant_node(value, code)
-    return Alternative(lambda _value: node, may_miss=False)
+    return Alternative(lambda _value: node, may_miss=False, gives_scalar=isinstance(node, ast.Constant))
 
 
 def constant_node(value: Any, code: Code) -> ast.expr:
@@ -153,7 +155,8 @@ def _call(text: str, walk: Walk, traits: Traits) -> Alternative:
     if looked_up and function_name not in SCALAR_RESULTS and (function_name != "split" or len(arguments) > 2):
         traits.placements += 1
     made_by = partial(traits.made_by, called=function_name)
-    return Alternative(_of_arguments(function, arguments, code, made_by))
+    make = _of_arguments(function, arguments, code, made_by)
+    return Alternative(make, gives_scalar=function_name in SCALAR_RESULTS)
 
 
 def _of_arguments(

@@ -31,6 +31,7 @@ from transforms.jolt.output_paths import Kind
 from transforms.jolt.places import Place, Shared, State, Target
 from transforms.jolt.writers import element_finder, put, put_again, writer
 from transforms.limits import SpecLimits
+from transforms.nesting import watch
 
 _MOST_MADE = 20_000
 """How often the code of one operation may make a container."""
@@ -68,6 +69,7 @@ class PlaceCode:
     def write(self, target: Target, value: ast.expr, body: Block) -> None:
         """The value is evaluated at most once, but may stand in several branches."""
         place = target.place
+        value = self._noted(target, value, body)
         if place.is_element:
             self._write_element(target, value, body)
         elif target.shared is not None:
@@ -85,6 +87,30 @@ class PlaceCode:
         if place.is_element:
             return
         body += self._filled(place, new_list() if place.is_list else new_dict(), [])
+
+    def _noted(self, target: Target, value: ast.expr, body: Block) -> ast.expr:
+        """Keeps what is known of the place; gives the value as the code goes on with it."""
+        place = target.place
+        if place.depth or not target.kinds or isinstance(value, ast.Constant):
+            return value
+        key = target.texts[0]
+        if not isinstance(key, str):
+            place.is_open = True
+        elif target.kinds != (Kind.KEY,):
+            place.leaves.add(key)
+        else:
+            place.watched.add(key)
+            if place.below:
+                value = self._kept(value, body)
+                body += watch(self._code, value)
+        return value
+
+    def _kept(self, value: ast.expr, body: Block) -> ast.expr:
+        if isinstance(value, ast.Name):
+            return value
+        variable = self._code.fresh("v")
+        body.append(assign(variable, value))
+        return name(variable)
 
     def _write_shared(self, target: Target, shared: Shared, value: ast.expr, body: Block) -> None:
         """The first value is put there; what a second one does to it is rare."""

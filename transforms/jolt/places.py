@@ -40,6 +40,12 @@ class Place:
     state: State = State.UNSET
     below: dict[str, Place] = field(default_factory=dict)
     """The certain containers at its fixed keys."""
+    leaves: set[str] = field(default_factory=set)
+    """The fixed keys at which anything may stand."""
+    watched: set[str] = field(default_factory=set)
+    """Those at which a part of the event stands only if the code noted it (see `nesting`)."""
+    is_open: bool = False
+    """Whether anything may stand at other keys too."""
 
 
 def known_object(place: Place | None, key: str) -> Place | None:
@@ -49,9 +55,17 @@ def known_object(place: Place | None, key: str) -> Place | None:
 
 
 def forget(place: Place | None, key: str) -> None:
-    """Something else may stand at this key from now on."""
+    """Anything may stand at this key from now on."""
     if place:
         place.below.pop(key, None)
+        place.leaves.add(key)
+
+
+def forget_all(place: Place | None) -> None:
+    """Anything may stand at any key from now on."""
+    if place:
+        place.below.clear()
+        place.is_open = True
 
 
 @dataclass(slots=True, eq=False)
@@ -181,6 +195,8 @@ class Places:
         made = Place(self._code.fresh("p", unset=True), parent, key, depth=len(loops))
         if isinstance(key, str):
             parent.below[key] = made
+        else:
+            parent.is_open = True
         if loops:
             self.inside.setdefault(loops[-1], []).append(made)
         return made

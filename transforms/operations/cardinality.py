@@ -31,7 +31,7 @@ from transforms.generation.nodes import (
     name,
     when,
 )
-from transforms.jolt.places import Place, forget, known_object
+from transforms.jolt.places import Place, forget, forget_all, known_object
 from transforms.jolt.stars import Star
 from transforms.jolt.text import text_of
 from transforms.limits import SpecLimits
@@ -102,8 +102,11 @@ def _emit(
             body += when(certain, adjust_wrong) if place else when(is_object, adjust_wrong, adjust)
         else:
             body += adjust
-        if place:
-            place.below.clear()
+        if node.only_adjusts:
+            for adjusted in node.literals:
+                forget(place, adjusted)
+        else:
+            forget_all(place)
         return
     inner: Block = []
     for name_below, child in node.literals.items():

@@ -28,7 +28,7 @@ from transforms.generation.nodes import (
 from transforms.jolt.filling import Room, fill, room_for, size_of, take
 from transforms.jolt.modify_values import constant_node
 from transforms.jolt.numbers import parse_int
-from transforms.jolt.places import Place, forget, known_object
+from transforms.jolt.places import Place, forget, forget_all, known_object
 from transforms.jolt.text import sort_key, split_or
 from transforms.limits import SpecLimits
 from transforms.meter import pay
@@ -123,15 +123,15 @@ def _emit_object(
     """Literal keys become code; what has other keys is left to the functions that know them all."""
     code = flow.code
     if any(_Key(spelled).is_special for spelled in spec):
-        if place:
-            place.below.clear()
+        forget_all(place)
         apply = code.bind(_children(spec, in_array=False, limits=limits))
         body.append(do(call(apply, name(container), room_for(code, limits))))
         return
     for key, right in spec.items():
         absent = is_(method(name(container), "get", constant(key)), NONE)
         if not isinstance(right, dict):
-            forget(place, key)
+            if isinstance(right, list) or (place and key in place.below):
+                forget(place, key)
             body += when(absent, [set_item(name(container), constant(key), constant_node(right, code))])
             continue
         known = known_object(place, key)

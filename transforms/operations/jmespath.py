@@ -41,8 +41,10 @@ def compile_jmespath(spec: Any, limits: SpecLimits, code: Code) -> Operation:
         expressions = ExpressionCode(code, flow.value)
         writer = PlaceCode(code, code.borrowed, limits)
         body.append(assign(root.variable, new_dict()))
-        for parents, lasts in _by_parents(places.values()).items():
-            place = _reach(root, parents, code)
+        groups = _by_parents(places.values())
+        reached = {parents: _reach(root, parents, code) for parents in groups}
+        for parents, lasts in groups.items():
+            place = reached[parents]
             for last in lasts:
                 keys = (*parents, last)
                 value, raises = expressions.make(targets[keys], body)

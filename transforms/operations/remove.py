@@ -25,7 +25,7 @@ from transforms.generation.nodes import (
     when,
 )
 from transforms.jolt.numbers import parse_int
-from transforms.jolt.places import Place, forget, known_object
+from transforms.jolt.places import Place, forget, forget_all, known_object
 from transforms.jolt.stars import Star
 from transforms.jolt.text import split_or
 from transforms.limits import SpecLimits
@@ -78,8 +78,7 @@ def _emit(nodes: list[_Node], flow: Flow, value: str, place: Place | None, body:
     code = flow.code
     otherwise: Block = [do(call(code.bind(partial(_apply, nodes)), name(value)))]
     if any(node.star is not None for node in nodes):
-        if place:
-            place.below.clear()
+        forget_all(place)
         body += otherwise
         return
     inner: Block = []
