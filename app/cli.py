@@ -8,7 +8,19 @@ from typing import Annotated
 
 import typer
 
-from app.commands import attributes, dead_letters, erase, flow, keys, mapping, profiles, seal, services, specs
+from app.commands import (
+    attributes,
+    dead_letters,
+    erase,
+    flow,
+    keys,
+    mapping,
+    profiles,
+    seal,
+    services,
+    specs,
+    tokens,
+)
 from app.commands.bench import bench
 from app.commands.demo import demo
 
@@ -77,6 +89,7 @@ app.command(context_settings={"ignore_unknown_options": True, "allow_extra_args"
 app.add_typer(dead_letters.commands, name="dead-letters")
 app.add_typer(specs.commands, name="specs")
 app.add_typer(attributes.commands, name="attributes")
+app.add_typer(tokens.commands, name="tokens")
 app.add_typer(keys.commands, name="keys")
 app.add_typer(services.commands, name="serve")
 

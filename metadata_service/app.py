@@ -12,7 +12,17 @@ from fastapi.openapi.utils import get_openapi
 from metadata_service import problems
 from metadata_service.database import open_database
 from metadata_service.guard import FREE, Guard
-from metadata_service.routes import attributes, changes, defaults, health, levels, schema, snapshot, specs
+from metadata_service.routes import (
+    attributes,
+    changes,
+    defaults,
+    health,
+    levels,
+    policy_changes,
+    schema,
+    snapshot,
+    specs,
+)
 from metadata_service.service import MetadataService
 from metadata_service.settings import ServiceSettings
 from metadata_service.slashes import KeepSlashes
@@ -20,7 +30,7 @@ from metadata_service.snapshots import SnapshotCache
 from metadata_service.spec_rules import CompileSpec, packaged_compiler
 from metadata_service.watch import RevisionWatch
 
-ROUTES = (attributes, changes, defaults, health, levels, schema, snapshot, specs)
+ROUTES = (attributes, changes, defaults, health, levels, policy_changes, schema, snapshot, specs)
 
 
 def create_app(settings: ServiceSettings, compile_spec: CompileSpec = packaged_compiler) -> FastAPI:

@@ -59,6 +59,19 @@ def find_attributes(session: Session, paths: Iterable[str]) -> Iterator[Attribut
             yield AttributeMetadata.model_validate_json(document)
 
 
+def find_within(session: Session, path: str) -> Iterator[AttributeMetadata]:
+    """The latest versions of the attributes below a path."""
+    # A slash is the character behind a dot.
+    below = (AttributeRow.path >= f"{path}.") & (AttributeRow.path < f"{path}/")
+    for document in session.scalars(_latest().where(below)):
+        yield AttributeMetadata.model_validate_json(document)
+
+
+def knows_any(session: Session) -> bool:
+    """Whether there is any attribute."""
+    return session.scalar(select(AttributeRow.path).limit(1)) is not None
+
+
 def search_attributes(
     session: Session, wanted: AttributeFilter, paging: PageRequest
 ) -> Page[AttributeMetadata]:
@@ -104,14 +117,22 @@ def attribute_versions(session: Session, path: str, paging: PageRequest) -> Page
     return paging.page(found, lambda record: record.metadata.version)
 
 
-def put_attribute(
+class PlannedAttribute(NamedTuple):
+    """An attribute as it is, with its document, and as an edit makes it; the same object if it changes nothing."""
+
+    before: AttributeMetadata | None
+    document: str | None
+    after: AttributeMetadata
+
+
+def plan_attribute(
     edit: Edit, definition: AttributeDefinition, precondition: Callable[[str | None], None]
-) -> tuple[str, bool]:
-    """Declare or redefine an attribute; the same definition again makes no new version.
+) -> PlannedAttribute:
+    """What a definition makes of an attribute. Writes nothing.
 
     Encryption, indexable and authorization level are what the classification level means where they are left
-    out. What events showed (first event, conflicts, proposal, and the source unless another is stated) stays. A sealed attribute is not opened by leaving its
-    encryption out. Gives the document and whether the path is new.
+    out. What events showed (first event, conflicts, proposal, and the source unless another is stated) stays. A
+    sealed attribute is not opened by leaving its encryption out.
     `precondition` sees the present document and raises to stop. Raises RefusedError.
     """
     levels = classification_levels(edit.session)
@@ -121,28 +142,44 @@ def put_attribute(
     precondition(document)
     stated = {field: getattr(definition, field) for field in AttributeDefinition.model_fields} | unstated
     if document is None:
-        changed = AttributeMetadata(**stated, version=1, created=edit.at)
-        write_versions(edit, created=[changed], changed=[])
-    else:
-        known = AttributeMetadata.model_validate_json(document)
-        if "source" not in definition.model_fields_set:
-            stated["source"] = known.source
-        if all(getattr(known, field) == value for field, value in stated.items()):
-            return document, False
-        opened = known.is_protected and stated["encryption"] is EncryptionLevel.NONE
-        if opened and "encryption" not in definition.model_fields_set:
-            raise RefusedError(
-                "the attribute is sealed; a definition of it says its encryption, even if that is none",
-                "/encryption",
-            )
-        changed = known.model_copy(
-            update=stated | {"version": known.version + 1, "conflicts": (), "sealed_for_review": False}
+        return PlannedAttribute(None, None, AttributeMetadata(**stated, version=1, created=edit.at))
+    known = AttributeMetadata.model_validate_json(document)
+    if "source" not in definition.model_fields_set:
+        stated["source"] = known.source
+    if all(getattr(known, field) == value for field, value in stated.items()):
+        return PlannedAttribute(known, document, known)
+    opened = known.is_protected and stated["encryption"] is EncryptionLevel.NONE
+    if opened and "encryption" not in definition.model_fields_set:
+        raise RefusedError(
+            "the attribute is sealed; a definition of it says its encryption, even if that is none",
+            "/encryption",
         )
-        conflicts = tuple(seen for seen in known.conflicts if not changed.accepts(seen.data_type))
-        changed = changed.model_copy(update={"conflicts": conflicts})
-        write_versions(edit, created=[], changed=[changed])
-    edit.record("attribute", definition.path, changed.version, "saved")
-    return changed.model_dump_json(), document is None
+    changed = known.model_copy(
+        update=stated | {"version": known.version + 1, "conflicts": (), "sealed_for_review": False}
+    )
+    conflicts = tuple(seen for seen in known.conflicts if not changed.accepts(seen.data_type))
+    return PlannedAttribute(known, document, changed.model_copy(update={"conflicts": conflicts}))
+
+
+def carry_out(edit: Edit, planned: PlannedAttribute) -> tuple[str, bool]:
+    """Store what was planned in this edit; gives the document and whether the path is new."""
+    before, document, after = planned
+    if after is before and document is not None:
+        return document, False
+    created, changed = ([after], []) if before is None else ([], [after])
+    write_versions(edit, created, changed)
+    edit.record("attribute", after.path, after.version, "saved")
+    return after.model_dump_json(), before is None
+
+
+def put_attribute(
+    edit: Edit, definition: AttributeDefinition, precondition: Callable[[str | None], None]
+) -> tuple[str, bool]:
+    """Declare or redefine an attribute, whoever must agree; the same definition again makes no new version.
+
+    Gives the document and whether the path is new. Raises RefusedError.
+    """
+    return carry_out(edit, plan_attribute(edit, definition, precondition))
 
 
 def write_versions(

@@ -21,17 +21,20 @@ def classification_levels(session: Session) -> ClassificationLevels:
     return ClassificationLevels() if document is None else ClassificationLevels.model_validate_json(document)
 
 
-def put_classification_levels(
-    edit: Edit, levels: ClassificationLevels, precondition: Callable[[str], None]
+def check_classification_levels(
+    session: Session, levels: ClassificationLevels, precondition: Callable[[str], None]
 ) -> None:
-    """Put others in force, for what is saved and found from now on. Raises RefusedError."""
+    """Raises RefusedError for levels that cannot work."""
     for classification in Classification:
         policy = levels.policy(classification)
         problem = policy_problem(classification, policy.encryption, policy.indexable)
         if problem:
             raise RefusedError(problem, f"/{classification}/indexable")
-    known = classification_levels(edit.session)
-    precondition(known.model_dump_json())
-    if levels != known:
+    precondition(classification_levels(session).model_dump_json())
+
+
+def save_classification_levels(edit: Edit, levels: ClassificationLevels) -> None:
+    """Put others in force, for what is saved and found from now on."""
+    if levels != classification_levels(edit.session):
         edit.session.add(LevelsRow(snapshot_version=edit.version, document=levels.model_dump_json()))
         edit.record("classification_levels", "", None, "saved")

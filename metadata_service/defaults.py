@@ -22,19 +22,22 @@ def discovery_defaults(session: Session) -> DiscoveryDefaults:
     return DiscoveryDefaults() if document is None else DiscoveryDefaults.model_validate_json(document)
 
 
-def put_discovery_defaults(
-    edit: Edit, stated: DiscoveryDefaults, precondition: Callable[[str], None]
+def plan_discovery_defaults(
+    session: Session, stated: DiscoveryDefaults, precondition: Callable[[str], None]
 ) -> DiscoveryDefaults:
-    """Put others in force, for attributes discovered from now on, and give them: what was left out is what
-    their classification level means. Raises RefusedError."""
-    levels = classification_levels(edit.session)
+    """The defaults that somebody stated: what was left out is what their classification level means. Writes
+    nothing. Raises RefusedError."""
+    levels = classification_levels(session)
     defaults = stated.model_copy(update=levels.unstated(stated, stated.classification))
     problem = policy_problem(defaults.classification, defaults.encryption, defaults.indexable)
     if problem:
         raise RefusedError(problem, "/indexable")
-    known = discovery_defaults(edit.session)
-    precondition(known.model_dump_json())
-    if defaults != known:
+    precondition(discovery_defaults(session).model_dump_json())
+    return defaults
+
+
+def save_discovery_defaults(edit: Edit, defaults: DiscoveryDefaults) -> None:
+    """Put others in force, for attributes discovered from now on."""
+    if defaults != discovery_defaults(edit.session):
         edit.session.add(DefaultsRow(snapshot_version=edit.version, document=defaults.model_dump_json()))
         edit.record("discovery_defaults", "", None, "saved")
-    return defaults

@@ -13,7 +13,17 @@ from sqlalchemy.orm import Session
 from metadata_service.tables import ChangeRow, SnapshotRow
 
 Kind = Literal["spec", "attribute", "discovery_defaults", "classification_levels"]
-Action = Literal["saved", "activated", "retired", "discovered", "conflicted", "proposed"]
+Action = Literal[
+    "saved",
+    "activated",
+    "retired",
+    "discovered",
+    "conflicted",
+    "proposed",
+    "requested",
+    "approved",
+    "refused",
+]
 
 
 class Edit:
@@ -22,7 +32,7 @@ class Edit:
     def __init__(self, session: Session, actor: str, reason: str) -> None:
         self.session = session
         self.at = datetime.now(UTC)
-        self._actor = actor
+        self.actor = actor
         self._reason = reason
         self._changes: list[dict[str, Any]] = []
 
@@ -38,7 +48,7 @@ class Edit:
             version=newest + 1,
             nonce=secrets.token_hex(8),
             at=self.at,
-            actor=self._actor,
+            actor=self.actor,
             reason=self._reason,
         )
         self.session.add(row)

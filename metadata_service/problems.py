@@ -18,6 +18,7 @@ from metadata_service.refusals import (
     ClashError,
     PreconditionError,
     RefusedError,
+    SamePersonError,
     UnknownSubjectError,
 )
 from model.errors import IdgraphError, SpecError
@@ -28,6 +29,7 @@ STATUS: dict[type[IdgraphError], int] = {
     BadQueryError: 400,
     UnknownSubjectError: 404,
     ClashError: 409,
+    SamePersonError: 409,
     PreconditionError: 412,
 }
 

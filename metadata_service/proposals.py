@@ -1,11 +1,20 @@
-"""What a detector's proposal makes of an attribute that no admin decided on."""
+"""What a detector's proposal makes of an attribute that no admin decided on, and what an admin's decision does."""
 
 from __future__ import annotations
 
-from model.attributes import AttributeMetadata, AttributeStatus
-from model.classification import Classification, ClassificationLevels
+from typing import Literal
+
+from sqlalchemy.orm import Session
+
+from metadata_service.attributes import get_attribute
+from metadata_service.classification_levels import classification_levels
+from metadata_service.refusals import ClashError
+from model.attributes import AttributeDefinition, AttributeMetadata, AttributeStatus
+from model.classification import Classification, ClassificationLevels, EncryptionLevel
 from model.proposals import Proposal
 from transforms.schema import policy_of
+
+Verdict = Literal["confirm", "refuse"]
 
 _SENSITIVITY = list(Classification)
 
@@ -30,3 +39,28 @@ def with_proposal(
             attribute.classification, proposal.classification, key=_SENSITIVITY.index
         )
     return attribute.model_copy(update=update)
+
+
+def decided(session: Session, path: str, verdict: Verdict) -> AttributeDefinition:
+    """The definition that an admin's decision on a proposal makes: as strict as the attribute is and its proposal's
+    level says, or open. Raises UnknownSubjectError, ClashError where no proposal waits."""
+    attribute = AttributeMetadata.model_validate_json(get_attribute(session, path))
+    proposal = attribute.proposal
+    if attribute.status is not AttributeStatus.DISCOVERED or proposal is None:
+        raise ClashError("no proposal waits for a decision on this attribute")
+    stated = {field: getattr(attribute, field) for field in AttributeDefinition.model_fields}
+    stated["status"] = AttributeStatus.ACTIVE
+    if verdict == "refuse":
+        return AttributeDefinition(**stated | _OPEN)
+    level = classification_levels(session).policy(proposal.classification)
+    stated |= policy_of(attribute).stricter(policy_of(level))._asdict()
+    stated["classification"] = max(attribute.classification, proposal.classification, key=_SENSITIVITY.index)
+    return AttributeDefinition(**stated)
+
+
+_OPEN = {
+    "classification": Classification.INTERNAL,
+    "encryption": EncryptionLevel.NONE,
+    "indexable": True,
+    "authorization_level": 0,
+}

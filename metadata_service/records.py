@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
@@ -51,6 +51,19 @@ class ChangeRecord(Provenance):
     subject: str
     subject_version: int | None
     action: str
+
+
+class PolicyChangeRecord(BaseModel):
+    """An edit that weakens protection: who asked for it, and what a second person decided."""
+
+    id: int
+    kind: str
+    subject: str
+    status: Literal["pending", "approved", "refused"]
+    weakens: list[str] = Field(description="What it opens, each as `path: from to`.")
+    document: dict[str, Any] = Field(description="What is saved when it is approved.")
+    requested: Provenance
+    decided: Provenance | None = None
 
 
 class RefusedChange(BaseModel):

@@ -29,3 +29,7 @@ class PreconditionError(MetadataError):
 
 class ClashError(MetadataError):
     """The change contradicts another part of the catalogue."""
+
+
+class SamePersonError(MetadataError):
+    """Who asked for a change cannot be the one who approves it."""

@@ -165,6 +165,33 @@ class LevelsRow(Base):
     document: Mapped[str] = mapped_column(Text)
 
 
+class PolicyChangeRow(Base):
+    """An edit that weakens protection, and waits for a second person. `document` is what is to be saved, `base`
+    the ETag of what it was asked for against, `weakens` a JSON list of what it opens."""
+
+    __tablename__ = "policy_changes"
+
+    id: Mapped[int] = mapped_column(Counter, primary_key=True)
+    snapshot_version: Mapped[int] = mapped_column(ForeignKey("snapshots.version"), index=True)
+    kind: Mapped[str] = mapped_column(String(40))
+    subject: Mapped[str] = mapped_column(Ordered)
+    base: Mapped[str] = mapped_column(String(40))
+    document: Mapped[str] = mapped_column(Text)
+    weakens: Mapped[str] = mapped_column(Text)
+
+
+class PolicyDecisionRow(Base):
+    """What was decided on such an edit; none of it is decided twice."""
+
+    __tablename__ = "policy_decisions"
+
+    change_id: Mapped[int] = mapped_column(
+        ForeignKey("policy_changes.id"), primary_key=True, autoincrement=False
+    )
+    snapshot_version: Mapped[int] = mapped_column(ForeignKey("snapshots.version"), index=True)
+    decision: Mapped[str] = mapped_column(String(20))
+
+
 class TokenRow(Base):
     """A bearer token; only its SHA-256 is kept."""
 

@@ -24,6 +24,14 @@ class EncryptionLevel(StrEnum):
     PROTECTED = "protected"
     SEARCHABLE = "searchable"
 
+    @property
+    def strictness(self) -> int:
+        """Higher shows less: a token tells which values are equal."""
+        return _STRICTNESS.index(self)
+
+
+_STRICTNESS = (EncryptionLevel.NONE, EncryptionLevel.SEARCHABLE, EncryptionLevel.PROTECTED)
+
 
 class LevelPolicy(BaseModel):
     """What a level means. `authorization_level` is the clearance (0 to 100) a reader needs; `indexable` is

@@ -74,6 +74,15 @@ class NotFoundError(RefusedError):
     """The metadata service does not know what a request names."""
 
 
+class ApprovalNeededError(RefusedError):
+    """An edit weakens protection: the metadata service keeps it as policy change `number` until a second person
+    approves it."""
+
+    def __init__(self, message: str, number: int) -> None:
+        self.number = number
+        super().__init__(message)
+
+
 class StoreError(IdgraphError):
     """A profile store, key store or dead-letter store failed. Retryable unless said otherwise."""
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import datetime
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import httpx
 from pydantic import BaseModel
@@ -44,6 +45,25 @@ class RefusedChange(BaseModel):
 
 class SchemaAnswer(BaseModel):
     problems: list[RefusedChange]
+
+
+class Provenance(BaseModel):
+    at: datetime
+    actor: str
+    reason: str
+
+
+class PolicyChange(BaseModel):
+    """An edit that weakens protection: who asked for it, and what a second person decided."""
+
+    id: int
+    kind: str
+    subject: str
+    status: str
+    weakens: list[str]
+    document: dict[str, Any]
+    requested: Provenance
+    decided: Provenance | None
 
 
 class FetchedSnapshot(NamedTuple):
@@ -128,7 +148,8 @@ class MetadataClient:
     def put_attribute(
         self, definition: AttributeDefinition, reason: str = "", etag: str | None = None
     ) -> AttributeMetadata:
-        """Declare or redefine an attribute; the same definition again makes no new version."""
+        """Declare or redefine an attribute; the same definition again makes no new version. Raises
+        ApprovalNeededError when it weakens protection: nothing is changed until a second person approves it."""
         path = f"/v1/attributes/{quoted(definition.path)}"
         return self._put(AttributeMetadata, path, _stated(definition, AttributeDefinition), reason, etag)
 
@@ -141,12 +162,29 @@ class MetadataClient:
         `classification`, `encryption`, `data_type`."""
         return self._http.pages(AttributeMetadata, "/v1/attributes", {"q": words, **filters})
 
+    def decide_proposal(self, path: str, is_confirmed: bool, reason: str = "") -> AttributeMetadata:
+        """Confirm or refuse what a detector proposed. Raises NotFoundError, RefusedError where no proposal
+        waits, ApprovalNeededError when more than the proposal sealed it."""
+        body = {"decision": "confirm" if is_confirmed else "refuse", "reason": reason}
+        place = f"/v1/attributes/{quoted(path)}/proposal"
+        return self._http.get_model(AttributeMetadata, "POST", place, json=body)
+
+    def policy_changes(self, status: str | None = None) -> Iterator[PolicyChange]:
+        """Edits that weaken protection, the newest first: all, or those `pending`, `approved` or `refused`."""
+        return self._http.pages(PolicyChange, "/v1/policy-changes", {"status": status} if status else {})
+
+    def decide_change(self, number: int, is_approved: bool, reason: str = "") -> PolicyChange:
+        """Approve a policy change, as another person than who asked for it, or refuse it. Raises NotFoundError,
+        RefusedError when the service does not take the decision."""
+        place = f"/v1/policy-changes/{number}/{'approve' if is_approved else 'refuse'}"
+        return self._http.get_model(PolicyChange, "POST", place, json={"reason": reason})
+
     def get_defaults(self) -> DiscoveryDefaults:
         """The discovery defaults in force."""
         return self._http.get_model(DiscoveryDefaults, "GET", "/v1/discovery-defaults")
 
     def put_defaults(self, defaults: DiscoveryDefaults, reason: str = "") -> DiscoveryDefaults:
-        """Change the discovery defaults."""
+        """Change the discovery defaults. Raises ApprovalNeededError when that weakens protection."""
         body = _stated(defaults, DiscoveryDefaults)
         return self._put(DiscoveryDefaults, "/v1/discovery-defaults", body, reason)
 

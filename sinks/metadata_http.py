@@ -10,7 +10,14 @@ from urllib.parse import quote
 import httpx
 from pydantic import BaseModel, ValidationError
 
-from model.errors import MetadataError, NotFoundError, RefusedError, SpecError, UnauthorizedError
+from model.errors import (
+    ApprovalNeededError,
+    MetadataError,
+    NotFoundError,
+    RefusedError,
+    SpecError,
+    UnauthorizedError,
+)
 
 PAGE = 1000
 REFUSED_SPEC = "/v1/specs"
@@ -49,7 +56,8 @@ class MetadataConnection:
             raise MetadataError("metadata service: its URL or its token cannot be used") from None
 
     def call(self, method: str, path: str, **request: Any) -> httpx.Response:
-        """One request; gives 2xx, 304 and 404 answers and raises `MetadataError` for the others."""
+        """One request; gives 2xx, 304 and 404 answers and raises `MetadataError` for the others;
+        `ApprovalNeededError` for an edit that waits for a second person (202)."""
         place = f"{method} {self._url}{path}"
         try:
             answer = self._client.request(method, path, **request)
@@ -58,6 +66,8 @@ class MetadataConnection:
             raise MetadataError(f"{place}: no answer ({type(error).__name__}); {hint}") from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise MetadataError(f"{place}: no answer ({type(error).__name__})") from error
+        if answer.status_code == httpx.codes.ACCEPTED:
+            raise _kept(answer)
         if answer.is_success or answer.status_code in (httpx.codes.NOT_MODIFIED, httpx.codes.NOT_FOUND):
             return answer
         raise _error(place, path, answer)
@@ -114,6 +124,20 @@ def quoted(part: str) -> str:
     """One part of a URL's path, slashes and dots within it escaped."""
     text = quote(part, safe="")
     return text.replace(".", "%2E") if not text.strip(".") else text
+
+
+def _kept(answer: httpx.Response) -> MetadataError:
+    try:
+        change = answer.json()
+        number, subject = int(change["id"]), change["subject"] or change["kind"].replace("_", " ")
+        opened = ", ".join(change["weakens"])
+    except (ValueError, KeyError, TypeError):
+        return MetadataError(f"HTTP {answer.status_code}, but the body is no policy change")
+    return ApprovalNeededError(
+        f"{subject}: weakens protection ({opened}), so it waits for a second person: "
+        f"`idgraph attributes approve {number}`",
+        number,
+    )
 
 
 def _error(place: str, path: str, answer: httpx.Response) -> MetadataError | SpecError:

@@ -68,13 +68,10 @@ class AttributePolicy(NamedTuple):
     def stricter(self, other: AttributePolicy) -> AttributePolicy:
         """Whatever either forbids is forbidden."""
         return AttributePolicy(
-            max(self.encryption, other.encryption, key=_STRICTNESS.index),
+            max(self.encryption, other.encryption, key=lambda level: level.strictness),
             self.indexable and other.indexable,
             max(self.authorization_level, other.authorization_level),
         )
-
-
-_STRICTNESS = (EncryptionLevel.NONE, EncryptionLevel.SEARCHABLE, EncryptionLevel.PROTECTED)
 
 
 class AttributeNode:
@@ -182,8 +179,12 @@ class AttributeTree:
 
     def _declare(self, attribute: AttributeMetadata) -> None:
         node = self._root
-        for key in paths.split(attribute.path):
-            node = node.children.get(key) or self._add(node, key, node.children)
+        try:
+            for key in paths.split(attribute.path):
+                node = node.children.get(key) or self._add(node, key, node.children)
+        except EventError:
+            # No mapped output can have this path, so what was declared of it must not stop the others.
+            return
         own = policy_of(attribute)
         if attribute.status is AttributeStatus.RETIRED:
             own = own._replace(indexable=False)

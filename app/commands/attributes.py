@@ -13,9 +13,13 @@ from app import wiring
 from app.commands.context import Json, Why, settings_of
 from app.exits import Exit, told
 from app.output import counted, print_listing
+from model.errors import ApprovalNeededError
 
 if TYPE_CHECKING:
     from model.attributes import AttributeMetadata
+    from sinks.metadata_client import PolicyChange
+
+Number = Annotated[int, typer.Argument(min=1, help="Of `idgraph attributes changes`.")]
 
 commands = typer.Typer(no_args_is_help=True, help="Attribute metadata: find, show, change.")
 
@@ -69,12 +73,83 @@ def apply_attributes(
     files: Annotated[list[Path], typer.Argument(help="JSON: a definition or a list of them.")],
     reason: Why = "",
 ) -> None:
-    """Declare or change attributes. Only what changed makes a new version."""
+    """Declare or change attributes. Only what changed makes a new version.
+
+    What weakens protection waits for a second person, and the exit code is 1. New values of an attribute that
+    becomes protected are sealed within seconds; `idgraph seal` seals what is stored.
+    """
     from app.documents import read_attributes
 
     with told():
         definitions = [definition for file in files for definition in read_attributes(file)]
+        waiting: list[ApprovalNeededError] = []
         with wiring.metadata_client(settings_of(context)) as client:
             for definition in definitions:
-                client.put_attribute(definition, reason)
-        print(f"{counted(len(definitions), 'attribute')} applied")
+                try:
+                    client.put_attribute(definition, reason)
+                except ApprovalNeededError as error:
+                    waiting.append(error)
+        print(f"{counted(len(definitions) - len(waiting), 'attribute')} applied")
+        for each in waiting:
+            print(each, file=sys.stderr)
+        if waiting:
+            raise typer.Exit(Exit.FAILED)
+
+
+@commands.command("confirm")
+def confirm_proposal(context: typer.Context, path: str, reason: Why = "") -> None:
+    """Confirm what a detector proposed: the attribute is active, and as protected as its level says."""
+    with told(), wiring.metadata_client(settings_of(context)) as client:
+        found = client.decide_proposal(path, is_confirmed=True, reason=reason)
+        print(f"{found.path}: active, {found.classification}, encryption {found.encryption}")
+
+
+@commands.command("dismiss")
+def dismiss_proposal(context: typer.Context, path: str, reason: Why = "") -> None:
+    """Refuse what a detector proposed: the attribute is active, and open. What is sealed stays sealed.
+
+    Where more than the proposal seals it, this waits for a second person (exit code 1).
+    """
+    with told(), wiring.metadata_client(settings_of(context)) as client:
+        found = client.decide_proposal(path, is_confirmed=False, reason=reason)
+        print(f"{found.path}: active, {found.classification}, encryption {found.encryption}")
+
+
+_CHANGE_COLUMNS: dict[str, Callable[[PolicyChange], str]] = {
+    "number": lambda change: str(change.id),
+    "status": lambda change: change.status,
+    "weakens": lambda change: ", ".join(change.weakens),
+    "asked by": lambda change: change.requested.actor,
+    "at": lambda change: change.requested.at.isoformat(timespec="seconds"),
+    "why": lambda change: change.requested.reason or "-",
+    "decided by": lambda change: change.decided.actor if change.decided else "-",
+}
+
+
+@commands.command("changes")
+def list_changes(
+    context: typer.Context,
+    status: Annotated[str | None, typer.Option(help="pending, approved or refused.")] = None,
+    as_json: Json = False,
+) -> None:
+    """List edits that weaken protection: what waits for a second person, and what was decided."""
+    with told(), wiring.metadata_client(settings_of(context)) as client:
+        print_listing(list(client.policy_changes(status)), as_json, _CHANGE_COLUMNS)
+
+
+@commands.command("approve")
+def approve_change(context: typer.Context, number: Number, reason: Why = "") -> None:
+    """Approve an edit that weakens protection. Another person than who asked for it does this.
+
+    New values are stored readable then; what is sealed stays sealed, and readable for those who may.
+    """
+    with told(), wiring.metadata_client(settings_of(context)) as client:
+        done = client.decide_change(number, is_approved=True, reason=reason)
+        print(f"change {done.id} is in force: {', '.join(done.weakens)}")
+
+
+@commands.command("refuse")
+def refuse_change(context: typer.Context, number: Number, reason: Why = "") -> None:
+    """Refuse an edit that weakens protection, or take your own back."""
+    with told(), wiring.metadata_client(settings_of(context)) as client:
+        print(f"change {client.decide_change(number, is_approved=False, reason=reason).id} is refused")

@@ -6,14 +6,20 @@ from typing import Annotated
 from urllib.parse import unquote
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
 
 from metadata_service import attributes
-from metadata_service.attributes import AttributeFilter
+from metadata_service.attributes import AttributeFilter, PlannedAttribute
 from metadata_service.conditional import IfNoneMatch, Precondition, json_answer
 from metadata_service.cursors import Page
+from metadata_service.edits import Edit
+from metadata_service.policy_changes import request_change
+from metadata_service.proposals import Verdict, decided
 from metadata_service.records import AttributeVersionRecord
 from metadata_service.refusals import BadQueryError, RefusedError
+from metadata_service.routes.policy_changes import ASKED, asked
 from metadata_service.service import Actor, Paging, Reason, Service
+from metadata_service.weakening import opened_by_attribute
 from model.attributes import (
     AttributeDefinition,
     AttributeMetadata,
@@ -59,7 +65,7 @@ def search(
         return attributes.search_attributes(session, wanted, paging)
 
 
-@router.put("/{path}", response_model=AttributeMetadata)
+@router.put("/{path}", response_model=AttributeMetadata, responses=ASKED)
 def put(
     path: AttributePath,
     definition: AttributeDefinition,
@@ -68,12 +74,13 @@ def put(
     precondition: Precondition,
     reason: Reason = "",
 ) -> Response:
-    """Declare or redefine an attribute. The same definition again makes no new version."""
+    """Declare or redefine an attribute. The same definition again makes no new version. One that weakens
+    protection is kept until a second person approves it, and answered with 202."""
     if definition.path != path:
         raise RefusedError("the path is not the one in the URL", "/path")
     with service.database.write(actor, reason) as edit:
-        document, created = attributes.put_attribute(edit, definition, precondition)
-    return json_answer(document, status=201 if created else 200)
+        planned = attributes.plan_attribute(edit, definition, precondition)
+        return _saved_or_asked(edit, planned)
 
 
 @router.get("/{path}", response_model=AttributeMetadata)
@@ -82,6 +89,33 @@ def get(path: AttributePath, service: Service, if_none_match: IfNoneMatch = None
     with service.database.read() as session:
         document = attributes.get_attribute(session, path)
     return json_answer(document, if_none_match)
+
+
+class Decision(BaseModel):
+    """An admin's decision on what a detector proposed: `confirm` or `refuse`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    decision: Verdict
+    reason: str = Field(default="", max_length=1000)
+
+
+@router.post("/{path}/proposal", response_model=AttributeMetadata, responses=ASKED)
+def decide(path: AttributePath, decision: Decision, service: Service, actor: Actor) -> Response:
+    """Confirm or refuse the proposal of a discovered attribute, which is active then. To refuse one on an
+    attribute that more than the proposal seals weakens it: answered with 202."""
+    with service.database.write(actor, decision.reason) as edit:
+        definition = decided(edit.session, path, decision.decision)
+        return _saved_or_asked(edit, attributes.plan_attribute(edit, definition, lambda _: None))
+
+
+def _saved_or_asked(edit: Edit, planned: PlannedAttribute) -> Response:
+    weakens = opened_by_attribute(edit.session, planned)
+    if weakens:
+        path = planned.after.path
+        return asked(request_change(edit, "attribute", path, planned.before, planned.after, weakens))
+    document, created = attributes.carry_out(edit, planned)
+    return json_answer(document, status=201 if created else 200)
 
 
 @router.get("/{path}/versions")

@@ -5,8 +5,15 @@ from __future__ import annotations
 from fastapi import APIRouter, Response
 
 from metadata_service.conditional import IfNoneMatch, Precondition, json_answer
-from metadata_service.defaults import discovery_defaults, put_discovery_defaults
+from metadata_service.defaults import (
+    discovery_defaults,
+    plan_discovery_defaults,
+    save_discovery_defaults,
+)
+from metadata_service.policy_changes import request_change
+from metadata_service.routes.policy_changes import ASKED, asked
 from metadata_service.service import Actor, Reason, Service
+from metadata_service.weakening import opened_by_defaults
 from model.snapshots import DiscoveryDefaults
 
 router = APIRouter(prefix="/v1/discovery-defaults", tags=["discovery defaults"])
@@ -20,7 +27,7 @@ def get(service: Service, if_none_match: IfNoneMatch = None) -> Response:
     return json_answer(defaults.model_dump_json(), if_none_match)
 
 
-@router.put("", response_model=DiscoveryDefaults)
+@router.put("", response_model=DiscoveryDefaults, responses=ASKED)
 def put(
     defaults: DiscoveryDefaults,
     service: Service,
@@ -28,7 +35,13 @@ def put(
     precondition: Precondition,
     reason: Reason = "",
 ) -> Response:
-    """Change them, for attributes discovered from now on."""
+    """Change them, for attributes discovered from now on. What weakens protection is kept until a second person
+    approves it, and answered with 202."""
     with service.database.write(actor, reason) as edit:
-        saved = put_discovery_defaults(edit, defaults, precondition)
-    return json_answer(saved.model_dump_json())
+        planned = plan_discovery_defaults(edit.session, defaults, precondition)
+        weakens = opened_by_defaults(edit.session, planned)
+        if weakens:
+            known = discovery_defaults(edit.session)
+            return asked(request_change(edit, "discovery_defaults", "", known, planned, weakens))
+        save_discovery_defaults(edit, planned)
+    return json_answer(planned.model_dump_json())

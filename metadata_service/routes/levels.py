@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Response
 
-from metadata_service.classification_levels import classification_levels, put_classification_levels
+from metadata_service.classification_levels import (
+    check_classification_levels,
+    classification_levels,
+    save_classification_levels,
+)
 from metadata_service.conditional import IfNoneMatch, Precondition, json_answer
+from metadata_service.policy_changes import request_change
+from metadata_service.routes.policy_changes import ASKED, asked
 from metadata_service.service import Actor, Reason, Service
+from metadata_service.weakening import opened_by_levels
 from model.classification import ClassificationLevels
 
 router = APIRouter(prefix="/v1/classification-levels", tags=["classification levels"])
@@ -20,7 +27,7 @@ def get(service: Service, if_none_match: IfNoneMatch = None) -> Response:
     return json_answer(levels.model_dump_json(), if_none_match)
 
 
-@router.put("", response_model=ClassificationLevels)
+@router.put("", response_model=ClassificationLevels, responses=ASKED)
 def put(
     levels: ClassificationLevels,
     service: Service,
@@ -28,7 +35,13 @@ def put(
     precondition: Precondition,
     reason: Reason = "",
 ) -> Response:
-    """Change them, for attributes that are saved and values that are found sensitive from now on."""
+    """Change them, for attributes that are saved and values that are found sensitive from now on. What weakens
+    protection is kept until a second person approves it, and answered with 202."""
     with service.database.write(actor, reason) as edit:
-        put_classification_levels(edit, levels, precondition)
+        check_classification_levels(edit.session, levels, precondition)
+        weakens = opened_by_levels(edit.session, levels)
+        if weakens:
+            known = classification_levels(edit.session)
+            return asked(request_change(edit, "classification_levels", "", known, levels, weakens))
+        save_classification_levels(edit, levels)
     return json_answer(levels.model_dump_json())

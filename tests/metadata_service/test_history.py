@@ -84,6 +84,8 @@ def test_sqlite_is_set_up_for_several_processes(tmp_path: Path) -> None:
         "spec_versions",
         "discovery_defaults",
         "classification_levels",
+        "policy_changes",
+        "policy_decisions",
     ],
 )
 def test_history_cannot_be_rewritten(database: Database, table: str) -> None:
@@ -92,6 +94,8 @@ def test_history_cannot_be_rewritten(database: Database, table: str) -> None:
         connection.execute(text("INSERT INTO spec_versions VALUES ('s', 1, 'draft', 1, '{}')"))
         connection.execute(text("INSERT INTO discovery_defaults VALUES (1, '{}')"))
         connection.execute(text("INSERT INTO classification_levels VALUES (1, '{}')"))
+        connection.execute(text("INSERT INTO policy_changes VALUES (1, 1, 'attribute', 'a', '', '{}', '[]')"))
+        connection.execute(text("INSERT INTO policy_decisions VALUES (1, 1, 'refused')"))
     columns = {column["name"] for column in inspect(database.engine).get_columns(table)} - {"status"}
     for statement in [
         f"DELETE FROM {table}",

@@ -18,7 +18,8 @@ from model.fragments import FragmentChange, Kind, Origin, Register
 from model.identifiers import Identifier
 from model.specs import SpecDocument
 from model.stamps import SpecRef, Stamp
-from tests.retail import Pipeline, order, raw, records, snapshot, spec
+from tests.retail import Pipeline, attribute, order, raw, records, snapshot, spec
+from transforms.schema import AttributeTree
 from transforms.storable import MAX_ARRAY_DEPTH, canonical_value, problem
 
 ORIGIN = Origin(Stamp(0, 1, "s", "e"), SpecRef("m", 1))
@@ -120,3 +121,10 @@ def with_odd(expression: str) -> SpecDocument:
     operations: Any = [*document.operations]
     operations[0] = {**operations[0], "spec": {**operations[0]["spec"], "odd": expression}}
     return document.model_copy(update={"operations": operations})
+
+
+@pytest.mark.parametrize("path", [".a", "a..b", ".".join("a" * 65), "a" * 1025])
+def test_a_declared_path_that_no_event_can_have_hurts_nothing(path: str) -> None:
+    declared = attribute("x", encryption="protected").model_copy(update={"path": path})
+    tree = AttributeTree(snapshot(declared=[declared, attribute("b", encryption="protected")]))
+    assert tree.policy("b").is_protected
