@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import tempfile
 import time
 from collections.abc import Callable
@@ -21,6 +19,7 @@ from benchmarks.erasure import FRAGMENTS
 from benchmarks.erasure import measure as measure_erasure
 from benchmarks.index import measure as measure_index
 from benchmarks.keys import measure as measure_keys
+from benchmarks.machine import machine
 from benchmarks.mapping import measure as measure_mapping
 from benchmarks.store import measure as measure_store
 
@@ -56,11 +55,7 @@ def main() -> None:
         if unknown:
             parser.error(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(runs)}")
         results = {name: runs[name]() for name in arguments.names or runs}
-    results["machine"] = {
-        "cores": os.cpu_count(),
-        "python": platform.python_version(),
-        "system": platform.system(),
-    }
+    results["machine"] = machine()
     RESULTS.mkdir(exist_ok=True)
     file = RESULTS / time.strftime("%Y%m%d-%H%M%S.json")
     file.write_text(json.dumps(results, indent=2) + "\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -15,15 +16,17 @@ from transforms.generation.nodes import (
     Raise,
     Return,
     Try,
+    assign,
     call,
+    choice,
     constant,
     do,
+    is_,
     name,
 )
 from transforms.jolt.numbers import unmark
 from transforms.jolt.writers import BorrowedError
 from transforms.limits import SpecLimits, measure
-from transforms.meter import metered
 from transforms.nesting import bound_depth
 from transforms.operation import Operation
 from transforms.ownership import ALL_OWNED, EVENT, EVERYTHING, Ownership, PathTree, copy_all, copy_along
@@ -39,11 +42,12 @@ class Chain:
         """`ownership` is of the value that comes in; `copies` are those that were made of its parts."""
         self.code = Code()
         self._limits = limits
-        self._flow = Flow(self.code, self.code.payload)
+        self._flow = Flow(self.code, self.code.payload, limits)
         self._body: Block = []
         self._operations: list[tuple[Operation, str]] = []
         self._ownership = ownership
         self._copies = copies
+        self._made: Transform = _not_made
 
     def add(self, operation: Operation, place: str) -> None:
         """`place` points to the operation in the spec."""
@@ -106,26 +110,40 @@ class Chain:
 
     def _function(self) -> Transform:
         code = self.code
-        metered(code, self._limits)
         at = code.variable("at", constant(0))
         error = code.fresh("e")
         failed = call(code.bind(_failures(tuple(self._flow.marks))), name(error), name(at))
-        handler = ExceptHandler(code.bind(Exception), error, [Raise(failed, NONE)])
-        body: Block = [Try([*self._body, Return(name(self._flow.value))], [handler], [], [])]
+        handlers: list[ast.ExceptHandler] = [
+            ExceptHandler(code.bind(Exception), error, [Raise(failed, NONE)])
+        ]
+        arguments = [code.payload, code.context]
+        if self._flow.borrows:
+            handlers.insert(0, self._start_over(error))
+            arguments.append(code.borrowed)
+            # What is borrowed is told apart only where some write may reach into it.
+            borrowed = call(code.bind(set)) if self._flow.reaches_below else constant(False)
+            may_change = is_(name(code.borrowed), constant(True))
+            code.start.insert(0, assign(code.borrowed, choice(may_change, NONE, borrowed)))
+        body: Block = [Try([*self._body, Return(name(self._flow.value))], handlers, [], [])]
         try:
-            if not self._flow.borrows:
-                return code.function([code.payload, code.context], 1, body)
-            run = code.function([code.payload, code.context, code.borrowed], 0, body)
+            self._made = code.function(arguments, len(arguments) - 1, body)
         except RecursionError:
             raise SpecError("the spec is nested too deeply") from None
+        return self._made
 
-        def transform(payload: Any, context: Any = None) -> Any:
-            try:
-                return run(payload, context, set())
-            except BorrowedError:
-                return run(_copied(payload), context, None)
+    def _start_over(self, error: str) -> ExceptHandler:
+        """Runs the function again on a copy of the event, which it may change."""
+        code = self.code
 
-        return transform
+        def again(payload: Any, context: Any) -> Any:
+            return self._made(_copied(payload), context, True)
+
+        again_node = call(code.bind(again), name(code.payload), name(code.context))
+        return ExceptHandler(code.bind(BorrowedError), error, [Return(again_node)])
+
+
+def _not_made(_payload: Any, _context: Any = None) -> Any:
+    raise ValueError("the chain has no function yet")
 
 
 def _failures(marks: tuple[tuple[str, str], ...]) -> Callable[[Exception, int], Exception]:
@@ -134,8 +152,6 @@ def _failures(marks: tuple[tuple[str, str], ...]) -> Callable[[Exception, int], 
     def failed(error: Exception, at: int) -> Exception:
         place, detail = marks[at]
         match error:
-            case BorrowedError():
-                return error
             case TransformError():
                 return TransformError(detail + error.message, place)
             case RecursionError():

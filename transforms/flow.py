@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from transforms.generation.code import Code
 from transforms.generation.nodes import Block, assign, call, constant, name
 from transforms.jolt.places import Place
+from transforms.limits import SpecLimits
+from transforms.meter import metered
 
 
 @dataclass(slots=True)
@@ -16,10 +18,13 @@ class Flow:
 
     code: Code
     value: str
+    limits: SpecLimits
     known: Place | None = None
     """The root container, if the value is either that or null. Certain ones below it have variables too."""
     borrows: bool = False
     """Whether some operation may have to start over on a copy of the event."""
+    reaches_below: bool = False
+    """Whether that may be because a write reaches into what another one put there."""
 
     keeps_longs: bool = True
     """Whether `Long` markers matter to what comes after the operation whose code is made."""
@@ -30,6 +35,10 @@ class Flow:
     """To the operation whose code is made."""
     marks: list[tuple[str, str]] = field(default_factory=list)
     """What the variable `at` stands for: a pointer, and what an error's message begins with."""
+
+    def metered(self) -> Block:
+        """The code before a call of a function that may take many steps."""
+        return metered(self.code, self.limits)
 
     def mark(self, detail: str, body: Block) -> None:
         """From here on errors are of the operation at hand, and told with this detail."""

@@ -1,7 +1,7 @@
 """The steps that functions take for one event: what they read and make, wherever the spec calls them.
 
 Functions are called from generated code, from each other and by the JMESPath library, so what is left stands beside
-them, for each thread by itself. `metered` code sets it when it starts.
+them, for each thread by itself. `metered` code sets it when it first comes to such a call.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from model.errors import TransformError
 from transforms.generation.code import Code
-from transforms.generation.nodes import call, constant
+from transforms.generation.nodes import Block, assign, call, constant, is_, name, when
 from transforms.limits import DEFAULT_LIMITS, SpecLimits
 
 CHARACTERS_A_STEP = 64
@@ -26,13 +26,16 @@ class _Meter(threading.local):
 _METER = _Meter()
 
 
-def metered(code: Code, limits: SpecLimits) -> None:
-    """The function in the making begins with all of its steps."""
-    code.variable("meter", call(code.bind(_start), constant(limits.max_steps)))
+def metered(code: Code, limits: SpecLimits) -> Block:
+    """The code before a call that may `pay`: the first one of an event has all steps before it."""
+    started = code.variable("meter", constant(False))
+    start = assign(started, call(code.bind(_start), constant(limits.max_steps)))
+    return when(is_(name(started), constant(False)), [start])
 
 
-def _start(steps: int) -> None:
+def _start(steps: int) -> bool:
     _METER.left = steps
+    return True
 
 
 def pay(steps: int) -> None:

@@ -12,7 +12,22 @@ from typing import Any, Final
 from transforms.expressions.compilation import Expression, is_small
 from transforms.expressions.functions import CUSTOM_FUNCTIONS
 from transforms.generation.code import Code
-from transforms.generation.nodes import Block, assign, call, choice, constant, is_, is_not, method, name, when
+from transforms.generation.nodes import (
+    Block,
+    assign,
+    both,
+    call,
+    choice,
+    constant,
+    is_,
+    is_not,
+    less,
+    method,
+    name,
+    named,
+    when,
+)
+from transforms.meter import FREE
 
 _NOTHING: Final[dict[str, Any]] = {}
 """Stands for what is no object: it has no keys."""
@@ -77,7 +92,13 @@ class ExpressionCode:
             if argument is None:
                 return None
             arguments.append(argument)
-        return call(self._code.bind(function.call), *arguments)
+        if function.shorten is None or len(arguments) != 1:
+            return call(self._code.bind(function.call), *arguments)
+        text = name(self._code.fresh("a"))
+        long_way = call(self._code.bind(function.call), text)
+        is_text = is_(_type(self._code, named(text.id, arguments[0])), self._code.bind(str))
+        is_short = less(call(self._code.bind(len), text), constant(FREE + 1))
+        return choice(both(is_text, is_short), function.shorten(self._code, text, long_way), long_way)
 
 
 def _type(code: Code, value: ast.expr) -> ast.expr:

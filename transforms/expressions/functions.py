@@ -6,23 +6,33 @@ that expects text must not quietly lose a number.
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from model import canonical
 from model.errors import TransformError
 from transforms.expressions.growth import check_spelled
 from transforms.expressions.times import check_constants, epoch_ms
+from transforms.generation.code import Code
+from transforms.generation.nodes import NONE, choice, is_, name, named
+from transforms.generation.nodes import call as code_call
 from transforms.jolt.text import is_blank
 from transforms.limits import DEFAULT_LIMITS
 from transforms.meter import FREE, paid, pay, pay_for_all
-from transforms.readings import strip_zeros
+from transforms.readings import epoch_milliseconds, strip_zeros
 
 _MAX_NUMBER_TEXT = 400
+_SURE_NUMBER = 15
+"""Of so many characters, digits with or without a point are a number that a float holds exactly enough."""
 _NUMBER = re.compile(r"[+-]?[0-9]+(?:(\.[0-9]+)?([eE][+-]?[0-9]{1,4})?)")
+
+
+Shorten: TypeAlias = Callable[[Code, ast.expr, ast.expr], ast.expr]
+"""Takes the text, which may be evaluated several times, and the call for whatever else it may be."""
 
 
 class CustomFunction(NamedTuple):
@@ -33,6 +43,8 @@ class CustomFunction(NamedTuple):
     most: int | None = 1
     check: Callable[[Sequence[Any]], None] | None = None
     """Gets the arguments that are literals (None for others); raises SpecError if one cannot be right."""
+    shorten: Shorten | None = None
+    """What `call` gives for one text of at most FREE characters, as code."""
 
 
 def _text(value: Any, function: str) -> str:
@@ -60,7 +72,7 @@ def _of_text(name: str, apply: Callable[[str], Any]) -> CustomFunction:
             return apply(value if len(value) <= FREE else paid(value))
         return None if value is None else apply(_text(value, name))
 
-    return CustomFunction(call)
+    return CustomFunction(call, shorten=lambda code, text, _call: code_call(code.bind(apply), text))
 
 
 def _digits(text: str) -> str:
@@ -70,6 +82,10 @@ def _digits(text: str) -> str:
 def _to_number_exact(value: Any) -> Any:
     if value is None:
         return None
+    if type(value) is str and len(value) <= _SURE_NUMBER and value.isascii():
+        whole, point, fraction = value.partition(".")
+        if whole.isdigit() and (fraction.isdigit() if point else True):
+            return float(value) if point else int(value)
     if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
         return value
     matched = _NUMBER.fullmatch(_text(value, "to_number_exact").strip())
@@ -108,6 +124,16 @@ def _hash(value: Any) -> Any:
     return sha256(canonical.encode(value)).hexdigest()
 
 
+def _text_or_null(code: Code, text: ast.expr, _call: ast.expr) -> ast.expr:
+    return choice(code_call(code.bind(str.strip), text), text, NONE)
+
+
+def _read_time(code: Code, text: ast.expr, call: ast.expr) -> ast.expr:
+    read = name(code.fresh("v"))
+    milliseconds = named(read.id, code_call(code.bind(epoch_milliseconds), text))
+    return choice(is_(milliseconds, NONE), call, read)
+
+
 def _null_if_blank(value: Any) -> Any:
     return None if type(value) is str and is_blank(value) else value
 
@@ -118,11 +144,11 @@ CUSTOM_FUNCTIONS: dict[str, CustomFunction] = {
     "upper": _of_text("upper", str.upper),
     "digits": _of_text("digits", _digits),
     "strip_leading_zeros": _of_text("strip_leading_zeros", strip_zeros),
-    "epoch_ms": CustomFunction(epoch_ms, most=3, check=check_constants),
+    "epoch_ms": CustomFunction(epoch_ms, most=3, check=check_constants, shorten=_read_time),
     "hash": CustomFunction(_hash),
     "to_number_exact": CustomFunction(_to_number_exact),
     "split": CustomFunction(_split, least=2, most=2),
     "first_non_null": CustomFunction(_first_non_null, most=None),
-    "null_if_blank": CustomFunction(_null_if_blank),
+    "null_if_blank": CustomFunction(_null_if_blank, shorten=_text_or_null),
 }
 """Standard names win: none of these may be one."""

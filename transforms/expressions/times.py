@@ -61,7 +61,7 @@ def check_constants(constants: Sequence[Any]) -> None:
 
 
 def _rfc3339(value: Any) -> int:
-    milliseconds = epoch_milliseconds(value) if type(value) is str else None
+    milliseconds: int | None = epoch_milliseconds(value) if type(value) is str else None
     if milliseconds is None:
         raise TransformError("epoch_ms() expects an RFC 3339 time with an offset")
     return milliseconds

@@ -56,6 +56,10 @@ class Tuple(ast.Tuple):
     lineno, col_offset = 1, 0
 
 
+class NamedExpr(ast.NamedExpr):
+    lineno, col_offset = 1, 0
+
+
 class BinOp(ast.BinOp):
     lineno, col_offset = 1, 0
 
@@ -143,6 +147,11 @@ def assign_both(target: str, owner: ast.expr, key: ast.expr, value: ast.expr) ->
 
 def assign_all(targets: list[str], value: ast.expr) -> Assign:
     return Assign([Name(target, _STORE) for target in targets], value)
+
+
+def named(target: str, value: ast.expr) -> NamedExpr:
+    """`(target := value)`: the value, which the name has from then on."""
+    return NamedExpr(Name(target, _STORE), value)
 
 
 def set_item(owner: ast.expr, key: ast.expr, value: ast.expr) -> Assign:

@@ -13,7 +13,18 @@ from typing import NamedTuple, TypeAlias
 
 from model.errors import SpecError
 from transforms.generation.code import Code
-from transforms.generation.nodes import call, choice, constant, either, is_, item, method, name, new_tuple
+from transforms.generation.nodes import (
+    call,
+    choice,
+    constant,
+    either,
+    is_,
+    item,
+    method,
+    name,
+    named,
+    new_tuple,
+)
 from transforms.jolt.elements import Amp, Array, Dollar, Element, Literal, Reference, Transpose
 from transforms.jolt.readers import (
     MISSING,
@@ -210,17 +221,20 @@ def path_lookup(start: str, path: Sequence[Element], walk: Walk, is_object: bool
             if is_object:
                 found = method(found, "get", constant(text), code.bind(MISSING))
             else:
-                found = quick_get(code, found, text)
+                found = quick_get(code, found, found, text)
+        elif isinstance(text, str):
+            owner = code.fresh("t")
+            found = quick_get(code, named(owner, found), name(owner), text)
         else:
             found = call(code.bind(step_to_key), found, text_node(text))
     return found
 
 
-def quick_get(code: Code, owner: ast.expr, key: str) -> ast.expr:
-    """`owner[key]` of an object, else MISSING; `owner` is evaluated several times."""
+def quick_get(code: Code, made: ast.expr, owner: ast.expr, key: str) -> ast.expr:
+    """`owner[key]` of an object, else MISSING. `made` gives the owner: it is evaluated first, and once."""
     missing = code.bind(MISSING)
     return choice(
-        is_(call(code.bind(type), owner), code.bind(dict)),
+        is_(call(code.bind(type), made), code.bind(dict)),
         method(owner, "get", constant(key), missing),
         missing,
     )

@@ -13,7 +13,6 @@ from transforms.generation.nodes import (
     Block,
     assign,
     assign_both,
-    both,
     call,
     choice,
     constant,
@@ -23,7 +22,6 @@ from transforms.generation.nodes import (
     is_,
     is_not,
     item,
-    less,
     method,
     name,
     new_dict,
@@ -40,7 +38,7 @@ from transforms.jolt.modify_values import Alternative
 from transforms.jolt.places import Place, forget, forget_all
 from transforms.jolt.readers import MISSING
 from transforms.limits import SpecLimits
-from transforms.meter import FREE
+from transforms.meter import metered
 from transforms.nesting import watch
 from transforms.steps import count_weight
 
@@ -139,18 +137,7 @@ class ModifyCode:
             return
         made = self.code.fresh("v")
         inner: Block = [assign(made, item(name(spot.container), spot.key))]
-        only, of_text = alternatives[0], alternatives[0].of_text
-        otherwise: Block = [assign(made, only.make(name(made)))]
-        if spot.is_watched:
-            otherwise += watch(self.code, name(made))
-        if of_text is None:
-            inner += otherwise
-        else:
-            is_text = both(
-                is_(call(self.code.bind(type), name(made)), self.code.bind(str)),
-                less(call(self.code.bind(len), name(made)), constant(FREE + 1)),
-            )
-            inner += when(is_text, [assign(made, call(self.code.bind(of_text), name(made)))], otherwise)
+        self._call(alternatives[0], spot, made, made, inner)
         self._charge(made, inner)
         self._store(child, spot, made, inner)
         body += when(in_(spot.key, name(spot.container)), inner)
@@ -160,23 +147,36 @@ class ModifyCode:
             found = choice(is_(name(value), self._missing), NONE, name(value))
             body.append(assign(child.level.tree, found))
         made = self.code.fresh("v")
-        self._evaluate(child.alternatives, value, made, body)
-        if spot.is_watched and not all(each.gives_scalar for each in child.alternatives):
-            body += watch(self.code, name(made))
+        self._evaluate(child.alternatives, spot, value, made, body)
         self._charge(made, body)
         self._store(child, spot, made, body, certain=any(not each.may_miss for each in child.alternatives))
 
-    def _evaluate(self, alternatives: list[Alternative], value: str, made: str, body: Block) -> None:
+    def _evaluate(
+        self, alternatives: list[Alternative], spot: Spot, value: str, made: str, body: Block
+    ) -> None:
         """The first alternative that has a value."""
         first, *others = alternatives
-        result = first.make(name(value))
         if first.of_value:
-            result = choice(is_(name(value), self._missing), self._missing, result)
-        body.append(assign(made, result))
+            inner: Block = []
+            self._call(first, spot, value, made, inner)
+            body += when(is_(name(value), self._missing), [assign(made, self._missing)], inner)
+        else:
+            self._call(first, spot, value, made, body)
         if others and first.may_miss:
             rest: Block = []
-            self._evaluate(others, value, made, rest)
+            self._evaluate(others, spot, value, made, rest)
             body += when(is_(name(made), self._missing), rest)
+
+    def _call(self, alternative: Alternative, spot: Spot, value: str, made: str, body: Block) -> None:
+        """What an alternative gives: short texts and the like take a short way, where there is one."""
+        long_way: Block = metered(self.code, self._limits) if alternative.pays else []
+        long_way.append(assign(made, alternative.make(name(value))))
+        if spot.is_watched and not alternative.gives_scalar:
+            long_way += watch(self.code, name(made))
+        arguments: list[ast.expr] = [name(value)] if alternative.of_value else alternative.arguments
+        body += alternative.prepare
+        short_way = alternative.shorten
+        body += short_way(self.code, arguments, made, long_way) if short_way else long_way
 
     def _charge(self, made: str, body: Block) -> None:
         """In a loop, what functions make is paid for in steps."""

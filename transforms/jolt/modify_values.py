@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from model.errors import SpecError
 from transforms.generation.code import Code
-from transforms.generation.nodes import call, constant, name, new_tuple
+from transforms.generation.nodes import Block, assign, call, constant, name, new_tuple
 from transforms.jolt.elements import Transpose, parse_path
 from transforms.jolt.functions import (
     BLIND_TO_LONGS,
@@ -25,7 +25,7 @@ from transforms.jolt.functions import (
     SQUASHERS,
     Function,
 )
-from transforms.jolt.functions.calling import KNOWN_LATER
+from transforms.jolt.functions.calling import Shorten
 from transforms.jolt.levels import Walk, path_lookup, transposed
 from transforms.jolt.numbers import to_number, unmark
 from transforms.jolt.readers import MISSING
@@ -34,7 +34,8 @@ from transforms.ownership import copy_all
 from transforms.pointers import nearest, pointer
 
 
-class Alternative(NamedTuple):
+@dataclass(slots=True)
+class Alternative:
     """One way to a value. `make` takes the expression of the value at hand and gives that of the result."""
 
     make: Callable[[ast.expr], ast.expr]
@@ -42,10 +43,15 @@ class Alternative(NamedTuple):
     """Whether the result may be MISSING."""
     of_value: bool = False
     """Whether it is a function of the value at hand, and MISSING without one."""
-    of_text: Callable[[str], Any] | None = None
-    """What that function does with a string, if that is what it is for: it gives scalars."""
     gives_scalar: bool = False
     """Whether the result is never an object or array."""
+    pays: bool = False
+    """Whether `make` calls a function that may take many steps."""
+    prepare: Block = field(default_factory=list)
+    """Statements that look up the `arguments` of a function."""
+    arguments: list[ast.expr] = field(default_factory=list)
+    shorten: Shorten | None = None
+    """The function's short way."""
 
 
 @dataclass(slots=True)
@@ -144,7 +150,8 @@ def _call(text: str, walk: Walk, traits: Traits) -> Alternative:
         return Alternative(
             lambda value: call(code.bind(traits.made_by(one, function_name)), value),
             of_value=True,
-            of_text=function.of_text,
+            pays=True,
+            shorten=_short_way(function, function_name, traits),
         )
     if not text.endswith(")"):
         raise SpecError(f"the '(' of '={text}' is not closed")
@@ -155,27 +162,43 @@ def _call(text: str, walk: Walk, traits: Traits) -> Alternative:
     if looked_up and function_name not in SCALAR_RESULTS and (function_name != "split" or len(arguments) > 2):
         traits.placements += 1
     made_by = partial(traits.made_by, called=function_name)
-    make = _of_arguments(function, arguments, code, made_by)
-    return Alternative(make, gives_scalar=function_name in SCALAR_RESULTS)
+    made = _of_arguments(function, arguments, code, made_by)
+    made.shorten = _short_way(function, function_name, traits)
+    made.gives_scalar = function_name in SCALAR_RESULTS
+    return made
 
 
 def _of_arguments(
     function: Function, arguments: list[tuple[ast.expr, bool]], code: Code, made_by: Callable[[Any], Any]
-) -> Callable[[ast.expr], ast.expr]:
+) -> Alternative:
     looked_up = any(is_looked_up for _, is_looked_up in arguments)
-    if len(arguments) == 1:
-        only = arguments[0][0]
-        one = _one_of(function) if looked_up else function.one
-        return lambda _value: call(code.bind(made_by(one)), only)
-    many = _many_of(function) if looked_up else function.call
-    nodes = [node for node, _ in arguments]
-    if function.quicken is not None:
-        first = nodes[0].value if isinstance(nodes[0], ast.Constant) else KNOWN_LATER
-        short = function.quicken(first, len(nodes), many)
-        if short is not None:
-            rest = new_tuple(*nodes[short.skipped :])
-            return lambda _value: call(code.bind(short.call), rest)
-    return lambda _value: call(code.bind(made_by(many)), new_tuple(*nodes))
+    prepare: Block = []
+    nodes: list[ast.expr] = []
+    for node, is_looked_up in arguments:
+        if is_looked_up and function.shorten is not None:
+            variable = code.fresh("a")
+            prepare.append(assign(variable, node))
+            nodes.append(name(variable))
+        else:
+            nodes.append(node)
+
+    def make(_value: ast.expr) -> ast.expr:
+        if len(nodes) == 1:
+            return call(code.bind(made_by(_one_of(function) if looked_up else function.one)), nodes[0])
+        return call(code.bind(made_by(_many_of(function) if looked_up else function.call)), new_tuple(*nodes))
+
+    return Alternative(make, pays=True, prepare=prepare, arguments=nodes)
+
+
+def _short_way(function: Function, called: str, traits: Traits) -> Shorten | None:
+    shorten = function.shorten
+    if shorten is None or called not in LONG_MAKERS:
+        return shorten
+
+    def without_longs(code: Code, arguments: list[ast.expr], made: str, long_way: Block) -> Block:
+        return long_way if traits.keeps_longs else shorten(code, arguments, made, long_way)
+
+    return without_longs
 
 
 def _one_of(function: Function) -> Callable[[Any], Any]:

@@ -46,6 +46,8 @@ class PlaceCode:
         self._limits = limits
         self._changed: list[tuple[Place | Shared, State]] = []
         self._made = 0
+        self.reaches_below = False
+        """Whether a write may reach into what another one put there."""
         self.depth = 0
         """How many loops the code at hand is in."""
 
@@ -166,6 +168,7 @@ class PlaceCode:
     def _write_into(self, target: Target, start: ast.expr, value: ast.expr, body: Block) -> None:
         """Along the rest of the path, from a container."""
         code, borrowed = self._code, name(self._borrowed)
+        self.reaches_below = True
         if target.kinds == (Kind.KEY,) and not _is_optional(target.texts[0]):
             body.append(do(call(code.bind(put), start, text_node(target.texts[0]), value, borrowed)))
             return

@@ -9,6 +9,7 @@ from transforms.jolt.numbers import parse_int, to_int
 
 MISSING: Final = object()
 """Nothing there, as opposed to null."""
+SMALL_INDEXES: Final = {str(index): index for index in range(64)}
 _SURE_INDEX = 9
 """So many digits are an array index for certain."""
 
@@ -27,8 +28,8 @@ def key_of(value: Any) -> str | None:
 
 def checked_index(text: str | None) -> str | None:
     """The text if it is an array index, else None."""
-    if text is None:
-        return None
+    if text is None or text in SMALL_INDEXES:
+        return text
     if len(text) <= _SURE_INDEX and text.isdigit() and text.isascii():
         return text
     index = parse_int(text)

@@ -32,6 +32,8 @@ from transforms.jolt.shift_loops import LoopCode
 from transforms.jolt.shift_spec import Node
 from transforms.jolt.views import literal_view
 
+_MOST_IN_ONE = 16
+
 
 class ShiftCode:
     """Makes the code of one operation. `None` stands for a value that is null for certain."""
@@ -139,11 +141,16 @@ class ShiftCode:
         if node.computed:
             self._loops.one_key(node, value, body)
             return
-        for key, child in node.literals.items():
-            body += when(
-                equals(value, constant(key)),
-                self.place_code.branch(partial(self._child, node, child, None)),
-            )
+        tests = [
+            (equals(value, constant(key)), self.place_code.branch(partial(self._child, node, child, None)))
+            for key, child in node.literals.items()
+        ]
+        # A text is only one of them, but blocks in one another are hard on the compiler.
+        for first in range(0, len(tests), _MOST_IN_ONE):
+            after: Block = []
+            for test, taken in reversed(tests[first : first + _MOST_IN_ONE]):
+                after = when(test, taken, after)
+            body += after
 
     def _below(self, node: Node, value: ast.expr, body: Block) -> None:
         if node.is_conflicted:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from model.errors import TransformError
+from transforms.jolt.readers import SMALL_INDEXES
 from transforms.jolt.text import text_of
 
 _NOTHING: Final[dict[str, Any]] = {}
@@ -37,6 +38,8 @@ def members(value: Any) -> dict[str, Any]:
         return _NOTHING
     if type(value) is not list:
         return {text_of(value): None}
+    if len(value) <= len(SMALL_INDEXES):
+        return dict(zip(SMALL_INDEXES, value, strict=False))
     return {str(index): element for index, element in enumerate(value)}
 
 

@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 from model.errors import TransformError
 from transforms.jolt.filling import Room, fill
 from transforms.jolt.output_paths import Kind
+from transforms.jolt.readers import SMALL_INDEXES
 
 Write: TypeAlias = Callable[[Any, Any, "set[int] | None", Sequence[str], Room], object]
 """Takes the value, the container to start from, what is borrowed, the keys of the path, and the room for nulls."""
@@ -62,7 +63,9 @@ def element_finder(max_index: int) -> Callable[[list[Any], str, Room], dict[str,
     """The function that finds or makes an object in an array that holds only such."""
 
     def find(array: list[Any], text: str, room: Room) -> dict[str, Any]:
-        index, size = int(text), len(array)
+        index, size = SMALL_INDEXES.get(text), len(array)
+        if index is None:
+            index = int(text)
         found: dict[str, Any] | None = array[index] if index < size else None
         if found is None:
             found = {}

@@ -93,7 +93,7 @@ def _emit(
 ) -> None:
     """The way down literal keys becomes code; at its end there is a function."""
     code = flow.code
-    adjust: Block = [do(call(code.bind(partial(_walk, node)), key, name(value), parent))]
+    adjust: Block = [*flow.metered(), do(call(code.bind(partial(_walk, node)), key, name(value), parent))]
     is_object = is_(call(code.bind(type), name(value)), code.bind(dict))
     if not node.only_leads_on:
         if node.only_adjusts and parent is not NONE:

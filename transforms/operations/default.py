@@ -111,7 +111,7 @@ def compile_default(spec: Any, limits: SpecLimits, code: Code) -> Operation:
         else:
             is_object = is_(call(code.bind(type), name(flow.value)), code.bind(dict))
             filled = call(code.bind(fill_any), name(flow.value), room_for(code, limits))
-            body += when(is_object, inner, [do(filled)])
+            body += when(is_object, inner, [*flow.metered(), do(filled)])
         flow.known = known
 
     return Operation(emit, changes=_changes(spec))
@@ -125,7 +125,7 @@ def _emit_object(
     if any(_Key(spelled).is_special for spelled in spec):
         forget_all(place)
         apply = code.bind(_children(spec, in_array=False, limits=limits))
-        body.append(do(call(apply, name(container), room_for(code, limits))))
+        body += [*flow.metered(), do(call(apply, name(container), room_for(code, limits)))]
         return
     for key, right in spec.items():
         absent = is_(method(name(container), "get", constant(key)), NONE)

@@ -49,6 +49,7 @@ def compile_jmespath(spec: Any, limits: SpecLimits, code: Code) -> Operation:
                 keys = (*parents, last)
                 value, raises = expressions.make(targets[keys], body)
                 if raises:
+                    body += flow.metered()
                     flow.mark(f"at '{paths.join(keys)}': ", body)
                 result = code.fresh("v")
                 body.append(assign(result, value))

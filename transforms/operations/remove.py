@@ -76,7 +76,7 @@ def compile_remove(spec: Any, limits: SpecLimits, code: Code) -> Operation:  # n
 def _emit(nodes: list[_Node], flow: Flow, value: str, place: Place | None, body: Block) -> None:
     """Literal keys of objects become code; for anything else there is a function."""
     code = flow.code
-    otherwise: Block = [do(call(code.bind(partial(_apply, nodes)), name(value)))]
+    otherwise: Block = [*flow.metered(), do(call(code.bind(partial(_apply, nodes)), name(value)))]
     if any(node.star is not None for node in nodes):
         forget_all(place)
         body += otherwise

@@ -51,6 +51,7 @@ def compile_shift(spec: Any, limits: SpecLimits, code: Code) -> Operation:
         flow.known = places.root if places.keyed else None
         if not places.all_exclusive:
             flow.borrows = True
+            flow.reaches_below |= place_code.reaches_below
             # What is written into the input may be what holds it: such an output has no end.
             measured = call(code.bind(lambda value: measure(value, limits)), name(flow.value))
             body += when(is_(name(code.borrowed), NONE), [do(measured)])

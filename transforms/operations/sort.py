@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from transforms.flow import Flow
 from transforms.generation.code import Code
+from transforms.generation.nodes import Block
 from transforms.jolt.text import sort_key
 from transforms.limits import SpecLimits
 from transforms.meter import pay
@@ -14,7 +16,12 @@ from transforms.ownership import EVERYTHING
 
 def compile_sort(_spec: Any, _limits: SpecLimits, _code: Code) -> Operation:
     """Jolt ignores the spec of `sort`."""
-    return Operation(lambda flow, body: flow.pass_through(_sorted, body), builds=EVERYTHING)
+
+    def emit(flow: Flow, body: Block) -> None:
+        body += flow.metered()
+        flow.pass_through(_sorted, body)
+
+    return Operation(emit, builds=EVERYTHING)
 
 
 def _sorted(value: Any) -> Any:

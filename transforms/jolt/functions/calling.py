@@ -7,10 +7,14 @@ TransformError for a limit.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from model.errors import TransformError
+from transforms.generation.code import Code
+from transforms.generation.nodes import Block
+from transforms.jolt.functions.quick import short_text
 from transforms.jolt.readers import MISSING
 from transforms.limits import DEFAULT_LIMITS
 from transforms.meter import paid, pay_for
@@ -19,20 +23,9 @@ LONGEST_TEXT = DEFAULT_LIMITS.max_text
 """Characters of a text that a function takes or makes."""
 
 
-KNOWN_LATER: Final = object()
-"""Stands for an argument that the spec does not hold."""
-
-
-class ShortWay(NamedTuple):
-    """A quicker function of a tuple of arguments, without the first `skipped` ones, which it knows."""
-
-    call: Callable[[Sequence[Any]], Any]
-    skipped: int
-
-
-Quicken: TypeAlias = Callable[[Any, int, Callable[[Sequence[Any]], Any]], "ShortWay | None"]
-"""Takes the first argument or KNOWN_LATER, how many there are, and the function of all; None if there is no shorter
-way."""
+Shorten: TypeAlias = Callable[[Code, list[ast.expr], str, Block], Block]
+"""Takes the arguments, which may be evaluated several times, the variable that gets the result, and the long way to it
+that any arguments may take; gives code that takes the long way only where it must."""
 
 
 class Function(NamedTuple):
@@ -40,9 +33,8 @@ class Function(NamedTuple):
 
     call: Callable[[Sequence[Any]], Any]
     one: Callable[[Any], Any]
-    of_text: Callable[[str], Any] | None = None
-    """What `one` does with a string of no more than FREE characters, if that is what it is for."""
-    quicken: Quicken | None = None
+    shorten: Shorten | None = None
+    """Code for what the arguments mostly are. What it makes is a scalar, or holds nothing but scalars."""
 
 
 def of_arguments(call: Callable[[Sequence[Any]], Any]) -> Function:
@@ -64,22 +56,22 @@ def for_each(apply: Callable[[Any], Any]) -> Function:
     return on_array(many, apply)
 
 
-def of_text(apply: Callable[[str], Any]) -> Function:
-    """Like `for_each`, for a function of strings; other values have no result."""
+def of_text(apply: Callable[..., Any], *constants: Any) -> Function:
+    """Like `for_each`, for a function of strings, which gets these constants too; other values have no result."""
 
     def each(value: Any) -> Any:
         if type(value) is not str:
             return MISSING
         if len(value) > LONGEST_TEXT:
             raise TransformError(f"a text that a function gets is longer than {LONGEST_TEXT} characters")
-        return apply(paid(value))
+        return apply(paid(value), *constants)
 
     function = for_each(each)
 
     def one(value: Any) -> Any:
         return each(value) if type(value) is str else function.one(value)
 
-    return Function(function.call, one, apply)
+    return Function(function.call, one, short_text(apply, *constants))
 
 
 def on_array(many: Callable[[Any], Any], single: Callable[[Any], Any] | None = None) -> Function:

@@ -8,6 +8,7 @@ from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any
 
 from transforms.jolt.functions.calling import Function, after, for_each, on_array
+from transforms.jolt.functions.quick import short_text
 from transforms.jolt.numbers import (
     INT_MAX,
     INT_MIN,
@@ -159,6 +160,12 @@ def _read_integer(text: str) -> Any:
     return int(text) if len(text) <= _SURE_INT and text.isascii() and text.isdigit() else _to_integer(text)
 
 
+def _read_long(text: str) -> Any:
+    if len(text) <= _SHORT_NUMBER and text.isascii() and text.isdigit():
+        return int(text)
+    return _to_plain_long(text)
+
+
 def _read_double(text: str) -> Any:
     if len(text) <= _SHORT_NUMBER and text.isascii() and text.replace(".", "", 1).isdigit():
         return float(text)
@@ -178,9 +185,9 @@ NUMERIC_FUNCTIONS: dict[str, Function] = {
     "doubleSubtract": _subtract("Double"),
     "divide": on_array(_divide),
     "divideAndRound": after(is_int, _divide_and_round),
-    "toInteger": for_each(_to_integer)._replace(of_text=_read_integer),
-    "toLong": for_each(_to_long),
-    "toDouble": for_each(_to_double)._replace(of_text=_read_double),
+    "toInteger": for_each(_to_integer)._replace(shorten=short_text(_read_integer)),
+    "toLong": for_each(_to_long)._replace(shorten=short_text(_read_long)),
+    "toDouble": for_each(_to_double)._replace(shorten=short_text(_read_double)),
 }
 
 PLAIN_TO_LONG = for_each(_to_plain_long)

@@ -7,7 +7,7 @@ from typing import Any
 
 from model.errors import TransformError
 from transforms.jolt.functions.calling import LONGEST_TEXT, Function, after, is_text, of_text, on_array
-from transforms.jolt.functions.quick import quick_concat, quick_join, quick_split
+from transforms.jolt.functions.quick import short_concat, short_join, short_split
 from transforms.jolt.functions.separators import split
 from transforms.jolt.numbers import is_int
 from transforms.jolt.readers import MISSING
@@ -16,10 +16,6 @@ from transforms.meter import paid, pay_for
 
 _BLANKS = "".join(map(chr, range(33)))
 _WIDEST_PAD = 500
-
-
-def _trim(text: str) -> str:
-    return text.strip(_BLANKS)
 
 
 def _concat(values: Sequence[Any]) -> str:
@@ -101,10 +97,10 @@ def _pad(left: bool) -> Function:
 TEXT_FUNCTIONS: dict[str, Function] = {
     "toLower": of_text(str.lower),
     "toUpper": of_text(str.upper),
-    "trim": of_text(_trim),
-    "concat": on_array(_concat)._replace(quicken=quick_concat),
-    "join": after(is_text, _join)._replace(quicken=quick_join),
-    "split": after(is_text, _split, _split_one)._replace(quicken=quick_split),
+    "trim": of_text(str.strip, _BLANKS),
+    "concat": on_array(_concat)._replace(shorten=short_concat),
+    "join": after(is_text, _join)._replace(shorten=short_join),
+    "split": after(is_text, _split, _split_one)._replace(shorten=short_split),
     "substring": on_array(_substring),
     "leftPad": _pad(left=True),
     "rightPad": _pad(left=False),

@@ -1,0 +1,27 @@
+"""What benchmarks say of the interpreter."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.machine import machine, profile_guided
+
+_FLAG = {"PGO_PROF_USE_FLAG": "-fprofile-use -fprofile-correction"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"CONFIG_ARGS": "'--prefix=/usr' '--enable-optimizations' '--with-lto'", **_FLAG}, "yes"),
+        ({"CONFIG_ARGS": "'--prefix=/usr'", "PY_CFLAGS_NODIST": "-std=c11 -fprofile-use", **_FLAG}, "yes"),
+        ({"CONFIG_ARGS": "'--prefix=/usr' '--enable-shared'", "PY_CFLAGS": "-O3 -Wall", **_FLAG}, "no"),
+        ({"CONFIG_ARGS": "'--prefix=/usr' '--enable-shared'", "PGO_PROF_USE_FLAG": ""}, "not told"),
+        ({}, "not told"),
+    ],
+)
+def test_profile_guided_builds(settings: dict[str, str], expected: str) -> None:
+    assert profile_guided(settings) == expected
+
+
+def test_the_machine_is_described() -> None:
+    assert machine()["profile_guided_python"] in ("yes", "no", "not told")
