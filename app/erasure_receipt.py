@@ -26,9 +26,11 @@ def receipt(
     asked: Iterable[str],
     names: TombstoneNames,
     erased: Erased,
+    continued: bool,
 ) -> dict[str, Any]:
     """`fragments` are those with a tombstone now, `asked` what the command line named; of both only the
-    keyed hash is in the receipt, so that who holds the keyring can show that somebody was erased."""
+    keyed hash is in the receipt, so that who holds the keyring can show that somebody was erased. `continued` says that an erasure that was
+    cut short went on: what it had removed by then is not among the counts."""
     content = {
         "format": 1,
         "erased_at": moment.astimezone(UTC).isoformat(timespec="milliseconds"),
@@ -37,6 +39,7 @@ def receipt(
         "fragments": sorted(names(each).hex() for each in fragments),
         "asked": sorted(names(each).hex() for each in asked),
         "counts": erased._asdict(),
+        "continued": continued,
     }
     return {**content, "hash": receipt_hash(content)}
 

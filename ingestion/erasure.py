@@ -12,7 +12,7 @@ The order, and what a crash behind each step leaves:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from ingestion.letter_search import LetterSearch
@@ -63,7 +63,8 @@ class Erasure:
 
     def preview(self, ids: Sequence[str], identifiers: Iterable[str] = ()) -> Erased:
         """What `erase` would find; changes nothing."""
-        found = self._store.holdings(ids)
+        noted = {each.fragment_id: each for each in self._store.unfinished()}
+        found = [_with_noted(each, noted.get(each.fragment_id)) for each in self._store.holdings(ids)]
         return _counted(
             found,
             len(self._data_keys.fetch(ids, create=False)),
@@ -77,13 +78,25 @@ class Erasure:
         `until` as in `Tombstone`: events up to this moment bring nothing back. To keep law 1 it must not be
         earlier than any ordinal that was accepted before: now and the allowed skew.
         """
+        noted = {each.fragment_id: each for each in self._store.unfinished()}
         self._keep(self._store.holdings(ids), until)
         keys = self._data_keys.erase(ids)
-        found = self._store.erase(ids, until)
+        erased = self._store.erase(ids, until)
+        # Of what was cut short only the note still knows whose letters must go.
+        found = [_with_noted(each, noted.get(each.fragment_id)) for each in erased]
         # It may have been written again meanwhile.
         self._keep(found, until)
         rest = self._finish(found, identifiers)
         return _counted(found, keys, rest.index_documents, rest.dead_letters)
+
+    def cut_short(self, identifiers: Collection[str]) -> list[str]:
+        """The fragments that carried one of these identifiers, and whose erasure is not finished: their rows
+        are gone, so that nothing else finds them."""
+        return [
+            each.fragment_id
+            for each in self._store.unfinished()
+            if not each.identifiers.isdisjoint(identifiers) or each.fragment_id in identifiers
+        ]
 
     def again(self) -> Erased:
         """Go on with what was cut short, and erase what a restored backup brought back."""
@@ -152,6 +165,10 @@ class Erasure:
             cursor = page.cursor
             if cursor is None:
                 return
+
+
+def _with_noted(erased: Holding, noted: Holding | None) -> Holding:
+    return erased._replace(identifiers=erased.identifiers | noted.identifiers) if noted else erased
 
 
 def _counted(found: Sequence[Holding], keys: int, documents: int, letters: int) -> Erased:

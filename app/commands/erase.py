@@ -78,6 +78,8 @@ def _erase(
     from app.erasure_receipt import receipt, write_receipt
 
     erasure = wiring.erasure(settings, resources)
+    cut_short = erasure.cut_short({*asked, *ids})
+    ids = sorted({*ids, *cut_short})
     found = erasure.preview(ids, asked)
     if not ids and not any(found):
         print("nothing is stored under it; --fragment ID keeps away what may come", file=sys.stderr)
@@ -93,7 +95,7 @@ def _erase(
     moment = datetime.now(UTC)
     until = int((moment.timestamp() + settings.flow.max_future_skew_seconds) * 1000)
     erased = erasure.erase(ids, until, asked)
-    told_of = receipt(moment, until, ids, asked, erasure.names, erased)
+    told_of = receipt(moment, until, ids, asked, erasure.names, erased, bool(cut_short))
     if receipt_file is not None:
         write_receipt(receipt_file, told_of)
     if as_json:
