@@ -33,7 +33,10 @@ def vectors() -> list[Vector]:
     return [
         Vector(
             f"{case['tcId']} {case['comment']}",
-            *(bytes.fromhex(case[part]) for part in ("key", "aad", "msg", "ct")),
+            bytes.fromhex(case["key"]),
+            bytes.fromhex(case["aad"]),
+            bytes.fromhex(case["msg"]),
+            bytes.fromhex(case["ct"]),
             case["result"] == "valid",
         )
         for case in json.loads(FILE.read_bytes())["cases"]
