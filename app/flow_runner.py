@@ -13,6 +13,7 @@ from pathlib import Path
 
 from app import wiring
 from app.java import class_archives, require_java
+from app.private_files import owner_only
 from app.settings import Settings
 from ingestion.flow import BatchReport, Flow
 from ingestion.outbox import OutboxDrainer
@@ -44,6 +45,9 @@ def run_flow(
     _make_folders(settings)
     state = settings.flow_state()
     with ExitStack() as stack:
+        # Spark asks for no modes for its checkpoint and its temporary files. The sources' folders, made above,
+        # are for publishers and have the user's own.
+        stack.enter_context(owner_only())
         stack.enter_context(_alone(state))
         client = stack.enter_context(closing(wiring.metadata_client(settings)))
         resources = stack.enter_context(wiring.opened(settings))

@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from model.errors import ConfigError
+
+
+@contextmanager
+def owner_only() -> Iterator[None]:
+    """Whatever is written meanwhile, by child processes too, is for its owner only. Of the whole process."""
+    kept = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(kept)
 
 
 def write_private(path: Path, content: str) -> None:

@@ -30,10 +30,14 @@ QUICK_SECONDS = 2.0
 
 
 def prepare_directory(settings: Settings) -> None:
-    """Make the directory that idgraph writes to, readable by its owner only."""
+    """Make the directory that idgraph writes to, and those within, for their owner only."""
+    state = settings.flow_state()
     try:
-        settings.flow_state().mkdir(parents=True, exist_ok=True, mode=0o700)
-        settings.directory.chmod(0o700)
+        settings.directory.mkdir(parents=True, exist_ok=True)
+        for folder in (settings.directory, state.parent, state):
+            folder.mkdir(exist_ok=True)
+            # Not by mkdir's mode: those that are there already may be open to others.
+            folder.chmod(0o700)
     except OSError as error:
         raise ConfigError(f"{settings.directory}: {error.strerror}") from None
 

@@ -97,6 +97,8 @@ def _options(flow: FlowConfig, scratch: Path, archives: Path) -> dict[str, str]:
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         # A commit task starts on the first parcels while the JVM still prepares the next.
         "spark.sql.execution.arrow.maxBytesPerBatch": "4m",
+        # Hadoop sets modes itself and asks no process: checkpoint and journal are for their owner only.
+        "spark.hadoop.fs.permissions.umask-mode": "077",
         # What Spark spills or shuffles holds personal data that policy leaves readable.
         "spark.io.encryption.enabled": "true",
     }

@@ -159,6 +159,8 @@ def _prepare_sqlite(connection: sqlite3.Connection, _record: Any) -> None:
     # Transactions are begun by _begin_sqlite, not by the driver, which would begin them too late.
     connection.isolation_level = None
     connection.execute("PRAGMA foreign_keys=ON").close()
+    # Names and descriptions are people's words: what somebody deletes shall be gone.
+    connection.execute("PRAGMA secure_delete=ON").close()
 
 
 def _begin_sqlite(connection: Connection) -> None:
