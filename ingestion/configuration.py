@@ -52,6 +52,11 @@ class SourceConfig(BaseModel):
     payload: str = Field(
         default="", description="Dotted path of what the spec maps; empty: the whole record."
     )
+    hash_file_names: bool = Field(
+        default=False,
+        description="File names hold personal data: positions show a keyed hash in their place. Names in which a "
+        "detector finds personal data are hashed anyway.",
+    )
 
     @model_validator(mode="after")
     def _content_is_for_ids(self) -> Self:

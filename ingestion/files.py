@@ -9,7 +9,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from io import BufferedIOBase
 from pathlib import Path
 from typing import NamedTuple
@@ -19,6 +19,13 @@ from model.events import RawRecord
 
 CHUNK = 1 << 20
 MAX_NAME = 800
+
+# Not zlib's words: they quote the file's first bytes, and its checksum.
+_DAMAGES: dict[type[Exception], str] = {
+    EOFError: "it ends too early",
+    zlib.error: "its compressed data is damaged",
+    gzip.BadGzipFile: "it is not gzip, or its checksum is wrong",
+}
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -31,15 +38,20 @@ class DamagedRecord(NamedTuple):
 
 
 def read_records(
-    path: Path, source: str, max_bytes: int, root: Path | None = None
+    path: Path,
+    source: str,
+    max_bytes: int,
+    root: Path | None = None,
+    shown: Callable[[str], str] = str,
 ) -> Iterator[RawRecord | DamagedRecord]:
     """The lines of a file in order, blank ones left out; at most about `max_bytes` in memory.
 
-    Positions name the file below `root`, the source's directory; by default the file's own.
+    Positions name the file below `root`, the source's directory, by default the file's own; `shown` says as
+    what, for names that are personal data.
     Damage is given in place of the lines that it hides: the lines before it are whole.
     """
     number = 0
-    name = _name(path, root)
+    name = _name(path, root, shown)
     try:
         with _open(path) as stream:
             for line, length in _lines(stream, max_bytes):
@@ -71,9 +83,9 @@ def _open(path: Path) -> BufferedIOBase:
         raise _Damage(error.strerror or type(error).__name__, b"") from None
 
 
-def _name(path: Path, root: Path | None) -> str:
+def _name(path: Path, root: Path | None, shown: Callable[[str], str]) -> str:
     folder = root or path.parent
-    name = f"{folder.name}/{path.relative_to(folder)}"
+    name = f"{folder.name}/{shown(str(path.relative_to(folder)))}"
     if len(name) <= MAX_NAME:
         return name
     return f"{hashlib.sha256(name.encode()).hexdigest()[:16]}...{name[-MAX_NAME + 19 :]}"
@@ -92,7 +104,7 @@ def _lines(stream: BufferedIOBase, max_bytes: int) -> Iterator[tuple[bytes, int]
             chunk = stream.read1(CHUNK)
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             # read1 raises only when nothing more could be decompressed, so `held` is all there is.
-            raise _Damage(f"{type(error).__name__}: {error}", held) from None
+            raise _Damage(_DAMAGES[type(error)], held) from None
         if not chunk:
             break
         first, *rest = chunk.split(b"\n")

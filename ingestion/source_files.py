@@ -33,7 +33,7 @@ def source_of(path: Path, sources: Mapping[str, SourceConfig]) -> str:
         if _holds(config.path, path)
     ]
     if not holding:
-        raise ConfigError(f"no source holds the file {path.name}")
+        raise ConfigError("no source holds a file that Spark found")
     return max(holding)[2]
 
 

@@ -21,6 +21,7 @@ import msgspec
 import pyarrow as pa
 
 from ingestion.commit_stage import CommitStage
+from ingestion.file_names import FileNames
 from ingestion.files import DamagedRecord, read_records
 from ingestion.map_output import MapOutput
 from ingestion.map_stage import MapStage
@@ -219,12 +220,14 @@ def _mapped(plan: WorkerPlan, order: BatchOrder, batches: Iterable[pa.RecordBatc
 
 
 def _records(plan: WorkerPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[RawRecord | DamagedRecord]:
+    names = FileNames(resources(plan).blind_index)
     for batch in batches:
         for uri in batch.column(0).to_pylist():
             path = Path(uri.removeprefix("file:").replace("///", "/", 1))
             source = source_of(path, plan.sources)
-            root = folder_of(plan.sources[source])
-            yield from read_records(path, source, plan.flow.max_event_bytes, root)
+            config = plan.sources[source]
+            shown = functools.partial(names.shown, source=config)
+            yield from read_records(path, source, plan.flow.max_event_bytes, folder_of(config), shown)
 
 
 def _judged(parcel: _Parcel) -> Iterator[tuple[str, FragmentState]]:

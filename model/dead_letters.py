@@ -25,6 +25,7 @@ class DeadLetterReason(StrEnum):
     NO_SPEC = "no_spec"
     SPEC_UNUSABLE = "spec_unusable"
     TRANSFORM_FAILED = "transform_failed"
+    SENSITIVE_KEY = "sensitive_key"
     KEY_UNAVAILABLE = "key_unavailable"
     STAGE_CRASHED = "stage_crashed"
     DAMAGED_FRAGMENT = "damaged_fragment"

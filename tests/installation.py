@@ -39,7 +39,9 @@ def retail(source: str) -> list[bytes]:
 
 
 class Installation:
-    """One folder with a configuration of its own. `flow` overrides keys of `[flow]`."""
+    """One folder with a configuration of its own. `flow` overrides keys of `[flow]`.
+
+    Its processes run under a umask that protects nothing: what they write is private by their own doing."""
 
     def __init__(self, folder: Path, shop: Shop, **flow: Any) -> None:
         self.folder = folder
@@ -85,6 +87,7 @@ class Installation:
             capture_output=True,
             timeout=RUN_SECONDS,
             env=self._environment(environment),
+            umask=0,
         )
         assert done.returncode == code, (words, done.returncode, done.stdout[-2000:], done.stderr[-4000:])
         return done
@@ -94,14 +97,15 @@ class Installation:
         done = self.command("run", "--until-done", "--json", code=code, **environment)
         return [json.loads(line) for line in done.stdout.splitlines()]
 
-    def start(self, *words: str) -> subprocess.Popen[bytes]:
+    def start(self, *words: str, **environment: str) -> subprocess.Popen[bytes]:
         """Start the flow in the background; its output goes to `flow.out` and `flow.err`."""
         with (self.folder / "flow.out").open("ab") as out, (self.folder / "flow.err").open("ab") as err:
             return subprocess.Popen(
                 [*PROGRAM, "-c", str(self.config), "run", "--json", *words],
                 stdout=out,
                 stderr=err,
-                env=self._environment({}),
+                env=self._environment(environment),
+                umask=0,
             )
 
     def batches(self) -> list[dict[str, Any]]:
@@ -150,6 +154,29 @@ def until(condition: Any, seconds: float = 120, what: str = "it") -> None:
 
 def kill_tree(process: subprocess.Popen[bytes]) -> None:
     """kill -9 a process and all its descendants at once, as a power cut of the machine would."""
+    for pid in descendants(process.pid):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+    process.wait()
+
+
+def workers(process: subprocess.Popen[bytes]) -> list[int]:
+    """The Python workers that Spark has forked by now, without the daemon that forks them."""
+    daemons = [pid for pid in descendants(process.pid) if b"pyspark.daemon" in _command(pid)]
+    return daemons[1:]
+
+
+def _command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
+
+
+def descendants(root: int) -> list[int]:
+    """A process and all below it, parents first."""
     parents: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -157,12 +184,7 @@ def kill_tree(process: subprocess.Popen[bytes]) -> None:
         except (FileNotFoundError, ProcessLookupError):
             continue
         parents.setdefault(int(rest.rsplit(")", 1)[1].split()[1]), []).append(int(name))
-    doomed = [process.pid]
-    for pid in doomed:
-        doomed.extend(parents.get(pid, []))
-    for pid in doomed:
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
-    process.wait()
+    found = [root]
+    for pid in found:
+        found.extend(parents.get(pid, []))
+    return found

@@ -70,6 +70,10 @@ class BlindIndex(KeyHolder):
         token = self._token(b"identifier", identifier.type, _utf8(identifier.value))
         return Identifier(identifier.type, HASHED_PREFIX + token)
 
+    def file_name(self, name: str) -> str:
+        """What stands for a source file whose name may not be shown."""
+        return HASHED_PREFIX + self._token(b"file", "", _utf8(name))
+
     def _token(self, domain: bytes, name: str, content: bytes) -> str:
         keyed = self._start(domain, name).copy()
         keyed.update(content)

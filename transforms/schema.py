@@ -6,6 +6,8 @@ What protects is inherited, so that a clash of shapes cannot uncover what policy
 - a value that looks sensitive, at a path on which no admin decided, is protected by what its level means;
 - a value at a path *above* a protected attribute (a string or an array where an object was) is protected
   too, since it may hold what the attribute held.
+
+An undeclared key that itself looks sensitive is refused, with its event: a path cannot be sealed.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from model.errors import EventError
 from model.fragments import Kind, Origin, Register
 from model.proposals import Proposal
 from model.snapshots import DetectionMode, DiscoveryDefaults, MetadataSnapshot
-from transforms.detection.detection import ValueTests, tests_of
+from transforms.detection.detection import ValueTests, shaped_key, tests_of
 from transforms.mapping import RESERVED_KEY
 from transforms.storable import canonical_value, is_text, problem
 
@@ -308,7 +310,19 @@ class AttributeTree:
             node.proposal = proposal
         self._expected.clear()
 
+    def _refuse_sensitive(self, parent: AttributeNode, key: str) -> None:
+        # Keys become paths, and paths are never sealed: not in the store, the catalogue, the index, a log.
+        told = shaped_key(key)
+        level = self._sealing_levels.get(told.classification) if told is not None else None
+        if told is not None and level is not None and level.is_protected:
+            raise EventError(
+                DeadLetterReason.SENSITIVE_KEY,
+                f"a key below {parent.path or 'the root'} of the mapped output looks sensitive ({told.kind}) and "
+                "no attribute of that path is declared; have the spec make a value of it",
+            )
+
     def _unknown_node(self, parent: AttributeNode, key: str) -> AttributeNode:
+        self._refuse_sensitive(parent, key)
         # Hostile keys must not fill the memory of a worker: beyond the bound nodes are not kept.
         keep = self._unknown < MAX_CACHED_UNKNOWN
         self._unknown += keep

@@ -19,7 +19,7 @@ from model.errors import KeyProviderError, StoreError
 from model.events import RawRecord
 from model.fragments import Kind
 from model.identifiers import Identifier
-from model.snapshots import DiscoveryDefaults
+from model.snapshots import DetectionMode, DiscoveryDefaults
 from model.specs import SpecDocument
 from model.stamps import SpecRef
 from tests.retail import NOW, UNDETECTED, Pipeline, attribute, attributes, order, raw, records, snapshot, spec
@@ -41,6 +41,7 @@ def passing(operations: Any, **changed: Any) -> SpecDocument:
 
 
 SAME = [{"operation": "jmespath", "spec": {"identity": "identity", "_event": "_event", "a": "a"}}]
+WHOLE = [{"operation": "shift", "spec": {"*": "&"}}]
 
 
 def event(line: int = 1, **content: Any) -> RawRecord:
@@ -394,6 +395,47 @@ def test_what_was_discovered_below_a_protected_attribute_stays_protected(tmp_pat
         tmp_path, snapshot=snapshot(specs=[passing(SAME)], declared=declared, defaults=UNDETECTED)
     )
     assert by_path(pipeline.map(event(a={"b": CANARY})), "email:p1@example.com")["a.b"][0] is Kind.SEALED
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"contacts": {f"{CANARY}@example.com": 1}},
+        {f"{CANARY}@example.com": {"seen": True}},
+        {"calls": {"+14155552671": {CANARY: 2}}},
+        {"contacts": {f"{CANARY}@example.com": None}},
+        {"contacts": {f"{CANARY}@example.com": {}}},
+    ],
+)
+def test_a_key_that_looks_sensitive_becomes_no_path(content: dict[str, Any], tmp_path: Path) -> None:
+    pipeline = Pipeline(tmp_path, snapshot=snapshot(specs=[passing(WHOLE)]))
+    output = pipeline.map(event(**content), event(fine=1))
+    (letter,) = output.letters
+    assert letter.reason is Reason.SENSITIVE_KEY
+    assert {path for path, _ in output.changes} == {"fine"}
+    assert canaries(output, CANARY, "14155552671") == []
+    assert CANARY not in letter.detail
+
+
+def test_a_key_that_looks_sensitive_within_an_array_seals_the_array(tmp_path: Path) -> None:
+    pipeline = Pipeline(tmp_path, snapshot=snapshot(specs=[passing(WHOLE)]))
+    output = pipeline.map(event(seen=[{f"{CANARY}@example.com": 1}]))
+    assert by_path(output, next(iter(output.fragments)))["seen"][0] is Kind.SEALED
+    assert canaries(output, CANARY) == []
+
+
+@pytest.mark.parametrize("mode", [DetectionMode.OFF, DetectionMode.PROPOSE])
+def test_keys_are_only_refused_where_detectors_seal(mode: DetectionMode, tmp_path: Path) -> None:
+    defaults = DiscoveryDefaults(detection=mode)
+    pipeline = Pipeline(tmp_path, snapshot=snapshot(specs=[passing(WHOLE)], defaults=defaults))
+    assert not pipeline.map(event(contacts={"ann@example.com": 1})).letters
+
+
+def test_a_key_that_an_admin_declared_is_a_name(tmp_path: Path) -> None:
+    declared = [*attributes(), attribute("hosts.8\\.8\\.8\\.8", "integer")]
+    pipeline = Pipeline(tmp_path, snapshot=snapshot(specs=[passing(WHOLE)], declared=declared))
+    output = pipeline.map(event(hosts={"8.8.8.8": 1}), event(hosts={"8.8.4.4": 1}))
+    assert [letter.reason for letter in output.letters] == [Reason.SENSITIVE_KEY]
 
 
 def test_sealed_by_default_means_identifiers_too(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def test_a_directory_holds_no_other_directorys_files() -> None:
     assert source_of(Path("/in/web/x.jsonl"), known) == "web"
     assert source_of(Path("/in/app/x.jsonl.gz"), known) == "app"
     for elsewhere in ("/in/x.jsonl", "/in/web2/x.jsonl", "/other/web/x.jsonl"):
-        with pytest.raises(ConfigError, match=r"no source holds the file x\.jsonl"):
+        with pytest.raises(ConfigError, match="no source holds a file"):
             source_of(Path(elsewhere), known)
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -35,13 +37,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
     """The shop's specs and attributes in a running service."""
-    folder = tmp_path_factory.mktemp("shop")
+    with serving_shop(tmp_path_factory.mktemp("shop")) as (shop, _):
+        yield shop
+
+
+@contextmanager
+def serving_shop(folder: Path) -> Iterator[tuple[Shop, Callable[[str, Role], str]]]:
+    """A shop whose service and keyring are in a folder, and what makes a token of a name and a role."""
     KeyringFile.create(folder / "keyring.json")
     app = create_app(ServiceSettings(f"sqlite:///{folder / 'metadata.db'}"))
-    token = create_token(app.state.service.database, "tests", Role.ADMIN)
+    create = partial(create_token, app.state.service.database)
+    token = create("tests", Role.ADMIN)
     with serving(app) as url, MetadataClient(url, token) as client:
         declare(client)
-        yield Shop(url, token, folder / "keyring.json")
+        yield Shop(url, token, folder / "keyring.json"), create
 
 
 def declare(client: MetadataClient) -> None:

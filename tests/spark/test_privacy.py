@@ -1,26 +1,50 @@
-"""Law 3 end to end: plaintext that policy protects is in no file that the system wrote and in no message,
-also after crashes and for events that failed half-way."""
+"""Law 3 end to end: plaintext that policy protects, or that looks as if it should, is in no file that the
+system wrote and in no message, also after crashes and for events that failed half-way."""
 
 from __future__ import annotations
 
 import base64
 import gzip
 import json
+import os
+import shutil
+import signal
+import sqlite3
 import stat
+import time
 from collections.abc import Iterator
+from contextlib import closing, suppress
 from pathlib import Path
+from typing import TypedDict
 
+import httpx
 import pytest
 
-from tests.installation import Installation, Shop, kill_tree, retail, until
+from metadata_service.tokens import Role
+from model.specs import SpecDefinition
+from sinks.metadata_client import MetadataClient
+from tests.canaries import files_below, leaks
+from tests.installation import Installation, Shop, kill_tree, retail, until, workers
+from tests.spark.conftest import serving_shop
 
 pytestmark = pytest.mark.spark
 
 MAIL = "canary.kahuna@example.com"
-NAME = "Kanarienvogel Zitronengelb"
+NAME = "Kanarienvogel Zitronengelbé"
 STREET = "4711 Canaryrow Boulevard"
-BROKEN = "canary-in-a-broken-event"
-CANARIES = (MAIL, NAME, STREET, BROKEN)
+DECLARED = (MAIL, NAME, STREET)
+CONTACT = "canary.kakapo@example.org"
+TOKEN = "ghp_CanaryKakapo0123456789abcdefghijkl"
+ACCOUNT = "GB82WEST12345698765432"
+DETECTED = (CONTACT, TOKEN, ACCOUNT)
+BROKEN = "canary-in-a-broken-event-é"
+HALFWAY = "canary-in-a-spec-that-fails-halfway"
+KEY = "canary.key@example.net"
+FILE = "canary.file@example.net"
+CANARIES = (*DECLARED, *DETECTED, BROKEN, HALFWAY, KEY)
+
+SPARK_LISTS = frozenset({"inbox", "sources"})
+"""`flows/NAME/checkpoint/sources` is Spark's list of the files that it took: names in the clear."""
 
 
 def segment(number: int, **changes: object) -> bytes:
@@ -48,125 +72,234 @@ def order(number: int) -> bytes:
     ).encode()
 
 
-def shapes(text: str) -> Iterator[bytes]:
-    """How a plaintext may stand in a file."""
-    for spelling in {text, text.lower(), text.upper()}:
-        raw = spelling.encode()
-        yield raw
-        yield raw.hex().encode()
-        yield raw.hex().upper().encode()
-        yield spelling.encode("utf-16-le")
-        yield spelling.encode("utf-16-be")
-        yield json.dumps(spelling).strip('"').encode()
-        # Base64 has three alignments; the middle of each is the same whatever stands around it.
-        for lead in range(3):
-            encoded = base64.b64encode(b"x" * lead + raw + b"x" * 3)
-            yield encoded[4 : len(encoded) - 8]
+def opened(number: int, **content: object) -> bytes:
+    """For the spec that passes on whatever comes."""
+    whole = {"type": "open", "userId": f"o{number}", "messageId": f"open-{number}", "at": 1_709_251_200_000}
+    return json.dumps({**whole, **content}).encode()
 
 
-def written(installation: Installation) -> Iterator[tuple[Path, bytes]]:
-    """Every file that the system wrote: all but the inbox, which is the source's own."""
-    for path in installation.folder.rglob("*"):
-        if path.is_file() and "inbox" not in path.relative_to(installation.folder).parts:
-            content = path.read_bytes()
-            yield path, content
-            if content[:2] == b"\x1f\x8b":
-                yield path, gzip.decompress(content)
+def taken(event_type: str, *more: dict[str, object]) -> SpecDefinition:
+    shift = {
+        "messageId": "_event.id",
+        "at": "_event.ordinal",
+        "userId": "identity.userId",
+        "type": None,
+        "*": "&",
+    }
+    return SpecDefinition.model_validate(
+        {
+            "name": f"shop-{event_type}",
+            "source": "segment",
+            "event_type": event_type,
+            "status": "active",
+            "specification_type": "chain",
+            "operations": [{"operation": "shift", "spec": shift}, *more],
+            "id": "_event.id",
+            "ordinal": "_event.ordinal",
+            "identifiers": [{"type": "user_id", "path": "identity.userId", "primary": True}],
+        }
+    )
 
 
-def seen(content: bytes) -> list[bytes]:
-    """The canaries' shapes that stand in some bytes."""
-    return [shape for canary in CANARIES for shape in shapes(canary) if shape in content]
+FAILS_HALFWAY: dict[str, object] = {
+    "operation": "jmespath",
+    "spec": {"identity": "identity", "when": "epoch_ms(note, '%Y%z')", "note": "note"},
+}
+
+MALFORMED = [
+    b"{ " + BROKEN.encode(),
+    json.dumps(BROKEN).encode(),
+    json.dumps([BROKEN]).encode(),
+    b'{"type": "identify", "note": "' + BROKEN.encode() + b"\xff\xfe",
+    b'{"type": "identify", "note": "\\ud800' + BROKEN.encode() + b'"}',
+    b'{"type": "identify", "note": ' + b"[" * 5000 + b'"' + BROKEN.encode() + b'"' + b"]" * 5000 + b"}",
+    b'{"type": "identify", "note": "' + BROKEN.encode() + b"x" * 70_000 + b'"}',
+    segment(1, type=...),
+    segment(2, timestamp=BROKEN),
+    segment(3, messageId=[BROKEN]),
+    segment(4, userId={"x": BROKEN}),
+    segment(5, userId=..., anonymousId=..., note=BROKEN),
+    segment(9, type=[BROKEN]),
+    # Clashes of shape: protected attributes that come as something else.
+    segment(6, traits={"email": MAIL, "name": {"full": NAME, "nick": NAME}}),
+    segment(7, traits={"email": [MAIL], "name": [NAME, {"deep": NAME}]}),
+    segment(8, traits={"email": {"work": MAIL}, "name": NAME}),
+    # What nobody declared.
+    opened(1, contact=CONTACT, deep={"er": {"note": f"write to {CONTACT}"}}, list=[1, {"x": [TOKEN]}]),
+    opened(2, misc=TOKEN, pay={"into": ACCOUNT}, seen=[{KEY: 1}]),
+    opened(3, contacts={KEY: {"times": 3}}),
+    opened(4, **{KEY: CONTACT}),
+    opened(5, amount=10**40, huge=f"{CONTACT} " * 200),
+    # In the middle of a spec: its first operation has run.
+    opened(6, type="halfway", note=HALFWAY),
+    opened(7, type="halfway", note={HALFWAY: HALFWAY}),
+]
 
 
-def assert_no_key(installation: Installation, keyring: Path) -> None:
+@pytest.fixture(scope="module")
+def own_shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Shop, str]]:
+    """A service of its own, since what is discovered here would be seen elsewhere; and a reader's token."""
+    folder = tmp_path_factory.mktemp("own-shop")
+    with serving_shop(folder) as (shop, create):
+        with MetadataClient(shop.url, shop.token) as client:
+            client.put_spec(taken("open"))
+            client.put_spec(taken("halfway", FAILS_HALFWAY))
+        yield shop, create("reader", Role.READER)
+
+
+def filled(folder: Path, shop: Shop) -> Installation:
+    limits = {"max_rate": 1.0}
+    installation = Installation(folder, shop, split_bytes=20_000, dead_letters=limits, max_event_bytes=65_536)
+    good = [segment(number) for number in range(10, 30)]
+    installation.publish("segment", [*retail("segment")[:300], *MALFORMED, *good])
+    installation.publish("orders", [*retail("orders")[:100], *(order(n) for n in range(20))])
+    installation.publish("segment", [b"{ " + BROKEN.encode()], f"export_{FILE}.jsonl")
+    torn = gzip.compress(b"".join(b"%b\n" % order(n) for n in range(50, 400)))
+    (folder / "inbox" / "orders" / f"{FILE}.jsonl.gz").write_bytes(torn[: len(torn) // 2])
+    return installation
+
+
+class Environment(TypedDict):
+    SPARK_CONF_DIR: str
+    XDG_CACHE_HOME: str
+
+
+def with_event_log(folder: Path) -> Environment:
+    """The environment of somebody who has Spark keep all that it tells of itself, uncompressed."""
+    configuration, log = folder / "spark-conf", folder / "event-log"
+    configuration.mkdir()
+    log.mkdir()
+    settings = {
+        "eventLog.enabled": "true",
+        "eventLog.compress": "false",
+        "eventLog.dir": log.as_uri(),
+        "shuffle.compress": "false",
+        "broadcast.compress": "false",
+    }
+    (configuration / "spark-defaults.conf").write_text(
+        "".join(f"spark.{key} {value}\n" for key, value in settings.items())
+    )
+    return {"SPARK_CONF_DIR": str(configuration), "XDG_CACHE_HOME": str(folder / "cache")}
+
+
+ANSWERS = (
+    ("export", "--provenance"),
+    ("search", "--json", "--limit", "100", "identity.userId=c*"),
+    ("lookup", "user_id:c10"),
+    ("lookup", "--json", f"email:{MAIL}"),
+    ("lookup", "--json", "user_id:o2"),
+    ("dead-letters", "list", "--limit", "100"),
+    ("dead-letters", "list", "--json", "--limit", "100"),
+    ("attributes", "search", "--json"),
+    ("keys", "list"),
+    ("erase", f"email:{MAIL}", "--dry-run"),
+)
+ROUTES = ("snapshot", "attributes?limit=1000", "specs", "changes?limit=1000", "discovery-defaults")
+
+
+def assert_no_key(files: list[Path], keyring: Path) -> None:
     """No file but the keyring has a key-encryption key or the root secret, raw, as hex or as base64."""
     document = json.loads(keyring.read_bytes())
     keys = [base64.b64decode(text) for text in (document["root"], document["keys"][0]["key"])]
     needles = [needle for key in keys for needle in (key, key.hex().encode(), base64.b64encode(key)[:-2])]
-    places = [
-        (path, content) for path, content in written(installation) if path.resolve() != keyring.resolve()
-    ]
+    places = [path for path in files if path.resolve() != keyring.resolve()]
     assert len(places) > 5
-    assert not [str(path) for path, content in places if any(needle in content for needle in needles)]
+    assert not [path for path in places if any(needle in path.read_bytes() for needle in needles)]
 
 
-def assert_no_canary(installation: Installation, *outputs: bytes) -> None:
-    places = [*written(installation), *((Path(f"output {n}"), output) for n, output in enumerate(outputs))]
-    assert not [(str(path), needles) for path, content in places if (needles := seen(content))]
-
-
-@pytest.mark.parametrize("canary", CANARIES)
-def test_a_leak_would_be_seen(canary: str) -> None:
-    for leak in (
-        canary.encode(),
-        canary.encode("utf-16-le"),
-        b"  " + canary.encode().hex().encode(),
-        base64.b64encode(b'{"a":"' + canary.encode() + b'"}'),
-        base64.b64encode(b'{"ab":"' + canary.encode() + b'"}'),
-        base64.b64encode(b'{"abc":"' + canary.encode() + b'"}'),
-    ):
-        assert seen(leak)
-
-
-def test_canaries_are_nowhere(tmp_path: Path, shop: Shop) -> None:
-    installation = Installation(tmp_path, shop, split_bytes=20_000, dead_letters={"max_rate": 1.0})
-    bad = [
-        b"{ " + BROKEN.encode(),
-        json.dumps(BROKEN).encode(),
-        segment(1, type=...),
-        segment(2, timestamp=BROKEN),
-        segment(3, messageId=[BROKEN]),
-        segment(4, userId={"x": BROKEN}),
-        segment(5, userId=..., anonymousId=..., note=BROKEN),
-        # Clashes of shape: protected attributes that come as something else.
-        segment(6, traits={"email": MAIL, "name": {"full": NAME, "nick": NAME}}),
-        segment(7, traits={"email": [MAIL], "name": [NAME, {"deep": NAME}]}),
-        segment(8, traits={"email": {"work": MAIL}, "name": NAME}),
+def open_to_others(folder: Path) -> list[str]:
+    return [
+        f"{path.relative_to(folder)} {stat.S_IMODE(path.lstat().st_mode):o}"
+        for path in (folder, *folder.rglob("*"))
+        if stat.S_IMODE(path.lstat().st_mode) & 0o077
     ]
-    installation.publish("segment", [*retail("segment")[:300], *bad, *(segment(n) for n in range(10, 30))])
-    installation.publish("orders", [*retail("orders")[:100], *(order(n) for n in range(20))])
 
-    process = installation.start("--until-done")
-    database = installation.folder / ".idgraph" / "profiles.db"
-    until(lambda: process.poll() is not None or database.exists(), what="the first write")
+
+def test_canaries_are_nowhere(tmp_path: Path, own_shop: tuple[Shop, str]) -> None:
+    shop, reader = own_shop
+    installation = filled(tmp_path, shop)
+    environment = with_event_log(tmp_path)
+    data = tmp_path / ".idgraph"
+    service = shop.keyring.parent
+
+    def assert_clean(*outputs: bytes) -> None:
+        files = list(files_below(tmp_path, service, without=frozenset({"inbox"})))
+        assert leaks(CANARIES, files, *outputs) == []
+        named = files_below(tmp_path, service, without=SPARK_LISTS)
+        assert leaks([FILE], named, *outputs) == []
+        assert open_to_others(data) == []
+        assert_no_key(files, shop.keyring)
+
+    # The driver, the JVM and the workers, killed at once in the middle of the first micro-batch.
+    process = installation.start("--until-done", **environment)
+    until(lambda: process.poll() is not None or rows(data / "data-keys.db", "data_keys"), what="sealing")
     kill_tree(process)
-    assert_no_canary(installation)
-    done = installation.command("run", "--until-done", "--json")
-    outputs = [done.stdout, done.stderr]
-    outputs += [
-        installation.command(*words).stdout
-        for words in (
-            ("export", "--provenance"),
-            ("search", "--json", "--limit", "100", "identity.userId=c*"),
-            ("lookup", "user_id:c10"),
-            ("lookup", "--json", f"email:{MAIL}"),
-            ("dead-letters", "list", "--limit", "100"),
-            ("dead-letters", "list", "--json", "--limit", "100"),
-        )
-    ]
-    assert_no_canary(installation, *outputs)
-    assert len(installation.dead_letters()) >= 7
+    assert process.returncode == -signal.SIGKILL
+    assert_clean()
 
-    assert_no_key(installation, shop.keyring)
+    # Workers alone, each as soon as it is there: Spark tells of it as it likes.
+    process = installation.start("--until-done", **environment)
+    until(lambda: process.poll() is not None or kill_all(workers(process)), 120, "the end")
+    assert process.returncode == 4
+    assert_clean()
+
+    done = installation.command("-v", "run", "--until-done", "--json", **environment)
+    outputs = [done.stdout, done.stderr]
+    outputs += [each for words in ANSWERS for each in _both(installation, *words)]
+    letters = installation.dead_letters()
+    shown = [_both(installation, "dead-letters", "show", letter["id"]) for letter in letters[:2]]
+    outputs += [each for both in shown for each in both]
+    until(lambda: is_written(tmp_path / "cache"), what="the archive of classes")
+    with httpx.Client(base_url=shop.url, headers={"Authorization": f"Bearer {reader}"}) as client:
+        answers = [client.get(f"/v1/{route}") for route in ROUTES]
+    assert [answer.status_code for answer in answers] == [200] * len(ROUTES)
+    assert_clean(*outputs, *(answer.content for answer in answers))
+    assert any(path.stat().st_size for path in files_below(tmp_path / "event-log"))
 
     # It was all there to be leaked: who may see it does.
-    for identifier, expected in (("user_id:c10", NAME), ("user_id:c10", MAIL), (f"email:{MAIL}", STREET)):
-        revealed = installation.command("lookup", "--reveal", "--json", identifier).stdout.decode()
-        assert expected in revealed
+    reasons = {letter["reason"] for letter in letters}
+    assert reasons >= {"not_json", "too_large", "corrupt_source", "transform_failed", "sensitive_key"}
+    for identifier, expected in (
+        ("user_id:c10", NAME),
+        ("user_id:c10", MAIL),
+        (f"email:{MAIL}", STREET),
+        ("user_id:o1", CONTACT),
+        ("user_id:o2", ACCOUNT),
+        ("user_id:o2", KEY),
+    ):
+        revealed = installation.command("lookup", "--reveal", "--json", identifier).stdout
+        assert expected in revealed.decode()
     found = installation.command("search", "--count", f"identity.email={MAIL.title()}").stdout
     assert int(found) >= 20
+    # Spark's own list of files is the one place that shows their names; what it keeps of classes is large.
+    assert leaks([FILE], files_below(data / "flows" / "shop" / "checkpoint" / "sources"))
+    shutil.rmtree(tmp_path / "cache", ignore_errors=True)
 
 
-def test_what_is_written_is_for_its_owner_only(tmp_path: Path, shop: Shop) -> None:
-    installation = Installation(tmp_path, shop)
-    installation.publish("segment", [segment(1), b"not json"])
-    installation.run()
-    open_to_others = [
-        str(path.relative_to(installation.folder))
-        for path in (installation.folder / ".idgraph").rglob("*")
-        # Spark writes its checkpoint with the umask; the folder above lets nobody else in.
-        if path.is_file() and path.stat().st_mode & 0o077 and "checkpoint" not in path.parts
-    ]
-    assert open_to_others == []
-    assert not stat.S_IMODE((installation.folder / ".idgraph").stat().st_mode) & 0o077
+def rows(file: Path, table: str) -> int:
+    """How many there are by now."""
+    try:
+        with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as connection:
+            return int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
+    except sqlite3.Error:
+        return 0
+
+
+def is_written(cache: Path) -> bool:
+    """Whether the JVM, which writes its archive when it ends, has ended doing so."""
+    sizes = [path.stat().st_size for path in files_below(cache)]
+    time.sleep(2)
+    return bool(sizes) and sizes == [path.stat().st_size for path in files_below(cache)]
+
+
+def kill_all(processes: list[int]) -> bool:
+    """kill -9; gives that there may be more."""
+    for pid in processes:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    return False
+
+
+def _both(installation: Installation, *words: str) -> tuple[bytes, bytes]:
+    done = installation.command(*words)
+    return done.stdout, done.stderr

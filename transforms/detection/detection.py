@@ -49,6 +49,8 @@ _TESTS_OF_LETTERS: tuple[ValueTest, ...] = tuple(
 SHORTEST = 6
 """A text with fewer characters is no sensitive value by its form alone, but for `::1` and its like."""
 
+_SURE_OF_A_KEY = 0.6
+
 _DIGIT = re.compile(r"\d")
 
 # What no detector can tell: letters with simple separators. Most texts of most events are such words.
@@ -83,7 +85,7 @@ def detect(keys: Sequence[str], by_name: NameFindings, value: Any) -> Proposal |
     """What one value of the attribute with these keys seems to be, or None. Pure.
 
     `by_name` is `named(keys)`. A name that speaks of the value's type is enough, so that all values of the
-    attribute are treated alike. Of an array every element counts, however deep.
+    attribute are treated alike. Of an array every element and every key counts, however deep.
     """
     kind = type(value)
     found = by_name.get(kind)
@@ -117,6 +119,15 @@ def shaped(text: str) -> Proposal | None:
     return found
 
 
+def shaped_key(key: str) -> Proposal | None:
+    """What an object's key seems to be, where keys should be names: an address or a number of somebody.
+
+    Randomness alone does not count: many a key is a mere id.
+    """
+    found = shaped(key)
+    return found if found is not None and found.confidence >= _SURE_OF_A_KEY else None
+
+
 @lru_cache(maxsize=16_384)
 def _named_within(keys: tuple[str, ...]) -> NameFindings:
     # Arrays have no nodes that remember what their keys tell.
@@ -133,6 +144,9 @@ def _in_array(keys: Sequence[str], by_name: NameFindings, array: list[Any]) -> P
             waiting.extend((place, its_name, item) for item in value)
         elif isinstance(value, dict):
             for key, item in value.items():
+                told = shaped_key(key)
+                if told is not None and told.is_stronger(strongest):
+                    strongest = told
                 below = (*place[-1:], key)
                 waiting.append((below, _named_within(below), item))
         else:
