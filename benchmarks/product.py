@@ -36,7 +36,9 @@ def command(config: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 @contextmanager
-def installed(folder: Path, flow: str = "") -> Iterator[tuple[Path, Settings]]:
+def installed(
+    folder: Path, flow: str = "", attributes: Path = EXAMPLE / "attributes.json"
+) -> Iterator[tuple[Path, Settings]]:
     """A new installation with the shop's specs, its metadata service running."""
     config = lay_out(folder, free_port(), flow)
     command(config, "keys", "init")
@@ -44,7 +46,7 @@ def installed(folder: Path, flow: str = "") -> Iterator[tuple[Path, Settings]]:
     try:
         settings = load(config)
         _await_service(settings)
-        command(config, "attributes", "apply", str(EXAMPLE / "attributes.json"))
+        command(config, "attributes", "apply", str(attributes))
         command(config, "specs", "apply", *map(str, sorted((EXAMPLE / "specs").glob("*.json"))))
         yield config, settings
     finally:
