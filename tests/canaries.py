@@ -77,10 +77,25 @@ def files_below(*folders: Path, without: frozenset[str] = frozenset()) -> Iterat
                 yield path
 
 
+def content_of(path: Path) -> bytes:
+    """What a file holds; nothing when it went away meanwhile, as temporary ones do when a process ends."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""
+
+
+def places(folder: Path, canaries: Iterable[str]) -> list[tuple[str, str]]:
+    """Where canaries stand in a folder's files: the file's name, and which."""
+    wanted = tuple(canaries)
+    files = files_below(folder)
+    return [(path.name, canary) for path in files for canary in seen(content_of(path), wanted)]
+
+
 def leaks(canaries: Iterable[str], files: Iterable[Path], *outputs: bytes) -> list[tuple[str, list[str]]]:
     """Where canaries stand: in files, in their names, in outputs."""
     places = [
-        *((str(path), f"{path}\n".encode() + path.read_bytes()) for path in files),
+        *((str(path), f"{path}\n".encode() + content_of(path)) for path in files),
         *((f"output {number}", output) for number, output in enumerate(outputs)),
     ]
     wanted = tuple(canaries)

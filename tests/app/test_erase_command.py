@@ -20,8 +20,8 @@ from model.events import RawRecord
 from model.queries import Query
 from sinks.sqlite_index import SqliteProfileIndex
 from sinks.sqlite_profiles import SqliteProfileStore
-from tests.app.canaries import places
 from tests.app.conftest import CommandLine
+from tests.canaries import places
 from tests.retail import Pipeline, durable_keys, order, raw, records, snapshot
 
 MAIL, STREET, ITEM, USER = "canary.one@example.com", "4711 Canaryrow", "canary-platform", "canary-user-4711"
@@ -87,7 +87,7 @@ def filled(with_keys: CommandLine) -> CommandLine:
     return with_keys
 
 
-def seen(folder: Path, *more: str) -> list[tuple[str, bytes]]:
+def seen(folder: Path, *more: str) -> list[tuple[str, str]]:
     """Where canaries stand in a folder's files."""
     return places(folder, (*CANARIES, *more))
 

@@ -20,8 +20,8 @@ from merge import codec
 from merge.store import FragmentWrite, scan_all
 from model.fragments import Kind
 from model.snapshots import MetadataSnapshot
-from tests.app.canaries import places
 from tests.app.conftest import CommandLine
+from tests.canaries import places
 from tests.retail import UNDETECTED, Pipeline, attribute, attributes, durable_keys, order, records, snapshot
 
 ROOT = Path(__file__).parents[2]
