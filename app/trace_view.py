@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from app.key_masks import KeyMasks
 from app.value_changes import Change, changes, leaves, masked
 from model import canonical
 from transforms.tracing import Trace, TracedStep
@@ -19,17 +20,20 @@ class TraceView:
     """Shows what a spec does to payloads, each step against what the step before gave."""
 
     def __init__(self, trace: Trace, place: str, reveal: bool) -> None:
-        """`place` is where the operations stand in their file; values are hidden unless `reveal`."""
+        """`place` is where the operations stand in their file; values are hidden unless `reveal`, and keys that
+        are personal data."""
         self._trace = trace
         self._place = place
         self._show = (lambda value: value) if reveal else masked
+        self._keys = (lambda value: value) if reveal else KeyMasks().masked
 
     def steps(self, payload: Any) -> Iterator[StepView]:
         """Raises TransformError at the operation that fails."""
-        before = payload
+        before = self._keys(payload)
         for step in self._trace(payload, None):
-            yield StepView(before, step, self._place, self._show)
-            before = step.value
+            shown = step._replace(value=self._keys(step.value))
+            yield StepView(before, shown, self._place, self._show)
+            before = shown.value
 
 
 class StepView:

@@ -37,7 +37,7 @@ def map_payloads(
         typer.Option(
             "--reveal-values",
             help="With --trace: show values. Without it only their kind is shown, since they may be personal "
-            "data; keys are always shown.",
+            "data; keys are shown, but for those that look like an address or a number of somebody.",
         ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="With --trace: one JSON object a payload.")] = False,
