@@ -25,7 +25,7 @@ class TraceView:
         self._trace = trace
         self._place = place
         self._show = (lambda value: value) if reveal else masked
-        self._keys = (lambda value: value) if reveal else KeyMasks().masked
+        self._keys: Callable[[Any], Any] = (lambda value: value) if reveal else KeyMasks().masked
 
     def steps(self, payload: Any) -> Iterator[StepView]:
         """Raises TransformError at the operation that fails."""
