@@ -25,7 +25,9 @@ def profile_guided(settings: Mapping[str, Any]) -> str:
     Distributions that build with it may take the flags out of the settings, so that extensions do not inherit them.
     """
     arguments = str(settings.get("CONFIG_ARGS") or "")
-    flags = " ".join(str(settings.get(key) or "") for key in ("PY_CFLAGS", "PY_CFLAGS_NODIST", "PY_CORE_CFLAGS"))
+    flags = " ".join(
+        str(settings.get(key) or "") for key in ("PY_CFLAGS", "PY_CFLAGS_NODIST", "PY_CORE_CFLAGS")
+    )
     if "--enable-optimizations" in arguments or "-fprofile-use" in flags:
         return "yes"
     return "no" if arguments and settings.get("PGO_PROF_USE_FLAG") else "not told"

@@ -12,7 +12,6 @@ from transforms.generation.nodes import (
     FunctionDef,
     Name,
     assign,
-    assign_all,
     constant,
     name,
 )
@@ -57,15 +56,18 @@ class Code:
         return name(known)
 
     def function(self, arguments: list[str], defaults: int, body: Block) -> Callable[..., Any]:
-        """The function with this body; so many of its last arguments are None if left out."""
-        start: Block = [assign_all(self._unset, constant(None))] if self._unset else []
+        """The function with this body; so many of its last arguments are None if left out.
+
+        The variables that are None at the start are arguments too, which nobody gives: Python sets all of them at
+        once, where assignments would be a tenth of what a small spec does.
+        """
         signature = ast.arguments(
             posonlyargs=[],
-            args=[Argument(argument, None) for argument in arguments],
+            args=[Argument(argument, None) for argument in arguments + self._unset],
             kwonlyargs=[],
             kw_defaults=[],
-            defaults=[constant(None)] * defaults,
+            defaults=[constant(None)] * (defaults + len(self._unset)),
         )
         title = self.fresh("f")
-        function = FunctionDef(title, signature, start + self.start + body, [], None)
+        function = FunctionDef(title, signature, self.start + body, [], None)
         return build(function, frozenset(self._names), self._bound)

@@ -145,10 +145,6 @@ def assign_both(target: str, owner: ast.expr, key: ast.expr, value: ast.expr) ->
     return Assign([Name(target, _STORE), Subscript(owner, key, _STORE)], value)
 
 
-def assign_all(targets: list[str], value: ast.expr) -> Assign:
-    return Assign([Name(target, _STORE) for target in targets], value)
-
-
 def named(target: str, value: ast.expr) -> NamedExpr:
     """`(target := value)`: the value, which the name has from then on."""
     return NamedExpr(Name(target, _STORE), value)
