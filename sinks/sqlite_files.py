@@ -22,7 +22,6 @@ CHUNK = 500
 
 # SQLite itself waits for a lock (see sqlite_connections); some of its answers come without waiting.
 _RETRY_SECONDS = 30
-_ATTEMPTS_TO_TRUNCATE = 5
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL}
 
 _REASONS = {
@@ -66,15 +65,19 @@ class SqliteFile:
     def truncate_log(self) -> None:
         """Move the log into the file and empty it, so that deleted rows stand in neither.
 
-        Raises the file's error when a reader was in the way for too long.
+        Tries again and again while others read, or move the log themselves, which SQLite does not wait for.
+        Raises the file's error when one was in the way for too long.
         """
 
         def checkpoint(connection: sqlite3.Connection) -> int:
             return int(connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0])
 
-        for attempt in range(_ATTEMPTS_TO_TRUNCATE):
+        deadline = time.monotonic() + _RETRY_SECONDS
+        for attempt in count():
             if not self._run(None, checkpoint):
                 return
+            if time.monotonic() > deadline:
+                break
             _pause(attempt)
         raise self._error(f"{self.path}: deleted rows are still in the log, a reader holds it; delete again")
 

@@ -290,6 +290,34 @@ def test_a_lock_held_too_long_is_an_error_and_a_short_one_is_not(
     store.close()
 
 
+def test_a_log_is_emptied_as_soon_as_its_reader_lets_it_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by use: an erasure beside a flow gave up after a fraction of a second."""
+    monkeypatch.setattr("sinks.sqlite_connections._BUSY_SECONDS", 0.01)
+    monkeypatch.setattr("sinks.sqlite_files._RETRY_SECONDS", 5)
+    path = tmp_path / "profiles.db"
+    store = SqliteProfileStore(path, lambda name: name.encode().ljust(16))
+    store.write([FragmentWrite("a:1", 0, b"canary" * 10, frozenset())])
+    reader = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM fragments").fetchone()
+    store.erase(["a:1"], 1)
+    log = path.with_name("profiles.db-wal")
+    assert log.stat().st_size
+    threading.Timer(1, lambda: reader.execute("COMMIT")).start()
+    store.finish(["a:1"])
+    assert log.stat().st_size == 0
+    monkeypatch.setattr("sinks.sqlite_files._RETRY_SECONDS", 0.2)
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM fragments").fetchone()
+    store.erase(["a:1"], 2)
+    with pytest.raises(StoreError, match=r"profiles\.db: deleted rows are still in the log"):
+        store.finish(["a:1"])
+    reader.close()
+    store.close()
+
+
 def test_a_fork_inherits_no_connection(kind: Kind, path: Path, opened: Any) -> None:
     kind.put(opened, 0)
     stop = threading.Event()
