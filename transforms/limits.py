@@ -20,7 +20,7 @@ class SpecLimits:
     max_spec_depth: int = 64
     max_spec_size: int = 10_000
     """Keys and array elements of a whole spec, where `a|b` counts as two keys with all that is below each; a long
-    text or key counts as one for each 20 characters."""
+    text or key counts as one more for each 20 characters, a JMESPath expression as its tokens."""
     max_steps: int = 1_000_000
     """Rounds of loops over what an event holds, all operations together; and as many for what functions read and
     make."""
@@ -32,7 +32,7 @@ class SpecLimits:
     max_index: int = 10_000
     """Highest array index that may be written; what lies before it is filled with nulls."""
     max_text: int = 1_000_000
-    """Characters of a text that a function makes."""
+    """Characters of a text that a function takes or makes. Texts up to `meter.FREE` characters always pass."""
     max_pattern_text: int = 10_000
     """Characters of a text that is split by a pattern, as opposed to a plain separator."""
     max_copies: int = 16
@@ -42,6 +42,7 @@ class SpecLimits:
 DEFAULT_LIMITS = SpecLimits()
 
 _CHARACTERS_A_VALUE = 64
+_BITS_A_DIGIT = 3
 
 
 def measure(value: Any, limits: SpecLimits) -> None:
@@ -57,7 +58,7 @@ def measure(value: Any, limits: SpecLimits) -> None:
             raise TransformError(f"the output is nested deeper than {limits.max_depth} levels")
         kind = type(node)
         if kind is not dict and kind is not list:
-            return 1 + len(node) // _CHARACTERS_A_VALUE if kind is str else 1, 0
+            return 1 + _characters(node) // _CHARACTERS_A_VALUE, 0
         found = known.get(id(node))
         if found is None:
             size = 1 + sum(map(len, node)) // _CHARACTERS_A_VALUE if kind is dict else 1
@@ -75,3 +76,10 @@ def measure(value: Any, limits: SpecLimits) -> None:
         return found
 
     visit(value, 0)
+
+
+def _characters(leaf: Any) -> int:
+    """About how long a value without parts is when written out."""
+    if type(leaf) is str:
+        return len(leaf)
+    return leaf.bit_length() // _BITS_A_DIGIT if type(leaf) is int else 0

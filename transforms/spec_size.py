@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from model.errors import SpecError
@@ -15,6 +16,9 @@ from transforms.pointers import pointer
 MAX_KEY = 10_000
 """Characters of one key."""
 _CHARACTERS_A_VALUE = 20
+_TOKENS_A_VALUE = 2
+_TOKEN = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`(?:[^`\\]|\\.)*`|\w+|\S""", re.DOTALL)
+"""Of a JMESPath expression, whose tokens are what takes time to read."""
 
 
 def check_size(entries: list[Any], most: int, single: bool = False) -> None:
@@ -30,11 +34,13 @@ def check_size(entries: list[Any], most: int, single: bool = False) -> None:
 def _counted(entry: Any, left: int, most: int) -> int:
     """What is left of the bound after one operation."""
     # A part, how often it is read, whether its keys may be alternatives, and where it stands.
+    expressions = _operation(entry) == "jmespath"
     waiting: list[tuple[Any, int, bool, Any]] = [(entry, 1, False, None)]
     while waiting:
         part, times, splits, place = waiting.pop()
         if isinstance(part, str):
             left -= times * (len(part) // _CHARACTERS_A_VALUE)
+            left -= len(_TOKEN.findall(part)) // _TOKENS_A_VALUE if expressions else 0
         for key, below in _items(part):
             at = (place, key)
             ways = times
@@ -46,7 +52,9 @@ def _counted(entry: Any, left: int, most: int) -> int:
             left -= ways
             if left < 0:
                 _refuse(most, at, ways)
-            splits_below = splits or (place is None and key == "spec" and _has_alternatives(entry))
+            splits_below = splits or (
+                place is None and key == "spec" and _operation(entry) in WITH_ALTERNATIVES
+            )
             waiting.append((below, ways, splits_below, at))
         if left < 0:
             _refuse(most, place, times)
@@ -59,9 +67,10 @@ def _items(part: Any) -> Any:
     return enumerate(part) if isinstance(part, list) else ()
 
 
-def _has_alternatives(entry: Any) -> bool:
+def _operation(entry: Any) -> str:
+    """The name of an operation; empty if it has none."""
     name = entry.get("operation") if isinstance(entry, dict) else None
-    return isinstance(name, str) and JOLT_CLASSES.get(name, name) in WITH_ALTERNATIVES
+    return JOLT_CLASSES.get(name, name) if isinstance(name, str) else ""
 
 
 def _refuse(most: int, place: Any, times: int) -> None:

@@ -23,13 +23,13 @@ from transforms.generation.nodes import (
 )
 
 _CHARACTERS_A_STEP = 64
-_WRITES_A_STEP = 4
+WRITES_A_STEP = 4
 
 
 def count_steps(code: Code, over: ast.expr, most: int, body: Block, size: int = 1) -> None:
     """Before a loop over `over`: one step for each round, or more if a round may write many values. `size` is how
     many the spec has there."""
-    steps = 1 + size // _WRITES_A_STEP
+    steps = 1 + size // WRITES_A_STEP
     counted = len if steps == 1 else lambda over: len(over) * steps
     _take(code, call(code.bind(counted), over), most, body)
 

@@ -152,12 +152,18 @@ def test_an_object_that_grows_while_it_is_walked_is_an_error(keys: Any) -> None:
         transform({"id": 0, "b": 1})
 
 
+@pytest.mark.parametrize("mode", ["default", "define"])
+@pytest.mark.parametrize("payload", [[1, None, None], [None, None, 1]])
+def test_elements_that_are_gone_are_not_walked(mode: str, payload: Any) -> None:
+    spec = {"operation": f"modify-{mode}-beta", "spec": {"*": "=squashNulls(@(1))"}}
+    assert compile_spec(spec)(payload) == [1]
+
+
 @pytest.mark.parametrize(
     ("spec", "payload"),
     [
         ({"*": "=squashNulls(@(1))"}, {"a": 1, "b": None, "c": None}),
         ({"*": {"x": "=squashNulls(@(2))"}}, {"a": {}, "c": None}),
-        ({"*": {"x": "=squashNulls(@(2))"}}, [{}, None, {}, 1]),
         ({"l": {"[0]": "=squashNulls(@(2,l))", "[3]": "5"}}, {"l": [1, None, {}, [1]]}),
         ({"*": {"[0]": "=squashNulls(@(1))", "[2]": 1}}, {"a": [None, None]}),
     ],

@@ -17,13 +17,20 @@ from transforms.jolt.functions.separators import split
         ("[.,]", "a.b,c", ["a", "b", "c"]),
         ("\\s*,\\s*", "a , b", ["a", "b"]),
         ("x*", "axb", ["a", "", "b"]),
+        ("a*b*c*d", "1aabd2cd3d", ["1", "2", "3"]),
+        ("ab|a??b*c", "1abc2bc3c", ["1", "", "2", "3"]),
+        ("|,", "a,b", ["a", ",", "b"]),
+        ("\\s+?,", "a  ,b", ["a", "b"]),
+        ("\\bx|y{2,3}", "x1xx yyyyyz", ["", "1xx ", "", "z"]),
     ],
 )
 def test_splits_as_java(separator: str, text: str, parts: list[str]) -> None:
     assert split(separator, text) == parts
 
 
-@pytest.mark.parametrize("separator", ["(a+)+", "a(?=b)", "(a)\\1", "[", "a*b*c*d", "a{1,9999}"])
+@pytest.mark.parametrize(
+    "separator", ["(a+)+", "a(?=b)", "(a)\\1", "[", "a*+b", "a{1,9999}", "a{0,999}b", "a*" * 400]
+)
 def test_patterns_that_could_be_slow_are_refused(separator: str) -> None:
     with pytest.raises(TransformError):
         split(separator, "a" * 100)

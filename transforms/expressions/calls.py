@@ -103,7 +103,7 @@ def _standard_call(name: str, arguments: list[tuple[Callable[[Any], Any], bool]]
             for argument, is_reference in arguments
         ]
         for each in resolved:
-            if type(each) is str or type(each) is list or type(each) is dict:
+            if type(each) is not _Expression:
                 read(each)
         try:
             result = _STANDARD.call_function(name, resolved)

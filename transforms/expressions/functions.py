@@ -21,13 +21,13 @@ from transforms.generation.code import Code
 from transforms.generation.nodes import NONE, choice, is_, name, named
 from transforms.generation.nodes import call as code_call
 from transforms.jolt.text import is_blank
-from transforms.limits import DEFAULT_LIMITS
-from transforms.meter import FREE, paid, pay, pay_for_all
+from transforms.meter import FREE, limits_at_hand, paid, pay, pay_for_all
 from transforms.readings import epoch_milliseconds, strip_zeros
 
 _MAX_NUMBER_TEXT = 400
 _SURE_NUMBER = 15
 """Of so many characters, digits with or without a point are a number that a float holds exactly enough."""
+_NO_DIGITS = re.compile(r"[^0-9]+")
 _NUMBER = re.compile(r"[+-]?[0-9]+(?:(\.[0-9]+)?([eE][+-]?[0-9]{1,4})?)")
 
 
@@ -76,7 +76,7 @@ def _of_text(name: str, apply: Callable[[str], Any]) -> CustomFunction:
 
 
 def _digits(text: str) -> str:
-    return "".join(character for character in text if "0" <= character <= "9")
+    return _NO_DIGITS.sub("", text)
 
 
 def _to_number_exact(value: Any) -> Any:
@@ -88,7 +88,7 @@ def _to_number_exact(value: Any) -> Any:
             return float(value) if point else int(value)
     if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
         return value
-    matched = _NUMBER.fullmatch(_text(value, "to_number_exact").strip())
+    matched = _NUMBER.fullmatch(paid(_text(value, "to_number_exact")).strip())
     if matched is None or len(matched[0]) > _MAX_NUMBER_TEXT:
         raise TransformError("to_number_exact() expects the text of a number")
     return int(matched[0]) if matched.lastindex is None else canonical.exact_number(matched[0])
@@ -99,8 +99,8 @@ def _split(separator: Any, text: Any) -> Any:
         return None
     if separator == "":
         raise TransformError("split() expects a separator that is not empty")
-    most = DEFAULT_LIMITS.max_nodes
-    parts = _text(text, "split").split(_text(separator, "split"), most)
+    most = limits_at_hand().max_nodes
+    parts = paid(_text(text, "split")).split(_text(separator, "split"), most)
     pay(len(parts))
     if len(parts) > most:
         raise TransformError(f"split() gives more than {most} parts")
@@ -135,7 +135,7 @@ def _read_time(code: Code, text: ast.expr, call: ast.expr) -> ast.expr:
 
 
 def _null_if_blank(value: Any) -> Any:
-    return None if type(value) is str and is_blank(value) else value
+    return None if type(value) is str and is_blank(paid(value)) else value
 
 
 CUSTOM_FUNCTIONS: dict[str, CustomFunction] = {

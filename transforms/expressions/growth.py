@@ -11,8 +11,8 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from model.errors import TransformError
-from transforms.limits import DEFAULT_LIMITS, SpecLimits, measure
+from transforms.limits import SpecLimits, measure
+from transforms.meter import check_length
 
 MOST_UNMEASURED = 16
 """How many times its input a value may be without being measured."""
@@ -85,12 +85,6 @@ def measured(limits: SpecLimits, value: Any) -> Any:
     """The value, if it is not too large or too deep. Raises TransformError."""
     measure(value, limits)
     return value
-
-
-def check_length(length: int) -> None:
-    """Raises TransformError if a function is about to make too long a text."""
-    if length > DEFAULT_LIMITS.max_text:
-        raise TransformError(f"a function makes a text longer than {DEFAULT_LIMITS.max_text} characters")
 
 
 def check_spelled(value: Any) -> None:

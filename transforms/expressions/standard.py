@@ -15,7 +15,8 @@ from typing import Any, TypeVar
 from jmespath.functions import REVERSE_TYPES_MAP, TYPES_MAP, Functions
 
 from model.canonical import exact_number
-from transforms.expressions.growth import check_length, check_spelled
+from transforms.expressions.growth import check_spelled
+from transforms.meter import check_length, paid
 
 _NUMBERS = ("Decimal", "Long")
 # Wide enough for a sum of any two decimals that JSON brings here (see model.canonical).
@@ -55,7 +56,7 @@ class StandardFunctions(Functions):  # type: ignore[misc]
     @_takes("string", "array-string")
     def _func_join(self, separator: str, texts: list[str]) -> Any:
         check_length(sum(map(len, texts)) + len(separator) * len(texts))
-        return separator.join(texts)
+        return paid(separator.join(texts))
 
     @_takes("number")
     def _func_abs(self, number: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
-from transforms.meter import pay_for_all
+from transforms.meter import FREE, paid, pay_for, pay_for_all
 
 
 def is_number(value: Any) -> bool:
@@ -16,7 +16,13 @@ def is_number(value: Any) -> bool:
 def are_orderable(one: Any, other: Any) -> bool:
     """Whether `<` can compare the two: numbers, or texts."""
     if isinstance(one, str):
-        return isinstance(other, str)
+        if not isinstance(other, str):
+            return False
+        if len(one) > FREE:
+            _pay_for_both(one, other)
+        return True
+    if type(one) is Decimal or type(other) is Decimal:
+        pay_for([one, other])
     return is_number(one) and is_number(other)
 
 
@@ -34,4 +40,13 @@ def equal(one: Any, other: Any) -> bool:
         if type(one) is not type(other) or len(one) != len(other):
             return False
         pay_for_all(one)
+    elif type(one) is str and type(other) is str and len(one) > FREE:
+        _pay_for_both(one, other)
+    elif type(one) is Decimal or type(other) is Decimal:
+        pay_for([one, other])
     return bool(one == other)
+
+
+def _pay_for_both(one: str, other: str) -> None:
+    """The shorter one of two bounds what is compared."""
+    paid(min(one, other, key=len))

@@ -55,6 +55,10 @@ class Code:
             self._bound[known] = value
         return name(known)
 
+    def uses(self, value: Any) -> bool:
+        """Whether the code so far uses an object."""
+        return id(value) in self._by_identity
+
     def function(self, arguments: list[str], defaults: int, body: Block) -> Callable[..., Any]:
         """The function with this body; so many of its last arguments are None if left out.
 

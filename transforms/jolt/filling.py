@@ -15,6 +15,8 @@ from transforms.limits import SpecLimits
 
 Room: TypeAlias = "list[int]"
 
+_CHARACTERS_A_VALUE = 64
+
 
 def room_for(code: Code, limits: SpecLimits) -> ast.expr:
     """The room that all operations of a chain share."""
@@ -37,6 +39,9 @@ def fill(array: list[Any], index: int, room: Room) -> None:
 
 
 def size_of(right: Any) -> int:
-    """How many values a part of a spec is."""
+    """How many values a part of a spec is; a long text or key counts as more than one."""
+    if isinstance(right, str):
+        return 1 + len(right) // _CHARACTERS_A_VALUE
     below = right.values() if isinstance(right, dict) else right if isinstance(right, list) else ()
-    return 1 + sum(map(size_of, below))
+    keys = sum(map(len, right)) // _CHARACTERS_A_VALUE if isinstance(right, dict) else 0
+    return 1 + keys + sum(map(size_of, below))

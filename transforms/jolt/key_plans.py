@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from transforms.jolt.stars import Star
+from transforms.jolt.stars import LONG_KEY, Star
 
 _MAX_PLANS = 256
 _MAX_KEYS = 512
-_MAX_CHARACTERS = 8_192
+_MAX_CHARACTERS = LONG_KEY
 
 NO_GROUPS: tuple[str, ...] = ()
 
@@ -49,12 +49,14 @@ def planner(match: MatchKey) -> Callable[[dict[str, Any]], Plan]:
     last: tuple[tuple[str, ...], Plan] = ((), [])
 
     def make(keys: tuple[str, ...]) -> Plan:
+        nonlocal last
         made = [(key, *found) for key in keys if (found := match(key)) is not None]
         if len(keys) <= _MAX_KEYS and sum(map(len, keys)) <= _MAX_CHARACTERS:
             if len(plans) >= _MAX_PLANS:
                 # Hostile keys must not fill the memory; the few real shapes are soon here again.
                 plans.clear()
             plans[keys] = made
+            last = keys, made
         return made
 
     def plan(value: dict[str, Any]) -> Plan:
@@ -66,9 +68,8 @@ def planner(match: MatchKey) -> Callable[[dict[str, Any]], Plan]:
             return found
         made = plans.get(keys)
         if made is None:
-            made = make(keys)
-        if len(keys) <= _MAX_KEYS:
-            last = keys, made
+            return make(keys)
+        last = keys, made
         return made
 
     return plan

@@ -52,7 +52,7 @@ class ModifyCode:
         self._placed = placed
         self._limits = limits
         self._missing = code.bind(MISSING)
-        self._loops = ModifyLoops(self, limits.max_steps, moves)
+        self._loops = ModifyLoops(self, limits, moves)
 
     def children(self, child: Child, value: str, place: Place | None, body: Block) -> None:
         """What is below a key whose value is an object or array of the right kind."""

@@ -58,10 +58,12 @@ def slots(value: Any) -> list[tuple[Any, str]]:
 
 
 def walked(value: Any, over: list[tuple[Any, str]]) -> Iterator[tuple[Any, str]]:
-    """The `slots` of a value. Raises TransformError if keys of an object come or go before the last one, as Java
-    does."""
+    """The `slots` of a value. Of an array that becomes shorter meanwhile only those that are left; raises TransformError
+    if keys of an object come or go before the last one: so does Java."""
     size = len(over)
     for slot in over:
+        if type(value) is list and slot[0] >= len(value):
+            return
         if type(value) is dict and len(value) != size:
             raise TransformError(WALK_BROKEN)
         yield slot

@@ -22,6 +22,9 @@ from transforms.generation.nodes import (
 from transforms.jolt.modify_children import Child, Children, Mode, Shape
 from transforms.jolt.modify_growth import element, slot_value, slots, walked
 from transforms.jolt.modify_spots import Spot
+from transforms.jolt.stars import effort
+from transforms.limits import SpecLimits
+from transforms.meter import metered
 from transforms.steps import count_steps
 
 if TYPE_CHECKING:
@@ -34,9 +37,9 @@ _MAX_LOOPS = 16
 class ModifyLoops:
     """Makes the loops of one operation."""
 
-    def __init__(self, modify: ModifyCode, max_steps: int, moves: bool) -> None:
+    def __init__(self, modify: ModifyCode, limits: SpecLimits, moves: bool) -> None:
         self._modify = modify
-        self._max_steps = max_steps
+        self._limits = limits
         self._moves = moves
         self.depth = 0
 
@@ -73,9 +76,10 @@ class ModifyLoops:
             raise SpecError(f"more than {_MAX_LOOPS} keys with '*' inside one another")
         code = self._modify.code
         over, key, text, found = (code.fresh(letter) for letter in "dkkv")
+        body += metered(code, self._limits)
         body.append(assign(over, call(code.bind(slots), name(value))))
-        written = max(child.size for _, child in below.computed)
-        count_steps(code, name(over), self._max_steps, body, written)
+        written = max(child.size for _, child in below.computed) + effort(star for star, _ in below.computed)
+        count_steps(code, name(over), self._limits.max_steps, body, written)
         spot = Spot(value, name(key), size, is_object=below.shape is Shape.OBJECT)
         self.depth += 1
         visit: Block = [assign(found, call(code.bind(slot_value), name(value), name(key), size))]

@@ -182,6 +182,9 @@ def _of_arguments(
         else:
             nodes.append(node)
 
+    if function.check is not None and isinstance(nodes[0], ast.Constant):
+        function.check(nodes[0].value)
+
     def make(_value: ast.expr) -> ast.expr:
         if len(nodes) == 1:
             return call(code.bind(made_by(_one_of(function) if looked_up else function.one)), nodes[0])

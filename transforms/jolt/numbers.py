@@ -11,8 +11,11 @@ import re
 from decimal import Decimal
 from typing import Any
 
+from transforms.meter import paid
+
 INT_MIN, INT_MAX = -(2**31), 2**31 - 1
 LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
+_INT_BITS, _LONG_BITS = 2**32 - 1, 2**64 - 1
 
 _INTEGER = re.compile(r"[+-]?\d+")
 _DOUBLE = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fFdD]?")
@@ -54,7 +57,7 @@ def to_number(value: Any) -> int | float | Decimal | None:
             return int(value)
         if value.replace(".", "", 1).isdigit():
             return float(value)
-    whole = _parse(value)
+    whole = _parse(paid(value))
     if whole is not None and LONG_MIN <= whole <= LONG_MAX:
         return whole
     matched = _DOUBLE.fullmatch(value.strip(_BLANKS))
@@ -69,8 +72,8 @@ def to_int(value: int | float | Decimal) -> int:
     if isinstance(value, int):
         if INT_MIN <= value <= INT_MAX:
             return value if type(value) is int else int(value)
-        return (value - INT_MIN) % 2**32 + INT_MIN
-    return min(max(int(value), INT_MIN), INT_MAX)
+        return ((value & _INT_BITS) - INT_MIN & _INT_BITS) + INT_MIN
+    return min(max(_cut(value), INT_MIN), INT_MAX)
 
 
 def to_long(value: int | float | Decimal) -> int:
@@ -78,8 +81,15 @@ def to_long(value: int | float | Decimal) -> int:
     if isinstance(value, int):
         if LONG_MIN <= value <= LONG_MAX:
             return value if type(value) is int else int(value)
-        return (value - LONG_MIN) % 2**64 + LONG_MIN
-    return min(max(int(value), LONG_MIN), LONG_MAX)
+        return ((value & _LONG_BITS) - LONG_MIN & _LONG_BITS) + LONG_MIN
+    return min(max(_cut(value), LONG_MIN), LONG_MAX)
+
+
+def _cut(value: float | Decimal) -> int:
+    """The whole part; of what is out of all bounds, only the sign counts."""
+    if isinstance(value, Decimal) and value.adjusted() > _SURE_LONG + 1:
+        return -(10**20) if value < 0 else 10**20
+    return int(value)
 
 
 def to_double(value: int | float | Decimal) -> float | None:

@@ -9,8 +9,11 @@ from model.errors import SpecError
 from transforms.jolt.elements import parse_path
 from transforms.jolt.levels import Level, Text, Walk, key_text
 from transforms.jolt.numbers import parse_int
+from transforms.steps import WRITES_A_STEP
 
 _ROOT = "root"
+_FEW_KEYS = 4
+_CHARACTERS_A_VALUE = 64
 
 
 class Kind(IntEnum):
@@ -35,6 +38,13 @@ class OutputPath:
     def once(self) -> bool:
         """Whether at most one value of an event is written through it."""
         return self.loops == ()
+
+    @property
+    def effort(self) -> int:
+        """How many values a write stands for: more than one if the path is long, or a key that the spec has in it."""
+        keys = len(self.kinds) - 1
+        characters = sum(len(text) for text in self.texts if isinstance(text, str))
+        return WRITES_A_STEP * (characters // _CHARACTERS_A_VALUE + (keys if keys > _FEW_KEYS else 0)) or 1
 
 
 def output_path(path: str, walk: Walk, loops: tuple[Level, ...] | None) -> OutputPath:

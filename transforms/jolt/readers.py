@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from transforms.jolt.numbers import parse_int, to_int
+from transforms.meter import CHARACTERS_A_STEP, pay
 
 MISSING: Final = object()
 """Nothing there, as opposed to null."""
@@ -42,8 +43,11 @@ def index_text(count: int) -> str:
 
 
 def joined(parts: tuple[str, ...]) -> str:
-    """One key out of several parts."""
-    return "".join(parts)
+    """One key out of several parts. Raises TransformError when an event makes too many long ones."""
+    text = "".join(parts)
+    if len(text) > CHARACTERS_A_STEP:
+        pay(len(text) // CHARACTERS_A_STEP)
+    return text
 
 
 def step_to_key(found: Any, key: str | None) -> Any:

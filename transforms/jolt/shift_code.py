@@ -31,6 +31,7 @@ from transforms.jolt.readers import MISSING
 from transforms.jolt.shift_loops import LoopCode
 from transforms.jolt.shift_spec import Node
 from transforms.jolt.views import literal_view
+from transforms.limits import SpecLimits
 
 _MOST_IN_ONE = 16
 
@@ -38,12 +39,17 @@ _MOST_IN_ONE = 16
 class ShiftCode:
     """Makes the code of one operation. `None` stands for a value that is null for certain."""
 
-    def __init__(self, code: Code, places: Places, place_code: PlaceCode, max_steps: int) -> None:
+    def __init__(self, code: Code, places: Places, place_code: PlaceCode, limits: SpecLimits) -> None:
         self.code = code
         self.places = places
         self.place_code = place_code
-        self._loops = LoopCode(self, max_steps)
+        self._loops = LoopCode(self, limits)
         self._doubled = False
+
+    @property
+    def long_keys(self) -> str:
+        """The variable that says whether an object with a long key was walked; empty if none is."""
+        return self._loops.long_keys
 
     def node(self, node: Node, value: ast.expr | None, body: Block) -> None:
         """What to do with a value whose key matched `node`. The value must not be dear to evaluate."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from model.errors import SpecError
 from transforms.generation.nodes import (
@@ -29,9 +29,11 @@ from transforms.jolt.elements import Amp
 from transforms.jolt.key_plans import key_matcher, planner
 from transforms.jolt.levels import text_node
 from transforms.jolt.shift_spec import Node
-from transforms.jolt.stars import Star
-from transforms.jolt.views import members, values
+from transforms.jolt.stars import Star, effort
+from transforms.jolt.views import has_long_key, is_long_key, members, values
 from transforms.jolt.walks import items_walked, matches_walked, values_walked
+from transforms.limits import SpecLimits
+from transforms.meter import metered
 from transforms.steps import count_steps
 
 if TYPE_CHECKING:
@@ -44,9 +46,11 @@ _MAX_LOOPS = 16
 class LoopCode:
     """Makes the loops of one operation."""
 
-    def __init__(self, shift: ShiftCode, max_steps: int) -> None:
+    def __init__(self, shift: ShiftCode, limits: SpecLimits) -> None:
         self._shift = shift
-        self._max_steps = max_steps
+        self._limits = limits
+        self.long_keys = ""
+        """The variable that says whether an object with a long key was walked."""
 
     def all_keys(self, node: Node, value: ast.expr, body: Block, with_literals: bool) -> None:
         """All keys that a value has, in its order."""
@@ -59,9 +63,12 @@ class LoopCode:
             items = self._walked(values_walked, value, method(value, "values"))
             body.append(assign(over, choice(is_object, items, call(code.bind(values), value))))
         else:
-            body.append(assign(over, choice(is_object, value, call(code.bind(members), value))))
-        writes = max(sum(len(leaf.outputs) for leaf in child.leaves()) for child in node.computed)
-        count_steps(code, name(over), self._max_steps, body, writes)
+            spelled = assign(over, call(code.bind(members), value))
+            body += when(is_object, [assign(over, value)], [*metered(code, self._limits), spelled])
+            self._note_long_keys(has_long_key, over, body)
+        writes = max(child.effort for child in node.computed)
+        stars = effort(child.element for child in node.computed if isinstance(child.element, Star))
+        count_steps(code, name(over), self._limits.max_steps, body, writes + stars)
         if keyless:
             below = code.fresh("v")
             rounds = self._round(lambda block: self._star(node, node.computed[0], None, name(below), block))
@@ -77,10 +84,18 @@ class LoopCode:
             rounds = self._round(lambda block: self._first_match(node, key, name(below), block))
             body += loop([key, below], self._items(over), rounds)
 
+    def _note_long_keys(self, is_long: Callable[[Any], bool], over: str, body: Block) -> None:
+        """A key can be written as often as there are rounds of loops, which is nothing if it is short."""
+        code = self._shift.code
+        self.long_keys = code.variable("long", constant(False))
+        noted: Block = [assign(self.long_keys, constant(True)), *metered(code, self._limits)]
+        body += when(call(code.bind(is_long), name(over)), noted)
+
     def one_key(self, node: Node, value: ast.expr, body: Block) -> None:
         """The only key of a text: the text. Nothing but null is below it."""
         key = self._shift.code.fresh("k")
         body.append(assign(key, value))
+        self._note_long_keys(is_long_key, key, body)
         self._first_match(node, key, None, body)
 
     def _round(self, build: Callable[[Block], None]) -> Block:

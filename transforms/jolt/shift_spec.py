@@ -24,6 +24,7 @@ from transforms.jolt.levels import Level, Text, Walk, key_text, transposed
 from transforms.jolt.output_paths import OutputPath, output_path, root_path
 from transforms.jolt.stars import Star, precedence
 from transforms.jolt.text import is_blank, sort_key, split_or
+from transforms.meter import CHARACTERS_A_STEP
 from transforms.pointers import found, pointer
 
 Loops: TypeAlias = "tuple[Level, ...] | None"
@@ -45,6 +46,16 @@ class Node:
     """For `$` and `#`: the value. For `&`: the key to match."""
     lookup: ast.expr | None = None
     """For `@(1,a)`: the value, or MISSING."""
+
+    @property
+    def effort(self) -> int:
+        """How many values the writes of all leaves stand for, as `count_steps` counts them."""
+        total = 0
+        for leaf in self.leaves():
+            constant = leaf.text if isinstance(leaf.element, Hash) and isinstance(leaf.text, str) else ""
+            longer = 1 + len(constant) // CHARACTERS_A_STEP
+            total += sum(output.effort for output in leaf.outputs) * longer
+        return total
 
     def leaves(self) -> Iterator[Node]:
         if self.is_leaf:

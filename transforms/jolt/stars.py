@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from model.errors import SpecError
+from transforms.meter import CHARACTERS_A_STEP, pay
 
+GROUPS_A_STEP = 4
+LONG_KEY = 8_192
+"""Characters of a key that cost nothing, so that what is remembered of shorter ones costs as much as what is not."""
 _LINE_ENDS = frozenset("\n\r\u0085\u2028\u2029")
 
 
@@ -46,6 +51,8 @@ class Star:
         needed = 3 if middle == [""] else self.groups
         if end - start < needed or not key.startswith(first) or not key.endswith(last):
             return None
+        if end > LONG_KEY:
+            pay(end // CHARACTERS_A_STEP)
         found: list[str] = []
         for literal in middle:
             at = key.find(literal, start + 1, end - 1)
@@ -59,6 +66,11 @@ class Star:
         if self.one_line and any(not _LINE_ENDS.isdisjoint(part) for part in found):
             return None
         return tuple(found)
+
+
+def effort(stars: Iterable[Star]) -> int:
+    """What it takes to try one key with all of these, as `count_steps` counts it."""
+    return sum(star.groups for star in stars)
 
 
 def precedence(star: Star) -> tuple[int, int, bytes]:

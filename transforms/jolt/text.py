@@ -6,11 +6,11 @@ from decimal import Decimal
 from typing import Any
 
 from model.errors import TransformError
-from transforms.meter import paid
+from transforms.meter import limits_at_hand, paid, pay_for
 
 
-def text_of(value: Any, limit: int = 1_000_000) -> str:
-    """A JSON value as Java's `toString` gives it. Raises TransformError above `limit` characters."""
+def text_of(value: Any) -> str:
+    """A JSON value as Java's `toString` gives it. Raises TransformError for a text that is too long."""
     kind = type(value)
     if kind is str:
         return value  # type: ignore[no-any-return]
@@ -22,8 +22,9 @@ def text_of(value: Any, limit: int = 1_000_000) -> str:
         return _double_text(value)
     if kind is dict or kind is list:
         pieces: list[str] = []
-        _spell(value, pieces, [limit])
+        _spell(value, pieces, [limits_at_hand().max_text])
         return paid("".join(pieces))
+    pay_for(value)
     return str(value)
 
 
@@ -78,7 +79,7 @@ def is_blank(text: str) -> bool:
 
 def length(text: str) -> int:
     """Length in UTF-16 units."""
-    return len(text) if text.isascii() else len(text) + sum(character > "\uffff" for character in text)
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def split_or(key: str) -> list[str]:

@@ -9,16 +9,22 @@ from model.errors import TransformError
 from transforms.jolt.readers import SMALL_INDEXES
 from transforms.jolt.text import text_of
 
+_LONG_KEY = 128
 _NOTHING: Final[dict[str, Any]] = {}
 
 
 def literal_view(keys: frozenset[str], indexes: dict[str, int]) -> Callable[[Any], dict[str, Any]]:
     """The function that gives those of `keys` that a value has, which is no object."""
 
+    # To spell an integer takes the square of its digits; one with more bits than this is longer than any key.
+    longest = 4 * max(map(len, keys), default=0) + 4
+
     def view(value: Any) -> dict[str, Any]:
         if value is None:
             return _NOTHING
         if type(value) is not list:
+            if type(value) is int and value.bit_length() > longest:
+                return _NOTHING
             text = text_of(value)
             return {text: None} if text in keys else _NOTHING
         found: dict[str, Any] = {}
@@ -41,6 +47,16 @@ def members(value: Any) -> dict[str, Any]:
     if len(value) <= len(SMALL_INDEXES):
         return dict(zip(SMALL_INDEXES, value, strict=False))
     return {str(index): element for index, element in enumerate(value)}
+
+
+def is_long_key(key: str) -> bool:
+    """Whether to write a key often could make an output large."""
+    return len(key) > _LONG_KEY
+
+
+def has_long_key(walked: dict[str, Any]) -> bool:
+    """Whether a value has a key that `is_long_key`."""
+    return bool(walked) and max(map(len, walked)) > _LONG_KEY
 
 
 def values(value: Any) -> Sequence[Any]:

@@ -32,7 +32,7 @@ from transforms.generation.nodes import (
     when,
 )
 from transforms.jolt.places import Place, forget, forget_all, known_object
-from transforms.jolt.stars import Star
+from transforms.jolt.stars import GROUPS_A_STEP, Star
 from transforms.jolt.text import text_of
 from transforms.limits import SpecLimits
 from transforms.meter import pay
@@ -203,7 +203,8 @@ def _walk(node: _Node, key: Any, value: Any, parent: Any) -> None:
     if node.special is not None:
         value = _adjust(bool(node.special.many), key, value, parent)
     if type(value) is dict or type(value) is list:
-        pay(len(value))
+        groups = sum(star.star.groups for star in node.computed if star.star)
+        pay(len(value) * (1 + groups // GROUPS_A_STEP))
     if type(value) is dict:
         # Without a wildcard most keys are none of the spec's.
         names = list(value) if node.computed else [name for name in value if name in node.literals]

@@ -225,18 +225,19 @@ def _array_child(key: _Key, indexes: list[int], right: Any, limits: SpecLimits) 
 
 def _setter(key: _Key, right: Any, limits: SpecLimits) -> Callable[[Any, Any, Any, Room], None]:
     """Takes the container, the key, what is there, and the room for what is added."""
+    key_size = size_of(key.text) if key.rank is _Rank.LITERAL else 1
     if isinstance(right, dict):
         fill_below = _children(right, in_array=key.makes_array, limits=limits)
         make = list if key.makes_array else dict
 
         def set_below(container: Any, at: Any, present: Any, room: Room) -> None:
             if present is None:
-                take(room, 1)
+                take(room, key_size)
                 present = container[at] = make()
             fill_below(present, room)
 
         return set_below
-    size = size_of(right)
+    size = size_of(right) + key_size - 1
 
     def set_value(container: Any, at: Any, present: Any, room: Room) -> None:
         if present is None:

@@ -26,13 +26,15 @@ from transforms.generation.nodes import (
 )
 from transforms.jolt.numbers import parse_int
 from transforms.jolt.places import Place, forget, forget_all, known_object
-from transforms.jolt.stars import Star
+from transforms.jolt.stars import GROUPS_A_STEP, Star
 from transforms.jolt.text import split_or
 from transforms.limits import SpecLimits
 from transforms.meter import pay
 from transforms.operation import Operation
 from transforms.ownership import EVERYTHING, PathTree, merge_trees
 from transforms.pointers import found, pointer
+
+_NODES_A_STEP = 4
 
 
 @dataclass(slots=True)
@@ -47,7 +49,7 @@ class _Node:
     def keys_of(self, container: dict[str, Any]) -> list[str]:
         if self.star is None:
             return [self.key] if self.key in container else []
-        pay(len(container))
+        pay(len(container) * (1 + self.star.groups // GROUPS_A_STEP))
         if self.star.matches_all:
             return list(container)
         match = self.star.match
@@ -143,6 +145,7 @@ def _changes(nodes: list[_Node]) -> PathTree:
 
 def _apply(nodes: list[_Node], container: Any) -> None:
     if type(container) is dict:
+        pay(1 + len(nodes) // _NODES_A_STEP)
         doomed: list[str] = []
         for node in nodes:
             keys = node.keys_of(container)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from typing import Any
 
 from transforms.flow import Flow
@@ -23,6 +24,7 @@ from transforms.generation.nodes import (
 from transforms.jolt.elements import At, Transpose
 from transforms.jolt.place_code import PlaceCode
 from transforms.jolt.places import Places
+from transforms.jolt.readers import joined
 from transforms.jolt.shift_code import ShiftCode
 from transforms.jolt.shift_spec import Node, read_spec
 from transforms.limits import SpecLimits, measure
@@ -45,16 +47,24 @@ def compile_shift(spec: Any, limits: SpecLimits, code: Code) -> Operation:
             body.append(assign(outer.count, constant(0)))
         body.append(assign(places.root.variable, new_dict()))
         place_code = PlaceCode(code, code.borrowed, limits)
-        ShiftCode(code, places, place_code, limits.max_steps).node(root, name(flow.value), body)
+        if code.uses(joined):
+            body += flow.metered()
+        shift = ShiftCode(code, places, place_code, limits)
+        shift.node(root, name(flow.value), body)
         found = either(out, NONE) if places.keyed else method(out, "get", constant("root"))
         flow.replace(found, body)
         flow.known = places.root if places.keyed else None
+
+        def measured() -> ast.expr:
+            return call(code.bind(lambda value: measure(value, limits)), name(flow.value))
+
         if not places.all_exclusive:
             flow.borrows = True
             flow.reaches_below |= place_code.reaches_below
             # What is written into the input may be what holds it: such an output has no end.
-            measured = call(code.bind(lambda value: measure(value, limits)), name(flow.value))
-            body += when(is_(name(code.borrowed), NONE), [do(measured)])
+            body += when(is_(name(code.borrowed), NONE), [do(measured())])
+        if shift.long_keys:
+            body += when(name(shift.long_keys), [do(measured())])
 
     return Operation(
         emit,

@@ -11,17 +11,11 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from model.errors import TransformError
 from transforms.generation.code import Code
 from transforms.generation.nodes import Block
 from transforms.jolt.functions.quick import short_text
 from transforms.jolt.readers import MISSING
-from transforms.limits import DEFAULT_LIMITS
 from transforms.meter import paid, pay_for
-
-LONGEST_TEXT = DEFAULT_LIMITS.max_text
-"""Characters of a text that a function takes or makes."""
-
 
 Shorten: TypeAlias = Callable[[Code, list[ast.expr], str, Block], Block]
 """Takes the arguments, which may be evaluated several times, the variable that gets the result, and the long way to it
@@ -35,6 +29,8 @@ class Function(NamedTuple):
     one: Callable[[Any], Any]
     shorten: Shorten | None = None
     """Code for what the arguments mostly are. What it makes is a scalar, or holds nothing but scalars."""
+    check: Callable[[Any], None] | None = None
+    """Raises SpecError for a first argument of the spec that cannot be right."""
 
 
 def of_arguments(call: Callable[[Sequence[Any]], Any]) -> Function:
@@ -60,11 +56,7 @@ def of_text(apply: Callable[..., Any], *constants: Any) -> Function:
     """Like `for_each`, for a function of strings, which gets these constants too; other values have no result."""
 
     def each(value: Any) -> Any:
-        if type(value) is not str:
-            return MISSING
-        if len(value) > LONGEST_TEXT:
-            raise TransformError(f"a text that a function gets is longer than {LONGEST_TEXT} characters")
-        return apply(paid(value), *constants)
+        return apply(paid(value), *constants) if type(value) is str else MISSING
 
     function = for_each(each)
 

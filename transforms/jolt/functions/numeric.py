@@ -23,10 +23,12 @@ from transforms.jolt.numbers import (
     to_number,
 )
 from transforms.jolt.readers import MISSING
+from transforms.meter import pay
 
 _HUGE = 1.7976931348623157e308
 _ROUNDING = Context(prec=2000, rounding=ROUND_HALF_UP)
 _MAX_DIGITS = 400
+_DIGITS_A_STEP = 64
 _SURE_INT = 9
 """So many digits are an `Integer` for certain."""
 _SHORT_NUMBER = 18
@@ -132,6 +134,7 @@ def _divide_and_round(digits: int, values: list[Any]) -> Any:
         return quotient
     if digits < -_MAX_DIGITS:
         return 0.0
+    pay(1 + abs(digits) // _DIGITS_A_STEP)
     return float(Decimal(quotient).quantize(Decimal(1).scaleb(-digits), context=_ROUNDING))
 
 

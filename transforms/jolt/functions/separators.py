@@ -1,40 +1,36 @@
 """Splitting text as Java's `String.split` does, in bounded time.
 
-Java reads a separator as a regular expression. Plain ones, and single escaped characters, are split as
-text. Of the others those are taken that cannot make the search slow: no groups, no look-around, no back
-references.
+Java reads a separator as a regular expression. Plain ones, and single escaped characters, are split as text.
 """
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
+from typing import Any
 
-from model.errors import TransformError
-from transforms.limits import DEFAULT_LIMITS
+from model.errors import SpecError, TransformError
+from transforms.jolt.functions.patterns import read_pattern
+from transforms.meter import check_length, limits_at_hand, pay
 
 _META = frozenset(".$|()[{^?*+\\")
-_ALLOWED = re.compile(
-    r"(?:\\[^0-9A-Za-z]|\\[dDsSwWbBtnrf]|\[\^?(?:\\.|[^\]\\\[&])+\]|[^\\()\[{]|\{\d{1,3}(?:,\d{0,3})?\})+"
-)
-_QUANTIFIER = re.compile(r"[*+]|\{\d+,\d*\}")
-_MAX_QUANTIFIERS = 2
+_CHARACTERS_A_STEP = 16
+_STEPS_A_CHARACTER = 4
 
 
 def split(separator: str, text: str) -> list[str]:
     """The parts of `text`; empty ones at the end are dropped. Raises TransformError for a separator or a
     text out of bounds."""
-    if len(text) > DEFAULT_LIMITS.max_text:
-        raise TransformError("a text is too long to be split")
+    check_length(len(text))
+    limits = limits_at_hand()
     plain = plain_separator(separator)
     if plain is not None:
-        parts = text.split(plain, DEFAULT_LIMITS.max_nodes) if plain else list(text) or [""]
+        parts = text.split(plain, limits.max_nodes) if plain else list(text) or [""]
     else:
-        if len(text) > DEFAULT_LIMITS.max_pattern_text:
+        if len(text) > limits.max_pattern_text:
             raise TransformError("a text is too long to be split by a pattern")
-        parts = _split_by(_pattern(separator), text)
-    if len(parts) > DEFAULT_LIMITS.max_nodes:
-        raise TransformError(f"a text splits into more than {DEFAULT_LIMITS.max_nodes} parts")
+        parts = _split_by(separator, text)
+    if len(parts) > limits.max_nodes:
+        raise TransformError(f"a text splits into more than {limits.max_nodes} parts")
     while len(parts) > 1 and not parts[-1]:
         parts.pop()
     # Java gives no part at all for a text that is separators only, but the text itself if there is none.
@@ -51,25 +47,26 @@ def plain_separator(separator: str) -> str | None:
     return None
 
 
-@lru_cache(maxsize=256)
-def _pattern(separator: str) -> re.Pattern[str]:
-    if not _ALLOWED.fullmatch(separator) or len(_QUANTIFIER.findall(separator)) > _MAX_QUANTIFIERS:
-        raise TransformError("a separator is a pattern that is not supported")
+def check_separator(separator: Any) -> None:
+    """Raises SpecError for a constant that can separate no text."""
+    if type(separator) is str and plain_separator(separator) is None:
+        read_pattern(separator)
+
+
+def _split_by(separator: str, text: str) -> list[str]:
+    # A pattern that is known already costs as much as a new one: the same event must end the same.
+    pay(_STEPS_A_CHARACTER * len(separator))
     try:
-        return re.compile(separator, re.ASCII)
-    except re.error:
-        raise TransformError("a separator is no valid pattern") from None
-
-
-def _split_by(pattern: re.Pattern[str], text: str) -> list[str]:
+        pattern = read_pattern(separator)
+    except SpecError as error:
+        raise TransformError(error.message) from None
+    pay(len(text) * pattern.effort // (1 if pattern.steps else _CHARACTERS_A_STEP))
     parts: list[str] = []
     start = 0
-    for found in pattern.finditer(text):
-        if found.end() == 0:
+    for begin, end in pattern.spans(text):
+        if end == 0 or begin == end == len(text):
             continue
-        if found.start() == found.end() == len(text):
-            continue
-        parts.append(text[start : found.start()])
-        start = found.end()
+        parts.append(text[start:begin])
+        start = end
     parts.append(text[start:])
     return parts

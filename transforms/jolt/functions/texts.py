@@ -5,36 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from model.errors import TransformError
-from transforms.jolt.functions.calling import LONGEST_TEXT, Function, after, is_text, of_text, on_array
+from transforms.jolt.functions.calling import Function, after, is_text, of_text, on_array
 from transforms.jolt.functions.quick import short_concat, short_join, short_split
-from transforms.jolt.functions.separators import split
+from transforms.jolt.functions.separators import check_separator, split
 from transforms.jolt.numbers import is_int
 from transforms.jolt.readers import MISSING
 from transforms.jolt.text import length, text_of
-from transforms.meter import paid, pay_for
+from transforms.meter import check_length, paid, pay_for
 
 _BLANKS = "".join(map(chr, range(33)))
 _WIDEST_PAD = 500
 
 
 def _concat(values: Sequence[Any]) -> str:
-    try:
-        if sum(map(len, values)) <= LONGEST_TEXT:
-            return paid("".join(values))
-    except TypeError:
-        pass  # they are not all texts
     return _bounded(
         [value if type(value) is str else text_of(value) for value in values if value is not None]
     )
 
 
 def _join(separator: str, values: list[Any]) -> str:
-    try:
-        if "" not in values and sum(map(len, values)) + len(separator) * len(values) <= LONGEST_TEXT:
-            return paid(separator.join(values))
-    except TypeError:
-        pass  # they are not all texts
     pieces: list[str] = []
     for position, value in enumerate(values):
         text = value if type(value) is str else "" if value is None else text_of(value)
@@ -47,8 +36,7 @@ def _join(separator: str, values: list[Any]) -> str:
 
 
 def _bounded(pieces: list[str]) -> str:
-    if sum(map(len, pieces)) > LONGEST_TEXT:
-        raise TransformError(f"a function made a text longer than {LONGEST_TEXT} characters")
+    check_length(sum(map(len, pieces)))
     return paid("".join(pieces))
 
 
@@ -72,11 +60,11 @@ def _substring(arguments: Sequence[Any]) -> Any:
     text, start, end = arguments
     if type(text) is not str or not is_int(start) or not is_int(end):
         return MISSING
-    if not 0 <= start < end <= length(text):
+    if not 0 <= start < end <= length(paid(text)):
         return MISSING
     if len(text) == length(text):
-        return paid(text[start:end])
-    units = paid(text).encode("utf-16-le", "surrogatepass")
+        return text[start:end]
+    units = text.encode("utf-16-le", "surrogatepass")
     return units[2 * start : 2 * end].decode("utf-16-le", "replace")
 
 
@@ -87,8 +75,7 @@ def _pad(left: bool) -> Function:
         width, filler = arguments[0], arguments[1]
         if not is_int(width) or type(filler) is not str or len(filler) != 1 or not 0 < width <= _WIDEST_PAD:
             return MISSING
-        padding = filler * (width - length(text))
-        paid(text)
+        padding = filler * (width - length(paid(text)))
         return padding + text if left else text + padding
 
     return after(is_text, pad)
@@ -100,7 +87,7 @@ TEXT_FUNCTIONS: dict[str, Function] = {
     "trim": of_text(str.strip, _BLANKS),
     "concat": on_array(_concat)._replace(shorten=short_concat),
     "join": after(is_text, _join)._replace(shorten=short_join),
-    "split": after(is_text, _split, _split_one)._replace(shorten=short_split),
+    "split": after(is_text, _split, _split_one)._replace(shorten=short_split, check=check_separator),
     "substring": on_array(_substring),
     "leftPad": _pad(left=True),
     "rightPad": _pad(left=False),

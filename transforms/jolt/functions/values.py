@@ -10,13 +10,17 @@ from transforms.jolt.functions.quick import short_size
 from transforms.jolt.numbers import is_int, kind_of
 from transforms.jolt.readers import MISSING
 from transforms.jolt.text import length, sort_key, text_of
-from transforms.meter import pay_for, pay_for_all
+from transforms.meter import paid, pay_for, pay_for_all
+
+_LONGEST_BOOLEAN = len("false")
 
 
 def _to_boolean(value: Any) -> Any:
     if type(value) is bool:
         return value
-    text = value.lower() if type(value) is str else None
+    if type(value) is not str or len(value) > _LONGEST_BOOLEAN:
+        return MISSING
+    text = value.lower()
     return text == "true" if text in ("true", "false") else MISSING
 
 
@@ -30,7 +34,7 @@ def _size_of(value: Any) -> Any:
     kind = type(value)
     if kind is list or kind is dict:
         return len(value)
-    return length(value) if kind is str else MISSING
+    return length(paid(value)) if kind is str else MISSING
 
 
 def _squash_nulls(value: Any) -> Any:

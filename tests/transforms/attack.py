@@ -1,0 +1,28 @@
+"""What a hostile spec and payload are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from model.errors import TransformError
+
+CPU_SECONDS = 20
+"""After which the system ends the process; `test_hostile` allows much less."""
+
+
+class Attack(NamedTuple):
+    """A spec and what makes the payload; `error` is the kind that must come, at `pointer`. None: it ends well."""
+
+    spec: Callable[[], Any]
+    payload: Callable[[], Any]
+    pointer: str
+    error: type[Exception] | None = TransformError
+    cpu: int = CPU_SECONDS
+
+
+def on(
+    operation: str, spec: Any, payload: Callable[[], Any], error: type[Exception] | None = TransformError
+) -> Attack:
+    """An attack of one operation."""
+    return Attack(lambda: {"operation": operation, "spec": spec}, payload, "", error)
