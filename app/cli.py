@@ -46,7 +46,9 @@ def _version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version
 
-        print(f"idgraph {version('idgraph')}")
+        from model import native
+
+        print(f"idgraph {version('idgraph')} (native loops: {native.state})")
         raise typer.Exit
 
 

@@ -8,11 +8,14 @@ import sysconfig
 from collections.abc import Mapping
 from typing import Any
 
+from model import native
+
 
 def machine() -> dict[str, Any]:
     """What a figure depends on besides the code."""
     return {
         "cores": os.cpu_count(),
+        "native_loops": native.state,
         "python": platform.python_version(),
         "profile_guided_python": profile_guided(sysconfig.get_config_vars()),
         "system": platform.system(),

@@ -20,7 +20,7 @@ from zlib import crc32
 import msgspec
 
 from merge.fragments import FragmentState
-from model import canonical
+from model import canonical, native
 from model.errors import DamagedStateError, StoreError
 from model.fragments import Kind, Origin, Register
 from model.stamps import SpecRef, Stamp
@@ -45,6 +45,18 @@ def encode(state: FragmentState) -> bytes:
     """Canonical bytes of a normalised state."""
     if state.encoded is not None:
         return state.encoded
+    body = _native_body(state) or _body(state)
+    return FORMAT + _checksum(body) + body
+
+
+def _native_body(state: FragmentState) -> bytes | None:
+    if native.loops is None:
+        return None
+    return native.loops.body(state.registers, state.identifiers, _markers(state), canonical.encode)
+
+
+def _body(state: FragmentState) -> bytes:
+    # Twin of `body` in native/loops.c.
     # The values of one event share its origin, the very object: told apart by identity, few are compared.
     distinct = {id(register[0]): register[0] for register in state.registers.values()}
     distinct |= {id(origin): origin for origin in state.identifiers.values()}
@@ -54,18 +66,21 @@ def encode(state: FragmentState) -> bytes:
         if not origins or origin != origins[-1]:
             origins.append(origin)
         place[id(origin)] = len(origins) - 1
-    body = canonical.encode(
+    return canonical.encode(
         [
             [stamp + spec for stamp, spec in origins],
             {
                 path: (place[id(origin)], kind, value)
                 for path, (origin, kind, value) in state.registers.items()
             },
-            sorted((source, scope, stamp) for (source, scope), stamp in state.markers.items()),
+            _markers(state),
             {identifier: place[id(origin)] for identifier, origin in state.identifiers.items()},
         ]
     )
-    return FORMAT + _checksum(body) + body
+
+
+def _markers(state: FragmentState) -> list[tuple[str, str, Stamp]]:
+    return sorted((source, scope, stamp) for (source, scope), stamp in state.markers.items())
 
 
 def _checksum(body: bytes) -> bytes:
@@ -81,21 +96,33 @@ def decode(data: bytes) -> FragmentState:
         raise _foreign(data)
     try:
         wire = _decoder.decode(body)
-        origins = [
-            _new_origin(Origin, (_new_stamp(Stamp, origin[:4]), _new_spec(SpecRef, origin[4:])))
-            for origin in wire.origins
-        ]
         state = FragmentState()
-        state.registers = {
-            path: _new(Register, (origins[origin], _KINDS[kind], value))
-            for path, (origin, kind, value) in wire.registers.items()
-        }
+        origins, state.registers = _read(wire) if native.loops is None else _read_natively(wire, native.loops)
         state.markers = {(source, scope): Stamp(*stamp) for source, scope, stamp in wire.markers}
         state.identifiers = {identifier: origins[origin] for identifier, origin in wire.identifiers.items()}
     except (*canonical.MalformedJSON, IndexError) as error:
         raise DamagedStateError(f"a fragment's stored state is damaged: {type(error).__name__}") from None
     state.encoded = data
     return state
+
+
+def _read(wire: _Wire) -> tuple[list[Origin], dict[str, Register]]:
+    # Twin of `origins` and `registers` in native/loops.c.
+    origins = [
+        _new_origin(Origin, (_new_stamp(Stamp, origin[:4]), _new_spec(SpecRef, origin[4:])))
+        for origin in wire.origins
+    ]
+    return origins, {
+        path: _new(Register, (origins[origin], _KINDS[kind], value))
+        for path, (origin, kind, value) in wire.registers.items()
+    }
+
+
+def _read_natively(wire: _Wire, loops: native.Loops) -> tuple[list[Origin], dict[str, Register]]:
+    origins = loops.origins(wire.origins)
+    registers: dict[str, Any] = wire.registers
+    loops.registers(registers, origins)
+    return origins, registers
 
 
 def _foreign(data: bytes) -> StoreError:

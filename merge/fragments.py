@@ -139,14 +139,18 @@ class FragmentState:
 
     def visible(self) -> list[tuple[str, Register]]:
         """The registers that show, deleted ones left out. The state must be normalised."""
-        registers = self.registers
-        nested = _nested(frozenset(registers))
-        replaced = {above for path, above in nested if not _beats(registers[above], registers[path])}
+        replaced = self.replaced()
         return [
             (path, register)
-            for path, register in registers.items()
+            for path, register in self.registers.items()
             if register[1] is not Kind.DELETED and path not in replaced
         ]
+
+    def replaced(self) -> set[str]:
+        """The paths whose leaf does not show, because a later register lies below it."""
+        registers = self.registers
+        nested = _nested(frozenset(registers))
+        return {above for path, above in nested if not _beats(registers[above], registers[path])}
 
 
 def _nested(present: frozenset[str]) -> tuple[tuple[str, str], ...]:

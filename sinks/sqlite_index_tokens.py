@@ -23,6 +23,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from model import native
 from sinks.index_values import ORDERED_CHARACTERS, ValueClass, class_of, finite, words
 
 WORD_END = "\x80"
@@ -66,11 +67,17 @@ class Tokenizer:
 
         Raises TypeError for a value that is neither a scalar nor a list of scalars, naming the path.
         """
+        if self._held > _MOST_SEEN:
+            self._seen.clear()
+            self._held = 0
+        if native.loops is None:
+            return "\n".join(self._lines(fields))
+        return "\n".join(native.loops.lines(fields, self._seen, self._paths, self._of_any))
+
+    def _lines(self, fields: Mapping[str, Any]) -> list[str]:
+        # Twin of `lines` in native/loops.c.
         lines: list[str] = []
         seen = self._seen
-        if self._held > _MOST_SEEN:
-            seen.clear()
-            self._held = 0
         for path, value in fields.items():
             kind = type(value)
             if kind is str:
@@ -82,7 +89,7 @@ class Tokenizer:
                 line = self._of_any(path, value)
             if line:
                 lines.append(line)
-        return "\n".join(lines)
+        return lines
 
     def _of_text(self, path: str, text: str) -> str:
         begin = self._paths[path]
@@ -97,6 +104,8 @@ class Tokenizer:
         return line
 
     def _of_any(self, path: str, value: Any) -> str:
+        if type(value) is str:
+            return self._of_text(path, value)
         tokens: dict[str, None] = {}
         for scalar in value if type(value) is list else (value,):
             if type(scalar) is str:

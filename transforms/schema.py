@@ -16,7 +16,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from model import paths
+from model import native, paths
 from model.attributes import AttributeMetadata, AttributeStatus, DataType, EncryptionLevel
 from model.classification import Classification, LevelPolicy
 from model.dead_letters import DeadLetterReason
@@ -24,6 +24,7 @@ from model.errors import EventError
 from model.fragments import Kind, Origin, Register
 from model.proposals import Proposal
 from model.snapshots import DetectionMode, DiscoveryDefaults, MetadataSnapshot
+from transforms.detection import detection
 from transforms.detection.detection import ValueTests, shaped_key, tests_of
 from transforms.mapping import RESERVED_KEY
 from transforms.storable import canonical_value, is_text, problem
@@ -85,11 +86,11 @@ class AttributeNode:
             "children",
             "depth",
             "is_kept",
+            "is_searchable",
             "is_sealed",
             "is_undecided",
-            "kinds",
         ),
-        *("path", "proposal", "protects", "tests"),
+        *("kinds", "path", "proposal", "protects", "tests"),
     )
 
     def __init__(
@@ -121,6 +122,7 @@ class AttributeNode:
         self._policy = policy
         # Asked for every leaf of every event.
         self.is_sealed = policy.is_protected
+        self.is_searchable = policy.is_searchable
 
     def make_tests(self) -> ValueTests:
         """Only for attributes that show a value: most keys of a hostile event never do."""
@@ -134,6 +136,10 @@ class ValueToSeal(NamedTuple):
     path: str
     value: Any
     is_searchable: bool
+
+
+if native.built is not None:
+    native.built.bind_walk(AttributeNode, ValueToSeal, *detection.KNOWN_ANSWERS)
 
 
 class Unexpected(NamedTuple):
@@ -238,11 +244,15 @@ class AttributeTree:
         An empty object sets nothing. An array is one leaf.
         """
         found = Leaves({}, [], [])
-        if RESERVED_KEY in output:
-            output = {key: value for key, value in output.items() if key != RESERVED_KEY}
+        plain, to_seal, _ = found
         try:
-            self._walk(self._root, output, origin, found)
-            if len(found) > MAX_LEAVES:
+            if native.loops is not None and type(output) is dict:
+                native.loops.walk(self._root, output, RESERVED_KEY, origin, found, plain, to_seal, self._walk)
+            else:
+                if RESERVED_KEY in output:
+                    output = {key: value for key, value in output.items() if key != RESERVED_KEY}
+                self._walk(self._root, output, origin, found)
+            if len(plain) + len(to_seal) > MAX_LEAVES:
                 raise EventError(
                     DeadLetterReason.TRANSFORM_FAILED, f"the mapped output has more than {MAX_LEAVES} leaves"
                 )
@@ -258,6 +268,7 @@ class AttributeTree:
             unexpected.node.proposal = unexpected.known
 
     def _walk(self, parent: AttributeNode, tree: dict[str, Any], origin: Origin, found: Leaves) -> None:
+        # Twin of `walk` in native/loops.c, which does the common leaves itself and gives each other to this.
         plain = found.plain
         children = parent.children
         for key, value in tree.items():

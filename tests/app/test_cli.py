@@ -24,6 +24,7 @@ import typer.main
 from typer.testing import CliRunner
 
 from app.cli import app
+from model import native
 from tests.app.conftest import CommandLine
 from tests.retail import lines
 
@@ -99,7 +100,9 @@ def test_help_at_the_top() -> None:
 
 
 def test_version() -> None:
-    assert CliRunner().invoke(app, ["--version"]).output == f"idgraph {version('idgraph')}\n"
+    assert CliRunner().invoke(app, ["--version"]).output == (
+        f"idgraph {version('idgraph')} (native loops: {native.state})\n"
+    )
 
 
 def test_help_loads_nothing_heavy() -> None:

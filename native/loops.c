@@ -1,0 +1,1108 @@
+/* Loops of the flow that run for every attribute of every event. Each has a twin in Python, named above it,
+ * which says what is right; tests/properties/test_native_loops.py holds the two equal. See README.md.
+ *
+ * Rules of this file: whoever may run Python code (a call, a comparison of values, a deallocation of values)
+ * holds references of its own to what it goes on using; what is not the common case is handed to the twin.
+ */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <structmember.h>
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#ifndef SOURCE
+#define SOURCE 0
+#endif
+
+/* Values were made long before they are read here, and many others since: fetching one is what takes longest. */
+#if defined(__GNUC__)
+#define FETCH(address) __builtin_prefetch(address)
+#else
+#define FETCH(address) ((void)(address))
+#endif
+
+#define KINDS 3
+enum { DELETED, PLAIN, SEALED };
+
+/* What `bind` was given: the types that are built here, and Kind's members in their order. */
+static PyTypeObject *register_type, *origin_type, *stamp_type, *spec_type;
+static PyObject *kinds[KINDS];
+
+/* What `bind_walk` was given: AttributeNode and its slots, and the detectors whose answer is known here. */
+enum { CHILDREN, PATH, KINDS_SEEN, IS_SEALED, IS_SEARCHABLE, IS_UNDECIDED, TESTS, SLOTS };
+static const char *const slot_names[SLOTS] = {
+    "children", "path", "kinds", "is_sealed", "is_searchable", "is_undecided", "tests",
+};
+static PyTypeObject *node_type, *to_seal_type;
+static Py_ssize_t slot_offsets[SLOTS];
+static PyObject *shaped, *harmless, *card_as_number;
+
+/* Bound objects live as long as the process: binding again keeps the old ones alive. */
+static bool check_arguments(Py_ssize_t given, Py_ssize_t wanted)
+{
+    if (given == wanted) {
+        return true;
+    }
+    PyErr_Format(PyExc_TypeError, "%zd arguments where %zd are needed", given, wanted);
+    return false;
+}
+
+static bool check_dict(PyObject *object)
+{
+    if (PyDict_Check(object)) {
+        return true;
+    }
+    PyErr_Format(PyExc_TypeError, "a %s where a dict is needed", Py_TYPE(object)->tp_name);
+    return false;
+}
+
+/* A named tuple: a tuple in all but its name, so that it can be filled here. */
+static bool is_named_tuple(PyObject *type)
+{
+    return PyType_Check(type) && PyType_IsSubtype((PyTypeObject *)type, &PyTuple_Type) &&
+           ((PyTypeObject *)type)->tp_basicsize == PyTuple_Type.tp_basicsize &&
+           ((PyTypeObject *)type)->tp_alloc == PyType_GenericAlloc;
+}
+
+static PyObject *new_tuple(PyTypeObject *type, PyObject *const *items, Py_ssize_t size)
+{
+    PyObject *made = type->tp_alloc(type, size);
+    if (made == NULL) {
+        return NULL;
+    }
+#if PY_VERSION_HEX >= 0x030E0000
+    ((PyTupleObject *)made)->ob_hash = -1;
+#endif
+    for (Py_ssize_t place = 0; place < size; place++) {
+        PyTuple_SET_ITEM(made, place, Py_NewRef(items[place]));
+    }
+    return made;
+}
+
+static PyObject *new_register(PyObject *origin, PyObject *kind, PyObject *value)
+{
+    PyObject *items[] = {origin, kind, value};
+    return new_tuple(register_type, items, 3);
+}
+
+/* The place of a kind, -1 for what is none. */
+static int kind_of(PyObject *kind)
+{
+    for (int place = 0; place < KINDS; place++) {
+        if (kind == kinds[place]) {
+            return place;
+        }
+    }
+    return -1;
+}
+
+PyDoc_STRVAR(bind_doc, "bind(Register, Origin, Stamp, SpecRef, kinds): what the loops build.");
+
+static PyObject *bind(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t given)
+{
+    if (!check_arguments(given, 5)) {
+        return NULL;
+    }
+    for (int place = 0; place < 4; place++) {
+        if (!is_named_tuple(arguments[place])) {
+            PyErr_SetString(PyExc_TypeError, "the first four must be named tuples");
+            return NULL;
+        }
+    }
+    if (!PyTuple_CheckExact(arguments[4]) || PyTuple_GET_SIZE(arguments[4]) != KINDS) {
+        PyErr_SetString(PyExc_TypeError, "the kinds must be a tuple of three");
+        return NULL;
+    }
+    register_type = (PyTypeObject *)Py_NewRef(arguments[0]);
+    origin_type = (PyTypeObject *)Py_NewRef(arguments[1]);
+    stamp_type = (PyTypeObject *)Py_NewRef(arguments[2]);
+    spec_type = (PyTypeObject *)Py_NewRef(arguments[3]);
+    for (int place = 0; place < KINDS; place++) {
+        kinds[place] = Py_NewRef(PyTuple_GET_ITEM(arguments[4], place));
+    }
+    Py_RETURN_NONE;
+}
+
+/* ---- transforms.schema.AttributeTree._walk ---- */
+
+PyDoc_STRVAR(bind_walk_doc, "bind_walk(AttributeNode, ValueToSeal, shaped, harmless, card_as_number): what `walk`\n"
+                            "looks at and builds.");
+
+static PyObject *bind_walk(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t given)
+{
+    if (!check_arguments(given, 5)) {
+        return NULL;
+    }
+    if (!PyType_Check(arguments[0]) || !is_named_tuple(arguments[1]) || !PySet_CheckExact(arguments[3])) {
+        PyErr_SetString(PyExc_TypeError, "a type, a named tuple and a set are needed");
+        return NULL;
+    }
+    for (int slot = 0; slot < SLOTS; slot++) {
+        PyObject *member = PyObject_GetAttrString(arguments[0], slot_names[slot]);
+        if (member == NULL) {
+            return NULL;
+        }
+        PyMemberDef *definition =
+            Py_IS_TYPE(member, &PyMemberDescr_Type) ? ((PyMemberDescrObject *)member)->d_member : NULL;
+        Py_DECREF(member);
+        if (definition == NULL || definition->type != T_OBJECT_EX) {
+            PyErr_Format(PyExc_TypeError, "%s is not a slot", slot_names[slot]);
+            return NULL;
+        }
+        slot_offsets[slot] = definition->offset;
+    }
+    node_type = (PyTypeObject *)Py_NewRef(arguments[0]);
+    to_seal_type = (PyTypeObject *)Py_NewRef(arguments[1]);
+    shaped = Py_NewRef(arguments[2]);
+    harmless = Py_NewRef(arguments[3]);
+    card_as_number = Py_NewRef(arguments[4]);
+    Py_RETURN_NONE;
+}
+
+/* What a node's slot holds: borrowed, NULL when it is not set. */
+static PyObject *slot_of(PyObject *node, int slot)
+{
+    return *(PyObject **)((char *)node + slot_offsets[slot]);
+}
+
+/* Whether a leaf's value can be stored as it is, without asking; `number` is what an integer says. */
+static bool is_storable(PyObject *value, long long *number)
+{
+    if (PyUnicode_CheckExact(value)) {
+        /* One byte a character: ASCII or Latin-1, no half of a surrogate pair. */
+        return PyUnicode_IS_READY(value) && PyUnicode_KIND(value) == PyUnicode_1BYTE_KIND;
+    }
+    if (PyLong_CheckExact(value)) {
+        int overflow;
+        *number = PyLong_AsLongLongAndOverflow(value, &overflow);
+        return !overflow;
+    }
+    return PyBool_Check(value) || (PyFloat_CheckExact(value) && isfinite(PyFloat_AS_DOUBLE(value)));
+}
+
+/* What `shaped` never finds anything in: texts shorter than SHORTEST, and _PLAIN_WORDS. Telling it costs less
+ * than looking the text up. */
+static bool is_plain_words(PyObject *text)
+{
+    Py_ssize_t size = PyUnicode_GET_LENGTH(text);
+    if (size < 6) {
+        return true;
+    }
+    if (size > 23) {
+        return false;
+    }
+    const Py_UCS1 *characters = PyUnicode_1BYTE_DATA(text);
+    for (Py_ssize_t place = 0; place < size; place++) {
+        Py_UCS1 each = characters[place];
+        bool is_letter = (each | 0x20) >= 'a' && (each | 0x20) <= 'z';
+        if (!is_letter && each != ' ' && each != '_' && each != '.' && each != '/' && each != ':' && each != '-') {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Whether detectors are known to say nothing of a value: 1, 0, or -1 with an exception. */
+static int is_harmless(PyObject *node, PyObject *value, long long number)
+{
+    PyObject *tests = slot_of(node, TESTS);
+    if (tests == NULL || !PyDict_CheckExact(tests)) {
+        return 0;
+    }
+    PyObject *test = PyDict_GetItemWithError(tests, (PyObject *)Py_TYPE(value));
+    if (test == NULL) {
+        return PyErr_Occurred() ? -1 : 1;
+    }
+    if (test == shaped && PyUnicode_CheckExact(value)) {
+        return is_plain_words(value) || PySet_Contains(harmless, value);
+    }
+    return test == card_as_number && PyLong_CheckExact(value) &&
+           (number < 10000000000000LL || number >= 10000000000000000LL);
+}
+
+/* Whether a leaf is what its attribute expects and nothing else: 1, 0, or -1 with an exception. */
+static int is_common(PyObject *node, PyObject *value)
+{
+    long long number = 0;
+    if (!is_storable(value, &number)) {
+        return 0;
+    }
+    PyObject *seen = slot_of(node, KINDS_SEEN);
+    if (seen == NULL || !PyFrozenSet_CheckExact(seen)) {
+        return 0;
+    }
+    int expected = PySet_Contains(seen, (PyObject *)Py_TYPE(value));
+    if (expected <= 0 || slot_of(node, IS_UNDECIDED) == Py_False) {
+        return expected;
+    }
+    return is_harmless(node, value, number);
+}
+
+struct walk {
+    PyObject *root, *skipped, *origin, *found, *plain, *to_seal, *rest;
+};
+
+static int hand_over(const struct walk *walk, PyObject *parent, PyObject *key, PyObject *value)
+{
+    PyObject *leaf = PyDict_New();
+    if (leaf == NULL) {
+        return -1;
+    }
+    PyObject *done = NULL;
+    if (PyDict_SetItem(leaf, key, value) == 0) {
+        PyObject *arguments[] = {parent, leaf, walk->origin, walk->found};
+        done = PyObject_Vectorcall(walk->rest, arguments, 4, NULL);
+    }
+    Py_DECREF(leaf);
+    Py_XDECREF(done);
+    return done == NULL ? -1 : 0;
+}
+
+static int set_register(const struct walk *walk, PyObject *node, int kind, PyObject *value)
+{
+    PyObject *made = new_register(walk->origin, kinds[kind], value);
+    if (made == NULL) {
+        return -1;
+    }
+    PyObject *path = Py_NewRef(slot_of(node, PATH));
+    int failed = PyDict_SetItem(walk->plain, path, made);
+    Py_DECREF(path);
+    Py_DECREF(made);
+    return failed;
+}
+
+static int add_to_seal(const struct walk *walk, PyObject *node, PyObject *value)
+{
+    PyObject *items[] = {slot_of(node, PATH), value, slot_of(node, IS_SEARCHABLE)};
+    PyObject *made = new_tuple(to_seal_type, items, 3);
+    int failed = made == NULL ? -1 : PyList_Append(walk->to_seal, made);
+    Py_XDECREF(made);
+    return failed;
+}
+
+static int set_leaf(const struct walk *walk, PyObject *parent, PyObject *key, PyObject *node, PyObject *value)
+{
+    int common = is_common(node, value);
+    if (common <= 0) {
+        return common < 0 ? -1 : hand_over(walk, parent, key, value);
+    }
+    if (slot_of(node, IS_SEALED) == Py_False) {
+        return set_register(walk, node, PLAIN, value);
+    }
+    return add_to_seal(walk, node, value);
+}
+
+static int walk_tree(const struct walk *walk, PyObject *parent, PyObject *tree);
+
+static bool is_whole(PyObject *node)
+{
+    if (!Py_IS_TYPE(node, node_type)) {
+        return false;
+    }
+    PyObject *path = slot_of(node, PATH), *sealed = slot_of(node, IS_SEALED);
+    return path != NULL && PyUnicode_CheckExact(path) && sealed != NULL && PyBool_Check(sealed) &&
+           slot_of(node, IS_SEARCHABLE) != NULL;
+}
+
+static int walk_key(const struct walk *walk, PyObject *parent, PyObject *children, PyObject *key,
+                    PyObject *value)
+{
+    PyObject *node = PyUnicode_CheckExact(key) ? PyDict_GetItemWithError(children, key) : NULL;
+    if (node == NULL && PyErr_Occurred()) {
+        return -1;
+    }
+    if (node == NULL || !is_whole(node)) {
+        return hand_over(walk, parent, key, value);
+    }
+    Py_INCREF(node);
+    int failed;
+    if (PyDict_CheckExact(value)) {
+        failed = walk_tree(walk, node, value);
+    }
+    else if (value == Py_None) {
+        failed = set_register(walk, node, DELETED, value);
+    }
+    else {
+        failed = set_leaf(walk, parent, key, node, value);
+    }
+    Py_DECREF(node);
+    return failed;
+}
+
+static int walk_keys(const struct walk *walk, PyObject *parent, PyObject *children, PyObject *tree)
+{
+    Py_ssize_t place = 0, size = PyDict_GET_SIZE(tree);
+    PyObject *key, *value;
+    while (PyDict_Next(tree, &place, &key, &value)) {
+        Py_INCREF(key);
+        Py_INCREF(value);
+        int failed = parent == walk->root ? PyObject_RichCompareBool(key, walk->skipped, Py_EQ) : 0;
+        failed = failed ? failed < 0 : walk_key(walk, parent, children, key, value);
+        Py_DECREF(key);
+        Py_DECREF(value);
+        if (failed) {
+            return -1;
+        }
+        if (PyDict_GET_SIZE(tree) != size) {
+            PyErr_SetString(PyExc_RuntimeError, "dictionary changed size during iteration");
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* The caller holds references to `parent` and `tree`. */
+static int walk_tree(const struct walk *walk, PyObject *parent, PyObject *tree)
+{
+    PyObject *children = slot_of(parent, CHILDREN);
+    if (children == NULL || !PyDict_CheckExact(children)) {
+        PyErr_SetString(PyExc_TypeError, "a node without children");
+        return -1;
+    }
+    if (Py_EnterRecursiveCall(" while walking a mapped output")) {
+        return -1;
+    }
+    Py_INCREF(children);
+    int failed = walk_keys(walk, parent, children, tree);
+    Py_DECREF(children);
+    Py_LeaveRecursiveCall();
+    return failed;
+}
+
+PyDoc_STRVAR(walk_doc, "walk(root, tree, skipped, origin, found, plain, to_seal, rest): sets in `plain` and `to_seal`\n"
+                       "what is as expected, but for the key `skipped` of the tree itself; calls rest(parent,\n"
+                       "{key: value}, origin, found) for every other entry, in its order.");
+
+static PyObject *walk(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t given)
+{
+    if (!check_arguments(given, 8) || !check_dict(arguments[5])) {
+        return NULL;
+    }
+    if (node_type == NULL || register_type == NULL || !Py_IS_TYPE(arguments[0], node_type) ||
+        !PyDict_CheckExact(arguments[1]) || !PyList_CheckExact(arguments[6])) {
+        PyErr_SetString(PyExc_TypeError, "a bound node, a dict and a list are needed");
+        return NULL;
+    }
+    struct walk walk = {arguments[0], arguments[2], arguments[3], arguments[4],
+                        arguments[5], arguments[6], arguments[7]};
+    if (walk_tree(&walk, arguments[0], arguments[1])) {
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
+/* ---- merge.codec.encode ---- */
+
+struct output {
+    char *bytes;
+    size_t size, room;
+};
+
+static char *more(struct output *output, size_t size)
+{
+    if (size > output->room - output->size) {
+        size_t room = output->room * 2 + size;
+        char *bytes = room > PY_SSIZE_T_MAX ? NULL : PyMem_Realloc(output->bytes, room);
+        if (bytes == NULL) {
+            PyErr_NoMemory();
+            return NULL;
+        }
+        output->bytes = bytes;
+        output->room = room;
+    }
+    return output->bytes + output->size;
+}
+
+static int put(struct output *output, const char *bytes, size_t size)
+{
+    char *end = more(output, size);
+    if (end == NULL) {
+        return -1;
+    }
+    memcpy(end, bytes, size);
+    output->size += size;
+    return 0;
+}
+
+static int put_character(struct output *output, char character)
+{
+    return put(output, &character, 1);
+}
+
+static int put_number(struct output *output, long long number)
+{
+    char digits[24], *end = digits + sizeof digits, *start = end;
+    unsigned long long rest = number < 0 ? 0ULL - (unsigned long long)number : (unsigned long long)number;
+    do {
+        *--start = (char)('0' + rest % 10);
+        rest /= 10;
+    } while (rest);
+    if (number < 0) {
+        *--start = '-';
+    }
+    return put(output, start, (size_t)(end - start));
+}
+
+/* Whether JSON holds this byte of a text as it is. DEL is left to the twin too. */
+static bool stands(unsigned char byte)
+{
+    return byte >= 0x20 && byte != '"' && byte != '\\' && byte != 0x7f;
+}
+
+/* A text in quotes: 1, 0 for one with something to escape, or -1 with an exception. */
+static int put_text(struct output *output, const char *text, Py_ssize_t size)
+{
+    unsigned char bad = 0;
+    for (Py_ssize_t place = 0; place < size; place++) {
+        bad |= !stands((unsigned char)text[place]);
+    }
+    if (bad) {
+        return 0;
+    }
+    char *end = more(output, (size_t)size + 2);
+    if (end == NULL) {
+        return -1;
+    }
+    end[0] = '"';
+    memcpy(end + 1, text, (size_t)size);
+    end[size + 1] = '"';
+    output->size += (size_t)size + 2;
+    return 1;
+}
+
+/* What `encode`, merge.codec's own encoder, makes of a value. */
+static int put_encoded(struct output *output, PyObject *value, PyObject *encode)
+{
+    PyObject *encoded = PyObject_CallOneArg(encode, value);
+    if (encoded == NULL) {
+        return -1;
+    }
+    int failed = -1;
+    if (PyBytes_CheckExact(encoded)) {
+        failed = put(output, PyBytes_AS_STRING(encoded), (size_t)PyBytes_GET_SIZE(encoded));
+    }
+    else {
+        PyErr_SetString(PyExc_TypeError, "an encoder that gives no bytes");
+    }
+    Py_DECREF(encoded);
+    return failed;
+}
+
+static int put_value(struct output *output, PyObject *value, PyObject *encode)
+{
+    if (PyUnicode_CheckExact(value) && PyUnicode_IS_READY(value) && PyUnicode_IS_ASCII(value)) {
+        int done = put_text(output, PyUnicode_DATA(value), PyUnicode_GET_LENGTH(value));
+        if (done) {
+            return done < 0 ? -1 : 0;
+        }
+    }
+    else if (PyLong_CheckExact(value)) {
+        int overflow;
+        long long number = PyLong_AsLongLongAndOverflow(value, &overflow);
+        if (!overflow) {
+            return put_number(output, number);
+        }
+    }
+    else if (value == Py_None) {
+        return put(output, "null", 4);
+    }
+    else if (value == Py_True) {
+        return put(output, "true", 4);
+    }
+    else if (value == Py_False) {
+        return put(output, "false", 5);
+    }
+    return put_encoded(output, value, encode);
+}
+
+/* The origins of a state: distinct as objects, in order; equal ones share a place. */
+#define MOST_ORIGINS 64
+struct origins {
+    PyObject *sorted; /* list */
+    Py_ssize_t size, last;
+    PyObject *seen[MOST_ORIGINS];
+    Py_ssize_t places[MOST_ORIGINS];
+};
+
+static Py_ssize_t find_origin(struct origins *origins, PyObject *origin)
+{
+    if (origins->last < origins->size && origins->seen[origins->last] == origin) {
+        return origins->last;
+    }
+    for (Py_ssize_t each = 0; each < origins->size; each++) {
+        if (origins->seen[each] == origin) {
+            return origins->last = each;
+        }
+    }
+    return -1;
+}
+
+/* 1 when it is noted, 0 for too many or what is no origin, -1 with an exception. */
+static int note_origin(struct origins *origins, PyObject *origin)
+{
+    if (find_origin(origins, origin) >= 0) {
+        return 1;
+    }
+    if (origins->size == MOST_ORIGINS || !Py_IS_TYPE(origin, origin_type) || PyTuple_GET_SIZE(origin) != 2) {
+        return 0;
+    }
+    if (PyList_Append(origins->sorted, origin)) {
+        return -1;
+    }
+    origins->last = origins->size;
+    origins->seen[origins->size++] = origin; /* kept alive by the list */
+    return 1;
+}
+
+/* Sorts them and gives each its place; takes equal ones out of the list's copy that is written. */
+static PyObject *place_origins(struct origins *origins)
+{
+    if (origins->size > 1 && PyList_Sort(origins->sorted)) {
+        return NULL;
+    }
+    PyObject *written = PyList_New(0);
+    if (written == NULL) {
+        return NULL;
+    }
+    for (Py_ssize_t each = 0; each < origins->size; each++) {
+        PyObject *origin = PyList_GET_ITEM(origins->sorted, each);
+        Py_ssize_t size = PyList_GET_SIZE(written);
+        int differs = size ? PyObject_RichCompareBool(origin, PyList_GET_ITEM(written, size - 1), Py_NE) : 1;
+        if (differs < 0 || (differs && PyList_Append(written, origin))) {
+            Py_DECREF(written);
+            return NULL;
+        }
+        Py_ssize_t found = find_origin(origins, origin);
+        origins->places[found] = PyList_GET_SIZE(written) - 1;
+    }
+    return written;
+}
+
+static int put_origin(struct output *output, PyObject *origin, PyObject *encode)
+{
+    char before = '[';
+    for (int part = 0; part < 2; part++) {
+        PyObject *fields = PyTuple_GET_ITEM(origin, part);
+        if (!PyTuple_Check(fields)) {
+            PyErr_SetString(PyExc_TypeError, "an origin of something else");
+            return -1;
+        }
+        for (Py_ssize_t field = 0; field < PyTuple_GET_SIZE(fields); field++) {
+            if (put_character(output, before) ||
+                put_value(output, PyTuple_GET_ITEM(fields, field), encode)) {
+                return -1;
+            }
+            before = ',';
+        }
+    }
+    return put_character(output, ']');
+}
+
+/* One entry of a dict, its key as UTF-8, which lives as long as the key. */
+struct entry {
+    const char *text;
+    Py_ssize_t size;
+    PyObject *key, *value;
+};
+
+static int in_order(const void *one, const void *other)
+{
+    const struct entry *a = one, *b = other;
+    Py_ssize_t shorter = a->size < b->size ? a->size : b->size;
+    int order = memcmp(a->text, b->text, (size_t)shorter);
+    return order ? order : (a->size > b->size) - (a->size < b->size);
+}
+
+static void free_entries(struct entry *entries, Py_ssize_t size)
+{
+    for (Py_ssize_t each = 0; each < size; each++) {
+        Py_DECREF(entries[each].key);
+        Py_DECREF(entries[each].value);
+    }
+    PyMem_Free(entries);
+}
+
+/* A dict's entries sorted by key as `canonical.encode` sorts them: NULL with an exception, or without one
+ * for keys that are not plain text. */
+static struct entry *sorted_entries(PyObject *dict)
+{
+    Py_ssize_t size = PyDict_GET_SIZE(dict), place = 0, found = 0;
+    struct entry *entries = PyMem_New(struct entry, size ? size : 1);
+    if (entries == NULL) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    PyObject *key, *value;
+    bool is_sorted = true;
+    while (PyDict_Next(dict, &place, &key, &value)) {
+        if (!PyUnicode_CheckExact(key) || !PyUnicode_IS_READY(key) || !PyUnicode_IS_ASCII(key)) {
+            free_entries(entries, found);
+            return NULL;
+        }
+        entries[found] = (struct entry){PyUnicode_DATA(key), PyUnicode_GET_LENGTH(key), Py_NewRef(key),
+                                        Py_NewRef(value)};
+        FETCH(value);
+        FETCH((char *)value + 47);
+        is_sorted = is_sorted && (!found || in_order(&entries[found - 1], &entries[found]) < 0);
+        found++;
+    }
+    if (!is_sorted) {
+        qsort(entries, (size_t)found, sizeof *entries, in_order);
+    }
+    return entries;
+}
+
+static int put_key(struct output *output, const struct entry *entry, char before, PyObject *encode)
+{
+    if (put_character(output, before)) {
+        return -1;
+    }
+    int done = put_text(output, entry->text, entry->size);
+    if (done < 0 || (!done && put_encoded(output, entry->key, encode))) {
+        return -1;
+    }
+    return put_character(output, ':');
+}
+
+static int put_register(struct output *output, struct origins *origins, PyObject *value, PyObject *encode)
+{
+    Py_ssize_t found = find_origin(origins, PyTuple_GET_ITEM(value, 0));
+    char kind[] = {',', (char)('0' + kind_of(PyTuple_GET_ITEM(value, 1))), ','};
+    return put_character(output, '[') || put_number(output, origins->places[found]) ||
+           put(output, kind, sizeof kind) || put_value(output, PyTuple_GET_ITEM(value, 2), encode) ||
+           put_character(output, ']');
+}
+
+static int put_identifier(struct output *output, struct origins *origins, PyObject *value,
+                          PyObject *Py_UNUSED(encode))
+{
+    return put_number(output, origins->places[find_origin(origins, value)]);
+}
+
+typedef int (*put_function)(struct output *, struct origins *, PyObject *, PyObject *);
+
+static int put_entries(struct output *output, struct origins *origins, const struct entry *entries,
+                       Py_ssize_t size, put_function put_one, PyObject *encode)
+{
+    if (!size && put_character(output, '{')) {
+        return -1;
+    }
+    for (Py_ssize_t each = 0; each < size; each++) {
+        if (put_key(output, &entries[each], each ? ',' : '{', encode) ||
+            put_one(output, origins, entries[each].value, encode)) {
+            return -1;
+        }
+    }
+    return put_character(output, '}');
+}
+
+static int put_origins(struct output *output, PyObject *written, PyObject *encode)
+{
+    for (Py_ssize_t each = 0; each < PyList_GET_SIZE(written); each++) {
+        if (put_character(output, each ? ',' : '[') ||
+            put_origin(output, PyList_GET_ITEM(written, each), encode)) {
+            return -1;
+        }
+    }
+    return PyList_GET_SIZE(written) ? put_character(output, ']') : put(output, "[]", 2);
+}
+
+/* 1 when all are registers with few origins of the usual type; 0 for the twin to say; -1 with an exception. */
+static int note_origins(struct origins *origins, const struct entry *entries, Py_ssize_t size, bool registers)
+{
+    int noted = 1;
+    for (Py_ssize_t each = 0; each < size && noted == 1; each++) {
+        PyObject *value = entries[each].value;
+        if (registers) {
+            if (!Py_IS_TYPE(value, register_type) || PyTuple_GET_SIZE(value) != 3 ||
+                kind_of(PyTuple_GET_ITEM(value, 1)) < 0) {
+                return 0;
+            }
+            FETCH(PyTuple_GET_ITEM(value, 2));
+            value = PyTuple_GET_ITEM(value, 0);
+        }
+        noted = note_origin(origins, value);
+    }
+    return noted;
+}
+
+struct state {
+    struct entry *registers, *identifiers;
+    Py_ssize_t registers_size, identifiers_size;
+    PyObject *markers, *encode;
+};
+
+static PyObject *write_body(const struct state *state, struct origins *origins)
+{
+    struct output output = {NULL, 0, 0};
+    PyObject *body = NULL, *written = place_origins(origins);
+    if (written != NULL && more(&output, 1024) != NULL && !put_character(&output, '[') &&
+        !put_origins(&output, written, state->encode) && !put_character(&output, ',') &&
+        !put_entries(&output, origins, state->registers, state->registers_size, put_register, state->encode) &&
+        !put_character(&output, ',') && !put_value(&output, state->markers, state->encode) &&
+        !put_character(&output, ',') &&
+        !put_entries(&output, origins, state->identifiers, state->identifiers_size, put_identifier,
+                     state->encode) &&
+        !put_character(&output, ']')) {
+        body = PyBytes_FromStringAndSize(output.bytes, (Py_ssize_t)output.size);
+    }
+    PyMem_Free(output.bytes);
+    Py_XDECREF(written);
+    return body;
+}
+
+static PyObject *noted_body(const struct state *state)
+{
+    struct origins origins = {.sorted = PyList_New(0)};
+    if (origins.sorted == NULL) {
+        return NULL;
+    }
+    int noted = note_origins(&origins, state->registers, state->registers_size, true);
+    if (noted == 1) {
+        noted = note_origins(&origins, state->identifiers, state->identifiers_size, false);
+    }
+    PyObject *body = noted < 0 ? NULL : noted ? write_body(state, &origins) : Py_NewRef(Py_None);
+    Py_DECREF(origins.sorted);
+    return body;
+}
+
+PyDoc_STRVAR(body_doc, "body(registers, identifiers, markers, encode): the JSON of a state, `markers` its sorted list;\n"
+                       "None for one that is not of the common form. Other values are written by `encode`.");
+
+static PyObject *body(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t given)
+{
+    if (!check_arguments(given, 4) || !check_dict(arguments[0]) || !check_dict(arguments[1])) {
+        return NULL;
+    }
+    if (register_type == NULL) {
+        PyErr_SetString(PyExc_TypeError, "bind comes first");
+        return NULL;
+    }
+    struct state state = {.markers = arguments[2], .encode = arguments[3]};
+    PyObject *made = NULL;
+    state.registers_size = PyDict_GET_SIZE(arguments[0]);
+    state.identifiers_size = PyDict_GET_SIZE(arguments[1]);
+    state.registers = sorted_entries(arguments[0]);
+    state.identifiers = state.registers == NULL ? NULL : sorted_entries(arguments[1]);
+    if (state.identifiers != NULL) {
+        made = noted_body(&state);
+        free_entries(state.identifiers, state.identifiers_size);
+    }
+    else if (!PyErr_Occurred()) {
+        made = Py_NewRef(Py_None);
+    }
+    if (state.registers != NULL) {
+        free_entries(state.registers, state.registers_size);
+    }
+    return made;
+}
+
+/* ---- merge.codec.decode ---- */
+
+/* An item of a list or tuple at an index as Python reads it: borrowed, or NULL with IndexError. */
+static PyObject *item_at(PyObject *const *items, Py_ssize_t size, PyObject *index)
+{
+    Py_ssize_t place = PyNumber_AsSsize_t(index, PyExc_IndexError);
+    if (place == -1 && PyErr_Occurred()) {
+        return NULL;
+    }
+    place += place < 0 ? size : 0;
+    if (place < 0 || place >= size) {
+        PyErr_SetString(PyExc_IndexError, "list index out of range");
+        return NULL;
+    }
+    return items[place];
+}
+
+static PyObject *read_register(PyObject *wire, PyObject *origins)
+{
+    if (!PyTuple_CheckExact(wire) || PyTuple_GET_SIZE(wire) != 3) {
+        PyErr_SetString(PyExc_TypeError, "a register of something else");
+        return NULL;
+    }
+    PyObject *origin =
+        item_at(((PyListObject *)origins)->ob_item, PyList_GET_SIZE(origins), PyTuple_GET_ITEM(wire, 0));
+    PyObject *kind = origin == NULL ? NULL : item_at(kinds, KINDS, PyTuple_GET_ITEM(wire, 1));
+    return kind == NULL ? NULL : new_register(origin, kind, PyTuple_GET_ITEM(wire, 2));
+}
+
+PyDoc_STRVAR(registers_doc, "registers(wire, origins): turns a dict of (origin, kind, value) into one of registers.");
+
+static PyObject *registers(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t given)
+{
+    if (!check_arguments(given, 2) || !check_dict(arguments[0])) {
+        return NULL;
+    }
+    if (register_type == NULL || !PyList_CheckExact(arguments[1])) {
+        PyErr_SetString(PyExc_TypeError, "bind comes first, and a list is needed");
+        return NULL;
+    }
+    Py_ssize_t place = 0;
+    PyObject *key, *wire;
+    while (PyDict_Next(arguments[0], &place, &key, &wire)) {
+        Py_INCREF(key);
+        PyObject *made = read_register(wire, arguments[1]);
+        int failed = made == NULL || PyDict_SetItem(arguments[0], key, made);
+        Py_XDECREF(made);
+        Py_DECREF(key);
+        if (failed) {
+            return NULL;
+        }
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *read_origin(PyObject *wire)
+{
+    if (!PyTuple_CheckExact(wire) || PyTuple_GET_SIZE(wire) != 6) {
+        PyErr_SetString(PyExc_TypeError, "an origin of something else");
+        return NULL;
+    }
+    PyObject *const *fields = ((PyTupleObject *)wire)->ob_item;
+    PyObject *parts[] = {new_tuple(stamp_type, fields, 4), NULL};
+    parts[1] = parts[0] == NULL ? NULL : new_tuple(spec_type, fields + 4, 2);
+    PyObject *origin = parts[1] == NULL ? NULL : new_tuple(origin_type, parts, 2);
+    Py_XDECREF(parts[0]);
+    Py_XDECREF(parts[1]);
+    return origin;
+}
+
+PyDoc_STRVAR(origins_doc, "origins(wire): turns a list of six-tuples into a list of origins.");
+
+static PyObject *origins(PyObject *Py_UNUSED(module), PyObject *wire)
+{
+    if (origin_type == NULL || !PyList_CheckExact(wire)) {
+        PyErr_SetString(PyExc_TypeError, "bind comes first, and a list is needed");
+        return NULL;
+    }
+    PyObject *made = PyList_New(PyList_GET_SIZE(wire));
+    for (Py_ssize_t each = 0; made != NULL && each < PyList_GET_SIZE(made); each++) {
+        PyObject *origin = read_origin(PyList_GET_ITEM(wire, each));
+        if (origin == NULL) {
+            Py_CLEAR(made);
+            break;
+        }
+        PyList_SET_ITEM(made, each, origin);
+    }
+    return made;
+}
+
+/* ---- merge.documents.document ---- */
+
+static bool is_scalar(PyObject *value)
+{
+    return PyUnicode_CheckExact(value) || PyLong_CheckExact(value) || PyFloat_CheckExact(value) ||
+           PyBool_Check(value);
+}
+
+/* What the index may know of a register that shows; None for nothing. The caller holds path and value. */
+static PyObject *field(PyObject *path, PyObject *kind, PyObject *value, PyObject *is_indexable, PyObject *odd)
+{
+    if (kind == kinds[SEALED]) {
+        return PyObject_CallFunctionObjArgs(odd, kind, value, NULL);
+    }
+    PyObject *answer = PyObject_CallOneArg(is_indexable, path);
+    int indexable = answer == NULL ? -1 : PyObject_IsTrue(answer);
+    Py_XDECREF(answer);
+    if (indexable < 0) {
+        return NULL;
+    }
+    if (!indexable) {
+        return Py_NewRef(Py_None);
+    }
+    return is_scalar(value) ? Py_NewRef(value) : PyObject_CallFunctionObjArgs(odd, kind, value, NULL);
+}
+
+static int set_field(PyObject *fields, PyObject *path, PyObject *shown, PyObject *is_indexable, PyObject *odd)
+{
+    PyObject *made = field(path, PyTuple_GET_ITEM(shown, 1), PyTuple_GET_ITEM(shown, 2), is_indexable, odd);
+    int failed = made == NULL || (made != Py_None && PyDict_SetItem(fields, path, made));
+    Py_XDECREF(made);
+    return failed ? -1 : 0;
+}
+
+/* Fetches the values of a dict, and of those that are registers what they hold. */
+static void fetch(PyObject *dict, bool registers)
+{
+    PyObject *key, *value;
+    for (Py_ssize_t place = 0; PyDict_Next(dict, &place, &key, &value);) {
+        FETCH(value);
+        FETCH((char *)value + 47);
+    }
+    for (Py_ssize_t place = 0; registers && PyDict_Next(dict, &place, &key, &value);) {
+        if (PyTuple_Check(value) && PyTuple_GET_SIZE(value) == 3) {
+            FETCH(PyTuple_GET_ITEM(value, 2));
+        }
+    }
+}
+
+PyDoc_STRVAR(fields_doc, "fields(registers, replaced, is_indexable, odd): what the index may know, by path; `replaced`\n"
+                         "is a set of paths, odd(kind, value) says what stands for a value that is no plain scalar.");
+
+static PyObject *fields(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t given)
+{
+    if (!check_arguments(given, 4) || !check_dict(arguments[0])) {
+        return NULL;
+    }
+    if (register_type == NULL || !PyAnySet_Check(arguments[1])) {
+        PyErr_SetString(PyExc_TypeError, "bind comes first, and a set is needed");
+        return NULL;
+    }
+    fetch(arguments[0], true);
+    PyObject *made = PyDict_New(), *path, *shown;
+    Py_ssize_t place = 0, size = PyDict_GET_SIZE(arguments[0]);
+    while (made != NULL && PyDict_Next(arguments[0], &place, &path, &shown)) {
+        if (!PyTuple_Check(shown) || PyTuple_GET_SIZE(shown) != 3) {
+            PyErr_SetString(PyExc_TypeError, "a register of something else");
+            Py_CLEAR(made);
+            break;
+        }
+        Py_INCREF(path);
+        Py_INCREF(shown);
+        int replaced = PyTuple_GET_ITEM(shown, 1) == kinds[DELETED] ? 1
+                       : PySet_GET_SIZE(arguments[1])               ? PySet_Contains(arguments[1], path)
+                                                                    : 0;
+        int failed =
+            replaced < 0 || (!replaced && set_field(made, path, shown, arguments[2], arguments[3]));
+        Py_DECREF(path);
+        Py_DECREF(shown);
+        if (!failed && PyDict_GET_SIZE(arguments[0]) != size) {
+            PyErr_SetString(PyExc_RuntimeError, "dictionary changed size during iteration");
+            failed = 1;
+        }
+        if (failed) {
+            Py_CLEAR(made);
+        }
+    }
+    return made;
+}
+
+/* ---- sinks.sqlite_index_tokens.Tokenizer.tokens ---- */
+
+#define EXACT 9007199254740992.0 /* 2**53 */
+
+/* The positive number that a double holds exactly, 0 for any other value. */
+static double positive(PyObject *value)
+{
+    double number = 0.0;
+    if (PyFloat_CheckExact(value)) {
+        number = PyFloat_AS_DOUBLE(value);
+    }
+    else if (PyLong_CheckExact(value)) {
+        int overflow;
+        long long whole = PyLong_AsLongLongAndOverflow(value, &overflow);
+        number = overflow ? 0.0 : (double)whole;
+    }
+    return number > 0.0 && number < EXACT ? number : 0.0;
+}
+
+/* `begin`, a 1 and the number's bits as hexadecimal digits. */
+static PyObject *number_line(PyObject *begin, double number)
+{
+    Py_ssize_t size = PyUnicode_GET_LENGTH(begin);
+    PyObject *line = PyUnicode_New(size + 17, PyUnicode_MAX_CHAR_VALUE(begin));
+    if (line == NULL) {
+        return NULL;
+    }
+    uint64_t bits;
+    memcpy(&bits, &number, sizeof bits);
+    Py_UCS1 *text = PyUnicode_1BYTE_DATA(line);
+    memcpy(text, PyUnicode_1BYTE_DATA(begin), (size_t)size);
+    text[size] = '1';
+    for (int digit = 16; digit > 0; digit--, bits >>= 4) {
+        text[size + digit] = (Py_UCS1) "0123456789abcdef"[bits & 15];
+    }
+    return line;
+}
+
+/* A line that needs no call: NULL with an exception, or without one when the twin must say it. */
+static PyObject *known_line(PyObject *path, PyObject *value, PyObject *seen, PyObject *paths)
+{
+    if (PyUnicode_CheckExact(value)) {
+        PyObject *texts = PyDict_GetItemWithError(seen, path);
+        if (texts == NULL || !PyDict_CheckExact(texts)) {
+            return NULL;
+        }
+        PyObject *line = PyDict_GetItemWithError(texts, value);
+        return line != NULL && PyUnicode_CheckExact(line) && PyUnicode_GET_LENGTH(line) ? Py_NewRef(line) : NULL;
+    }
+    double number = positive(value);
+    PyObject *begin = number > 0.0 ? PyDict_GetItemWithError(paths, path) : NULL;
+    if (begin == NULL || !PyTuple_Check(begin) || PyTuple_GET_SIZE(begin) < 3) {
+        return NULL;
+    }
+    begin = PyTuple_GET_ITEM(begin, 2);
+    if (!PyUnicode_CheckExact(begin) || !PyUnicode_IS_READY(begin) ||
+        PyUnicode_KIND(begin) != PyUnicode_1BYTE_KIND) {
+        return NULL;
+    }
+    return number_line(begin, number);
+}
+
+static int add_line(PyObject *lines, PyObject *path, PyObject *value, PyObject *seen, PyObject *paths,
+                    PyObject *odd)
+{
+    PyObject *line = known_line(path, value, seen, paths);
+    if (line == NULL && !PyErr_Occurred()) {
+        line = PyObject_CallFunctionObjArgs(odd, path, value, NULL);
+    }
+    int filled = line == NULL ? -1 : PyObject_IsTrue(line);
+    int failed = filled < 0 || (filled && PyList_Append(lines, line));
+    Py_XDECREF(line);
+    return failed ? -1 : 0;
+}
+
+PyDoc_STRVAR(lines_doc, "lines(fields, seen, paths, odd): the tokens of each field that has some, a line each; of texts\n"
+                        "as seen[path][text] has them, of others than plain numbers as odd(path, value) says.");
+
+static PyObject *lines(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t given)
+{
+    if (!check_arguments(given, 4) || !check_dict(arguments[0]) || !check_dict(arguments[1]) ||
+        !check_dict(arguments[2])) {
+        return NULL;
+    }
+    fetch(arguments[0], false);
+    PyObject *made = PyList_New(0), *path, *value;
+    Py_ssize_t place = 0, size = PyDict_GET_SIZE(arguments[0]);
+    while (made != NULL && PyDict_Next(arguments[0], &place, &path, &value)) {
+        Py_INCREF(path);
+        Py_INCREF(value);
+        int failed = add_line(made, path, value, arguments[1], arguments[2], arguments[3]);
+        Py_DECREF(path);
+        Py_DECREF(value);
+        if (!failed && PyDict_GET_SIZE(arguments[0]) != size) {
+            PyErr_SetString(PyExc_RuntimeError, "dictionary changed size during iteration");
+            failed = 1;
+        }
+        if (failed) {
+            Py_CLEAR(made);
+        }
+    }
+    return made;
+}
+
+#define LOOP(name, flags) {#name, (PyCFunction)(void (*)(void))name, flags, name##_doc}
+static PyMethodDef methods[] = {
+    LOOP(bind, METH_FASTCALL),   LOOP(bind_walk, METH_FASTCALL), LOOP(walk, METH_FASTCALL),
+    LOOP(body, METH_FASTCALL),   LOOP(registers, METH_FASTCALL), LOOP(origins, METH_O),
+    LOOP(fields, METH_FASTCALL), LOOP(lines, METH_FASTCALL),     {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "_loops", "Loops that have a twin in Python.", -1, methods, NULL, NULL, NULL, NULL,
+};
+
+PyMODINIT_FUNC PyInit__loops(void)
+{
+    PyObject *module = PyModule_Create(&definition);
+    /* Which source this was built from, so that an old build is not taken for a new one. */
+    PyObject *source = module == NULL ? NULL : PyLong_FromUnsignedLong(SOURCE);
+    if (source == NULL || PyModule_AddObjectRef(module, "SOURCE", source)) {
+        Py_CLEAR(module);
+    }
+    Py_XDECREF(source);
+    return module;
+}

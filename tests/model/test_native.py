@@ -1,0 +1,93 @@
+"""The native loops are built where they can be, used when they fit, and left out when they cannot be had."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from model import native
+
+ROOT = Path(__file__).parents[2]
+BUILD = [sys.executable, str(ROOT / "native" / "build.py")]
+
+
+def run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    inherited = {name: value for name, value in os.environ.items() if name != native.VARIABLE}
+    return subprocess.run(
+        command,
+        env={**inherited, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def state(folder: Path, **environment: str) -> str:
+    code = "from model import native; print(native.state, native.loops is not None)"
+    # -P: not the folder that the tests run in.
+    return run(sys.executable, "-P", "-c", code, PYTHONPATH=str(folder), **environment).stdout.strip()
+
+
+def can_build() -> str | None:
+    """Why the loops cannot be built here, if so."""
+    done = run(*BUILD, "--into", "/nowhere")
+    return done.stderr if "no C compiler" in done.stderr or "Python.h" in done.stderr else None
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """What of the repository the loops need."""
+    for name in ("model", "native"):
+        shutil.copytree(
+            ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("_loops.*", "__pycache__")
+        )
+    return tmp_path
+
+
+def build(checkout: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return run(sys.executable, str(checkout / "native" / "build.py"), *words, **environment)
+
+
+@pytest.mark.skipif(bool(why := can_build()), reason=str(why))
+def test_they_compile_without_a_warning_and_are_used(checkout: Path) -> None:
+    done = build(checkout, "--strict")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert state(checkout) == "in use True"
+
+
+@pytest.mark.skipif(bool(why := can_build()), reason=str(why))
+def test_an_old_build_is_not_used(checkout: Path) -> None:
+    build(checkout)
+    with (checkout / "native" / "loops.c").open("a") as source:
+        source.write("\n")
+    assert state(checkout) == "built from another source False"
+
+
+def test_without_a_compiler_one_line_says_so_and_nothing_fails(checkout: Path) -> None:
+    done = build(checkout, PATH="/nowhere")
+    assert done.returncode == 0
+    assert done.stderr == (
+        "note: the native loops are left out, everything runs without them: there is no C compiler\n"
+    )
+    assert state(checkout) == "not built False"
+
+
+@pytest.mark.skipif(bool(why := can_build()), reason=str(why))
+def test_what_does_not_compile_is_left_out(checkout: Path) -> None:
+    (checkout / "native" / "loops.c").write_text("not C\n")
+    done = build(checkout)
+    assert done.returncode == 0
+    assert len(done.stderr.splitlines()) == 1
+    assert "left out" in done.stderr
+    assert "error" in done.stderr
+    assert build(checkout, "--strict").returncode == 1
+    assert state(checkout) == "not built False"
+
+
+def test_they_can_be_left_out() -> None:
+    assert state(ROOT, **{native.VARIABLE: "off"}) == f"off ({native.VARIABLE}) False"
