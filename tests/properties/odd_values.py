@@ -47,6 +47,13 @@ strangers = st.one_of(
 )
 arrays = st.lists(scalars | st.lists(scalars, max_size=2), max_size=3)
 leaves = st.one_of(scalars, scalars, scalars, arrays, strangers)
+fine_texts = st.sampled_from([text for text in TEXTS if text.isprintable()]) | st.text(
+    'aZ09 ü"\\\x7f\n', max_size=30
+)
+fine_numbers = st.sampled_from(INTEGERS) | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+fine_scalars = fine_texts | fine_numbers | st.booleans()
+fine_leaves = fine_scalars | st.none() | st.lists(fine_scalars, max_size=3)
+"""What can be stored: an error would hide what else is not equal."""
 keys = st.sampled_from(
     ["a", "b", "c", "d", "e", "a.b", "\\", "", "_event", "email", "ü", "\ud800", "k" * 1100]
 )
@@ -65,3 +72,10 @@ trees = st.recursive(
     lambda below: st.dictionaries(keys, leaves | below | below.map(OddDict), max_size=4),
     max_leaves=12,
 ) | st.sampled_from([10, 63, 64, 65, 200]).map(nested)
+fine_trees = st.recursive(
+    st.dictionaries(st.sampled_from("abcde"), fine_leaves, max_size=5),
+    lambda below: st.dictionaries(
+        st.sampled_from(["a", "b", "c", "d", "_event"]), fine_leaves | below, max_size=4
+    ),
+    max_leaves=12,
+)

@@ -79,7 +79,12 @@ def told(leaves: Leaves) -> tuple[Any, ...]:
 
 
 @more
-@given(attributes, st.sampled_from(DetectionMode), st.lists(odd_values.trees, max_size=4), st.booleans())
+@given(
+    attributes,
+    st.sampled_from(DetectionMode),
+    st.lists(odd_values.trees | odd_values.fine_trees, max_size=4),
+    st.booleans(),
+)
 def test_leaves(
     declared: list[AttributeMetadata], mode: DetectionMode, outputs: list[Any], forget: bool
 ) -> None:
@@ -111,30 +116,39 @@ def test_what_the_loops_take_for_harmless_is(text: str) -> None:
     assert one == other
 
 
-origins = st.builds(
-    Origin,
-    st.builds(Stamp, st.integers(0, 2), st.integers(), st.sampled_from("st"), odd_values.texts),
-    st.builds(SpecRef, odd_values.texts, st.integers(1, 2)),
-)
+def origins(texts: st.SearchStrategy[str]) -> st.SearchStrategy[Origin]:
+    return st.builds(
+        Origin,
+        st.builds(Stamp, st.integers(0, 2), st.integers(), st.sampled_from("st"), texts),
+        st.builds(SpecRef, texts, st.integers(1, 2)),
+    )
+
+
 paths = st.sampled_from(["a", "a.b", "a.b.c", "a-b", "b", "ü", '"', "\x7f", "日", "\ud800", "z" * 40])
 
 
 @st.composite
-def states(draw: st.DrawFn, few: int = 6) -> FragmentState:
-    said = draw(st.lists(origins, min_size=1, max_size=few))
+def states(draw: st.DrawFn) -> FragmentState:
+    is_fine = draw(st.booleans())
+    texts, leaves, places = (
+        (odd_values.fine_texts, odd_values.fine_leaves, st.sampled_from(["a", "a.b", "a-b", "b", "z.z"]))
+        if is_fine
+        else (odd_values.texts, odd_values.leaves, paths)
+    )
+    said = draw(st.lists(origins(texts), min_size=1, max_size=6))
     # Equal ones that are not the same object, too.
     said += [Origin(*each) for each in said]
     one = st.sampled_from(said)
     state = FragmentState()
     registers = st.one_of(
-        st.builds(Register, one, st.just(Kind.PLAIN), odd_values.leaves),
+        st.builds(Register, one, st.just(Kind.PLAIN), leaves),
         st.builds(Register, one, st.just(Kind.DELETED), st.none()),
         st.builds(Register, one, st.just(Kind.SEALED), st.sampled_from(["c", "c.t", "c.", ".", "c.t.u"])),
     )
-    state.registers = draw(st.dictionaries(paths, registers, max_size=8))
-    state.identifiers = draw(st.dictionaries(odd_values.texts, one, max_size=3))
+    state.registers = draw(st.dictionaries(places, registers, max_size=8))
+    state.identifiers = draw(st.dictionaries(texts, one, max_size=3))
     state.markers = draw(
-        st.dictionaries(st.tuples(odd_values.texts, paths), one.map(lambda each: each.stamp), max_size=2)
+        st.dictionaries(st.tuples(texts, places), one.map(lambda each: each.stamp), max_size=2)
     )
     return state
 
