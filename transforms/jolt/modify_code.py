@@ -147,16 +147,22 @@ class ModifyCode:
             found = choice(is_(name(value), self._missing), NONE, name(value))
             body.append(assign(child.level.tree, found))
         made = self.code.fresh("v")
-        self._evaluate(child.alternatives, spot, value, made, body)
+        self._evaluate(child.alternatives, spot, value, made, body, present=child.only_present)
         self._charge(made, body)
         self._store(child, spot, made, body, certain=any(not each.may_miss for each in child.alternatives))
 
     def _evaluate(
-        self, alternatives: list[Alternative], spot: Spot, value: str, made: str, body: Block
+        self,
+        alternatives: list[Alternative],
+        spot: Spot,
+        value: str,
+        made: str,
+        body: Block,
+        present: bool,
     ) -> None:
-        """The first alternative that has a value."""
+        """The first alternative that has a value; `present` says that the value at hand is not MISSING."""
         first, *others = alternatives
-        if first.of_value:
+        if first.of_value and not present:
             inner: Block = []
             self._call(first, spot, value, made, inner)
             body += when(is_(name(value), self._missing), [assign(made, self._missing)], inner)
@@ -164,7 +170,7 @@ class ModifyCode:
             self._call(first, spot, value, made, body)
         if others and first.may_miss:
             rest: Block = []
-            self._evaluate(others, spot, value, made, rest)
+            self._evaluate(others, spot, value, made, rest, present)
             body += when(is_(name(made), self._missing), rest)
 
     def _call(self, alternative: Alternative, spot: Spot, value: str, made: str, body: Block) -> None:

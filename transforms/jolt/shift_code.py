@@ -30,7 +30,7 @@ from transforms.jolt.places import Places
 from transforms.jolt.readers import MISSING
 from transforms.jolt.shift_loops import LoopCode
 from transforms.jolt.shift_spec import Node
-from transforms.jolt.views import literal_view
+from transforms.jolt.views import NOTHING, literal_view
 from transforms.limits import SpecLimits
 
 _MOST_IN_ONE = 16
@@ -173,7 +173,9 @@ class ShiftCode:
         indexes = {key: index for key in node.literals if (index := parse_int(key)) is not None}
         view = call(code.bind(literal_view(frozenset(node.literals), indexes)), value)
         members = code.fresh("d")
-        body.append(assign(members, choice(is_(call(code.bind(type), value), code.bind(dict)), value, view)))
+        # Null is common, and a call is dear.
+        other = choice(is_(value, NONE), code.bind(NOTHING), view)
+        body.append(assign(members, choice(is_(call(code.bind(type), value), code.bind(dict)), value, other)))
 
         def visit(block: Block) -> None:
             for key, child in node.literals.items():

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from model.errors import SpecError
+from transforms.generation.code import Code
 from transforms.generation.nodes import (
     NONE,
     Block,
@@ -194,5 +195,14 @@ class LoopCode:
         if child.element.matches_all:
             return taken
         groups = child.level.group_texts or code.fresh("g")
-        found = call(code.bind(child.element.match), name(key))
+        found = _matched(code, child.element, name(key))
         return [assign(groups, found), *when(is_not(name(groups), NONE), taken, otherwise)]
+
+
+def _matched(code: Code, star: Star, key: ast.expr) -> ast.expr:
+    """What the `*` stand for, or None. Most keys can be told by how they begin or end."""
+    found = call(code.bind(star.match), key)
+    first, last = star.literals[0], star.literals[-1]
+    if last:
+        return choice(call(code.bind(str.endswith), key, constant(last)), found, NONE)
+    return choice(call(code.bind(str.startswith), key, constant(first)), found, NONE) if first else found

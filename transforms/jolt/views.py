@@ -10,7 +10,8 @@ from transforms.jolt.readers import SMALL_INDEXES
 from transforms.jolt.text import text_of
 
 _LONG_KEY = 128
-_NOTHING: Final[dict[str, Any]] = {}
+NOTHING: Final[dict[str, Any]] = {}
+"""Stands for null: it has no keys."""
 
 
 def literal_view(keys: frozenset[str], indexes: dict[str, int]) -> Callable[[Any], dict[str, Any]]:
@@ -21,12 +22,12 @@ def literal_view(keys: frozenset[str], indexes: dict[str, int]) -> Callable[[Any
 
     def view(value: Any) -> dict[str, Any]:
         if value is None:
-            return _NOTHING
+            return NOTHING
         if type(value) is not list:
             if type(value) is int and value.bit_length() > longest:
-                return _NOTHING
+                return NOTHING
             text = text_of(value)
-            return {text: None} if text in keys else _NOTHING
+            return {text: None} if text in keys else NOTHING
         found: dict[str, Any] = {}
         for key, index in indexes.items():
             if index < len(value):
@@ -41,7 +42,7 @@ def literal_view(keys: frozenset[str], indexes: dict[str, int]) -> Callable[[Any
 def members(value: Any) -> dict[str, Any]:
     """All keys of a value, which is no object."""
     if value is None:
-        return _NOTHING
+        return NOTHING
     if type(value) is not list:
         return {text_of(value): None}
     if len(value) <= len(SMALL_INDEXES):

@@ -27,6 +27,7 @@ from transforms.generation.nodes import (
     when,
 )
 from transforms.jolt.functions.separators import plain_separator
+from transforms.jolt.readers import MISSING
 from transforms.meter import FREE
 
 _FEW = 8
@@ -101,11 +102,13 @@ def short_split(code: Code, arguments: list[ast.expr], made: str, long_way: Bloc
 
 
 def short_size(code: Code, arguments: list[ast.expr], made: str, long_way: Block) -> Block:
-    """`size` of an array."""
-    if len(arguments) != 1:
+    """`size` of an array, or of nothing."""
+    if len(arguments) != 1 or isinstance(arguments[0], ast.Constant):
         return long_way
     is_list = is_(call(code.bind(type), arguments[0]), code.bind(list))
-    return when(is_list, [assign(made, call(code.bind(len), arguments[0]))], long_way)
+    missing = code.bind(MISSING)
+    of_others = when(is_(arguments[0], missing), [assign(made, missing)], long_way)
+    return when(is_list, [assign(made, call(code.bind(len), arguments[0]))], of_others)
 
 
 def _is_short(code: Code, text: ast.expr) -> ast.expr:
