@@ -21,8 +21,8 @@ class ProtectedNames:
         found = [(place.type, place.path) for spec in snapshot.specs for place in spec.identifiers]
         places = {path for _, path in found} | {spec.id for spec in snapshot.specs if _is_stored(spec.id)}
         self._levels = snapshot.levels
-        is_on = snapshot.defaults.detection is DetectionMode.SEAL
-        self._undecided = snapshot.undecided_places(filter(None, places)) if is_on else frozenset()
+        self._is_on = snapshot.defaults.detection is DetectionMode.SEAL
+        self._undecided = snapshot.undecided_places(filter(None, places)) if self._is_on else frozenset()
         self._sealed = snapshot.sealed_places(filter(None, places)) | {
             path for path in self._undecided if self._seals(named(paths.split(path)).get(str))
         }
@@ -37,10 +37,14 @@ class ProtectedNames:
         return kind in self._undecided_types and self._seals(shaped(identifier.value))
 
     def protects_event_id(self, place: str | None, event_id: str) -> bool:
-        """Whether an event id that a spec reads at a place is stored as a keyed hash."""
+        """Whether an event id that a spec reads at a place, or that comes with the envelope, is stored as a
+        keyed hash."""
         if place in self._sealed:
             return True
-        return place in self._undecided and self._seals(shaped(event_id))
+        if place in self._undecided:
+            return self._seals(shaped(event_id))
+        # No attribute has it, so nobody decides. Nearly every id is unique: all detectors would cost too much.
+        return self._is_on and not _is_stored(place) and "@" in event_id and self._seals(shaped(event_id))
 
     def _seals(self, proposal: Proposal | None) -> bool:
         return proposal is not None and self._levels.policy(proposal.classification).is_protected

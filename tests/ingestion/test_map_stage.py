@@ -424,6 +424,24 @@ def test_a_key_that_looks_sensitive_within_an_array_seals_the_array(tmp_path: Pa
     assert canaries(output, CANARY) == []
 
 
+@pytest.mark.parametrize(
+    ("event_id", "mode", "is_shown"),
+    [
+        (f"signup-{CANARY}@example.com", DetectionMode.SEAL, False),
+        (f"signup-{CANARY}@example.com", DetectionMode.OFF, True),
+        (f"signup-{CANARY}", DetectionMode.SEAL, True),
+    ],
+)
+def test_an_event_id_with_an_address_is_hashed(
+    event_id: str, mode: DetectionMode, is_shown: bool, tmp_path: Path
+) -> None:
+    defaults = DiscoveryDefaults(detection=mode)
+    pipeline = Pipeline(tmp_path, snapshot=snapshot(specs=[passing(WHOLE)], defaults=defaults))
+    output = pipeline.map(event(_event={"id": event_id, "ordinal": 1_709_251_200_000}, fine=1))
+    assert not output.letters
+    assert bool(canaries(output, CANARY)) is is_shown
+
+
 @pytest.mark.parametrize("mode", [DetectionMode.OFF, DetectionMode.PROPOSE])
 def test_keys_are_only_refused_where_detectors_seal(mode: DetectionMode, tmp_path: Path) -> None:
     defaults = DiscoveryDefaults(detection=mode)

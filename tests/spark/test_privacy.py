@@ -128,6 +128,7 @@ MALFORMED = [
     opened(3, contacts={KEY: {"times": 3}}),
     opened(4, **{KEY: CONTACT}),
     opened(5, amount=10**40, huge=f"{CONTACT} " * 200),
+    opened(8, messageId=f"signup-{CONTACT}"),
     # In the middle of a spec: its first operation has run.
     opened(6, type="halfway", note=HALFWAY),
     opened(7, type="halfway", note={HALFWAY: HALFWAY}),
