@@ -179,13 +179,9 @@ def with_event_log(folder: Path) -> str:
 ANSWERS = (
     ("export", "--provenance"),
     ("search", "--json", "--limit", "100", "identity.userId=c*"),
-    ("lookup", "user_id:c10"),
-    ("lookup", "--json", f"email:{MAIL}"),
-    ("lookup", "--json", "user_id:o2"),
+    ("lookup", f"email:{MAIL}"),
     ("dead-letters", "list", "--limit", "100"),
-    ("dead-letters", "list", "--json", "--limit", "100"),
     ("attributes", "search", "--json"),
-    ("keys", "list"),
     ("erase", f"email:{MAIL}", "--dry-run"),
 )
 ROUTES = ("snapshot", "attributes?limit=1000", "specs", "changes?limit=1000", "discovery-defaults")
@@ -213,6 +209,7 @@ def open_to_others(folder: Path) -> list[str]:
     return [f"{path.relative_to(folder)} {mode:o}" for path, mode in modes.items() if mode & 0o077]
 
 
+@pytest.mark.timeout(900)  # three runs and a dozen commands, on a machine that may be busy
 def test_canaries_are_nowhere(tmp_path: Path, own_shop: tuple[Shop, str]) -> None:
     shop, reader = own_shop
     installation = filled(tmp_path, shop)
@@ -245,8 +242,7 @@ def test_canaries_are_nowhere(tmp_path: Path, own_shop: tuple[Shop, str]) -> Non
     outputs = [done.stdout, done.stderr]
     outputs += [each for words in ANSWERS for each in _both(installation, *words)]
     letters = installation.dead_letters()
-    shown = [_both(installation, "dead-letters", "show", letter["id"]) for letter in letters[:2]]
-    outputs += [each for both in shown for each in both]
+    outputs += [json.dumps(letters).encode(), *_both(installation, "dead-letters", "show", letters[0]["id"])]
     with httpx.Client(base_url=shop.url, headers={"Authorization": f"Bearer {reader}"}) as client:
         answers = [client.get(f"/v1/{route}") for route in ROUTES]
     assert [answer.status_code for answer in answers] == [200] * len(ROUTES)
@@ -256,16 +252,8 @@ def test_canaries_are_nowhere(tmp_path: Path, own_shop: tuple[Shop, str]) -> Non
     # It was all there to be leaked: who may see it does.
     reasons = {letter["reason"] for letter in letters}
     assert reasons >= {"not_json", "too_large", "corrupt_source", "transform_failed", "sensitive_key"}
-    for identifier, expected in (
-        ("user_id:c10", NAME),
-        ("user_id:c10", MAIL),
-        (f"email:{MAIL}", STREET),
-        ("user_id:o1", CONTACT),
-        ("user_id:o2", ACCOUNT),
-        ("user_id:o2", KEY),
-    ):
-        revealed = installation.command("lookup", "--reveal", "--json", identifier).stdout
-        assert expected in revealed.decode()
+    revealed = installation.export("--reveal").decode()
+    assert [each for each in (*DECLARED, *DETECTED, KEY) if each not in revealed] == []
     found = installation.command("search", "--count", f"identity.email={MAIL.title()}").stdout
     assert int(found) >= 20
     # Spark's own list of files is the one place that shows their names.
