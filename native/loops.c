@@ -1,5 +1,5 @@
 /* Loops of the flow that run for every attribute of every event. Each has a twin in Python, named above it,
- * which says what is right; tests/properties/test_native_loops.py holds the two equal. See README.md.
+ * which says what is right; tests/properties/test_native_*.py hold the two equal. See README.md.
  *
  * Rules of this file: whoever may run Python code (a call, a comparison of values, a deallocation of values)
  * holds references of its own to what it goes on using; what is not the common case is handed to the twin.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -14,106 +12,15 @@ from merge import codec
 from merge.documents import document
 from merge.fragments import FragmentState
 from model import canonical, native
-from model.attributes import AttributeMetadata, AttributeStatus, DataType, EncryptionLevel
 from model.fragments import Kind, Origin, Register
-from model.snapshots import DetectionMode, DiscoveryDefaults, MetadataSnapshot
 from model.stamps import SpecRef, Stamp
 from sinks.sqlite_index_tokens import PathTokens, Tokenizer
 from tests.properties import odd_values
-from transforms.detection import detection
-from transforms.schema import AttributeTree, Leaves
+from tests.properties.twins import ORIGIN, both, outcome
 
 pytestmark = pytest.mark.skipif(native.built is None, reason=f"the native loops are {native.state}")
 
-ORIGIN = Origin(Stamp(0, 1, "shop", "e"), SpecRef("spec", 1))
-STATUSES = (AttributeStatus.ACTIVE, AttributeStatus.DISCOVERED, AttributeStatus.RETIRED)
 more = settings(max_examples=300, deadline=None)
-
-
-def outcome(work: Callable[[], Any]) -> str:
-    """What came of it, in words that tell 1, 1.0 and True apart."""
-    try:
-        return repr(work())
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
-
-
-def both(work: Callable[[], Any]) -> tuple[str, str]:
-    """What comes of some work with the loops and without."""
-    outcomes = []
-    for wanted in (True, False):
-        native.use(wanted)
-        try:
-            outcomes.append(outcome(work))
-        finally:
-            native.use(True)
-    return outcomes[0], outcomes[1]
-
-
-attributes = st.lists(
-    st.builds(
-        lambda path, kind, level, status: AttributeMetadata(
-            path=path,
-            data_type=kind,
-            encryption=level,
-            status=status,
-            version=1,
-            created=datetime(2026, 1, 1, tzinfo=UTC),
-        ),
-        st.sampled_from(["a", "a.a", "a.b", "b", "b.c", "email", "c", "d.e", "d"]),
-        st.sampled_from(DataType),
-        st.sampled_from([EncryptionLevel.NONE, EncryptionLevel.NONE, *EncryptionLevel]),
-        st.sampled_from(STATUSES),
-    ),
-    max_size=8,
-    unique_by=lambda attribute: attribute.path,
-)
-
-
-def told(leaves: Leaves) -> tuple[Any, ...]:
-    """Nodes are told by their paths: each tree has its own."""
-    unexpected = [
-        (each.node.path, *each[1:3], sorted(map(repr, each.kinds)), each.known) for each in leaves[2]
-    ]
-    return leaves.plain, leaves.to_seal, unexpected
-
-
-@more
-@given(
-    attributes,
-    st.sampled_from(DetectionMode),
-    st.lists(odd_values.trees | odd_values.fine_trees, max_size=4),
-    st.booleans(),
-)
-def test_leaves(
-    declared: list[AttributeMetadata], mode: DetectionMode, outputs: list[Any], forget: bool
-) -> None:
-    defaults = DiscoveryDefaults(detection=mode)
-    snapshot = MetadataSnapshot(version=1, attributes=tuple(declared), defaults=defaults)
-
-    def work() -> list[str]:
-        tree = AttributeTree(snapshot)
-        if forget:
-            detection.KNOWN_ANSWERS[1].clear()
-        # Twice, so that what an attribute showed is known.
-        return [outcome(lambda o=output: told(tree.leaves(o, ORIGIN))) for output in outputs * 2]  # type: ignore[misc]
-
-    one, other = both(work)
-    assert one == other
-
-
-@given(odd_values.texts | st.text("abcXYZ019 _./:-\n", max_size=30))
-def test_what_the_loops_take_for_harmless_is(text: str) -> None:
-    snapshot = MetadataSnapshot(version=1)
-
-    def work() -> Any:
-        detection.KNOWN_ANSWERS[1].clear()
-        tree = AttributeTree(snapshot)
-        tree.leaves({"a": "x"}, ORIGIN)
-        return outcome(lambda: told(tree.leaves({"a": text}, ORIGIN)))
-
-    one, other = both(work)
-    assert one == other
 
 
 def origins(texts: st.SearchStrategy[str]) -> st.SearchStrategy[Origin]:

@@ -1,0 +1,32 @@
+"""What comes of some work with the native loops and with their twins in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from model import native
+from model.fragments import Origin
+from model.stamps import SpecRef, Stamp
+
+ORIGIN = Origin(Stamp(0, 1, "shop", "e"), SpecRef("spec", 1))
+
+
+def outcome(work: Callable[[], Any]) -> str:
+    """What came of it, in words that tell 1, 1.0 and True apart."""
+    try:
+        return repr(work())
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def both(work: Callable[[], Any]) -> tuple[str, str]:
+    """What comes of some work with the loops and without."""
+    outcomes = []
+    for wanted in (True, False):
+        native.use(wanted)
+        try:
+            outcomes.append(outcome(work))
+        finally:
+            native.use(True)
+    return outcomes[0], outcomes[1]
