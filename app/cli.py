@@ -25,7 +25,7 @@ from app.commands.bench import bench
 from app.commands.demo import demo
 
 EPILOG = (
-    "Exit codes: 0 done, 1 something failed, 2 wrong command line or configuration, 3 not found, "
+    "Exit codes: 0 done, 1 something failed, 2 wrong command line or configuration, or a file that cannot be read, 3 not found, "
     "4 the flow stopped itself, 5 metadata service away or token refused, 130 interrupted, 141 the reader of the "
     "output went away."
 )

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from app.json_files import DocumentError, JsonFile
+from app.json_files import DocumentError, JsonFile, Problem
 from app.model_problems import model_problems
 from metadata_service.spec_rules import check_spec
 from model.attributes import AttributeDefinition
@@ -24,14 +24,20 @@ class SpecOperations(NamedTuple):
 
     operations: Any
     place: str
+    of_events: bool
+    """Whether the file is a spec document: what it maps are events, and those are objects."""
+    warnings: tuple[Problem, ...] = ()
 
 
 def read_operations(file: Path) -> SpecOperations:
     """The operations of a spec file, which holds a document (checked whole) or operations only."""
     spec = JsonFile(file)
     if _is_document(spec.content):
-        return SpecOperations(_definition(spec).operations, "/operations")
-    return SpecOperations(_operations(spec), "")
+        definition = _definition(spec)
+        warnings = tuple(map(spec.locate, unproduced_paths(definition)))
+        return SpecOperations(definition.operations, "/operations", True, warnings)
+    place = "/operations" if _holds_operations_only(spec.content) else ""
+    return SpecOperations(_operations(spec, place), place, False)
 
 
 def read_definition(file: Path) -> SpecDefinition:
@@ -61,21 +67,46 @@ def refused_by_service(file: Path, error: SpecError) -> DocumentError:
     return JsonFile(file).refuse([error])
 
 
+def unproduced_paths(definition: SpecDefinition) -> list[SpecError]:
+    """Paths of a document at which no operation puts a value. That is no mistake for certain: an event may bring more
+    than the spec tells."""
+    from transforms.output_tree import can_produce, leaves, output_tree
+    from transforms.pointers import nearest
+
+    tree = output_tree(definition.operations)
+    places = [("/id", definition.id), ("/ordinal", definition.ordinal)]
+    places += [(f"/identifiers/{n}/path", place.path) for n, place in enumerate(definition.identifiers)]
+    return [
+        SpecError(f"no operation puts a value at '{path}'", place, nearest(path, leaves(tree)))
+        for place, path in places
+        if path is not None and not can_produce(tree, path)
+    ]
+
+
 def _is_document(content: Any) -> bool:
+    if not isinstance(content, dict) or "operation" in content:
+        return False
+    fields = SpecDefinition.model_fields.keys() & content.keys()
+    return bool(fields) and not _holds_operations_only(content)
+
+
+def _holds_operations_only(content: Any) -> bool:
+    """Whether it is an example as the documentation has them: operations, and perhaps an input and an output."""
     return (
         isinstance(content, dict)
-        and "operation" not in content
-        and not SpecDefinition.model_fields.keys().isdisjoint(content)
+        and isinstance(content.get("operations"), list | dict)
+        and SpecDefinition.model_fields.keys() & content.keys() == {"operations"}
     )
 
 
-def _operations(spec: JsonFile) -> Any:
+def _operations(spec: JsonFile, place: str) -> Any:
     from transforms.compiler import find_problems
 
-    problems = find_problems(spec.content)
+    operations = spec.content["operations"] if place else spec.content
+    problems = [problem.under(place) for problem in find_problems(operations)]
     if problems:
         raise spec.refuse(problems)
-    return spec.content
+    return operations
 
 
 def _definition(spec: JsonFile) -> SpecDefinition:

@@ -24,10 +24,15 @@ class Problem(NamedTuple):
     message: str
     hint: str | None
 
-    def __str__(self) -> str:
+    @property
+    def told(self) -> str:
+        """All but the line and column."""
         pointer = f"{self.pointer}: " if self.pointer else ""
         hint = f" ({self.hint})" if self.hint else ""
-        return f"{self.line}:{self.column}: {pointer}{self.message}{hint}"
+        return f"{pointer}{self.message}{hint}"
+
+    def __str__(self) -> str:
+        return f"{self.line}:{self.column}: {self.told}"
 
 
 class DocumentError(IdgraphError):

@@ -57,12 +57,21 @@ def _problem(wrong: Mapping[str, Any], content: Any, model: type[BaseModel]) -> 
         absent = [field for field in _fields(model, keys) if field not in _value_at(content, keys[:-1])]
         return SpecError(f"there is no key '{keys[-1]}' here", place, nearest(str(keys[-1]), absent))
     if kind == "value_error":
-        return SpecError(str(wrong["msg"]).removeprefix("Value error, "), place)
+        message = str(wrong["msg"]).removeprefix("Value error, ")
+        return SpecError(message, place or _rule_place(message, content))
     if kind == "too_short":
         if len(wrong["input"]) >= context["min_length"]:
             return None  # The elements are wrong, which is told by itself.
         return SpecError(f"expected at least {context['min_length']}, found {found(wrong['input'])}", place)
     return SpecError(f"expected {_expected(wrong, keys)}, found {found(wrong['input'])}", place, _near(wrong))
+
+
+def _rule_place(message: str, content: Any) -> str:
+    """Where a rule of the whole document was broken."""
+    for word, key in (("identifier", "identifiers"), ("scope", "scope")):
+        if word in message and _value_at(content, [key]) is not None:
+            return pointer(key)
+    return ""
 
 
 def _expected(wrong: Mapping[str, Any], keys: list[str | int]) -> str:

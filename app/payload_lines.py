@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import gzip
+import re
 import sys
 import zlib
 from collections.abc import Iterator
@@ -13,8 +14,12 @@ from typing import Any, BinaryIO, NamedTuple, cast
 
 from model import canonical
 from model.errors import ConfigError, IdgraphError
+from transforms.pointers import kind
 
 _GZIP = b"\x1f\x8b"
+_HALF_PAIR = re.compile(
+    rb"(?<!\\)(?:\\\\)*\\u[dD](?:[89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|[c-fC-F][0-9a-fA-F]{2}(?<!\\u[dD][89abAB]..\\u....))"
+)
 
 
 class PayloadLine(NamedTuple):
@@ -25,8 +30,8 @@ class PayloadLine(NamedTuple):
     mistake: str | None
 
 
-def read_payloads(file: Path | None) -> Iterator[PayloadLine]:
-    """The lines of a file, or of standard input.
+def read_payloads(file: Path | None, only_objects: bool = False) -> Iterator[PayloadLine]:
+    """The lines of a file, or of standard input. With `only_objects` anything else is a mistake, as in a flow.
 
     Raises ConfigError for a file that cannot be opened and IdgraphError for a damaged gzip stream.
     """
@@ -40,7 +45,10 @@ def read_payloads(file: Path | None) -> Iterator[PayloadLine]:
             for number, line in enumerate(lines, 1):
                 content = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
                 if content and not content.isspace():
-                    yield _read(number, content)
+                    read = _read(number, content)
+                    if only_objects and read.mistake is None and type(read.value) is not dict:
+                        read = PayloadLine(number, None, f"expected an object, found {kind(read.value)}")
+                    yield read
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise IdgraphError(f"{name}: damaged gzip data: {error}") from None
         except IsADirectoryError as error:
@@ -58,4 +66,6 @@ def _read(number: int, line: bytes) -> PayloadLine:
     try:
         return PayloadLine(number, canonical.decode(line), None)
     except canonical.MalformedJSON as error:
-        return PayloadLine(number, None, f"not JSON: {error}")
+        broken = _HALF_PAIR.search(line) is not None
+        message = "a text holds half of a \\u pair" if broken else str(error)
+        return PayloadLine(number, None, f"not JSON: {message}")

@@ -12,7 +12,7 @@ from transforms.limits import DEFAULT_LIMITS, SpecLimits
 from transforms.operation import Operation
 from transforms.operations import JOLT_CLASSES, OPERATIONS, WITHOUT_SPEC
 from transforms.ownership import EVENT, Ownership
-from transforms.pointers import found, nearest, pointer
+from transforms.pointers import found, nearest, pointer, without
 from transforms.spec_size import check_size
 
 
@@ -30,6 +30,9 @@ def compile_spec(spec: Any, limits: SpecLimits = DEFAULT_LIMITS) -> Transform:
     for place, entry in _entries(spec, limits):
         _add(chain, place, entry, limits)
     return chain.transform()
+
+
+_MOST_MISTAKES = 20
 
 
 class OperationStep(NamedTuple):
@@ -56,19 +59,31 @@ def compile_operations(spec: Any, limits: SpecLimits = DEFAULT_LIMITS) -> list[O
 
 
 def find_problems(spec: Any, limits: SpecLimits = DEFAULT_LIMITS) -> list[SpecError]:
-    """What is wrong with a spec: the first mistake of each of its operations. Empty if it compiles."""
+    """What is wrong with a spec, up to 20 mistakes of each of its operations. Empty if it compiles."""
     problems: list[SpecError] = []
     try:
         for place, entry in _entries(spec, limits):
-            try:
-                chain = Chain(limits)
-                _add(chain, place, entry, limits)
-                chain.transform()
-            except SpecError as error:
-                problems.append(error)
+            problems += _mistakes(place, entry, limits)
     except SpecError as error:
         problems.append(error)
     return problems
+
+
+def _mistakes(place: str, entry: Any, limits: SpecLimits) -> list[SpecError]:
+    """Each mistake is told, then the key that has it is left out to see what else is wrong."""
+    told: list[SpecError] = []
+    while len(told) < _MOST_MISTAKES:
+        chain = Chain(limits)
+        try:
+            _add(chain, "", entry, limits)
+            chain.transform()
+            break
+        except SpecError as error:
+            told.append(error.under(place))
+            entry = without(entry, error.pointer)
+            if entry is None:
+                break
+    return told
 
 
 def _entries(spec: Any, limits: SpecLimits) -> Iterator[tuple[str, Any]]:

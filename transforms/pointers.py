@@ -14,11 +14,32 @@ def pointer(*keys: str | int) -> str:
     return "".join("/" + str(key).replace("~", "~0").replace("/", "~1") for key in keys)
 
 
+def without(entry: Any, place: str) -> Any:
+    """A copy of an operation without a key of its spec; None if the place is no such key, or the only one of its object."""
+    keys = [key.replace("~1", "/").replace("~0", "~") for key in place.split("/")[1:]]
+    if len(keys) < 2 or keys[0] != "spec" or not isinstance(entry, dict):
+        return None
+    copy = below = dict(entry)
+    for key in keys[:-1]:
+        part = below.get(key)
+        if not isinstance(part, dict):
+            return None
+        below[key] = part = dict(part)
+        below = part
+    return copy if len(below) > 1 and below.pop(keys[-1], None) is not None else None
+
+
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """`did you mean 'shift'?` if a known name is close, whatever its case, else None."""
     spelled = {each.lower(): each for each in known}
     close = get_close_matches(name.lower(), spelled, n=1, cutoff=0.6)
     return f"did you mean '{spelled[close[0]]}'?" if close else None
+
+
+def kind(value: Any) -> str:
+    """What a value of an event is, without showing it."""
+    names = {dict: "an object", list: "an array", str: "text", bool: "true or false", type(None): "null"}
+    return names.get(type(value), "a number")
 
 
 def found(value: Any) -> str:

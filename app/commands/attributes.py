@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 Number = Annotated[int, typer.Argument(min=1, help="Of `idgraph attributes changes`.")]
 
 commands = typer.Typer(no_args_is_help=True, help="Attribute metadata: find, show, change.")
+
+
+_MOST_COMPARED = 5_000
+"""Names that a misspelled one is compared with."""
 
 
 def _proposed(attribute: AttributeMetadata) -> str:
@@ -59,10 +64,14 @@ def search_attributes(
 @commands.command("show")
 def show_attribute(context: typer.Context, path: str) -> None:
     """Print all that is known of an attribute, as JSON."""
+    from transforms.pointers import nearest
+
     with told(), wiring.metadata_client(settings_of(context)) as client:
         found = client.get_attribute(path)
         if found is None:
-            print("no such attribute", file=sys.stderr)
+            known = (each.path for each in client.search_attributes(""))
+            close = nearest(path, islice(known, _MOST_COMPARED))
+            print(f"no such attribute{f' ({close})' if close else ''}", file=sys.stderr)
             raise typer.Exit(Exit.NOT_FOUND)
         print(found.model_dump_json(indent=2))
 

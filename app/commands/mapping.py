@@ -27,7 +27,7 @@ def map_payloads(
     spec: SpecFile,
     file: Annotated[
         Path | None,
-        typer.Argument(help="Payloads as JSON Lines, plain or gzip'd; standard input if left out."),
+        typer.Argument(help="Payloads as JSON Lines, plain or gzip'd; standard input if left out or `-`."),
     ] = None,
     trace: Annotated[
         bool, typer.Option("--trace", help="Show what each operation did instead of the output.")
@@ -54,7 +54,7 @@ def map_payloads(
         raise typer.BadParameter("--reveal-values and --json belong to --trace")
     with told():
         operations = read_operations(spec)
-        lines = read_payloads(file)
+        lines = read_payloads(None if file == Path("-") else file, operations.of_events)
         if trace:
             bad = sum(_traced(operations, lines, reveal_values, as_json))
         else:
@@ -119,30 +119,40 @@ def check(
         bool,
         typer.Option(
             "--json",
-            help="One JSON object a file: file, ok, problems (line, column, pointer, message, hint).",
+            help="One JSON object a file: file, ok, problems and warnings (line, column, pointer, message, hint).",
         ),
     ] = False,
 ) -> None:
-    """Check mapping specs: exit code 1, and what is wrong as `file:line:column: pointer: message`."""
+    """Check mapping specs. What is wrong is told as `file:line:column: pointer: message`.
+
+    Exit code 1 if a spec is wrong, 2 if a file cannot be read. A warning changes no exit code.
+    """
     from app.documents import read_operations
     from app.json_files import DocumentError
 
-    wrong = 0
+    worst = 0
     for spec in specs:
         problems: list[dict[str, Any]] = []
+        warnings: list[dict[str, Any]] = []
         told_as = f"{spec}: ok"
+        code = Exit.FAILED
         try:
-            read_operations(spec)
+            found = read_operations(spec).warnings
+            warnings = [warning._asdict() for warning in found]
+            if not as_json:
+                for warning in found:
+                    print(f"{spec}:{warning.line}:{warning.column}: warning: {warning.told}", file=sys.stderr)
         except DocumentError as error:
             problems = [problem._asdict() for problem in error.problems]
             told_as = str(error)
         except ConfigError as error:
             problems = [{"message": str(error).removeprefix(f"{spec}: ")}]
             told_as = str(error)
-        wrong += bool(problems)
+            code = Exit.USAGE
+        worst = max(worst, code if problems else 0)
         if as_json:
-            print_json({"file": str(spec), "ok": not problems, "problems": problems})
+            print_json({"file": str(spec), "ok": not problems, "problems": problems, "warnings": warnings})
         else:
             print(told_as, file=sys.stderr if problems else sys.stdout)
-    if wrong:
-        raise typer.Exit(Exit.FAILED)
+    if worst:
+        raise typer.Exit(worst)

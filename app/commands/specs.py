@@ -71,6 +71,8 @@ def show_spec(
     version: Annotated[int | None, typer.Option(help="Default: the latest.")] = None,
 ) -> None:
     """Print a spec document as JSON, ready to be edited and applied."""
+    from transforms.pointers import nearest
+
     with told(), wiring.metadata_client(settings_of(context)) as client:
         summary = client.get_spec(name)
         document = (
@@ -81,7 +83,8 @@ def show_spec(
             else None
         )
         if document is None:
-            print("no such spec", file=sys.stderr)
+            close = nearest(name, (spec.name for spec in client.list_specs())) if summary is None else None
+            print(f"no such spec{f' ({close})' if close else ''}", file=sys.stderr)
             raise typer.Exit(Exit.NOT_FOUND)
         print(document.model_dump_json(indent=2, exclude={"version", "created"}))
 

@@ -25,6 +25,11 @@ def written(folder: Path, content: Any, name: str = "spec.json") -> Path:
     return file
 
 
+def place_of(file: Path, key: str) -> str:
+    """Line and column of a key in a file of one line."""
+    return f"1:{file.read_text().index(json.dumps(key)) + 1}"
+
+
 def test_map_reads_standard_input_and_writes_lines(idgraph: CommandLine) -> None:
     result = idgraph("map", SEGMENT, given=b"\n".join(lines("segment", 3)) + b"\n")
     assert result.exit_code == 0, result.stderr
@@ -93,14 +98,14 @@ def test_check_names_what_is_right_and_what_is_wrong(idgraph: CommandLine) -> No
     document["identifiers"][0]["primary"] = False
     incomplete = written(idgraph.folder, document, "incomplete.json")
     result = idgraph("check", SEGMENT, wrong, no_json, incomplete, "gone.json")
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert result.stdout == f"{SEGMENT}: ok\n"
     told = result.stderr.splitlines()
     assert told == [
         f"{wrong}:1:2: /0: the key 'spec' is missing",
         f"{no_json}:1:2: not JSON: expected a key in double quotes or '}}', found the end of the file; "
         "the '{' of line 1, column 1 is not closed",
-        f"{incomplete}:1:1: exactly one identifier must be primary",
+        f"{incomplete}:{place_of(incomplete, 'identifiers')}: /identifiers: exactly one identifier must be primary",
         "gone.json: No such file or directory",
     ]
 
@@ -110,7 +115,7 @@ def test_check_for_scripts(idgraph: CommandLine) -> None:
     result = idgraph("check", "--json", SEGMENT, wrong)
     assert result.exit_code == 1
     fine, refused = (json.loads(line) for line in result.stdout.splitlines())
-    assert fine == {"file": str(SEGMENT), "ok": True, "problems": []}
+    assert fine == {"file": str(SEGMENT), "ok": True, "problems": [], "warnings": []}
     assert refused["ok"] is False
     (problem,) = refused["problems"]
     assert (problem["line"], problem["column"], problem["pointer"]) == (1, 15, "/0/operation")
@@ -119,7 +124,58 @@ def test_check_for_scripts(idgraph: CommandLine) -> None:
 
 def test_check_of_all_examples(idgraph: CommandLine) -> None:
     specs = sorted(EXAMPLE.parent.glob("*/specs/*.json"))
-    assert idgraph("check", *specs).exit_code == 0
+    result = idgraph("check", *specs)
+    assert (result.exit_code, result.stderr) == (0, "")
+
+
+def test_check_warns_of_paths_that_no_operation_makes(idgraph: CommandLine) -> None:
+    text = """{
+  "name": "shop", "source": "orders", "id": "_event.id",
+  "operations": [{ "operation": "shift", "spec": { "a": "identity.email" } }],
+  "identifiers": [{ "type": "email", "path": "identity.emial", "primary": true }]
+}"""
+    file = written(idgraph.folder, text.encode())
+    result = idgraph("check", file)
+    assert (result.exit_code, result.stdout) == (0, f"{file}: ok\n")
+    assert result.stderr.splitlines() == [
+        f"{file}:2:45: warning: /id: no operation puts a value at '_event.id'",
+        f"{file}:4:46: warning: /identifiers/0/path: no operation puts a value at 'identity.emial' "
+        "(did you mean 'identity.email'?)",
+    ]
+    (told,) = (json.loads(line) for line in idgraph("check", "--json", file).stdout.splitlines())
+    assert told["ok"]
+    assert [warning["pointer"] for warning in told["warnings"]] == ["/id", "/identifiers/0/path"]
+
+
+def test_check_tells_every_mistake_of_an_operation(idgraph: CommandLine) -> None:
+    shift = {"operation": "shift", "spec": {"a": 5, "b": "&9", "c": {"d": "x.*", "e": "fine"}}}
+    jmespath = {"operation": "jmespath", "spec": {"k": "trm(b)", "l": {"m": "b[", "n": "b"}}}
+    result = idgraph("check", written(idgraph.folder, [shift, jmespath]), "--json")
+    (told,) = (json.loads(line) for line in result.stdout.splitlines())
+    places = ["/0/spec/a", "/0/spec/b", "/0/spec/c/d", "/1/spec/k", "/1/spec/l/m"]
+    assert [problem["pointer"] for problem in told["problems"]] == places
+
+
+def test_map_takes_the_operations_of_an_example_and_a_dash(idgraph: CommandLine) -> None:
+    spec = written(idgraph.folder, {"operations": RENAME, "input": {}, "output": None})
+    result = idgraph("map", spec, "-", given=b'{"a":1}\n')
+    assert (result.exit_code, result.stdout) == (0, '{"b":1}\n')
+    wrong = written(idgraph.folder, {"operations": [{"operation": "shfit", "spec": {}}]})
+    assert f"{wrong}:1:29: /operations/0/operation: there is no operation" in idgraph("check", wrong).stderr
+
+
+def test_events_are_objects_and_a_chain_takes_what_jolt_takes(idgraph: CommandLine) -> None:
+    given = b'{"a":1}\n[7]\n5\nnull\n"\\ud800"\n'
+    chain = written(idgraph.folder, [{"operation": "shift", "spec": {"*": "x.&"}}])
+    result = idgraph("map", chain, given=given)
+    assert result.stdout == '{"x":{"a":1}}\n{"x":{"0":7}}\n{"x":{"5":null}}\nnull\n'
+    assert result.stderr.splitlines()[0] == "line 5: not JSON: a text holds half of a \\u pair"
+    told = idgraph("map", SEGMENT, given=given).stderr.splitlines()
+    assert [line for line in told if "expected" in line] == [
+        "line 2: expected an object, found an array",
+        "line 3: expected an object, found a number",
+        "line 4: expected an object, found null",
+    ]
 
 
 def test_check_tells_every_mistake_with_its_place(idgraph: CommandLine) -> None:

@@ -1,0 +1,63 @@
+"""Which paths a spec can produce: nothing that an event brings may be missed."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from model import paths
+from model.errors import SpecError, TransformError
+from tests.oracle.generation import CONTEXT, chain, document
+from transforms import compile_spec
+from transforms.output_tree import can_produce, output_tree
+
+SHIFT = {"operation": "shift", "spec": {"a": "x.y", "b": {"c": ["z", "x.w.v"]}}}
+
+
+@pytest.mark.parametrize(
+    ("operations", "can", "cannot"),
+    [
+        (SHIFT, ["x", "x.y", "x.y.below", "x.w.v"], ["y", "x.v", "z1", "x.w.u"]),
+        ({"operation": "sort"}, ["anything"], []),
+        ({"operation": "shift", "spec": {"*": "&"}}, ["anything"], []),
+        (
+            {"operation": "jmespath", "spec": {"a.b": "c", "d": {"e": "f"}}},
+            ["a.b", "d.e.f"],
+            ["a.c", "d.f", "c"],
+        ),
+        (
+            [SHIFT, {"operation": "default", "spec": {"x": {"new": 1}, "n|m": 2}}],
+            ["x.new", "m", "z"],
+            ["new"],
+        ),
+        ([SHIFT, {"operation": "modify-define-beta", "spec": {"+q?": "=toUpper"}}], ["q", "z"], ["q1"]),
+        ([SHIFT, {"operation": "remove", "spec": {"z": ""}}], ["x.y"], ["w"]),
+    ],
+)
+def test_paths(operations: Any, can: list[str], cannot: list[str]) -> None:
+    tree = output_tree(operations)
+    assert [path for path in can + cannot if can_produce(tree, path)] == can
+
+
+def _paths(value: Any, above: tuple[str, ...] = ()) -> Any:
+    if isinstance(value, dict):
+        for key, below in value.items():
+            yield (*above, key)
+            yield from _paths(below, (*above, key))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(min_value=0))
+def test_what_comes_out_could_come_out(seed: int) -> None:
+    random = Random(seed)
+    spec = chain(random)
+    try:
+        output = compile_spec(spec)(document(random), CONTEXT)
+    except (SpecError, TransformError):
+        return
+    tree = output_tree(spec)
+    assert [keys for keys in _paths(output) if not can_produce(tree, paths.join(keys))] == []
