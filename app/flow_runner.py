@@ -15,6 +15,7 @@ from app import wiring
 from app.java import class_archives, require_java
 from app.private_files import owner_only
 from app.settings import Settings
+from ingestion.background_sealing import BackgroundSealing
 from ingestion.flow import BatchReport, Flow
 from ingestion.outbox import OutboxDrainer
 from ingestion.schema_buffer import SchemaBuffer
@@ -73,6 +74,9 @@ def run_flow(
         stack.callback(session.stop)
         plan = wiring.worker_plan(settings)
         flow = Flow(session, plan, state, snapshots, schema, resources.dead_letters, on_batch)
+        stack.enter_context(
+            BackgroundSealing(resources, snapshots.current, flow.is_past, state / "sealed.json")
+        )
         flow.run(stop, until_done)
 
 

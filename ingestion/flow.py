@@ -117,6 +117,12 @@ class Flow:
                 query.stop()
             self._forget_broadcast()
 
+    def is_past(self, etag: str) -> bool:
+        """Whether no micro-batch under another snapshot than the present one, of this ETag, can come any more.
+        Waits for the micro-batch that is under way. For another thread than that of `run`."""
+        with self._in_batch:
+            return self._pins.unfinished() in (None, etag)
+
     def _start(self, until_done: bool) -> StreamingQuery:
         flow = self._plan.flow
         files = (

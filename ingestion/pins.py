@@ -40,6 +40,20 @@ class BatchPins:
         """Let the batch be begun anew with the newest snapshot: it was refused, and a spec may be mended."""
         (self._folder / _BATCH).unlink(missing_ok=True)
 
+    def unfinished(self) -> str | None:
+        """The ETag of the snapshot of a batch that Spark has not noted as done, and so gives again, if there is
+        one. A batch of a checkpoint that was removed never comes again."""
+        try:
+            pinned = json.loads((self._folder / _BATCH).read_bytes())
+            _, query, number = str(pinned["batch"]).rsplit("/", 2)
+            checkpoint = self._folder / "checkpoint"
+            known = json.loads((checkpoint / "metadata").read_text(encoding="utf-8").splitlines()[0])
+        except (OSError, ValueError, KeyError, TypeError, IndexError):
+            return None
+        if known.get("id") != query or (checkpoint / "commits" / number).exists():
+            return None
+        return str(pinned.get("etag"))
+
     def _begun_with(self, batch: str) -> PinnedSnapshot | None:
         try:
             pinned = json.loads((self._folder / _BATCH).read_bytes())

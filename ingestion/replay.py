@@ -13,9 +13,11 @@ from ingestion.map_output import MapOutput
 from ingestion.map_stage import MapStage
 from ingestion.outcomes import StageReport, reported_changes
 from ingestion.set_aside import FRAGMENT, BatchAttempt, LetterWriter, read_changes
+from ingestion.stored_sealing import StoredSealing
 from ingestion.workers import WorkerPlan, WorkerResources
+from merge.fragments import FragmentState
 from model.dead_letters import DeadLetter, DeadLetterReason
-from model.errors import SealError
+from model.errors import KeyProviderError, SealError
 from model.events import RawRecord
 from model.schema_changes import SchemaChange
 from model.snapshots import MetadataSnapshot
@@ -80,6 +82,7 @@ class _Replay:
         self._writer = LetterWriter(resources.sealer)
         self._batch = BatchAttempt(f"replay/{uuid.uuid4().hex}", uuid.uuid4().hex)
         compiled = CompiledSnapshot(snapshot)
+        self._sealing = StoredSealing(resources, compiled)
         self._map = MapStage(
             compiled,
             plan.sources,
@@ -98,14 +101,22 @@ class _Replay:
     def replay_fragments(self, letters: list[DeadLetter]) -> None:
         """Join to their fragments what letters hold for them, where these can be read again."""
         found = list(self._opened([each for each in letters if each.reason is _DAMAGED]))
-        changes = (
-            (letter.position.removeprefix(FRAGMENT), read_changes(payload)) for letter, payload in found
-        )
-        damaged = self._commit.run(changes).damaged
-        joined = [letter.id for letter, _ in found if letter.position.removeprefix(FRAGMENT) not in damaged]
+        ready = [change for letter, payload in found if (change := self._sealed(letter, payload)) is not None]
+        damaged = self._commit.run((name, change) for _, name, change in ready).damaged
+        joined = [letter_id for letter_id, name, _ in ready if name not in damaged]
         self.report.replayed += len(joined)
         self.report.still_dead += len(found) - len(joined)
         self._dead_letters.drop(joined)
+
+    def _sealed(self, letter: DeadLetter, payload: bytes) -> tuple[str, str, FragmentState] | None:
+        """A letter's id, its fragment's, and its changes; None if these cannot be sealed as the snapshot says,
+        which may be newer than the one they were mapped by."""
+        fragment_id, change = letter.position.removeprefix(FRAGMENT), read_changes(payload)
+        try:
+            self._sealing.seal_change(fragment_id, change)
+        except (SealError, KeyProviderError):
+            return None
+        return letter.id, fragment_id, change
 
     def replay_records(self, letters: list[DeadLetter]) -> None:
         """Give records through the stages; what does not pass becomes a letter anew."""

@@ -92,6 +92,24 @@ class StoredSealing:
         """
         yield from self._pages(page, self._seal)
 
+    def seal_change(self, fragment_id: str, change: FragmentState) -> None:
+        """Seal what an older snapshot left in the clear in a change that is yet to be written.
+
+        Raises SealError or KeyProviderError when a value cannot be sealed: the change must not be written then.
+        """
+        for tombstone in self._store.tombstones([fragment_id]).values():
+            self._resources.data_keys.forget([fragment_id])
+            if tombstone.until > change.judged:
+                # It will be refused, and needs no key.
+                return
+        todo = self._values.outdated(change.registers)
+        if todo:
+            key = self._resources.data_keys.fetch([fragment_id], create=True)[fragment_id]
+            registers = change.registers
+            change.restate(
+                {path: self._values.restated(key, path, registers[path], what) for path, what in todo.items()}
+            )
+
     def finish(self) -> int:
         """Let the index follow, and take what was replaced out of the files of index and store; gives how many
         profiles the index refused, which it finds by what they held.

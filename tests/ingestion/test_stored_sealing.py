@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from ingestion.replay import replay
+from ingestion.set_aside import LetterWriter
 from ingestion.stored_sealing import SealingProgress
 from merge.index import IndexDocument
 from merge.store import FragmentWrite
@@ -326,3 +328,27 @@ def test_a_page_is_durable_when_it_is_told(pipeline: Pipeline) -> None:
     assert second != expected[max(expected)]
     sealed(pipeline)
     assert states(pipeline) == expected
+
+
+def test_changes_that_waited_for_a_damaged_fragment_are_sealed_when_they_are_replayed(
+    pipeline: Pipeline,
+) -> None:
+    victim = min(states(pipeline))
+    (present,) = pipeline.store.read([victim]).values()
+    pipeline.store.write([FragmentWrite(victim, present.version, b"damaged", frozenset())])
+    later = order(1, 7, created_at="2024-03-05T00:00:00Z", order_id="R7", shipping={"line1": "9 Other St"})
+    pipeline.snapshot = BEFORE
+    damaged = pipeline.process([later]).damaged
+    resources = pipeline.resources()
+    letters = LetterWriter(pipeline.sealer).of_damaged(damaged, 1, pipeline.batch)
+    resources.dead_letters.put(letters)
+    # Restored from a backup, and sealed, before the letters are given again.
+    pipeline.store.write([FragmentWrite(victim, present.version + 1, present.state, frozenset())])
+    pipeline.snapshot = AFTER
+    sealed(pipeline)
+    report = replay(letters, pipeline.plan(), resources, AFTER, pipeline.sealer.open, lambda _: None)
+    assert (report.replayed, report.still_dead) == (1, 0)
+    resources.dead_letters.close()
+    expected = Pipeline(pipeline.folder, pipeline.key_store, snapshot=AFTER)
+    expected.process([order(1), order(2, 2), later])
+    assert states(pipeline) == states(expected), "no plaintext, and nothing left to seal"

@@ -1,0 +1,183 @@
+"""Sealing beside a flow: when it begins, what it waits for, what a stop and a failure leave."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ingestion.background_sealing import BackgroundSealing, protection_of
+from ingestion.pins import BatchPins
+from ingestion.snapshots import PinnedSnapshot
+from model.errors import StoreError
+from model.queries import FullText, Query
+from model.snapshots import DiscoveryDefaults, MetadataSnapshot
+from tests.ingestion.patience import eventually
+from tests.retail import UNDETECTED, Pipeline, attribute, attributes, order, snapshot
+
+OPEN = [each for each in attributes() if each.path == "identity.email"]
+BEFORE = snapshot(1, declared=OPEN, defaults=UNDETECTED)
+AFTER = snapshot(2)
+MANY = 350
+
+
+class Beside:
+    """A pipeline's store, with the sealing beside it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.pipeline = Pipeline(folder, snapshot=BEFORE)
+        self.pipeline.process([order(number, number) for number in range(1, MANY)])
+        self.current = PinnedSnapshot('"2"', AFTER)
+        self.asked: list[str] = []
+        self.past = True
+        self.file = folder / "sealed.json"
+
+    def is_past(self, etag: str) -> bool:
+        self.asked.append(etag)
+        return self.past
+
+    def sealing(self, share: float = 1.0, settled: float = 0.0) -> BackgroundSealing:
+        resources = self.pipeline.resources()
+        resources.dead_letters.close()
+        return BackgroundSealing(resources, lambda: self.current, self.is_past, self.file, share, settled)
+
+    def found(self) -> int:
+        return self.pipeline.index.count(Query((FullText("main"),)))
+
+    def kept(self) -> str | None:
+        return str(json.loads(self.file.read_bytes())["protection"]) if self.file.exists() else None
+
+
+@pytest.fixture
+def beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Beside:
+    monkeypatch.setattr("ingestion.background_sealing.POLL_SECONDS", 0.01)
+    monkeypatch.setattr("ingestion.background_sealing.RETRY_SECONDS", 0.01)
+    return Beside(tmp_path)
+
+
+def test_what_is_stored_is_sealed_once(beside: Beside) -> None:
+    assert beside.found() == MANY - 1
+    with beside.sealing():
+        eventually(lambda: beside.kept() == protection_of(AFTER))
+        asked = len(beside.asked)
+        time.sleep(0.1)
+        assert len(beside.asked) == asked, "and then it rests"
+    assert beside.found() == 0
+    with beside.sealing():
+        time.sleep(0.1)
+    assert len(beside.asked) == asked, "the next run knows it too"
+
+
+def test_it_waits_for_what_was_begun_under_an_older_snapshot(beside: Beside) -> None:
+    beside.past = False
+    with beside.sealing():
+        eventually(lambda: len(beside.asked) > 3)
+        assert beside.found() == MANY - 1
+        beside.past = True
+        eventually(lambda: beside.kept() == protection_of(AFTER))
+    assert set(beside.asked) == {'"2"'}
+
+
+def test_a_change_settles_first_and_other_edits_are_nothing(beside: Beside) -> None:
+    beside.current = PinnedSnapshot('"1"', BEFORE)
+    with beside.sealing(settled=0.3):
+        eventually(lambda: beside.kept() == protection_of(BEFORE))
+        asked = len(beside.asked)
+        beside.current = PinnedSnapshot('"1b"', BEFORE.model_copy(update={"version": 7}))
+        time.sleep(0.1)
+        assert len(beside.asked) == asked
+        begun = time.monotonic()
+        beside.current = PinnedSnapshot('"2"', AFTER)
+        eventually(lambda: beside.kept() == protection_of(AFTER))
+        assert time.monotonic() - begun > 0.25
+    assert beside.found() == 0
+
+
+def test_a_stop_ends_it_and_the_next_run_does_all(beside: Beside, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    with beside.sealing(share=0.0001):
+        eventually(lambda: beside.found() < MANY - 1)
+        begun = time.monotonic()
+    assert time.monotonic() - begun < 5
+    assert 0 < beside.found() < MANY - 1
+    assert beside.kept() == ""
+    assert "`idgraph seal` does it at once" in caplog.text
+    with beside.sealing():
+        eventually(lambda: beside.kept() == protection_of(AFTER))
+    assert beside.found() == 0
+
+
+def test_what_a_killed_run_left_in_files_goes_with_the_next(
+    beside: Beside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compacted = threading.Event()
+    monkeypatch.setattr(beside.pipeline.index, "compact", compacted.set)
+    with beside.sealing():
+        eventually(lambda: beside.kept() == protection_of(AFTER))
+    compacted.clear()
+    # Killed after the last page and before the end: nothing is left to seal, only the bytes.
+    beside.file.write_text('{"protection": ""}')
+    with beside.sealing():
+        eventually(lambda: beside.kept() == protection_of(AFTER))
+    assert compacted.is_set()
+
+
+@pytest.mark.parametrize("error", [StoreError("the disk is full"), ValueError("a canary value")])
+def test_a_failure_is_told_and_tried_again(
+    beside: Beside, error: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    count: Callable[[], int] = beside.pipeline.store.count
+    failures = iter([error, error])
+
+    def failing() -> int:
+        for each in failures:
+            raise each
+        return count()
+
+    monkeypatch.setattr(beside.pipeline.store, "count", failing)
+    with beside.sealing():
+        eventually(lambda: beside.kept() == protection_of(AFTER))
+    assert "not sealed yet" in caplog.text
+    assert "canary" not in caplog.text
+
+
+CHANGES: list[tuple[str, MetadataSnapshot, bool]] = [
+    ("an attribute that protects nothing", snapshot(3, declared=[*attributes(), attribute("x")]), False),
+    (
+        "one that does",
+        snapshot(3, declared=[*attributes(), attribute("x", encryption="protected")]),
+        True,
+    ),
+    ("a default", snapshot(3, defaults=DiscoveryDefaults.model_validate({"encryption": "protected"})), True),
+    ("detection", snapshot(3, defaults=UNDETECTED), True),
+    ("another version", snapshot(9), False),
+]
+
+
+@pytest.mark.parametrize(("_what", "other", "differs"), CHANGES, ids=[each[0] for each in CHANGES])
+def test_only_what_protects_makes_it_look_again(_what: str, other: MetadataSnapshot, differs: bool) -> None:
+    assert (protection_of(AFTER) != protection_of(other)) is differs
+
+
+def test_a_batch_is_unfinished_until_spark_has_noted_it(tmp_path: Path) -> None:
+    pins = BatchPins(tmp_path)
+    assert pins.unfinished() is None
+    pins.pin("a/b/query-1/4", PinnedSnapshot('"1"', BEFORE))
+    assert pins.unfinished() is None, "no checkpoint: it never comes again"
+    checkpoint = tmp_path / "checkpoint"
+    (checkpoint / "commits").mkdir(parents=True)
+    (checkpoint / "metadata").write_text('{"id":"query-1"}')
+    assert pins.unfinished() == '"1"'
+    (checkpoint / "commits" / "3").touch()
+    assert pins.unfinished() == '"1"'
+    (checkpoint / "commits" / "4").touch()
+    assert pins.unfinished() is None
+    pins.pin("a/b/query-1/5", PinnedSnapshot('"2"', AFTER))
+    assert pins.unfinished() == '"2"'
+    (checkpoint / "metadata").write_text('{"id":"query-2"}')
+    assert pins.unfinished() is None

@@ -1,0 +1,70 @@
+"""A running flow seals what it stored before policy protected it: nothing of it is left in any file."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from metadata_service.app import create_app
+from metadata_service.server import serving
+from metadata_service.settings import ServiceSettings
+from metadata_service.tokens import Role, create_token
+from model.attributes import AttributeDefinition, DataType, EncryptionLevel
+from sinks.keyring import KeyringFile
+from sinks.metadata_client import MetadataClient
+from tests.canaries import shapes
+from tests.installation import Installation, Shop, retail, until
+from tests.spark.conftest import declare
+
+pytestmark = pytest.mark.spark
+OLD, NEW = "Zitronengelb-before", "Zitronengelb-after"
+PATH = "activity.platform"
+
+
+def searching(platform: str, number: int) -> bytes:
+    line = json.loads(retail("segment")[0])
+    changed = {"messageId": f"canary-{number}", "userId": f"canary-user-{number}", "platform": platform}
+    return json.dumps({**line, **changed}).encode()
+
+
+def held(state: Path, *texts: str) -> list[str]:
+    """The databases that hold one of these; a log may vanish while it is looked for."""
+    found = []
+    for file in state.glob("*.db*"):
+        with suppress(FileNotFoundError):
+            content = file.read_bytes()
+            found += [file.name for text in texts for shape in shapes(text) if shape in content]
+    return sorted(set(found))
+
+
+def test_a_running_flow_seals_what_it_stored(tmp_path: Path) -> None:
+    KeyringFile.create(tmp_path / "keyring.json")
+    app = create_app(ServiceSettings(f"sqlite:///{tmp_path / 'metadata.db'}"))
+    token = create_token(app.state.service.database, "tests", Role.ADMIN)
+    with serving(app) as url, MetadataClient(url, token) as client:
+        declare(client)
+        installation = Installation(tmp_path / "shop", Shop(url, token, tmp_path / "keyring.json"))
+        state = installation.folder / ".idgraph"
+        process = installation.start()
+        try:
+            installation.publish("segment", [*retail("segment")[1:50], searching(OLD, 1)])
+            until(lambda: sum(b["events"] for b in installation.batches()) == 50, what="the first batch")
+            assert {"profiles.db", "index.db"} <= {name.removesuffix("-wal") for name in held(state, OLD)}
+            client.put_attribute(
+                AttributeDefinition(
+                    path=PATH, data_type=DataType.STRING, encryption=EncryptionLevel.PROTECTED
+                )
+            )
+            until(lambda: held(state, OLD) == [], 90, "the sealing")
+            installation.publish("segment", [searching(NEW, 2)])
+            until(lambda: sum(b["events"] for b in installation.batches()) == 51, what="the second batch")
+            assert held(state, NEW) == []
+        finally:
+            process.terminate()
+            assert process.wait(60) == 0
+    assert held(state, OLD, NEW) == []
+    assert installation.command("seal", "--dry-run").stdout == b"0 values of 0 profiles to seal\n"
+    assert NEW.encode() in installation.export("--reveal")
