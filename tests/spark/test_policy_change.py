@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ from metadata_service.tokens import Role, create_token
 from model.attributes import AttributeDefinition, DataType, EncryptionLevel
 from sinks.keyring import KeyringFile
 from sinks.metadata_client import MetadataClient
-from tests.canaries import shapes
+from tests.canaries import content_of, seen
 from tests.installation import Installation, Shop, retail, until
 from tests.spark.conftest import declare
 
@@ -31,13 +30,8 @@ def searching(platform: str, number: int) -> bytes:
 
 
 def held(state: Path, *texts: str) -> list[str]:
-    """The databases that hold one of these; a log may vanish while it is looked for."""
-    found = []
-    for file in state.glob("*.db*"):
-        with suppress(FileNotFoundError):
-            content = file.read_bytes()
-            found += [file.name for text in texts for shape in shapes(text) if shape in content]
-    return sorted(set(found))
+    """The databases that hold one of these."""
+    return sorted(path.name for path in state.glob("*.db*") if seen(content_of(path), texts))
 
 
 def test_a_running_flow_seals_what_it_stored(tmp_path: Path) -> None:
