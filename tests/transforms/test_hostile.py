@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.transforms.hostile import ATTACKS
+from tests.transforms.hostile_functions import VALUES
 
 STALLED = 4
 """Seconds of a processor: twice of what an attack may take, since machines differ."""
@@ -32,3 +33,15 @@ def test_attack(name: str) -> None:
     assert (answer["error"], answer["pointer"]) == (error, wanted.pointer), answer
     assert "unexpected" not in answer["message"], answer
     assert answer["seconds"] < STALLED, answer
+
+
+@pytest.mark.parametrize("value", VALUES)
+def test_every_function(value: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.transforms.hostile_functions", value],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr[-500:]

@@ -50,6 +50,9 @@ def compile_call(
     signature = known["signature"]
     variadic = bool(signature) and bool(signature[-1].get("variadic"))
     _check_count(name, len(arguments), len(signature), None if variadic else len(signature))
+    for position, (_, is_reference) in enumerate(arguments):
+        if is_reference and "expref" not in signature[min(position, len(signature) - 1)]["types"]:
+            raise SpecError(f"argument {position + 1} of {name}() takes no '&'")
     if name == "not_null" and not any(is_reference for _, is_reference in arguments):
         return _first_non_null([evaluate for evaluate, _ in arguments])
     return _standard_call(name, arguments)
@@ -107,8 +110,8 @@ def _standard_call(name: str, arguments: list[tuple[Callable[[Any], Any], bool]]
                 read(each)
         try:
             result = _STANDARD.call_function(name, resolved)
-        except JMESPathError:
-            # The library's message quotes the value.
+        except (JMESPathError, TypeError, ValueError):
+            # The library's message quotes the value; some of its functions do not look at all of their arguments.
             raise TransformError(f"{name}() got an argument of a wrong type") from None
         # JSON cannot hold what overflows, nor what `to_number` makes of the text `nan`.
         return None if type(result) is float and not isfinite(result) else result
