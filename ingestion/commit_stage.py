@@ -75,15 +75,27 @@ class CommitStage:
         remaining = iter(sorted(gathered))
         while ids := list(islice(remaining, self.fragments_at_once)):
             # Decoded here and not before: a decoded state takes many times the memory of its bytes.
-            result = self.committer.commit(
-                {fragment_id: _joined(gathered.pop(fragment_id), output) for fragment_id in ids}
-            )
+            parts = {fragment_id: _decoded(gathered.pop(fragment_id)) for fragment_id in ids}
+            self._bury(parts, output)
+            result = self.committer.commit({name: _joined(states) for name, states in parts.items()})
             output.erased += result.erased
             output.written += len(result.written)
             output.unchanged += result.unchanged
             output.conflicts += result.conflicts
             output.unindexed += self._index(result)
             output.damaged |= result.damaged
+
+    def _bury(self, parts: dict[str, list[FragmentState]], output: CommitOutput) -> None:
+        """Take out the parts that were judged before an erasure, where others of the fragment were judged after
+        it or after it was lifted: joined to those they would be refused together."""
+        mixed = [name for name, states in parts.items() if len({state.judged for state in states}) > 1]
+        for name, tombstone in self.store.tombstones(mixed).items() if mixed else ():
+            kept = [state for state in parts[name] if state.judged >= tombstone.until]
+            output.erased += len(parts[name]) - len(kept)
+            if kept:
+                parts[name] = kept
+            else:
+                del parts[name]
 
     def _index(self, result: CommitResult) -> int:
         documents = [
@@ -93,14 +105,16 @@ class CommitStage:
         return put_and_settle(self.store, self.index, documents)
 
 
-def _joined(parts: Sequence[FragmentState | bytes], output: CommitOutput) -> FragmentState:
-    states = [codec.decode(part) if isinstance(part, bytes) else part for part in parts]
-    # What was judged by less than another part was judged before an erasure, and would be refused.
-    judged = max(state.judged for state in states)
-    whole, *others = (state for state in states if state.judged == judged)
-    output.erased += len(states) - len(others) - 1
+def _decoded(parts: Sequence[FragmentState | bytes]) -> list[FragmentState]:
+    return [codec.decode(part) if isinstance(part, bytes) else part for part in parts]
+
+
+def _joined(states: Sequence[FragmentState]) -> FragmentState:
+    whole, *others = states
     for other in others:
         whole.join(other)
+    # What forbids one part forbids the whole: an erasure that came since is later than all that were judged.
+    whole.judged = min(state.judged for state in states)
     return whole
 
 

@@ -89,7 +89,7 @@ class MapStage:
             if output.events >= self._flow.combine_events or output.bytes >= OUTPUT_BYTES:
                 yield output
                 output = MapOutput()
-        if output.events or output.fragments:
+        if output.events or output.fragments or output.letters:
             yield output
 
     def _map_chunk(self, chunk: list[RawRecord | DamagedRecord], output: MapOutput) -> list[_Prepared]:

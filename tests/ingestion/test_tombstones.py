@@ -14,10 +14,13 @@ from merge import codec
 from merge.fragments import FragmentState
 from merge.store import FragmentWrite, StoredFragment
 from merge.tombstones import UNJUDGED
+from model.dead_letters import DeadLetterReason
+from model.errors import KeyProviderError
 from model.events import RawRecord
 from model.stamps import ORDINAL_MAX
 from sinks.memory_profiles import MemoryProfileStore
 from tests.retail import NOW, SOURCES, Pipeline, order, snapshot
+from transforms.sealing import SealingKey
 
 DAY = 86_400_000
 APRIL = int(NOW * 1000)
@@ -154,6 +157,48 @@ def test_what_comes_after_an_erasure_between_two_chunks_stays(
     assert (first.fragments[name].judged, second.fragments[name].judged) == (UNJUDGED, may(9))
     output = later.commit_stage().run([*first.fragments.items(), *second.fragments.items()])
     assert (output.written, output.erased) == (1, 1)
+
+
+def test_what_comes_after_a_lift_between_two_chunks_stays(
+    later: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ingestion.chunks.CHUNK_EVENTS", 1)
+    name = only_id(later)
+    later.store.erase([name], may(9))
+
+    def given() -> Iterator[RawRecord]:
+        yield at(12)
+        later.store.lift([name])
+        yield at(1)
+        yield at(14)
+
+    output = later.process(given())
+    assert (output.written, output.erased) == (1, 0)
+    expected = Pipeline(later.folder, later.key_store, now=later.now)
+    expected.process([at(1), at(12), at(14)])
+    assert later.export() == expected.export()
+
+
+def test_a_letter_alone_is_an_output_too(later: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ingestion.chunks.CHUNK_EVENTS", 1)
+    name = only_id(later)
+    stage = later.map_stage()
+
+    def unreachable(*_: object, **__: object) -> dict[str, SealingKey]:
+        raise KeyProviderError("away")
+
+    def given() -> Iterator[RawRecord]:
+        yield at(1)
+        later.store.erase([name], may(9))
+        later.data_keys.forget([name])
+        monkeypatch.setattr(later.key_store, "get", unreachable)
+        yield at(12)
+
+    outputs = list(stage.run(given()))
+    assert [len(output.fragments) for output in outputs] == [1, 0]
+    assert [letter.reason for output in outputs for letter in output.letters] == [
+        DeadLetterReason.KEY_UNAVAILABLE
+    ]
 
 
 def test_what_events_were_judged_by_crosses_the_shuffle() -> None:
