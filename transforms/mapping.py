@@ -90,10 +90,9 @@ class MappingSpec:
         found: list[Identifier] = []
         for kind, keys, may_name, what in self._places:
             value = paths.value_at(output, keys)
-            if value is None or value == "":
-                continue
             for element in value if type(value) is list else (value,):
-                if element is None or element == "":
+                # A name of white space is the same for everybody who has none.
+                if element is None or (type(element) is str and (not element or element.isspace())):
                     continue
                 identifier = Identifier(kind, _text(element, what, MAX_IDENTIFIER_LENGTH))
                 if name is None and may_name:

@@ -97,6 +97,11 @@ BAD: dict[str, tuple[Reason, str, RawRecord | DamagedRecord]] = {
     "ordinal in the future": (Reason.FUTURE_ORDINAL, "map", order(9, 50, created_at="2031-01-01T00:00:00Z")),
     "missing identifier": (Reason.MISSING_IDENTIFIER, "map", order(9, 50, customer={})),
     "blank identifier": (Reason.MISSING_IDENTIFIER, "map", order(9, 50, customer={"email": "  "})),
+    "identifier of white space": (
+        Reason.MISSING_IDENTIFIER,
+        "map",
+        raw({"at": 1, "u": " \t\u3000"}, 50, "odd"),
+    ),
     "no spec": (Reason.NO_SPEC, "map", raw({"a": 1}, 50, "unmapped")),
     "spec that does not compile": (Reason.SPEC_UNUSABLE, "map", raw({"a": 1}, 50, "broken")),
     "bad ordinal": (Reason.BAD_ORDINAL, "map", raw({"at": "yesterday", "u": "u1"}, 50, "odd")),
