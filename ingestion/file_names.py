@@ -12,7 +12,8 @@ from ingestion.configuration import SourceConfig
 from transforms.blind_index import BlindIndex
 from transforms.detection.detection import shaped_key
 
-_BETWEEN_WORDS = re.compile(r"[_=,; ]+")
+# Hyphens stand within numbers as well as between words, so both readings count.
+_BETWEEN_WORDS = (re.compile(r"[_=,; ]+"), re.compile(r"[-_=,; ]+"))
 
 
 class FileNames:
@@ -33,5 +34,5 @@ def looks_sensitive(name: str) -> bool:
     """Whether a file's name, a folder's on the way to it, or a word of either looks like personal data."""
     parts = PurePath(name).parts
     stems = [part.removesuffix(".gz").removesuffix(".jsonl").removesuffix(".json") for part in parts]
-    words = (word for stem in stems for word in _BETWEEN_WORDS.split(stem))
+    words = (word for stem in stems for between in _BETWEEN_WORDS for word in between.split(stem))
     return any(shaped_key(text) for text in (*stems, *words))

@@ -1,7 +1,7 @@
 """Edits that weaken protection: asked for by one person, approved or refused by another.
 
 The request changes nothing that pipelines see. It is approved against what it was asked for: what somebody changed
-since must be asked for anew.
+since, or what opens more by now than the request told, must be asked for anew.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from metadata_service.edits import Edit, Kind
 from metadata_service.records import PolicyChangeRecord, Provenance, provenance
 from metadata_service.refusals import ClashError, SamePersonError, UnknownSubjectError
 from metadata_service.tables import PolicyChangeRow, PolicyDecisionRow, SnapshotRow
+from metadata_service.weakening import opened_by_attribute
 from model.attributes import AttributeDefinition, AttributeMetadata
 from model.classification import ClassificationLevels
 from model.snapshots import DiscoveryDefaults
@@ -36,18 +37,19 @@ def request_change(
     edit: Edit, kind: Kind, subject: str, before: BaseModel | None, wanted: BaseModel, weakens: list[str]
 ) -> PolicyChangeRecord:
     """Keep an edit until a second person decides; one that waits already is given back as it is."""
-    base, document = _base(before), _definition(wanted)
+    asked = (kind, _base(before), _definition(wanted), json.dumps(weakens))
     for waiting in edit.session.execute(_changes("pending").where(PolicyChangeRow.subject == subject)):
         known: PolicyChangeRow = waiting[0]
-        if (known.kind, known.base, known.document) == (kind, base, document):
+        if (known.kind, known.base, known.document, known.weakens) == asked:
             return _record(cast(_Found, waiting))
+    _, base, document, told = asked
     row = PolicyChangeRow(
         snapshot_version=edit.version,
         kind=kind,
         subject=subject,
         base=base,
         document=document,
-        weakens=json.dumps(weakens),
+        weakens=told,
     )
     edit.session.add(row)
     edit.record(kind, subject, None, "requested")
@@ -102,6 +104,7 @@ def _attribute(edit: Edit, row: PolicyChangeRow) -> None:
     definition = AttributeDefinition.model_validate_json(row.document)
     planned = plan_attribute(edit, definition, lambda _: None)
     _check_base(row, planned.before)
+    _check_shown(row, opened_by_attribute(edit.session, planned))
     carry_out(edit, planned)
 
 
@@ -125,6 +128,16 @@ _CARRY_OUT: dict[str, Callable[[Edit, PolicyChangeRow], None]] = {
 def _check_base(row: PolicyChangeRow, now: BaseModel | None) -> None:
     if _base(now) != row.base:
         raise ClashError(f"what change {row.id} was asked for was edited since; refuse it and ask again")
+
+
+def _check_shown(row: PolicyChangeRow, opens: list[str]) -> None:
+    # Attributes that inherit from this one may be new, or decided on anew, since it was asked for.
+    unseen = set(opens).difference(json.loads(row.weakens))
+    if unseen:
+        raise ClashError(
+            f"change {row.id} would open by now what it does not tell ({', '.join(sorted(unseen))}); "
+            "refuse it and ask again"
+        )
 
 
 def _base(before: BaseModel | None) -> str:

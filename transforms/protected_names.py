@@ -44,7 +44,8 @@ class ProtectedNames:
         if place in self._undecided:
             return self._seals(shaped(event_id))
         # No attribute has it, so nobody decides. Nearly every id is unique: all detectors would cost too much.
-        return self._is_on and not _is_stored(place) and "@" in event_id and self._seals(shaped(event_id))
+        is_judged = self._is_on and not _is_stored(place) and ("@" in event_id or "%40" in event_id)
+        return is_judged and self._seals(shaped(event_id))
 
     def _seals(self, proposal: Proposal | None) -> bool:
         return proposal is not None and self._levels.policy(proposal.classification).is_protected

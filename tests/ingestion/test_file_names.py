@@ -22,6 +22,8 @@ SENSITIVE = [
     "calls_+14155552671.jsonl.gz",
     "email=ann@example.com/part-0.jsonl",
     "4111111111111111.jsonl",
+    "4111111111111111-export.jsonl",
+    "export-ann@example.com-2024.jsonl",
 ]
 HARMLESS = [
     "000001.jsonl",
@@ -29,6 +31,7 @@ HARMLESS = [
     "orders/2024/03/01/part-00000-6f1c2d0a-7a5e-4bd0-9a77-4a3f0d0f1a2b-c000.jsonl.gz",
     "1709251200000.jsonl",
     "web-20240301-000017.jsonl",
+    "web-20240301120000-1709251200000.jsonl",
     "xJ4kQ9ZpW2mT7vB1cR8sL0aN.jsonl",
 ]
 

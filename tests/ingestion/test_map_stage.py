@@ -433,6 +433,8 @@ def test_a_key_that_looks_sensitive_within_an_array_seals_the_array(tmp_path: Pa
     ("event_id", "mode", "is_shown"),
     [
         (f"signup-{CANARY}@example.com", DetectionMode.SEAL, False),
+        (f"{CANARY}@example.com-2024-05-01", DetectionMode.SEAL, False),
+        (f"signup-{CANARY}%40example.com", DetectionMode.SEAL, False),
         (f"signup-{CANARY}@example.com", DetectionMode.OFF, True),
         (f"signup-{CANARY}", DetectionMode.SEAL, True),
     ],

@@ -129,6 +129,33 @@ def test_what_was_edited_since_is_asked_for_anew(service: Running, bob: httpx.Cl
     assert encryption(service, "a") == "protected"
 
 
+@pytest.mark.parametrize("path", ["a.ssn", "a.b.c"])
+def test_what_would_open_more_than_was_shown_is_asked_for_anew(
+    service: Running, bob: httpx.Client, path: str
+) -> None:
+    put(service, "a", "protected")
+    first = put(service, "a", "none").json()
+    patched(service, change(None, path=path))
+    answer = decide(bob, first["id"], "approve")
+    assert answer.status_code == 409
+    assert f"({path}: protected to none); refuse it and ask again" in answer.json()["detail"]
+    assert encryption(service, "a") == "protected"
+
+    again = put(service, "a", "none").json()
+    assert again["weakens"] == ["a: protected to none", f"{path}: protected to none"]
+    assert decide(bob, again["id"], "approve").status_code == 200
+    assert encryption(service, "a") == "none"
+
+
+def test_what_opens_less_than_was_shown_is_approved(service: Running, bob: httpx.Client) -> None:
+    put(service, "a", "protected")
+    patched(service, change(None, path="a.b"))
+    number = put(service, "a", "none").json()["id"]
+    put(service, "a.b", "protected")
+    assert decide(bob, number, "approve").status_code == 200
+    assert (encryption(service, "a"), encryption(service, "a.b")) == ("none", "protected")
+
+
 def test_what_events_showed_since_does_not_count(service: Running, bob: httpx.Client) -> None:
     put(service, "a", "protected")
     number = put(service, "a", "none").json()["id"]
