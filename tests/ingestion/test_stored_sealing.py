@@ -333,7 +333,7 @@ def test_a_page_is_durable_when_it_is_told(pipeline: Pipeline) -> None:
 def test_changes_that_waited_for_a_damaged_fragment_are_sealed_when_they_are_replayed(
     pipeline: Pipeline,
 ) -> None:
-    victim = min(states(pipeline))
+    (victim,) = pipeline.map(order(1)).fragments
     (present,) = pipeline.store.read([victim]).values()
     pipeline.store.write([FragmentWrite(victim, present.version, b"damaged", frozenset())])
     later = order(1, 7, created_at="2024-03-05T00:00:00Z", order_id="R7", shipping={"line1": "9 Other St"})

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -29,8 +30,12 @@ def run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 def state(folder: Path, **environment: str) -> str:
     code = "from model import native; print(native.state, native.loops is not None)"
-    # -P: not the folder that the tests run in.
-    return run(sys.executable, "-P", "-c", code, PYTHONPATH=str(folder), **environment).stdout.strip()
+    # -S: an installation of this checkout would lend its own build to the one in the folder.
+    return run(sys.executable, "-S", "-P", "-c", code, PYTHONPATH=_path(folder), **environment).stdout.strip()
+
+
+def _path(folder: Path) -> str:
+    return os.pathsep.join((str(folder), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")))
 
 
 def can_build() -> str | None:
