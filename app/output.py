@@ -31,6 +31,14 @@ def counted(number: int, thing: str) -> str:
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
+def tell_cut(shown: int, total: int, is_least: bool = False) -> None:
+    """Say on standard error that a listing holds only the first of `total` things, or of more than so many; nothing if
+    it holds all."""
+    if total > shown:
+        of = "more than " if is_least else ""
+        print(f"{shown:,} of {of}{total:,}; more with --limit", file=sys.stderr)
+
+
 def print_json(value: Any) -> None:
     """One JSON value on one line, for scripts."""
     print(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str))

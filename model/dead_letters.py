@@ -72,8 +72,8 @@ class DeadLetters(Protocol):
         """Letters in the order of their ids."""
         ...
 
-    def counts(self) -> dict[str, int]:
-        """Letters by reason."""
+    def counts(self, source: str | None = None) -> dict[str, int]:
+        """Letters by reason: all, or those of one source."""
         ...
 
     def drop(self, ids: Sequence[str]) -> int:

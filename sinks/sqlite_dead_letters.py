@@ -78,11 +78,13 @@ class SqliteDeadLetters:
             yield from page
             after = page[-1].id
 
-    def counts(self) -> dict[str, int]:
+    def counts(self, source: str | None = None) -> dict[str, int]:
         return dict(
             self._file.read(
                 lambda connection: connection.execute(
-                    "SELECT reason, count(*) FROM letters GROUP BY reason ORDER BY reason"
+                    "SELECT reason, count(*) FROM letters WHERE ?1 IS NULL OR source = ?1 "
+                    "GROUP BY reason ORDER BY reason",
+                    (source or None,),
                 ).fetchall()
             )
         )

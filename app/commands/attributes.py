@@ -13,7 +13,7 @@ import typer
 from app import wiring
 from app.commands.context import Json, Why, settings_of
 from app.exits import Exit, told
-from app.output import counted, print_listing
+from app.output import counted, print_listing, tell_cut
 from model.errors import ApprovalNeededError
 
 if TYPE_CHECKING:
@@ -27,6 +27,9 @@ commands = typer.Typer(no_args_is_help=True, help="Attribute metadata: find, sho
 
 _MOST_COMPARED = 5_000
 """Names that a misspelled one is compared with."""
+
+_MOST_COUNTED = 10_000
+"""Attributes beyond the listed ones that are counted: each thousand of them is a request."""
 
 
 def _proposed(attribute: AttributeMetadata) -> str:
@@ -51,14 +54,26 @@ def search_attributes(
     words: Annotated[str, typer.Argument(help="Words in path, name or description.")] = "",
     source: Annotated[str | None, typer.Option(help="Only attributes first sent by this source.")] = None,
     status: Annotated[str | None, typer.Option(help="discovered, active or retired.")] = None,
+    proposed: Annotated[
+        bool,
+        typer.Option(
+            "--proposed", help="Only with a detector's proposal; undecided ones unless --status is given."
+        ),
+    ] = False,
     limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 50,
     as_json: Json = False,
 ) -> None:
     """Find attributes in the catalogue, also those that nobody declared."""
+    status = status or ("discovered" if proposed else None)
     filters = {name: value for name, value in (("source", source), ("status", status)) if value}
     with told(), wiring.metadata_client(settings_of(context)) as client:
-        found = [a for _, a in zip(range(limit), client.search_attributes(words, **filters), strict=False)]
+        matching = client.search_attributes(words, **filters)
+        if proposed:
+            matching = (attribute for attribute in matching if attribute.proposal is not None)
+        found = list(islice(matching, limit))
         print_listing(found, as_json, _COLUMNS)
+        rest = sum(1 for _ in islice(matching, _MOST_COUNTED + 1))
+        tell_cut(len(found), len(found) + min(rest, _MOST_COUNTED), is_least=rest > _MOST_COUNTED)
 
 
 @commands.command("show")

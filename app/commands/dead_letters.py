@@ -12,7 +12,7 @@ import typer
 from app import wiring
 from app.commands.context import settings_of
 from app.exits import Exit, told
-from app.output import print_json, print_table
+from app.output import print_json, print_table, tell_cut
 from model.dead_letters import DeadLetterReason
 from model.errors import MetadataError, SealError
 
@@ -46,19 +46,10 @@ def list_letters(
         if as_json:
             for letter in shown:
                 print_json(_described(letter))
-            return
-        counts = letters.counts()
-        if not counts:
-            print("no dead letters")
-            return
-        print_table(
-            ("id", "reason", "stage", "position", "spec", "detail"),
-            [
-                (letter.id, letter.reason, letter.stage, letter.position, letter.spec or "-", letter.detail)
-                for letter in shown
-            ],
-        )
-        print("; ".join(f"{name}: {count}" for name, count in sorted(counts.items())), file=sys.stderr)
+        else:
+            _print_letters(shown, letters.counts())
+        matching = letters.counts(source)
+        tell_cut(len(shown), matching.get(reason, 0) if reason else sum(matching.values()))
 
 
 @commands.command()
@@ -138,6 +129,20 @@ def drop(
     with told(), wiring.opened(_ready(context)) as resources:
         chosen = _chosen(resources.dead_letters, ids, reason, source, everything)
         print(f"dropped {resources.dead_letters.drop(chosen)}")
+
+
+def _print_letters(shown: list[DeadLetter], counts: dict[str, int]) -> None:
+    if not counts:
+        print("no dead letters")
+        return
+    print_table(
+        ("id", "reason", "stage", "position", "spec", "detail"),
+        [
+            (letter.id, letter.reason, letter.stage, letter.position, letter.spec or "-", letter.detail)
+            for letter in shown
+        ],
+    )
+    print("; ".join(f"{name}: {count}" for name, count in sorted(counts.items())), file=sys.stderr)
 
 
 def _ready(context: typer.Context) -> Settings:

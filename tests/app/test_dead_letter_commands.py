@@ -37,6 +37,26 @@ def test_list_by_reason_and_source_and_at_most_so_many(filled: CommandLine) -> N
     assert len(ids(filled, "--limit", "1")) == 1
 
 
+@pytest.mark.parametrize("form", [[], ["--json"]], ids=["table", "json"])
+def test_a_list_says_when_it_shows_only_the_first(form: list[str], filled: CommandLine) -> None:
+    settings = filled.settings()
+    with wiring.opened(settings) as resources:
+        (letter,) = resources.dead_letters.scan("missing_id")
+        resources.dead_letters.put(
+            [letter._replace(id=f"{number:02}", source="segment") for number in range(25)]
+        )
+
+    def told(*words: str) -> str:
+        return filled("dead-letters", "list", *form, *words).stderr
+
+    assert told().endswith("20 of 27; more with --limit\n")
+    assert told("--reason", "missing_id").endswith("20 of 26; more with --limit\n")
+    assert told("--source", "segment", "--limit", "24").endswith("24 of 25; more with --limit\n")
+    assert told("--source", "orders", "--limit", "1").endswith("1 of 2; more with --limit\n")
+    for all_of_them in (["--limit", "27"], ["--source", "orders"], ["--reason", "not_json"]):
+        assert "more with" not in told(*all_of_them)
+
+
 def test_show_hides_the_record_until_it_is_asked_for(filled: CommandLine) -> None:
     (letter,) = ids(filled, "--reason", "missing_id")
     hidden = filled("dead-letters", "show", letter)

@@ -73,6 +73,8 @@ def test_scan_gives_all_in_order_by_reason_and_source(letters: DeadLetters) -> N
     assert list(letters.scan("no_spec", "source0")) == put[3::6]
     assert list(letters.scan(reason="unknown")) == []
     assert letters.counts() == {"no_spec": 225, "not_json": 225}
+    assert letters.counts("source1") == {"no_spec": 75, "not_json": 75}
+    assert letters.counts("unknown") == {}
 
 
 def test_letters_may_be_dropped_while_they_are_read(letters: DeadLetters) -> None:
