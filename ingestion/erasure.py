@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from ingestion.letter_search import LetterSearch
+from ingestion.letter_search import FoundLetter, LetterSearch
 from ingestion.workers import WorkerResources
 from merge.tombstones import UNJUDGED, Holding, Tombstone, TombstoneNames
 from model.queries import Query
@@ -32,7 +32,8 @@ class TombstoneKeeper(Protocol):
 
 
 class Erased(NamedTuple):
-    """How many there were, or for a dry run are, in each place."""
+    """How many there were, or for a dry run are, in each place. `possible_letters` are kept: nothing but a
+    value that others may have as well says whose they are."""
 
     fragments: int = 0
     identifiers: int = 0
@@ -40,6 +41,14 @@ class Erased(NamedTuple):
     data_keys: int = 0
     index_documents: int = 0
     dead_letters: int = 0
+    possible_letters: int = 0
+
+
+class Preview(NamedTuple):
+    """What an erasure would find, and of dead letters which and why."""
+
+    counts: Erased
+    letters: list[FoundLetter]
 
 
 class Erasure:
@@ -61,19 +70,19 @@ class Erasure:
         self.names = names
         self._letters = letters
 
-    def preview(self, ids: Sequence[str], identifiers: Iterable[str] = ()) -> Erased:
+    def preview(self, ids: Sequence[str], identifiers: Iterable[str] = ()) -> Preview:
         """What `erase` would find; changes nothing."""
         noted = {each.fragment_id: each for each in self._store.unfinished()}
         found = [_with_noted(each, noted.get(each.fragment_id)) for each in self._store.holdings(ids)]
-        return _counted(
-            found,
-            len(self._data_keys.fetch(ids, create=False)),
-            len(self._index.holds(ids)),
-            len(self._letters_of(found, identifiers)),
-        )
+        letters = self._letters_of(found, identifiers)
+        certain = sum(each.certain for each in letters)
+        keys = len(self._data_keys.fetch(ids, create=False))
+        documents = len(self._index.holds(ids))
+        return Preview(_counted(found, keys, documents, certain, len(letters) - certain), letters)
 
     def erase(self, ids: Sequence[str], until: int, identifiers: Iterable[str] = ()) -> Erased:
-        """Erase these fragments, and the dead letters that carry one of their identifiers or of those given.
+        """Erase these fragments, and the dead letters that certainly carry one of their identifiers or of
+        those given.
 
         `until` as in `Tombstone`: events up to this moment bring nothing back. To keep law 1 it must not be
         earlier than any ordinal that was accepted before: now and the allowed skew.
@@ -87,7 +96,7 @@ class Erasure:
         # It may have been written again meanwhile.
         self._keep(found, until)
         rest = self._finish(found, identifiers)
-        return _counted(found, keys, rest.index_documents, rest.dead_letters)
+        return _counted(found, keys, rest.index_documents, rest.dead_letters, rest.possible_letters)
 
     def cut_short(self, identifiers: Collection[str]) -> list[str]:
         """The fragments that carried one of these identifiers, and whose erasure is not finished: their rows
@@ -130,14 +139,16 @@ class Erasure:
             there = self._store.read(ids)
             keys = self._data_keys.erase([each for each in ids if each not in there])
             documents = self._index.erase({each.fragment_id: each.version for each in found})
-            letters = self._dead_letters.erase(self._letters_of(found, identifiers))
+            letters = self._letters_of(found, identifiers)
+            certain = [each.id for each in letters if each.certain]
+            dropped, kept = self._dead_letters.erase(certain), len(letters) - len(certain)
         else:
-            keys = documents = letters = 0
+            keys = documents = dropped = kept = 0
         self._index.compact()
         self._store.finish(ids)
-        return _counted(found, keys, documents, letters)
+        return _counted(found, keys, documents, dropped, kept)
 
-    def _letters_of(self, found: Sequence[Holding], identifiers: Iterable[str]) -> list[str]:
+    def _letters_of(self, found: Sequence[Holding], identifiers: Iterable[str]) -> list[FoundLetter]:
         if not self._dead_letters.counts():
             return []
         carried = {name for each in found for name in each.identifiers}
@@ -171,7 +182,7 @@ def _with_noted(erased: Holding, noted: Holding | None) -> Holding:
     return erased._replace(identifiers=erased.identifiers | noted.identifiers) if noted else erased
 
 
-def _counted(found: Sequence[Holding], keys: int, documents: int, letters: int) -> Erased:
+def _counted(found: Sequence[Holding], keys: int, documents: int, letters: int, kept: int) -> Erased:
     return Erased(
         fragments=sum(each.version > 0 and bool(each.identifiers or each.in_outbox) for each in found),
         identifiers=sum(len(each.identifiers) for each in found),
@@ -179,4 +190,5 @@ def _counted(found: Sequence[Holding], keys: int, documents: int, letters: int) 
         data_keys=keys,
         index_documents=documents,
         dead_letters=letters,
+        possible_letters=kept,
     )

@@ -1,22 +1,23 @@
 """Finding the dead letters of some persons: each letter is opened and looked through.
 
-A letter is a person's when its position names a fragment of theirs, when its record maps to one of their
-identifiers, or when a value anywhere in the record is one of them: as it stands, without outer white
-space, or in small letters too. Records that are not JSON are taken apart at everything that separates
-values there. What none of this finds: an identifier that a spec builds out of several values, or that
-stands encoded within one, in a record that cannot be mapped.
+A letter is a person's when its position names a fragment of theirs, when its spec reads one of their
+identifiers in it, or when a value anywhere in the record is one of them: as it stands, without outer white
+space, or in small letters too. A value that others may have by chance (`_is_telling`) is proof only under a
+key that names the identifier's type; elsewhere it is a guess, and the letter may be somebody else's. What none
+of this finds: an identifier that a spec builds out of several values, or that stands encoded within one, in a
+record that cannot be mapped.
 """
 
 from __future__ import annotations
 
-import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import NamedTuple
 
 from ingestion.configuration import SourceConfig
 from ingestion.envelope import EnvelopeReader
+from ingestion.record_values import names, values
 from ingestion.set_aside import FRAGMENT, read_changes
-from model import canonical
 from model.dead_letters import DeadLetter, DeadLetterReason
 from model.errors import IdgraphError, SealError, StoreError
 from model.events import RawRecord
@@ -25,7 +26,19 @@ from model.snapshots import MetadataSnapshot
 from transforms.blind_index import BlindIndex
 from transforms.compiled import CompiledSnapshot
 
-_BETWEEN_VALUES = re.compile(r'["\s,;:{}\[\]|&=<>()]+|\\[nrt"]')
+_TELLING_DIGITS = 10
+_TELLING_CHARACTERS = 8
+_LONG = 20
+
+
+class FoundLetter(NamedTuple):
+    """A letter of somebody. `why` names types of identifiers and no value; one that is not `certain` may as
+    well be another person's."""
+
+    id: str
+    position: str
+    why: str
+    certain: bool
 
 
 class LetterSearch:
@@ -45,40 +58,45 @@ class LetterSearch:
 
     def find(
         self, letters: Iterable[DeadLetter], fragments: Iterable[str], identifiers: Iterable[str]
-    ) -> Iterator[str]:
-        """Ids of the letters of these fragments and identifiers (`type:value`, also hashed ones). A letter
-        that cannot be opened is left: nobody else can open it either."""
+    ) -> Iterator[FoundLetter]:
+        """The letters of these fragments and identifiers (`type:value`, also hashed ones). A letter that
+        cannot be opened is left: nobody else can open it either."""
         positions = {FRAGMENT + each for each in fragments}
         wanted = _Wanted({*fragments, *identifiers}, self._blind_index)
         for letter in letters:
-            if letter.position in positions or self._is_of(letter, wanted):
-                yield letter.id
+            if letter.position in positions:
+                yield FoundLetter(letter.id, letter.position, "its position names the fragment", True)
+            elif found := self._judge(letter, wanted):
+                yield FoundLetter(letter.id, letter.position, *found)
 
-    def _is_of(self, letter: DeadLetter, wanted: _Wanted) -> bool:
+    def _judge(self, letter: DeadLetter, wanted: _Wanted) -> tuple[str, bool] | None:
+        """Why a letter is somebody's, and whether that is certain."""
         try:
             payload = self._open_payload(letter.payload, letter.id, letter.position)
         except SealError:
-            return False
+            return None
         if letter.reason is DeadLetterReason.DAMAGED_FRAGMENT:
             try:
-                return any(map(wanted.holds, read_changes(payload).identifiers))
+                carried = any(map(wanted.holds, read_changes(payload).identifiers))
             except StoreError:
-                return False
-        return any(map(wanted.is_value, _values(payload))) or any(
-            map(wanted.holds, self._mapped(RawRecord(letter.source, letter.position, payload)))
-        )
+                return None
+            return ("it holds a change with one of the identifiers", True) if carried else None
+        record = RawRecord(letter.source, letter.position, payload)
+        for identifier in self._read(record):
+            if wanted.holds(str(identifier)):
+                return f"its spec reads the {identifier.type} in it", True
+        return wanted.judge(payload)
 
-    def _mapped(self, record: RawRecord) -> list[str]:
-        """The identifiers that the record maps to; none if it cannot be mapped."""
+    def _read(self, record: RawRecord) -> list[Identifier]:
+        """The identifiers that today's spec reads in the record; none if it cannot be mapped."""
         if self._compiled is None or record.source not in self._readers:
             return []
         try:
             event = self._readers[record.source].read(record)
             spec = self._compiled.spec_for(event.source, event.type)
-            mapped = spec.map(event) if spec else None
+            return spec.identifiers_in(event) if spec else []
         except (IdgraphError, ArithmeticError, LookupError, TypeError, ValueError):
             return []
-        return [str(identifier) for identifier in mapped.identifiers] if mapped else []
 
 
 class _Wanted:
@@ -89,7 +107,9 @@ class _Wanted:
         self._blind_index = blind_index
         parsed = [Identifier.parse(text) for text in identifiers]
         self._hashed_types = {kind for kind, value in parsed if value.startswith(HASHED_PREFIX)}
-        self._plain = {value for _, value in parsed}
+        self._plain: dict[str, set[str]] = defaultdict(set)
+        for kind, value in parsed:
+            self._plain[value].add(kind)
 
     def holds(self, identifier: str) -> bool:
         """Whether an identifier is one of them, hashed or not."""
@@ -98,30 +118,30 @@ class _Wanted:
             or str(self._blind_index.identifier(Identifier.parse(identifier))) in self._identifiers
         )
 
-    def is_value(self, text: str) -> bool:
-        """Whether a text is the value of one of them."""
+    def judge(self, payload: bytes) -> tuple[str, bool] | None:
+        """Why a record is theirs by a value in it, and whether that is certain."""
+        guess = None
+        for text, places in values(payload).items():
+            for kind in sorted(self._types(text)):
+                if _is_telling(text):
+                    return f"a value is the {kind}", True
+                if any(names(place, kind) for place in places):
+                    return f"a value under a key that names it is the {kind}", True
+                guess = f"a value that others may have is equal to the {kind}", False
+        return guess
+
+    def _types(self, text: str) -> set[str]:
+        """The types of those that have this text as their value."""
         forms = {text, text.strip(), text.strip().lower()} - {""}
-        return not forms.isdisjoint(self._plain) or any(
-            self.holds(f"{kind}:{form}") for kind in self._hashed_types for form in forms
-        )
+        plain = {kind for form in forms for kind in self._plain.get(form, ())}
+        hashed = {k for k in self._hashed_types if any(self.holds(f"{k}:{form}") for form in forms)}
+        return plain | hashed
 
 
-def _values(payload: bytes) -> set[str]:
-    try:
-        return set(_leaves(canonical.decode(payload)))
-    except canonical.MalformedJSON:
-        text = payload.decode(errors="replace")
-        return {*_BETWEEN_VALUES.split(text), *text.split('"')}
-
-
-def _leaves(value: Any) -> Iterator[str]:
-    # Not by recursion: a record may be nested as deeply as its parser lets it.
-    waiting = [value]
-    while waiting:
-        each = waiting.pop()
-        if isinstance(each, dict):
-            waiting += [*each.keys(), *each.values()]
-        elif isinstance(each, list):
-            waiting += each
-        elif each is not None and not isinstance(each, bool):
-            yield str(each)
+def _is_telling(text: str) -> bool:
+    """Whether hardly anything but an identifier has this value. Short numbers, short texts, dates and words
+    stand in the records of anybody."""
+    text = text.strip()
+    digits = sum(map(str.isdigit, text))
+    is_mixed = digits > 0 and any(map(str.isalpha, text)) and len(text) >= _TELLING_CHARACTERS
+    return "@" in text or digits >= _TELLING_DIGITS or is_mixed or len(text) >= _LONG

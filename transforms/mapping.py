@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from model import paths
@@ -68,6 +69,20 @@ class MappingSpec:
             self._read_id(event, output),
         )
         return MappedEvent(stamp, self._read_identifiers(output), output)
+
+    def identifiers_in(self, event: Event) -> list[Identifier]:
+        """The identifiers that stand at the spec's places, whatever else of the event cannot be used. Raises
+        TransformError."""
+        output = self._transform(event.payload, event.context())
+        if type(output) is not dict:
+            return []
+        found: list[Identifier] = []
+        for kind, keys, _, what in self._places:
+            value = paths.value_at(output, keys)
+            for element in value if type(value) is list else (value,):
+                with suppress(EventError):
+                    found.append(Identifier(kind, _text(element, what, MAX_IDENTIFIER_LENGTH)))
+        return found
 
     def _read_id(self, event: Event, output: dict[str, Any]) -> str:
         value = paths.value_at(output, self._id) if self._id else event.id

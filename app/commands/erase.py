@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,12 +13,14 @@ import typer
 from app import wiring
 from app.commands.context import settings_of
 from app.exits import Exit, told
-from app.output import print_json, print_table
+from app.output import counted, print_json, print_table
+from app.question import confirmed
 from model.errors import ConfigError, QueryError
 
 if TYPE_CHECKING:
     from app.settings import Settings
-    from ingestion.erasure import Erased
+    from ingestion.erasure import Erased, Preview
+    from ingestion.letter_search import FoundLetter
     from ingestion.workers import WorkerResources
 
 
@@ -41,7 +44,7 @@ def erase(
     lift: Annotated[bool, typer.Option("--lift", help="Let events bring the fragments back.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The receipt, or the counts, as JSON.")] = False,
 ) -> None:
-    """Erase persons: data keys, profiles, index, outbox, dead letters.
+    """Erase persons: data keys, profiles, index, outbox, the dead letters that certainly are theirs.
 
     Events up to now (and the allowed skew of clocks) do not bring them back. Exit code 3 if nothing is there.
     Source files are not touched.
@@ -51,7 +54,9 @@ def erase(
         wiring.ensure_keyring(settings)
         with wiring.opened(settings) as resources:
             if again:
-                _show(wiring.erasure(settings, resources).again(), as_json)
+                done = wiring.erasure(settings, resources).again()
+                _show(done, as_json)
+                _tell_kept(done)
                 return
             asked = _names(identifiers or [], resources)
             ids = sorted({*(fragments or []), *(i for name in asked for i in resources.store.find(name))})
@@ -81,15 +86,19 @@ def _erase(
     cut_short = erasure.cut_short({*asked, *ids})
     ids = sorted({*ids, *cut_short})
     found = erasure.preview(ids, asked)
-    if not ids and not any(found):
+    if not ids and not any(found.counts._replace(possible_letters=0)):
         print("nothing is stored under it; --fragment ID keeps away what may come", file=sys.stderr)
+        _show_letters(found.letters)
+        _tell_kept(found.counts)
         raise typer.Exit(Exit.NOT_FOUND)
     if dry_run:
-        _show(found, as_json)
+        _show_preview(found, as_json)
         return
     if not yes:
-        _show(found, as_json=False, to_people=True)
-        typer.confirm("erase this for good?", abort=True, err=True)
+        _show(found.counts, as_json=False, to_people=True)
+        if not confirmed("erase this for good?"):
+            print("nothing was erased", file=sys.stderr)
+            raise typer.Exit(Exit.FAILED)
     if receipt_file is not None and receipt_file.exists():
         raise ConfigError(f"{receipt_file}: is there already, and a receipt is not replaced")
     moment = datetime.now(UTC)
@@ -102,6 +111,8 @@ def _erase(
         print_json(told_of)
     else:
         _show(erased, as_json)
+    _show_letters([each for each in found.letters if not each.certain])
+    _tell_kept(erased)
 
 
 def _names(identifiers: list[str], resources: WorkerResources) -> set[str]:
@@ -124,3 +135,38 @@ def _show(counts: Erased, as_json: bool, to_people: bool = False) -> None:
         print("\n".join(f"{place}  {number}" for place, number in rows), file=sys.stderr)
     else:
         print_table(("place", "number"), rows)
+
+
+def _show_preview(found: Preview, as_json: bool) -> None:
+    if as_json:
+        letters = [
+            {"id": each.id, "position": each.position, "why": each.why, "goes": each.certain}
+            for each in found.letters
+        ]
+        print_json({**found.counts._asdict(), "letters": letters})
+        return
+    _show(found.counts, as_json)
+    if found.letters:
+        print_table(
+            ("dead letter", "position", "", "why"),
+            [
+                (each.id, each.position, "goes" if each.certain else "stays", each.why)
+                for each in found.letters
+            ],
+        )
+    _tell_kept(found.counts)
+
+
+def _show_letters(letters: Iterable[FoundLetter]) -> None:
+    for each in letters:
+        print(f"{each.id}  {each.position}  {each.why}", file=sys.stderr)
+
+
+def _tell_kept(counts: Erased) -> None:
+    if counts.possible_letters:
+        print(
+            f"{counted(counts.possible_letters, 'dead letter')} may hold something of it and will stay: look at "
+            "them with `idgraph dead-letters show ID --reveal`, and remove what is theirs with "
+            "`idgraph dead-letters drop ID`",
+            file=sys.stderr,
+        )

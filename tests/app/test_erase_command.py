@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
+import subprocess
+import sys
 from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
@@ -142,7 +145,33 @@ def test_a_dry_run_says_what_would_go_and_changes_nothing(filled: CommandLine) -
     assert export(filled) == before
     assert not wiring.tombstone_file(filled.settings()).exists()
     (receipt,) = filled.json("erase", *WHOM, "--yes", "--json")
+    assert [each["goes"] for each in told.pop("letters")] == [True] * 3
     assert receipt["counts"] == told
+
+
+def test_letters_that_may_be_of_others_stay_and_are_told(filled: CommandLine) -> None:
+    """Found by a new user: a number of minutes took the letter of another customer."""
+    others = [order(9, 910 + number, order_id=None, minutes=480) for number in range(2)]
+    its_own = order(9, 912, order_id=None, shop={"customerId": "480"})
+    process(filled.settings(), [*others, its_own])
+    given = ("erase", "customer:480", "--fragment", "customer:480")
+    (told,) = filled.json(*given, "--dry-run", "--json")
+    assert (told["dead_letters"], told["possible_letters"]) == (1, 2)
+    assert {(each["position"][-4:], each["goes"]) for each in told["letters"]} == {
+        ("#910", False),
+        ("#911", False),
+        ("#912", True),
+    }
+    kept = {each["id"] for each in told["letters"] if not each["goes"]}
+    shown = filled(*given, "--dry-run").stdout
+    assert all(each["id"] in shown and each["why"] in shown for each in told["letters"])
+    done = filled(*given, "--yes")
+    assert "2 dead letters may hold" in done.stderr
+    assert all(each in done.stderr for each in kept)
+    assert kept <= {each["id"] for each in filled.json("dead-letters", "list", "--json")}
+    assert not any(
+        each["position"].endswith("#912") for each in filled.json("dead-letters", "list", "--json")
+    )
 
 
 def test_without_yes_it_asks(filled: CommandLine) -> None:
@@ -151,6 +180,25 @@ def test_without_yes_it_asks(filled: CommandLine) -> None:
     assert export(filled) == before
     assert filled("erase", *WHOM, given=b"y\n").exit_code == 0
     assert len(export(filled)) == len(before) - 2
+
+
+def test_an_interrupted_question_erases_nothing(filled: CommandLine) -> None:
+    before = export(filled)
+    command = [sys.executable, "-m", "app.cli", "-c", str(filled.folder / "idgraph.toml"), "erase", *WHOM]
+    root = Path(__file__).parents[2]
+    with subprocess.Popen(
+        command, cwd=root, stdin=subprocess.PIPE, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
+    ) as asking:
+        assert asking.stderr
+        told = b""
+        while not told.endswith(b"[y/N]: "):
+            byte = asking.stderr.read(1)
+            assert byte, told
+            told += byte
+        asking.send_signal(signal.SIGINT)
+        assert b"interrupted" in asking.stderr.read()
+    assert asking.returncode == 130
+    assert export(filled) == before
 
 
 def test_what_is_not_there(filled: CommandLine) -> None:

@@ -1,0 +1,121 @@
+"""Whose dead letters are found, and which are only a guess."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ingestion.configuration import Place, SourceConfig
+from ingestion.letter_search import FoundLetter, LetterSearch
+from ingestion.record_values import names
+from model.dead_letters import DeadLetter, DeadLetterReason
+from model.identifiers import Identifier
+from model.snapshots import MetadataSnapshot
+from model.specs import IdentifierPlace, SpecDocument
+from tests.retail import Pipeline, raw, snapshot, spec
+
+HELPDESK = SourceConfig(name="helpdesk", path=Path("inbox"), type=Place(path="event"))
+TICKETS = spec(
+    "orders",
+    name="tickets",
+    source="helpdesk",
+    event_type="ticket.opened",
+    operations=[{"operation": "shift", "spec": {"who": "identity.customer", "at": "_event.ordinal"}}],
+    identifiers=(IdentifierPlace(type="customer", path="identity.customer", primary=True),),
+)
+OPENED = {"event": "ticket.opened", "at": "soon"}
+GOES, STAYS = True, False
+
+
+def search(pipeline: Pipeline, *specs: SpecDocument) -> LetterSearch:
+    known: MetadataSnapshot = snapshot(specs=list(specs))
+    resources = pipeline.resources()
+    return LetterSearch({"helpdesk": HELPDESK}, known, resources.blind_index, resources.sealer.open)
+
+
+def found(pipeline: Pipeline, record: bytes, *identifiers: str) -> list[FoundLetter]:
+    sealed = pipeline.resources().sealer.seal(record, "1", "file:x#1")
+    letter = DeadLetter(
+        "1", DeadLetterReason.NO_SPEC, "map", "", "helpdesk", "file:x#1", None, 1, "f/1", "a", sealed, 0
+    )
+    return list(search(pipeline, TICKETS).find([letter], [], identifiers))
+
+
+@pytest.mark.parametrize("hashed", [False, True], ids=["plain", "hashed"])
+@pytest.mark.parametrize(
+    ("record", "verdict"),
+    [
+        ({"number": "T-99", "customer": None, "minutes": 480}, STAYS),
+        ({"number": "T-97", "customer": "999", "minutes": 480}, STAYS),
+        ({"number": "T-97", "customer": {"id": "999"}, "ids": [480]}, STAYS),
+        ({"minutes": [{"480": 1}]}, STAYS),
+        ('{"customer": "999", "minutes": 480, "subj', STAYS),
+        ("customer=999&minutes=480", STAYS),
+        ({**OPENED, "who": "999", "minutes": 480}, STAYS),
+        ({**OPENED, "who": 480}, GOES),
+        ({"event": "call.logged", "who": 480}, STAYS),
+        ({"event": "call.logged", "customer": " 480 "}, GOES),
+        ({"Customer-ID": 480}, GOES),
+        ({"customers": 1, "customer": {"id": 480}}, GOES),
+        ({"customer": ["481", "480"]}, GOES),
+        ('{"minutes": 480, "customer": "480", "subj', GOES),
+        ('{"customer": {"id": 480, "subj', GOES),
+        ('"{\\"customer\\": \\"480\\", ', GOES),
+        ("minutes=3&customer=480", GOES),
+    ],
+)
+def test_a_short_number_is_proof_where_its_identifier_is_read(
+    tmp_path: Path, record: dict[str, Any] | str, verdict: bool, hashed: bool
+) -> None:
+    pipeline = Pipeline(tmp_path)
+    name = Identifier("customer", "480")
+    wanted = pipeline.resources().blind_index.identifier(name) if hashed else name
+    payload = record if isinstance(record, str) else json.dumps(record)
+    (letter,) = found(pipeline, payload.encode(), str(wanted))
+    assert letter.certain is verdict
+    assert "customer" in letter.why
+    assert "480" not in letter.why
+
+
+@pytest.mark.parametrize(
+    ("value", "verdict"),
+    [
+        ("a@b.co", GOES),
+        ("canary-user-4711", GOES),
+        ("1000040055", GOES),
+        ("+44 20 7946 0958", GOES),
+        ("b3c9e0f2-7a41-4c5e", GOES),
+        ("12345", STAYS),
+        ("T-99", STAYS),
+        ("2026-03-06", STAYS),
+        ("springfield", STAYS),
+    ],
+)
+def test_what_hardly_anybody_else_has_is_proof_anywhere(tmp_path: Path, value: str, verdict: bool) -> None:
+    record = json.dumps({"note": value}).encode()
+    (letter,) = found(Pipeline(tmp_path), record, f"login:{value}")
+    assert letter.certain is verdict
+
+
+def test_others_are_not_found(tmp_path: Path) -> None:
+    assert found(Pipeline(tmp_path), raw({"customer": 4800, "note": "480 x"}, 1).value, "customer:480") == []
+
+
+@pytest.mark.parametrize(
+    ("place", "kind", "named"),
+    [
+        (("userId", ""), "user_id", True),
+        (("user", ""), "user_id", True),
+        (("id", "user"), "user_id", True),
+        (("id", "order"), "user_id", False),
+        (("id", ""), "user_id", False),
+        (("user", ""), "anonymous_user", False),
+        (("", ""), "id", False),
+        (("id", ""), "id", True),
+    ],
+)
+def test_a_key_names_a_type(place: tuple[str, str], kind: str, named: bool) -> None:
+    assert names(place, kind) is named
