@@ -11,6 +11,7 @@ from enum import IntEnum
 
 import typer
 
+from app.visible_text import visible
 from model.errors import (
     ConfigError,
     FlowStoppedError,
@@ -50,7 +51,7 @@ def told() -> Iterator[None]:
         sys.stdout.flush()
     except IdgraphError as error:
         for line in str(error).splitlines():
-            print(f"error: {line}", file=sys.stderr)
+            print(f"error: {visible(line)}", file=sys.stderr)
         raise typer.Exit(_code(error)) from None
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

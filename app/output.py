@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from app.visible_text import visible, visible_lines
+from model import canonical
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -40,8 +42,15 @@ def tell_cut(shown: int, total: int, is_least: bool = False) -> None:
 
 
 def print_json(value: Any) -> None:
-    """One JSON value on one line, for scripts."""
-    print(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str))
+    """One JSON value on one line, for scripts; numbers keep every digit. The terminal obeys none of it."""
+    print(visible(canonical.encode_ordered(value).decode()))
+
+
+def json_writer() -> Callable[[bytes], object]:
+    """Writes lines of JSON to standard output, byte for byte; to a terminal, so that it obeys none of them."""
+    if sys.stdout.isatty():
+        return lambda line: sys.stdout.write(visible_lines(line.decode()))
+    return sys.stdout.buffer.write
 
 
 def print_listing(
@@ -62,5 +71,5 @@ def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
     table = Table(*titles, box=None)
     for row in rows:
-        table.add_row(*map(Text, row))
+        table.add_row(*(Text(visible(cell)) for cell in row))
     console().print(table)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
-from rich.markup import escape
+from rich.text import Text
 from rich.tree import Tree
 
-from model import paths
+from app.visible_text import visible
+from model import canonical, paths
 from profile_service.profiles import MASK, Profile, ProfileLeaf
 
 _MASKED = "••••••"
@@ -16,11 +16,11 @@ _MASKED = "••••••"
 
 def profile_tree(profile: Profile) -> Tree:
     """A profile as a tree that shows where each value came from."""
-    root = Tree(f"[bold]{escape(profile.id)}[/]")
-    names = root.add("[bold]identifiers[/]")
+    root = Tree(_text(profile.id, "bold"))
+    names = root.add(_text("identifiers", "bold"))
     for identifier in profile.identifiers:
-        names.add(escape(str(identifier)))
-    attributes = root.add("[bold]attributes[/]")
+        names.add(_text(str(identifier)))
+    attributes = root.add(_text("attributes", "bold"))
     branches: dict[tuple[str, ...], Tree] = {}
     for leaf in profile.leaves:
         _add_leaf(attributes, branches, leaf)
@@ -32,16 +32,28 @@ def _add_leaf(root: Tree, branches: dict[tuple[str, ...], Tree], leaf: ProfileLe
     branch = root
     for depth in range(1, len(above) + 1):
         keys = tuple(above[:depth])
-        branch = branches.get(keys) or branches.setdefault(
-            keys, branch.add(f"[cyan]{escape(above[depth - 1])}[/]")
-        )
+        branch = branches.get(keys) or branches.setdefault(keys, branch.add(_text(above[depth - 1], "cyan")))
+    branch.add(Text.assemble(_text(last), ": ", *_value(leaf), _origin(leaf)))
+
+
+def _value(leaf: ProfileLeaf) -> list[Text]:
+    if leaf.value == MASK:
+        return [_text(_MASKED, "magenta")]
+    shown = _text(_short(leaf.value), "green")
+    return [shown, _text(" protected", "magenta")] if leaf.protected else [shown]
+
+
+def _origin(leaf: ProfileLeaf) -> Text:
     register = leaf.register
-    shown = f"[magenta]{_MASKED}[/]" if leaf.value == MASK else f"[green]{escape(_short(leaf.value))}[/]"
-    lock = " [magenta]protected[/]" if leaf.protected and leaf.value != MASK else ""
     origin = f"{register.stamp.source} event {register.stamp.event_id}, spec {register.spec}"
-    branch.add(f"{escape(last)}: {shown}{lock}  [dim]{escape(origin)}[/]")
+    return _text(f"  {origin}", "dim")
 
 
 def _short(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False, default=str)
+    text = canonical.encode_ordered(value).decode()
     return text if len(text) <= 100 else text[:97] + "..."
+
+
+def _text(text: str, style: str = "") -> Text:
+    """Text as it is: what comes from events is neither markup nor obeyed by the terminal."""
+    return Text(visible(text), style)

@@ -14,6 +14,7 @@ from app import wiring
 from app.commands.context import Json, Why, settings_of
 from app.exits import Exit, told
 from app.output import counted, print_listing, tell_cut
+from app.visible_text import visible, visible_lines
 from model.errors import ApprovalNeededError
 
 if TYPE_CHECKING:
@@ -86,9 +87,9 @@ def show_attribute(context: typer.Context, path: str) -> None:
         if found is None:
             known = (each.path for each in client.search_attributes(""))
             close = nearest(path, islice(known, _MOST_COMPARED))
-            print(f"no such attribute{f' ({close})' if close else ''}", file=sys.stderr)
+            print(f"no such attribute{f' ({visible(close)})' if close else ''}", file=sys.stderr)
             raise typer.Exit(Exit.NOT_FOUND)
-        print(found.model_dump_json(indent=2))
+        print(visible_lines(found.model_dump_json(indent=2)))
 
 
 @commands.command("apply")
@@ -115,7 +116,7 @@ def apply_attributes(
                     waiting.append(error)
         print(f"{counted(len(definitions) - len(waiting), 'attribute')} applied")
         for each in waiting:
-            print(each, file=sys.stderr)
+            print(visible_lines(str(each)), file=sys.stderr)
         if waiting:
             raise typer.Exit(Exit.FAILED)
 
@@ -125,7 +126,7 @@ def confirm_proposal(context: typer.Context, path: str, reason: Why = "") -> Non
     """Confirm what a detector proposed: the attribute is active, and as protected as its level says."""
     with told(), wiring.metadata_client(settings_of(context)) as client:
         found = client.decide_proposal(path, is_confirmed=True, reason=reason)
-        print(f"{found.path}: active, {found.classification}, encryption {found.encryption}")
+        print(f"{visible(found.path)}: active, {found.classification}, encryption {found.encryption}")
 
 
 @commands.command("dismiss")
@@ -136,7 +137,7 @@ def dismiss_proposal(context: typer.Context, path: str, reason: Why = "") -> Non
     """
     with told(), wiring.metadata_client(settings_of(context)) as client:
         found = client.decide_proposal(path, is_confirmed=False, reason=reason)
-        print(f"{found.path}: active, {found.classification}, encryption {found.encryption}")
+        print(f"{visible(found.path)}: active, {found.classification}, encryption {found.encryption}")
 
 
 _CHANGE_COLUMNS: dict[str, Callable[[PolicyChange], str]] = {
@@ -169,7 +170,7 @@ def approve_change(context: typer.Context, number: Number, reason: Why = "") -> 
     """
     with told(), wiring.metadata_client(settings_of(context)) as client:
         done = client.decide_change(number, is_approved=True, reason=reason)
-        print(f"change {done.id} is in force: {', '.join(done.weakens)}")
+        print(f"change {done.id} is in force: {visible(', '.join(done.weakens))}")
 
 
 @commands.command("refuse")

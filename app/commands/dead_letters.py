@@ -13,6 +13,7 @@ from app import wiring
 from app.commands.context import settings_of
 from app.exits import Exit, told
 from app.output import print_json, print_table, tell_cut
+from app.visible_text import visible_lines
 from model.dead_letters import DeadLetterReason
 from model.errors import MetadataError, SealError
 
@@ -74,7 +75,7 @@ def show(
             print_json(described)
         else:
             for key, value in described.items():
-                print(f"{key}: {value}")
+                print(visible_lines(f"{key}: {value}"))
 
 
 @commands.command()

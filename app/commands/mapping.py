@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from app.exits import Exit, told
-from app.output import print_json
+from app.output import json_writer, print_json
+from app.visible_text import visible
 from model import canonical
 from model.errors import ConfigError, TransformError
 
@@ -70,7 +71,7 @@ def _mapped(spec: SpecOperations, lines: Iterable[PayloadLine]) -> Iterator[bool
     from transforms import compile_spec
 
     transform = compile_spec(spec.operations)
-    write = sys.stdout.buffer.write
+    write = json_writer()
     for line in lines:
         mistake = line.mistake
         if mistake is None:
@@ -79,7 +80,7 @@ def _mapped(spec: SpecOperations, lines: Iterable[PayloadLine]) -> Iterator[bool
             except TransformError as error:
                 mistake = f"{spec.place}{error.pointer}: {error.message}"
         if mistake is not None:
-            print(f"line {line.number}: {mistake}", file=sys.stderr)
+            print(f"line {line.number}: {visible(mistake)}", file=sys.stderr)
         yield mistake is not None
 
 
@@ -90,6 +91,7 @@ def _traced(
     from app.trace_view import TraceView
     from transforms.tracing import compile_trace
 
+    write = json_writer()
     view = TraceView(compile_trace(spec.operations), spec.place, reveal)
     for line in lines:
         mistake = line.mistake
@@ -102,14 +104,14 @@ def _traced(
                     if as_json:
                         steps.append(step.record())
                     else:
-                        print("\n".join(step.lines()))
+                        print("\n".join(map(visible, step.lines())))
             except TransformError as error:
                 mistake = f"{spec.place}{error.pointer}: {error.message}"
         if as_json:
             record = {"line": line.number, "steps": steps, "error": mistake}
-            sys.stdout.buffer.write(canonical.encode_ordered(record) + b"\n")
+            write(canonical.encode_ordered(record) + b"\n")
         elif mistake is not None:
-            print(f"line {line.number}: {mistake}", file=sys.stderr)
+            print(f"line {line.number}: {visible(mistake)}", file=sys.stderr)
         yield mistake is not None
 
 

@@ -13,8 +13,9 @@ import typer
 from app import wiring
 from app.commands.context import settings_of
 from app.exits import Exit, told
-from app.output import console, counted, print_json
+from app.output import console, counted, json_writer, print_json
 from app.private_files import write_export
+from app.visible_text import visible
 from model.errors import QueryError
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def search(
             total = reader.count(query)
             if not total:
                 for hint in _unknown_paths(query, types):
-                    print(hint, file=sys.stderr)
+                    print(visible(hint), file=sys.stderr)
             if count:
                 print(total)
                 return
@@ -122,8 +123,10 @@ def export(
                 canonical.encode(profile.canonical(provenance)) + b"\n" for profile in reader.scan(reveal)
             )
             if output is None:
-                sys.stdout.buffer.writelines(lines)
-                sys.stdout.buffer.flush()
+                write = json_writer()
+                for line in lines:
+                    write(line)
+                sys.stdout.flush()
             else:
                 write_export(output, lines)
             _tell_damaged(reader)
@@ -133,7 +136,7 @@ def _tell_damaged(reader: ProfileReader) -> None:
     if reader.damaged:
         for fragment_id in reader.damaged:
             print(
-                f"left out: {fragment_id}, whose stored state is damaged; restore it from a backup",
+                f"left out: {visible(fragment_id)}, whose stored state is damaged; restore it from a backup",
                 file=sys.stderr,
             )
         raise typer.Exit(Exit.FAILED)

@@ -13,6 +13,7 @@ from app import progress_view, wiring
 from app.commands.context import Json, settings_of
 from app.exits import Exit, told
 from app.output import counted, print_json, print_table
+from app.visible_text import visible
 from model.errors import MetadataError
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def _tell_what_stays(done: SealingProgress, refused: int) -> None:
     if done.failed:
         print(
             f"{counted(done.failed, 'profile')} cannot be sealed, their state or data key is damaged: "
-            f"{', '.join(done.named)}{', …' * (done.failed > len(done.named))}; restore them from a backup, "
+            f"{visible(', '.join(done.named))}{', …' * (done.failed > len(done.named))}; restore them from a backup, "
             "then seal again",
             file=sys.stderr,
         )
