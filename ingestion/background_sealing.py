@@ -12,6 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from enum import Enum
 from pathlib import Path
 
 from ingestion.durable_files import write_atomically
@@ -19,9 +20,10 @@ from ingestion.snapshots import PinnedSnapshot
 from ingestion.stored_sealing import SealingProgress, StoredSealing
 from ingestion.workers import WorkerResources
 from model import canonical
-from model.classification import Classification
+from model.attributes import AttributeMetadata, AttributeStatus
+from model.classification import Classification, EncryptionLevel
 from model.errors import IdgraphError
-from model.snapshots import MetadataSnapshot
+from model.snapshots import DiscoveryDefaults, MetadataSnapshot
 from transforms.compiled import CompiledSnapshot
 
 log = logging.getLogger(__name__)
@@ -30,7 +32,11 @@ PAGE = 100
 POLL_SECONDS = 1.0
 SETTLED_SECONDS = 10.0
 """How long protection must have stayed the same: while attributes are discovered it changes all the time."""
+LATEST_SECONDS = 300.0
+"""After a first change, whatever changes since: whoever may publish events can have attributes discovered."""
 RETRY_SECONDS = 30.0
+AGAIN_SECONDS = 3600.0
+"""After what could not be sealed: a person has to mend it, and to look at all costs."""
 SHARE = 0.05
 """How much of one core, at most, and of the store's time to write."""
 
@@ -70,33 +76,36 @@ class BackgroundSealing:
         pinned = self._current()
         wanted = protection_of(pinned.snapshot)
         # What the last run left undone need not settle.
-        settled, pause = 0.0, 0.0
+        due, pause = _Due(self._settled_seconds), 0.0
         while not self._stop.wait(pause):
             pause = POLL_SECONDS
-            newest = self._current()
+            newest, now = self._current(), time.monotonic()
             if newest.etag != pinned.etag:
                 pinned, before = newest, wanted
                 wanted = protection_of(newest.snapshot)
                 if wanted != before:
-                    settled = time.monotonic() + self._settled_seconds
-            if time.monotonic() >= settled and wanted != self._sealed_by() and not self._try(pinned, wanted):
-                pause = RETRY_SECONDS
+                    due.change(now)
+            if wanted == self._sealed_by():
+                due.rest(now)
+            elif now >= due.at:
+                ended = self._try(pinned, wanted)
+                if ended is _Ended.FAILED:
+                    pause = RETRY_SECONDS
+                elif ended is not _Ended.NOT_BEGUN:
+                    due.rest(time.monotonic() + (AGAIN_SECONDS if ended is _Ended.INCOMPLETE else 0.0))
 
-    def _try(self, pinned: PinnedSnapshot, wanted: str) -> bool:
-        """Seal, unless an older micro-batch may come yet. Gives whether nothing failed."""
+    def _try(self, pinned: PinnedSnapshot, wanted: str) -> _Ended:
+        """Seal, unless an older micro-batch may come yet."""
         try:
-            if self._is_past(pinned.etag):
-                self._seal(pinned.snapshot, wanted)
+            return self._seal(pinned.snapshot, wanted) if self._is_past(pinned.etag) else _Ended.NOT_BEGUN
         except IdgraphError as error:
             log.warning("what is stored is not sealed yet: %s", error)
-            return False
         except Exception as error:
             # Only the type: the message of a stranger's exception may quote a profile.
             log.log(logging.ERROR, "what is stored is not sealed yet: %s", type(error).__name__)
-            return False
-        return True
+        return _Ended.FAILED
 
-    def _seal(self, snapshot: MetadataSnapshot, wanted: str) -> None:
+    def _seal(self, snapshot: MetadataSnapshot, wanted: str) -> _Ended:
         was_cut_short = self._sealed_by() == ""
         sealing = StoredSealing(self._resources, CompiledSnapshot(snapshot))
         # Before the first write: a run that is killed leaves old bytes in the files.
@@ -105,23 +114,27 @@ class BackgroundSealing:
         started = time.monotonic()
         for done in sealing.run(PAGE):
             spent = time.monotonic() - started
-            if done.looked_at < done.total and self._stop.wait(spent / self._share - spent):
+            # Whatever `total` says: what has come since is looked at too.
+            if self._stop.wait(spent / self._share - spent):
                 log.info(
                     "sealing what is stored was cut short at %d of %d profiles; the next run begins anew, "
                     "and `idgraph seal` does it at once",
                     done.looked_at,
                     done.total,
                 )
-                return
+                return _Ended.INCOMPLETE
             started = time.monotonic()
-        if done is not None and (done.fragments or was_cut_short):
-            sealing.finish()
-        self._keep(wanted)
+        refused = sealing.finish() if done is not None and (done.fragments or was_cut_short) else 0
         if done is not None:
-            _tell(done, snapshot.version)
+            _tell(done, refused, snapshot.version)
+            if done.failed or refused:
+                return _Ended.INCOMPLETE
+        self._keep(wanted)
+        return _Ended.COMPLETE
 
     def _sealed_by(self) -> str | None:
-        """The protection that all that is stored was sealed by; empty if a run was cut short, None if none began."""
+        """The protection that all that is stored was sealed by; empty if a run was cut short or something could
+        not be sealed, None if none began."""
         try:
             kept = json.loads(self._file.read_bytes())["protection"]
         except (OSError, ValueError, KeyError, TypeError):
@@ -136,15 +149,56 @@ def protection_of(snapshot: MetadataSnapshot) -> str:
     """A hash of all that protects in a snapshot: equal hashes seal the same values."""
     defaults, levels = snapshot.defaults, snapshot.levels
     protects = [
-        sorted((each.path, str(each.encryption)) for each in snapshot.attributes if each.is_protected),
+        # An exception below a protected attribute protects nothing, and tokens depend on the declared type.
+        sorted(
+            (each.path, str(each.encryption), str(each.status), str(each.data_type))
+            for each in snapshot.attributes
+            if not _is_as_undeclared(each, defaults)
+        ),
         [str(defaults.encryption), str(defaults.detection)],
         [str(levels.policy(each).encryption) for each in Classification],
         sorted([place.type, place.path] for spec in snapshot.specs for place in spec.identifiers),
+        sorted([spec.name, spec.id or ""] for spec in snapshot.specs),
     ]
     return hashlib.sha256(canonical.encode(protects)).hexdigest()
 
 
-def _tell(done: SealingProgress, version: int) -> None:
+def _is_as_undeclared(each: AttributeMetadata, defaults: DiscoveryDefaults) -> bool:
+    # Most of what events show: to look through all profiles for each would never end.
+    is_open = each.encryption is EncryptionLevel.NONE and defaults.encryption is EncryptionLevel.NONE
+    return is_open and each.status is AttributeStatus.DISCOVERED
+
+
+class _Ended(Enum):
+    """How a try ended."""
+
+    NOT_BEGUN = "not begun"
+    FAILED = "failed"
+    INCOMPLETE = "incomplete"
+    COMPLETE = "complete"
+
+
+class _Due:
+    """When to begin: protection has stayed the same for a while, or has changed for too long. Seconds of one
+    clock."""
+
+    def __init__(self, settled_seconds: float) -> None:
+        self.at = 0.0
+        self._settled_seconds = settled_seconds
+        self._latest: float | None = None
+
+    def change(self, now: float) -> None:
+        """Protection is another one now."""
+        if self._latest is None:
+            self._latest = now + LATEST_SECONDS
+        self.at = min(now + self._settled_seconds, self._latest)
+
+    def rest(self, until: float) -> None:
+        """All that there was to do is done until then; the next change is a first one."""
+        self.at, self._latest = until, None
+
+
+def _tell(done: SealingProgress, refused: int, version: int) -> None:
     if done.fragments:
         log.info(
             "sealed %d values of %d profiles, as snapshot %d protects them",
@@ -152,5 +206,7 @@ def _tell(done: SealingProgress, version: int) -> None:
             done.fragments,
             version,
         )
+    if refused:
+        log.warning("the index refused %d profile(s), which search finds by what they held before", refused)
     if done.failed or done.readable:
         log.warning("some of what is stored stays in the clear; `idgraph seal` says what, and what to do")

@@ -37,8 +37,9 @@ SHOWN = 5
 
 @dataclass(slots=True)
 class SealingProgress:
-    """How far it is. `total` fragments there were at the start; `values` by attribute that were sealed, or given
-    or freed of their token; `readable` fragments by type of a name that stays in the clear.
+    """How far it is. `total` fragments there were at the start; `values` by attribute that were sealed, or got
+    another token or none; `readable` fragments by type of a name that stays in the clear, `event` for ids of
+    events and `path` for keys.
 
     `failed` fragments have a damaged state, an unusable key or a value that cannot be opened, and keep what they
     have in the clear; the first are in `named`.
@@ -80,7 +81,7 @@ class StoredSealing:
         self._sleep = sleep
 
     def preview(self, page: int = PAGE) -> Iterator[SealingProgress]:
-        """What `run` would find; changes nothing. A value that only lacks its token counts as one to change."""
+        """What `run` would find; changes nothing. A value of which only the token changes counts as well."""
         yield from self._pages(page, self._count)
 
     def run(self, page: int = PAGE) -> Iterator[SealingProgress]:
@@ -152,9 +153,7 @@ class StoredSealing:
                     self._fail(stored.id, progress)
                 continue
             if progress is not None:
-                progress.readable.update(
-                    self._values.readable_names(state.identifiers, state.registers.values())
-                )
+                progress.readable.update(self._values.readable_names(state.identifiers, state.registers))
             todo = self._values.outdated(state.registers)
             if todo:
                 outdated.append(_Outdated(stored, state, todo, judged.get(stored.id, UNJUDGED)))

@@ -216,24 +216,52 @@ class AttributeTree:
 
     def policy_of_value(self, path: str, value: Any) -> AttributePolicy:
         """What `leaves` would ask for this value, told of one that is stored already: a value that looks
-        sensitive, at a path on which no admin decided, is judged by itself. Nothing is reported."""
+        sensitive, at a path on which no admin decided, is judged by itself. Nothing is reported, and no path
+        is refused: it is there already."""
         node = self._root
         for key in paths.split(path):
-            node = node.children.get(key) or self._unknown_node(node, key)
+            node = node.children.get(key) or self._stored_node(node, key)
         test = (node.tests or node.make_tests()).get(type(value)) if node.is_undecided else None
         return self._policy_of_value(node, None if test is None else test(value))
 
+    def shows_in_a_key(self, path: str) -> bool:
+        """Whether a path that is stored already has a key that looks sensitive and that no admin declared."""
+        node = self._root
+        shows = False
+        for key in paths.split(path):
+            node = node.children.get(key) or self._stored_node(node, key)
+            shows = node.is_undecided and (shows or self._sensitive(key) is not None)
+        return shows
+
     def _add(self, parent: AttributeNode, key: str, siblings: dict[str, AttributeNode]) -> AttributeNode:
-        path = f"{parent.path}.{paths.escape(key)}" if parent.depth else paths.escape(key)
-        if not path or len(path) > MAX_PATH or parent.depth >= MAX_DEPTH or not is_text(path):
+        node = self._below(parent, key)
+        if not _is_within_bounds(node):
             raise EventError(
                 DeadLetterReason.TRANSFORM_FAILED,
                 f"the mapped output has an attribute path that is empty, longer than {MAX_PATH} characters, "
                 f"deeper than {MAX_DEPTH} keys, or not valid Unicode",
             )
+        siblings[key] = node
+        return node
+
+    def _below(self, parent: AttributeNode, key: str) -> AttributeNode:
+        path = f"{parent.path}.{paths.escape(key)}" if parent.depth else paths.escape(key)
         node = AttributeNode(path, parent.depth + 1, parent.protects or self._default, parent.protects)
         node.is_undecided = self._detects
-        siblings[key] = node
+        return node
+
+    def _stored_node(self, parent: AttributeNode, key: str) -> AttributeNode:
+        node = self._below(parent, key)
+        # What is kept is known to events too: none of what they are refused for.
+        node.is_kept = (
+            parent.is_kept
+            and self._unknown < MAX_CACHED_UNKNOWN
+            and _is_within_bounds(node)
+            and self._sensitive(key) is None
+        )
+        if node.is_kept:
+            self._unknown += 1
+            parent.children[key] = node
         return node
 
     def leaves(self, output: dict[str, Any], origin: Origin) -> Leaves:
@@ -321,11 +349,15 @@ class AttributeTree:
             node.proposal = proposal
         self._expected.clear()
 
-    def _refuse_sensitive(self, parent: AttributeNode, key: str) -> None:
-        # Keys become paths, and paths are never sealed: not in the store, the catalogue, the index, a log.
+    def _sensitive(self, key: str) -> Proposal | None:
         told = shaped_key(key)
         level = self._sealing_levels.get(told.classification) if told is not None else None
-        if told is not None and level is not None and level.is_protected:
+        return told if level is not None and level.is_protected else None
+
+    def _refuse_sensitive(self, parent: AttributeNode, key: str) -> None:
+        # Keys become paths, and paths are never sealed: not in the store, the catalogue, the index, a log.
+        told = self._sensitive(key)
+        if told is not None:
             raise EventError(
                 DeadLetterReason.SENSITIVE_KEY,
                 f"a key below {parent.path or 'the root'} of the mapped output looks sensitive ({told.kind}) and "
@@ -340,6 +372,10 @@ class AttributeTree:
         node = self._add(parent, key, parent.children if keep else {})
         node.is_kept = keep
         return node
+
+
+def _is_within_bounds(node: AttributeNode) -> bool:
+    return 0 < len(node.path) <= MAX_PATH and node.depth <= MAX_DEPTH and is_text(node.path)
 
 
 def _storable(path: str, value: Any) -> Any:

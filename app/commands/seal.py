@@ -112,6 +112,15 @@ def _tell_what_stays(done: SealingProgress, refused: int) -> None:
             file=sys.stderr,
         )
     for kind, number in sorted(done.readable.items()):
+        if kind == "path":
+            print(
+                f"{counted(number, 'profile')} with keys in the clear that look sensitive: paths cannot be sealed. "
+                "Declare the attributes if the keys are names; else have the spec make values of them, erase these "
+                "profiles, lift the erasure, and run over the source files again "
+                "(docs/operate.md, Protecting what is stored)",
+                file=sys.stderr,
+            )
+            continue
         thing = "ids of events" if kind == "event" else f"identifiers of type {kind}"
         print(
             f"{counted(number, 'profile')} with {thing} in the clear, which policy protects now: names cannot be "

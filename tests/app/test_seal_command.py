@@ -22,6 +22,7 @@ from model.fragments import Kind
 from model.snapshots import MetadataSnapshot
 from tests.app.conftest import CommandLine
 from tests.canaries import places
+from tests.ingestion.test_map_stage import WHOLE, event, passing
 from tests.retail import UNDETECTED, Pipeline, attribute, attributes, durable_keys, order, records, snapshot
 
 ROOT = Path(__file__).parents[2]
@@ -104,6 +105,22 @@ def test_a_dry_run_says_what_would_be_sealed_and_changes_nothing(stored: Command
     assert (done["snapshot"], done["failed"], done["readable_names"]) == (2, 0, {})
     assert plain_values(stored) == 0
     assert stored.json("seal", "--dry-run", "--json")[0]["values"] == {}
+
+
+def test_a_key_that_looks_sensitive_is_told_and_not_shown(with_keys: CommandLine) -> None:
+    settings = with_keys.settings()
+    specs = [passing(WHOLE)]
+    with wiring.opened(settings) as resources:
+        keys = durable_keys(settings.directory)
+        early = snapshot(1, specs=specs, defaults=UNDETECTED)
+        pipeline = Pipeline(settings.directory, keys, resources.store, resources.index, snapshot=early)
+        pipeline.process([event(1, prefs={"bob@example.com": 1}, a="x")])
+        pipeline.data_keys.close()
+    knows(with_keys, snapshot(2, specs=specs))
+    result = with_keys("seal")
+    assert result.exit_code == 1
+    assert "1 profile with keys in the clear that look sensitive" in result.stderr
+    assert "bob@" not in result.output
 
 
 def test_a_killed_sealing_goes_on_at_the_next_run(stored: CommandLine) -> None:

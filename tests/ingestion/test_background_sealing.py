@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,11 +15,13 @@ import pytest
 from ingestion.background_sealing import BackgroundSealing, protection_of
 from ingestion.pins import BatchPins
 from ingestion.snapshots import PinnedSnapshot
+from merge.index import IndexDocument
+from merge.store import FragmentWrite
 from model.errors import StoreError
 from model.queries import FullText, Query
 from model.snapshots import DiscoveryDefaults, MetadataSnapshot
 from tests.ingestion.patience import eventually
-from tests.retail import UNDETECTED, Pipeline, attribute, attributes, order, snapshot
+from tests.retail import UNDETECTED, Pipeline, attribute, attributes, order, snapshot, spec
 
 OPEN = [each for each in attributes() if each.path == "identity.email"]
 BEFORE = snapshot(1, declared=OPEN, defaults=UNDETECTED)
@@ -147,7 +150,12 @@ def test_a_failure_is_told_and_tried_again(
 
 
 CHANGES: list[tuple[str, MetadataSnapshot, bool]] = [
-    ("an attribute that protects nothing", snapshot(3, declared=[*attributes(), attribute("x")]), False),
+    (
+        "a discovered attribute",
+        snapshot(3, declared=[*attributes(), attribute("x", status="discovered")]),
+        False,
+    ),
+    ("an exception that an admin made", snapshot(3, declared=[*attributes(), attribute("x")]), True),
     (
         "one that does",
         snapshot(3, declared=[*attributes(), attribute("x", encryption="protected")]),
@@ -162,6 +170,99 @@ CHANGES: list[tuple[str, MetadataSnapshot, bool]] = [
 @pytest.mark.parametrize(("_what", "other", "differs"), CHANGES, ids=[each[0] for each in CHANGES])
 def test_only_what_protects_makes_it_look_again(_what: str, other: MetadataSnapshot, differs: bool) -> None:
     assert (protection_of(AFTER) != protection_of(other)) is differs
+
+
+def known(path: str, data_type: str = "string", **stated: str) -> MetadataSnapshot:
+    return snapshot(
+        3, declared=[attribute("a", encryption="protected"), attribute(path, data_type, **stated)]
+    )
+
+
+JUDGED_OTHERWISE: list[tuple[str, MetadataSnapshot, MetadataSnapshot]] = [
+    ("an exception taken back", known("a.b"), known("a.b", status="discovered")),
+    ("a decision taken back", known("note"), known("note", status="discovered")),
+    (
+        "another type of what is searchable",
+        known("note", "integer", encryption="searchable"),
+        known("note", "string", encryption="searchable"),
+    ),
+    (
+        "the place of the event id",
+        snapshot(3, specs=[spec("orders", id="order_id")]),
+        snapshot(3, specs=[spec("orders", id="cart")]),
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("_what", "before", "after"), JUDGED_OTHERWISE, ids=[each[0] for each in JUDGED_OTHERWISE]
+)
+def test_whatever_judges_stored_values_otherwise_makes_it_look_again(
+    _what: str, before: MetadataSnapshot, after: MetadataSnapshot
+) -> None:
+    assert protection_of(before) != protection_of(after)
+
+
+def test_changes_without_end_do_not_put_it_off(beside: Beside, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ingestion.background_sealing.LATEST_SECONDS", 0.3)
+    beside.current = PinnedSnapshot('"1"', BEFORE)
+    changes = itertools.count()
+
+    def another() -> int:
+        number = next(changes)
+        more = attribute(f"x{number}", encryption="protected")
+        beside.current = PinnedSnapshot(f'"x{number}"', snapshot(3, declared=[*attributes(), more]))
+        time.sleep(0.02)
+        return beside.found()
+
+    with beside.sealing(settled=20.0):
+        eventually(lambda: beside.kept() == protection_of(BEFORE))
+        begun = time.monotonic()
+        while another():
+            assert time.monotonic() - begun < 15, "it never begins"
+        assert time.monotonic() - begun > 0.25
+
+
+def test_a_stop_ends_it_however_many_came_since_it_began(
+    beside: Beside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(beside.pipeline.store, "count", lambda: 1)
+    with beside.sealing(share=0.0001):
+        eventually(lambda: beside.found() < MANY - 1)
+    assert 0 < beside.found() < MANY - 1
+    assert beside.kept() == ""
+
+
+def test_what_could_not_be_sealed_is_tried_again(beside: Beside, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ingestion.background_sealing.AGAIN_SECONDS", 0.1)
+    store = beside.pipeline.store
+    victim = store.scan(limit=1)[0]
+    store.write([FragmentWrite(victim.id, victim.version, b"damaged", frozenset())])
+    with beside.sealing():
+        eventually(lambda: len(beside.asked) > 1)
+        assert beside.kept() == ""
+        store.write([FragmentWrite(victim.id, victim.version + 1, victim.state, frozenset())])
+        eventually(lambda: beside.kept() == protection_of(AFTER))
+    assert beside.found() == 0
+
+
+def test_it_looks_again_while_the_index_refuses(beside: Beside, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ingestion.background_sealing.AGAIN_SECONDS", 0.1)
+    index = beside.pipeline.index
+    put = index.put
+    refuses = threading.Event()
+    refuses.set()
+
+    def refusing(documents: Sequence[IndexDocument]) -> dict[str, str]:
+        return {each.id: "refused" for each in documents} if refuses.is_set() else put(documents)
+
+    monkeypatch.setattr(index, "put", refusing)
+    with beside.sealing():
+        eventually(lambda: len(beside.asked) > 1)
+        assert beside.kept() == ""
+        refuses.clear()
+        eventually(lambda: beside.kept() == protection_of(AFTER))
+    assert beside.found() == 0
 
 
 def test_a_batch_is_unfinished_until_spark_has_noted_it(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -149,6 +150,33 @@ def test_what_is_searchable_now_gets_its_token_and_what_is_not_loses_it() -> Non
     protected.snapshot = under(3, "protected")
     sealed(protected)
     assert state(protected) == without
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (("integer", "active"), ("string", "active")),
+        (("string", "active"), ("integer", "active")),
+        (("string", "discovered"), ("string", "active")),
+    ],
+)
+def test_another_declared_type_makes_other_tokens(before: tuple[str, str], after: tuple[str, str]) -> None:
+    path = "activity.lastSeenAt"
+
+    def under(version: int, data_type: str, status: str) -> MetadataSnapshot:
+        rest = [each for each in attributes() if each.path != path]
+        stated = attribute(path, data_type, encryption="searchable", status=status)
+        return snapshot(version, declared=[*rest, stated])
+
+    pipeline, expected = running(under(1, *before)), running(under(2, *after))
+    pipeline.process(EVENTS)
+    expected.process(EVENTS)
+    assert state(pipeline) != state(expected)
+    pipeline.snapshot = expected.snapshot
+    assert set(sealed(pipeline).values) == {path}
+    assert state(pipeline) == state(expected)
+    assert fields(pipeline) == fields(expected)
+    assert sealed(pipeline).values.total() == 0
 
 
 def test_what_is_opened_again_stays_sealed() -> None:
