@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 from model.errors import SpecError
@@ -137,6 +138,13 @@ KEY_ATTACKS: dict[str, Attack] = {
         )
         for pattern in ("a?" * 30 + "b", "a*a*a*a*b", "a{1,9}a{1,9}b", "a+?a+?b", "[ab]+[ab]+$|a+c")
     },
+    **{
+        f"a separator that reads on past each match: {pattern}": on(
+            "modify-overwrite-beta", {"a": f"=split('{pattern}',@(1,a))"}, partial(dict, a=letter * 9_999)
+        )
+        for pattern, letter in ((" +,| ", " "), ("a*b|a", "a"))
+    },
+    "a wide separator for each key": looped(f"=split('{'.{999}' * 5}c',@(2,v))", "a" * 9_999),
     "a separator that backtracks for each key": looped("=split('\\\\s*,',@(2,v))", " " * 9_999),
     "a new separator for each key": on(
         "modify-overwrite-beta",

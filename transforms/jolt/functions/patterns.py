@@ -1,8 +1,12 @@
-"""Patterns that separate texts, searched in time that grows with the text and not faster.
+"""Patterns that separate texts, each search in time that grows with the text and not faster.
 
 Python's own engine tries again and again: twenty `a?` take it a million steps for a text of twenty letters. It is used
 where it cannot: for patterns without repetition, or with one at their end. The others are searched by keeping all ways
 to a match side by side, each place of the pattern at most once, the preferred ways first.
+
+The next search starts where a match ended, and reads again what was read past it: of ` +,| ` in a text of spaces each
+match takes one space, after the search for a comma has come to the end. So all matches together can take the square of
+the text, and a character is paid each time it is read.
 """
 
 from __future__ import annotations
@@ -13,9 +17,16 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from model.errors import SpecError
+from transforms.meter import pay
 
 LONGEST_PATTERN = 500
 _MOST_STEPS = 1_000
+_PLACES_A_STEP = 4
+_QUICK_CHARACTERS_A_STEP = 16
+_WIDTH_A_STEP = 64
+_LINE_END = r"\n\r\u0085\u2028\u2029"
+_AS_JAVA = {".": f"[^{_LINE_END}]", "$": rf"(?=\r\n\Z|(?!(?<=\r)\n)[{_LINE_END}]?\Z)"}
+"""What means something else to Java: more characters end a line, and `$` stands before the last one of them too."""
 _TOKEN = re.compile(
     r"(?P<atom>\\[^0-9A-Za-z]|\\[dDsSwWtnrf]|\[\^?(?:\\.|[^\]\\\[&])+\]|[^\\()\[{|*+?^$])"
     r"|(?P<assertion>\\[bB]|[\^$])|(?P<bar>\|)"
@@ -35,21 +46,19 @@ class Step(NamedTuple):
 
 
 class Pattern(NamedTuple):
-    """`steps` is empty if Python's engine can search it in linear time."""
+    """`steps` is empty if Python's engine can search it without going back: then it reads `width` characters at most at
+    each place of a text."""
 
     quick: re.Pattern[str]
     steps: tuple[Step, ...]
-
-    @property
-    def effort(self) -> int:
-        """What one character of a text costs at most."""
-        return 1 + max(len(self.steps), len(self.quick.pattern) // 16) // 4
+    width: int
 
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
-        """Where the pattern matches, from left to right."""
-        if not self.steps:
-            return (found.span() for found in self.quick.finditer(text))
-        return _spans(self.steps, text)
+        """Where the pattern matches, from left to right. Raises TransformError if that takes too many steps."""
+        if self.steps:
+            return _spans(self.steps, text)
+        pay(len(text) * (1 + self.width // _WIDTH_A_STEP) // _QUICK_CHARACTERS_A_STEP)
+        return (found.span() for found in self.quick.finditer(text))
 
 
 class _Part(NamedTuple):
@@ -71,10 +80,11 @@ def read_pattern(text: str) -> Pattern:
         raise SpecError(f"a separator is a pattern longer than {LONGEST_PATTERN} characters")
     ways = _read(text)
     try:
-        quick = re.compile(text, re.ASCII)
+        quick = re.compile(_TOKEN.sub(_in_python, text), re.ASCII)
     except re.error:
         raise SpecError("a separator is no valid pattern") from None
-    return Pattern(quick, () if _is_simple(ways) else _steps(ways))
+    width = max(len(text), sum(part.least for way in ways for part in way))
+    return Pattern(quick, () if _is_simple(ways) else _steps(ways), width)
 
 
 def _is_simple(ways: list[list[_Part]]) -> bool:
@@ -100,12 +110,16 @@ def _read(text: str) -> list[list[_Part]]:
         if token["bar"]:
             ways.append([])
         elif token["assertion"]:
-            ways[-1].append(_Part(Step(look=re.compile(token[0], re.ASCII))))
+            ways[-1].append(_Part(Step(look=re.compile(_in_python(token), re.ASCII))))
         else:
             repeat = _REPEAT.match(text, at)
             at = repeat.end() if repeat else at
-            ways[-1].append(_repeated(_tested(token[0]), repeat))
+            ways[-1].append(_repeated(_tested(_in_python(token)), repeat))
     return ways
+
+
+def _in_python(token: re.Match[str]) -> str:
+    return _AS_JAVA.get(token[0], token[0])
 
 
 def _tested(atom: str) -> Step:
@@ -171,7 +185,7 @@ def _spans(steps: tuple[Step, ...], text: str) -> Iterator[tuple[int, int]]:
 
 
 def _search(steps: tuple[Step, ...], text: str, start: int) -> tuple[int, int] | None:
-    """The leftmost match from `start` on, of those the preferred one."""
+    """The leftmost match from `start` on, of those the preferred one. Raises TransformError if it takes too many steps."""
     found: tuple[int, int] | None = None
     ways: list[tuple[int, int]] = []
     """Where each way began and which step is its next."""
@@ -181,22 +195,24 @@ def _search(steps: tuple[Step, ...], text: str, start: int) -> tuple[int, int] |
         elif not ways:
             break
         following: list[tuple[int, int]] = []
-        for began, place in _reached(steps, text, at, ways):
+        seen: set[int] = set()
+        for began, place in _reached(steps, text, at, ways, seen):
             holds = steps[place].holds
             if holds is None:
                 found = began, at
                 break
             if at < len(text) and holds(text[at]):
                 following.append((began, place + 1))
+        pay(1 + len(seen) // _PLACES_A_STEP)
         ways = following
     return found
 
 
 def _reached(
-    steps: tuple[Step, ...], text: str, at: int, ways: list[tuple[int, int]]
+    steps: tuple[Step, ...], text: str, at: int, ways: list[tuple[int, int]], seen: set[int]
 ) -> Iterator[tuple[int, int]]:
-    """The tests and ends that ways come to without a further character, the preferred ones first."""
-    seen: set[int] = set()
+    """The tests and ends that ways come to without a further character, the preferred ones first; `seen` takes up the
+    places on the way to them."""
     for began, first in ways:
         waiting = [first]
         while waiting:

@@ -13,7 +13,6 @@ from transforms.jolt.functions.patterns import read_pattern
 from transforms.meter import check_length, limits_at_hand, pay
 
 _META = frozenset(".$|()[{^?*+\\")
-_CHARACTERS_A_STEP = 16
 _STEPS_A_CHARACTER = 4
 
 
@@ -60,7 +59,6 @@ def _split_by(separator: str, text: str) -> list[str]:
         pattern = read_pattern(separator)
     except SpecError as error:
         raise TransformError(error.message) from None
-    pay(len(text) * pattern.effort // (1 if pattern.steps else _CHARACTERS_A_STEP))
     parts: list[str] = []
     start = 0
     for begin, end in pattern.spans(text):
