@@ -98,7 +98,7 @@ class Demo:
 
     def _declare(self, client: MetadataClient) -> None:
         attributes = self._example.attributes()
-        for definition in read_attributes(attributes) if attributes else ():
+        for definition, _, _ in read_attributes(attributes) if attributes else ():
             client.put_attribute(definition, "demo")
         for spec in self._example.specs():
             client.put_spec(read_definition(spec), "demo")

@@ -45,18 +45,32 @@ def read_definition(file: Path) -> SpecDefinition:
     return _definition(JsonFile(file))
 
 
-def read_attributes(file: Path) -> list[AttributeDefinition]:
+class PlacedAttribute(NamedTuple):
+    """A definition, and the pointer at which it stands in its file."""
+
+    definition: AttributeDefinition
+    file: JsonFile
+    place: str
+
+    def refused(self, problem: SpecError) -> DocumentError:
+        """What the metadata service found wrong in the definition, with its place in the file."""
+        return self.file.refuse([problem.under(self.place)])
+
+
+def read_attributes(file: Path) -> list[PlacedAttribute]:
     """The definitions of a file that holds one or a list."""
     document = JsonFile(file)
     listed = isinstance(document.content, list)
-    definitions: list[AttributeDefinition] = []
+    definitions: list[PlacedAttribute] = []
     problems: list[SpecError] = []
     for number, item in enumerate(document.content if listed else [document.content]):
+        place = f"/{number}" if listed else ""
         try:
-            definitions.append(AttributeDefinition.model_validate(item))
+            definition = AttributeDefinition.model_validate(item)
+            definitions.append(PlacedAttribute(definition, document, place))
         except ValidationError as error:
             found = model_problems(error, item, AttributeDefinition)
-            problems += [problem.under(f"/{number}" if listed else "") for problem in found]
+            problems += [problem.under(place) for problem in found]
     if problems:
         raise document.refuse(problems)
     return definitions

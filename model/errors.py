@@ -67,7 +67,12 @@ class UnauthorizedError(MetadataError):
 
 
 class RefusedError(MetadataError):
-    """The metadata service refused what it was sent. Retrying does not help."""
+    """The metadata service refused what it was sent. Retrying does not help.
+
+    `problem` is what it found wrong in a document, its pointer seen from the document; None if it did not say.
+    """
+
+    problem: SpecError | None = None
 
 
 class NotFoundError(RefusedError):

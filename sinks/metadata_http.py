@@ -151,8 +151,13 @@ def _error(place: str, path: str, answer: httpx.Response) -> MetadataError | Spe
     message = f"{place}: HTTP {answer.status_code}, {detail}"
     if answer.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
         return UnauthorizedError(message)
-    if answer.status_code == httpx.codes.UNPROCESSABLE_ENTITY and path.startswith(REFUSED_SPEC):
-        return SpecError(str(detail), problem.get("pointer") or "", problem.get("hint"))
     pointer = problem.get("pointer")
+    found = SpecError(str(detail), pointer or "", problem.get("hint"))
+    if answer.status_code == httpx.codes.UNPROCESSABLE_ENTITY and path.startswith(REFUSED_SPEC):
+        return found
     told = f"{message} (at {pointer})" if pointer else message
-    return RefusedError(told) if answer.status_code in _REFUSALS else MetadataError(told)
+    if answer.status_code not in _REFUSALS:
+        return MetadataError(told)
+    refused = RefusedError(told)
+    refused.problem = found if answer.status_code == httpx.codes.UNPROCESSABLE_ENTITY else None
+    return refused

@@ -15,9 +15,10 @@ from app.commands.context import Json, Why, settings_of
 from app.exits import Exit, told
 from app.output import counted, print_listing, tell_cut
 from app.visible_text import visible, visible_lines
-from model.errors import ApprovalNeededError
+from model.errors import ApprovalNeededError, MetadataError, RefusedError
 
 if TYPE_CHECKING:
+    from app.documents import PlacedAttribute
     from model.attributes import AttributeMetadata
     from sinks.metadata_client import PolicyChange
 
@@ -100,25 +101,39 @@ def apply_attributes(
 ) -> None:
     """Declare or change attributes. Only what changed makes a new version.
 
-    What weakens protection waits for a second person, and the exit code is 1. New values of an attribute that
-    becomes protected are sealed within seconds; `idgraph seal` seals what is stored.
+    It stops at the first that is refused, and says which are not applied. What weakens protection waits for a
+    second person, and the exit code is 1. New values of an attribute that becomes protected are sealed within
+    seconds; `idgraph seal` seals what is stored.
     """
     from app.documents import read_attributes
 
     with told():
-        definitions = [definition for file in files for definition in read_attributes(file)]
+        given = [placed for file in files for placed in read_attributes(file)]
         waiting: list[ApprovalNeededError] = []
         with wiring.metadata_client(settings_of(context)) as client:
-            for definition in definitions:
+            for number, placed in enumerate(given):
                 try:
-                    client.put_attribute(definition, reason)
+                    client.put_attribute(placed.definition, reason)
                 except ApprovalNeededError as error:
                     waiting.append(error)
-        print(f"{counted(len(definitions) - len(waiting), 'attribute')} applied")
+                except MetadataError as error:
+                    _tell_stopped(given, number, waiting)
+                    problem = error.problem if isinstance(error, RefusedError) else None
+                    raise placed.refused(problem) if problem else error from None
+        print(f"{counted(len(given) - len(waiting), 'attribute')} applied")
         for each in waiting:
             print(visible_lines(str(each)), file=sys.stderr)
         if waiting:
             raise typer.Exit(Exit.FAILED)
+
+
+def _tell_stopped(given: list[PlacedAttribute], done: int, waiting: list[ApprovalNeededError]) -> None:
+    """What became of several definitions when the one behind the first `done` failed."""
+    for each in waiting:
+        print(visible_lines(str(each)), file=sys.stderr)
+    if len(given) > 1:
+        left = ", ".join(placed.definition.path for placed in given[done:])
+        print(f"{done - len(waiting)} of {len(given)} applied; not applied: {visible(left)}", file=sys.stderr)
 
 
 @commands.command("confirm")

@@ -194,6 +194,45 @@ def test_a_wrong_attribute_is_refused(content: str, code: int, told: str, served
     assert served.json("attributes", "search", "--json") == []
 
 
+def test_of_several_attributes_it_is_said_which_are_not_applied_and_where_the_mistake_stands(
+    served: CommandLine,
+) -> None:
+    more = served.folder / "more.json"
+    more.write_text('{"path": "zz.ok2", "data_type": "string"}')
+    file = served.folder / "some.json"
+    tags = '{"path": "tags", "data_type": "array", "encryption": "searchable"}'
+    file.write_text(f'[{{"path": "zz.ok1", "data_type": "string"}},\n {tags}]')
+
+    result = served("attributes", "apply", file, more)
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    told, where = result.stderr.splitlines()
+    assert told == "1 of 3 applied; not applied: tags, zz.ok2"
+    column = 2 + tags.index('"searchable"')
+    assert where == (
+        f"error: {file}:2:{column}: /1/encryption: an array has no "
+        "blind index: searchable attributes are found by one whole value (take protected)"
+    )
+    assert [each["path"] for each in served.json("attributes", "search", "--json")] == ["zz.ok1"]
+
+
+def test_an_attribute_that_waits_for_a_second_person_is_told_also_when_a_later_one_is_refused(
+    served: CommandLine,
+) -> None:
+    file = served.folder / "some.json"
+    sealed = {"path": "a", "data_type": "array", "encryption": "protected"}
+    file.write_text(json.dumps(sealed))
+    assert served("attributes", "apply", file).exit_code == 0
+    wrong = {**sealed, "path": "b", "encryption": "searchable"}
+    file.write_text(json.dumps([{**sealed, "path": "c"}, {**sealed, "encryption": "none"}, wrong]))
+
+    waits, told, where = served("attributes", "apply", file).stderr.splitlines()
+
+    assert "idgraph attributes approve 1" in waits
+    assert told == "1 of 3 applied; not applied: b"
+    assert ": /2/encryption: " in where
+
+
 COMMANDS = [
     ["specs", "list"],
     ["specs", "show", "x"],
