@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
+from ingestion.key_guard import KeyGuard
 from merge import codec
 from merge.commit import CommitResult, Committer
 from merge.documents import document
@@ -49,10 +50,12 @@ class CommitStage:
     index: ProfileIndex
     is_indexable: Callable[[str], bool]
     fragments_at_once: int = 1000
+    guard: KeyGuard | None = None
+    """Without it nothing is looked at of the keys that sealed."""
     committer: Committer = field(init=False)
 
     def __post_init__(self) -> None:
-        self.committer = Committer(self.store)
+        self.committer = Committer(self.store, guarded=self.guard.write if self.guard else None)
 
     def run(self, fragments: Iterable[tuple[str, FragmentState | bytes]]) -> CommitOutput:
         """`fragments` are ids and states, each as it is or as its bytes. Raises StoreError (retryable) when
@@ -78,7 +81,9 @@ class CommitStage:
             parts = {fragment_id: _decoded(gathered.pop(fragment_id)) for fragment_id in ids}
             self._bury(parts, output)
             result = self.committer.commit({name: _joined(states) for name, states in parts.items()})
-            output.erased += result.erased
+            output.erased += len(result.erased)
+            if self.guard and result.erased:
+                self.guard.erase_of_refused(result.erased)
             output.written += len(result.written)
             output.unchanged += result.unchanged
             output.conflicts += result.conflicts

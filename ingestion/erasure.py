@@ -6,7 +6,8 @@ The order, and what a crash behind each step leaves:
 2. Data keys. Protected values are unreadable wherever copies are; a flow that goes on makes new keys.
 3. The store, in one transaction: rows gone, tombstone set, the fragments noted as unfinished. From here on
    no event that was taken before can bring them back, and `again` goes on by itself.
-4. Data keys that a worker made in between, index documents, dead letters; then the index is compacted.
+4. Data keys that a worker made in between (see `KeyGuard`), index documents, dead letters; then the index is
+   compacted.
 5. What was noted is forgotten, and the store's log emptied.
 """
 
@@ -15,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
+from ingestion.key_guard import KeyGuard
 from ingestion.letter_search import FoundLetter, LetterSearch
 from ingestion.workers import WorkerResources
 from merge.tombstones import UNJUDGED, Holding, Tombstone, TombstoneNames
@@ -65,6 +67,7 @@ class Erasure:
         self._store = resources.store
         self._index = resources.index
         self._data_keys = resources.data_keys
+        self._guard = KeyGuard(resources.store, resources.data_keys)
         self._dead_letters = resources.dead_letters
         self._keeper = keeper
         self.names = names
@@ -136,8 +139,7 @@ class Erasure:
         ids = [each.fragment_id for each in found]
         if ids or identifiers:
             # A fragment that came back since, by later events, has a key of its own by now.
-            there = self._store.read(ids)
-            keys = self._data_keys.erase([each for each in ids if each not in there])
+            keys = self._guard.erase_unused(ids)
             documents = self._index.erase({each.fragment_id: each.version for each in found})
             letters = self._letters_of(found, identifiers)
             certain = [each.id for each in letters if each.certain]

@@ -6,9 +6,11 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 
 from ingestion.commit_stage import CommitStage
+from ingestion.key_guard import KeyGuard
 from ingestion.map_output import MapOutput
 from ingestion.map_stage import MapStage
 from ingestion.outcomes import StageReport, reported_changes
@@ -94,15 +96,26 @@ class _Replay:
             time.time,
             resources.store.tombstones,
         )
-        self._commit = CommitStage(
-            resources.store, resources.index, compiled.attributes.is_indexable, plan.flow.commit_fragments
+        self._store = resources.store
+        self._guard = KeyGuard(resources.store, resources.data_keys)
+        stage = partial(
+            CommitStage,
+            resources.store,
+            resources.index,
+            compiled.attributes.is_indexable,
+            plan.flow.commit_fragments,
         )
+        self._commit = stage(self._guard)
+        # A change in a letter cannot be sealed anew, whatever became of its key.
+        self._join = stage()
 
     def replay_fragments(self, letters: list[DeadLetter]) -> None:
         """Join to their fragments what letters hold for them, where these can be read again."""
         found = list(self._opened([each for each in letters if each.reason is _DAMAGED]))
         ready = [change for letter, payload in found if (change := self._sealed(letter, payload)) is not None]
-        damaged = self._commit.run((name, change) for _, name, change in ready).damaged
+        damaged = self._join.run((name, change) for _, name, change in ready).damaged
+        if buried := self._store.tombstones(name for _, name, _ in ready):
+            self._guard.erase_of_refused(list(buried))
         joined = [letter_id for letter_id, name, _ in ready if name not in damaged]
         self.report.replayed += len(joined)
         self.report.still_dead += len(found) - len(joined)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ingestion.commit_stage import put_and_settle
+from ingestion.key_guard import KeyGuard
 from ingestion.outbox import drain_outbox
 from ingestion.workers import WorkerResources
 from merge import codec
@@ -75,6 +76,7 @@ class StoredSealing:
     ) -> None:
         self._resources = resources
         self._store = resources.store
+        self._guard = KeyGuard(resources.store, resources.data_keys)
         self._is_indexable = snapshot.attributes.is_indexable
         self._values = StoredValues(snapshot, resources.blind_index)
         self._backoff = backoff or Backoff()
@@ -198,6 +200,12 @@ class StoredSealing:
                     FragmentWrite(name, version, codec.encode(each.state), frozenset(), each.judged)
                 )
         refused = self._store.write(writes) if writes else set()
+        # An erasure that came meanwhile may have gone by before their keys were made.
+        unwritten = (
+            each.stored.id for each in outdated if each.stored.id in refused or each.stored.id not in changes
+        )
+        if buried := self._store.tombstones(unwritten):
+            self._guard.erase_of_refused(list(buried))
         documents: list[IndexDocument] = []
         for each in outdated:
             name, version, _ = each.stored

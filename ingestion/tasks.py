@@ -23,6 +23,7 @@ import pyarrow as pa
 from ingestion.commit_stage import CommitStage
 from ingestion.file_names import FileNames
 from ingestion.files import DamagedRecord, read_records
+from ingestion.key_guard import KeyGuard
 from ingestion.map_output import MapOutput
 from ingestion.map_stage import MapStage
 from ingestion.outcomes import StageReport, reported_changes
@@ -257,7 +258,11 @@ def _commit(
 ) -> StageReport:
     tools = resources(plan)
     stage = CommitStage(
-        tools.store, tools.index, compiled(order).attributes.is_indexable, plan.flow.commit_fragments
+        tools.store,
+        tools.index,
+        compiled(order).attributes.is_indexable,
+        plan.flow.commit_fragments,
+        KeyGuard(tools.store, tools.data_keys),
     )
     output = stage.run(fragments)
     if output.damaged:

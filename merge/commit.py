@@ -14,8 +14,12 @@ from dataclasses import dataclass, field
 from merge import codec
 from merge.fragments import FragmentState
 from merge.store import NEW, FragmentWrite, ProfileStore
-from merge.tombstones import Tombstone
+from merge.tombstones import UNJUDGED, Tombstone
 from model.errors import ConflictError, DamagedStateError
+
+GuardedWrite = Callable[[Mapping[str, FragmentState], Callable[[set[str]], set[str]]], set[str]]
+"""Runs a write of changes of fragments that were erased once, telling it which it must leave out; gives these
+and those the write refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +39,13 @@ class Backoff:
 @dataclass(slots=True)
 class CommitResult:
     """`written` are the fragments whose state changed, with their new versions; `damaged` the changes of
-    fragments whose stored state cannot be read: they are not written; `erased` the changes that a tombstone
-    refused: their fragment was erased after their events were judged."""
+    fragments whose stored state cannot be read: they are not written; `erased` those whose change a tombstone
+    refused: they were erased after its events were judged."""
 
     written: list[tuple[str, int, FragmentState]] = field(default_factory=list)
     unchanged: int = 0
     conflicts: int = 0
-    erased: int = 0
+    erased: list[str] = field(default_factory=list)
     damaged: dict[str, FragmentState] = field(default_factory=dict)
 
 
@@ -49,9 +53,15 @@ class Committer:
     """Writes merged fragments with optimistic locking. Blocks; safe beside any number of other writers."""
 
     def __init__(
-        self, store: ProfileStore, backoff: Backoff | None = None, sleep: Callable[[float], None] = time.sleep
+        self,
+        store: ProfileStore,
+        backoff: Backoff | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+        guarded: GuardedWrite | None = None,
     ) -> None:
+        """`guarded` runs the writes of fragments that have a tombstone; without it they are like all others."""
         self._store = store
+        self._guarded = guarded
         self._backoff = backoff or Backoff()
         self._sleep = sleep
 
@@ -74,8 +84,8 @@ class Committer:
                 return result
             pending = {fragment_id: pending[fragment_id] for fragment_id in conflicted}
         raise ConflictError(
-            f"{len(pending)} fragment(s) kept changing through {self._backoff.retries} retries; "
-            "nothing is lost, give the batch again"
+            f"{len(pending)} fragment(s) kept changing through {self._backoff.retries} retries, or were sealed by "
+            "a key that is erased; nothing is lost, give the batch again"
         )
 
     def _try(self, pending: dict[str, FragmentState], result: CommitResult) -> set[str]:
@@ -116,13 +126,29 @@ class Committer:
         if damaged:
             self._bury(damaged, self._store.tombstones(damaged), result)
             result.damaged |= damaged
-        conflicted = self._store.write(writes) if writes else set()
+        erased_once = {
+            name: change for name, change in pending.items() if change.judged != UNJUDGED or name in buried
+        }
+        conflicted = self._write(writes, erased_once)
         result.written.extend(
             (write.id, write.expected_version + 1, merged[write.id])
             for write in writes
             if write.id not in conflicted
         )
         return conflicted
+
+    def _write(self, writes: list[FragmentWrite], erased_once: Mapping[str, FragmentState]) -> set[str]:
+        if self._guarded is None or not erased_once:
+            return self._store.write(writes) if writes else set()
+
+        def write(left_out: set[str]) -> set[str]:
+            some = [each for each in writes if each.id in erased_once and each.id not in left_out]
+            return self._store.write(some) if some else set()
+
+        others = [each for each in writes if each.id not in erased_once]
+        written_with_key = {each.id: erased_once[each.id] for each in writes if each.id in erased_once}
+        refused = self._guarded(written_with_key, write) if written_with_key else set()
+        return refused | (self._store.write(others) if others else set())
 
     def _bury(
         self, changes: dict[str, FragmentState], buried: Mapping[str, Tombstone], result: CommitResult
@@ -131,4 +157,4 @@ class Committer:
         for fragment_id, tombstone in buried.items():
             if tombstone.until > changes[fragment_id].judged:
                 del changes[fragment_id]
-                result.erased += 1
+                result.erased.append(fragment_id)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from model.errors import ClosedVersionError, StoreError
 from transforms.keys import WrappedKey
+
+T = TypeVar("T")
 
 
 class MemoryDataKeys:
@@ -53,10 +56,15 @@ class MemoryDataKeys:
             self._open()
             self._closed_versions.update(versions)
 
-    def delete(self, fragment_ids: Sequence[str]) -> int:
+    def delete(self, fragment_ids: Sequence[str], kept: Callable[[], Collection[str]] = frozenset) -> int:
+        with self._lock:
+            keys, spared = self._open(), kept()
+            return sum(keys.pop(each, None) is not None for each in fragment_ids if each not in spared)
+
+    def hold(self, fragment_ids: Sequence[str], work: Callable[[dict[str, WrappedKey]], T]) -> T:
         with self._lock:
             keys = self._open()
-            return sum(keys.pop(fragment, None) is not None for fragment in fragment_ids)
+            return work({fragment: keys[fragment] for fragment in fragment_ids if fragment in keys})
 
     def close(self) -> None:
         with self._lock:

@@ -6,13 +6,16 @@ Deleting a key overwrites it in the file and empties the log, so that no copy of
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from model.errors import ClosedVersionError, StoreError
 from sinks.sqlite_files import SqliteFile, chunks, marks
 from sinks.sqlite_schema import Schema
 from transforms.keys import WrappedKey
+
+T = TypeVar("T")
 
 _SCHEMA = Schema(
     application_id=0x6964676B,
@@ -87,19 +90,25 @@ class SqliteDataKeys:
             )
         )
 
-    def delete(self, fragment_ids: Sequence[str]) -> int:
+    def delete(self, fragment_ids: Sequence[str], kept: Callable[[], Collection[str]] = frozenset) -> int:
         """Also raises StoreError when the keys are gone but a copy is still in the log; delete again."""
 
         def work(connection: sqlite3.Connection) -> int:
+            spared = kept()
             return connection.executemany(
-                "DELETE FROM data_keys WHERE fragment = ?", [(fragment,) for fragment in fragment_ids]
+                "DELETE FROM data_keys WHERE fragment = ?",
+                [(fragment,) for fragment in fragment_ids if fragment not in spared],
             ).rowcount
 
         if not fragment_ids:
             return 0
         deleted = self._file.write(work)
         self._file.truncate_log()
-        return deleted
+        return max(deleted, 0)
+
+    def hold(self, fragment_ids: Sequence[str], work: Callable[[dict[str, WrappedKey]], T]) -> T:
+        # As the only writer, though nothing is written here.
+        return self._file.write(lambda connection: work(_get(connection, fragment_ids)))
 
     def close(self) -> None:
         self._file.close()

@@ -16,6 +16,7 @@ from app.settings import load
 from ingestion.commit_stage import CommitOutput, CommitStage
 from ingestion.configuration import FlowConfig, SourceConfig
 from ingestion.files import DamagedRecord
+from ingestion.key_guard import KeyGuard
 from ingestion.map_output import MapOutput
 from ingestion.map_stage import MapStage
 from ingestion.set_aside import BatchAttempt, LetterWriter
@@ -154,7 +155,12 @@ class Pipeline:
         )
 
     def commit_stage(self) -> CommitStage:
-        return CommitStage(self.store, self.index, CompiledSnapshot(self.snapshot).attributes.is_indexable)
+        return CommitStage(
+            self.store,
+            self.index,
+            CompiledSnapshot(self.snapshot).attributes.is_indexable,
+            guard=KeyGuard(self.store, self.data_keys),
+        )
 
     def map(self, *given: RawRecord | DamagedRecord) -> MapOutput:
         """The one output of a few records."""

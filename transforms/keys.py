@@ -7,12 +7,14 @@ makes everything it protected unreadable wherever copies are (crypto-shredding).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 from transforms.secret import Secret
+
+T = TypeVar("T")
 
 
 class WrappedKey(NamedTuple):
@@ -121,8 +123,14 @@ class DataKeyStore(Protocol):
         counted afterwards cannot grow any more. Keys that are there stay."""
         ...
 
-    def delete(self, fragment_ids: Sequence[str]) -> int:
-        """Crypto-shred; gives how many there were."""
+    def delete(self, fragment_ids: Sequence[str], kept: Callable[[], Collection[str]] = frozenset) -> int:
+        """Crypto-shred, but for what `kept` names; gives how many there were. `kept` is asked while nobody else
+        can change or `hold` a key. It must not use this store, and may be asked again."""
+        ...
+
+    def hold(self, fragment_ids: Sequence[str], work: Callable[[dict[str, WrappedKey]], T]) -> T:
+        """Run `work` with the keys that exist, none of which changes before it returns. What is said of `kept`
+        holds for `work`: it may run again."""
         ...
 
     def close(self) -> None: ...

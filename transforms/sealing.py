@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from model.errors import ClosedVersionError, KeyProviderError, StoreError
 from transforms.key_holder import KeyHolder
@@ -14,6 +15,8 @@ from transforms.sealing_key import DATA_KEY_BYTES, SealingKey, UnusableKey
 from transforms.secret import Secret
 
 __all__ = ["DataKeys", "SealingKey"]
+
+T = TypeVar("T")
 
 
 class DataKeys(KeyHolder):
@@ -67,11 +70,17 @@ class DataKeys(KeyHolder):
             for name in fragment_ids:
                 self._cache.pop(name, None)
 
-    def erase(self, fragment_ids: Sequence[str]) -> int:
-        """Crypto-shred: delete keys from the store and from this cache; gives how many there were. Other
-        processes go on with what they have cached, for `cache_seconds` at most. Raises StoreError."""
+    def erase(self, fragment_ids: Sequence[str], kept: Callable[[], Collection[str]] = frozenset) -> int:
+        """Crypto-shred: delete keys from the store and from this cache, but for what `kept` names (see
+        `DataKeyStore.delete`); gives how many there were. Other processes go on with what they have cached,
+        for `cache_seconds` at most. Raises StoreError."""
         self.forget(fragment_ids)
-        return self._store.delete(fragment_ids)
+        return self._store.delete(fragment_ids, kept)
+
+    def hold(self, fragment_ids: Sequence[str], work: Callable[[dict[str, SealingKey]], T]) -> T:
+        """Run `work` with the keys that the store has, none of which changes or is erased before it returns,
+        in any process. `work` must not use this object, and may run again. Raises StoreError."""
+        return self._store.hold(fragment_ids, lambda stored: work(self._unwrap_held(stored)))
 
     def close(self) -> None:
         """Forget all keys and close the store."""
@@ -140,6 +149,9 @@ class DataKeys(KeyHolder):
             changed = {name: key for name, key in again.items() if key != stored[name]}
             opened |= {name: self._unwrap(name, key) for name, key in changed.items()}
         return opened
+
+    def _unwrap_held(self, stored: Mapping[str, WrappedKey]) -> dict[str, SealingKey]:
+        return {name: self._unwrap(name, key) for name, key in stored.items()}
 
     def _unwrap(self, fragment_id: str, key: WrappedKey) -> SealingKey:
         try:

@@ -89,6 +89,13 @@ class SealingKey(KeyHolder):
             ) from None
         return decode(plain)
 
+    def has_sealed(self, text: str) -> bool:
+        """Whether a sealed text says that it is of this key. Opens nothing: it may still have been altered."""
+        try:
+            return a2b_base64(text[:8]).startswith(self._header)
+        except (Base64Error, ValueError):
+            return False
+
     @staticmethod
     def _why_foreign(sealed: bytes) -> str:
         if not sealed.startswith(FORMAT_VERSION):
@@ -104,6 +111,10 @@ class UnusableKey(SealingKey):
 
     def __init__(self, reason: str) -> None:
         self._reason = reason
+
+    def has_sealed(self, text: str) -> bool:  # noqa: ARG002
+        """Raises KeyProviderError."""
+        raise KeyProviderError(self._reason)
 
     def seal(self, value: Any, path: str, source: str, event_id: str) -> str:  # noqa: ARG002
         """Raises KeyProviderError."""

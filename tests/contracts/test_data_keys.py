@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -54,6 +56,44 @@ def test_a_deleted_key_is_gone_and_may_be_made_anew(keys: DataKeyStore) -> None:
     assert keys.delete(["a:1", "a:3"]) == 1
     assert keys.get(["a:1", "a:2"]) == {"a:2": KEY}
     assert keys.put_absent({"a:1": OTHER}) == {"a:1": OTHER}
+
+
+def test_what_is_kept_is_not_deleted(keys: DataKeyStore) -> None:
+    keys.put_absent({"a:1": KEY, "a:2": KEY, "a:3": KEY})
+    assert keys.delete(["a:1", "a:2"], lambda: {"a:2", "a:3"}) == 1
+    assert keys.delete(["a:2"], lambda: ["a:2"]) == 0
+    assert keys.get(["a:1", "a:2", "a:3"]).keys() == {"a:2", "a:3"}
+
+
+def test_held_keys_are_given_and_what_fails_lets_them_go(keys: DataKeyStore) -> None:
+    keys.put_absent({"a:1": KEY})
+    assert keys.hold(["a:1", "a:2"], lambda held: held) == {"a:1": KEY}
+    with pytest.raises(StoreError, match="away"):
+        keys.hold(["a:1"], _fail)
+    assert keys.delete(["a:1"]) == 1
+
+
+def _fail(_: object) -> None:
+    raise StoreError("away")
+
+
+def test_no_key_goes_while_it_is_held(keys: DataKeyStore) -> None:
+    """Whoever deletes asks what to keep only after the holder is done."""
+    keys.put_absent({"a:1": KEY})
+    written: list[str] = []
+    begun = threading.Event()
+
+    def work(held: dict[str, WrappedKey]) -> None:
+        begun.set()
+        time.sleep(0.1)
+        written.extend(held)
+
+    with ThreadPoolExecutor(1) as pool:
+        holder = pool.submit(keys.hold, ["a:1"], work)
+        assert begun.wait(10)
+        assert keys.delete(["a:1"], lambda: list(written)) == 0
+        holder.result()
+    assert keys.get(["a:1"]) == {"a:1": KEY}
 
 
 def test_many_keys_and_odd_ids(keys: DataKeyStore) -> None:

@@ -1,0 +1,57 @@
+"""Data keys beside fragments: no value is written whose key is gone, and no key stays of a fragment that is gone.
+
+Keys and fragments are in two files, so no transaction holds both. What writes sealed values of a fragment that
+was erased, and what erases keys after the rows are gone, therefore take turns: each does all it does while it
+holds the keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from merge.fragments import FragmentState
+from merge.store import ProfileStore
+from model.errors import KeyProviderError
+from model.fragments import Kind
+from model.sealed import SealedValue
+from transforms.sealing import DataKeys, SealingKey
+
+
+class KeyGuard:
+    """Of one store and its data keys. Safe for several threads and processes; raises StoreError."""
+
+    def __init__(self, store: ProfileStore, data_keys: DataKeys) -> None:
+        self._store = store
+        self._data_keys = data_keys
+
+    def write(self, changes: Mapping[str, FragmentState], write: Callable[[set[str]], set[str]]) -> set[str]:
+        """Have `write` write changes, but for those it is given: a value of these was sealed by a key that is
+        no more, and would be unreadable for ever. Gives these and what `write` gave."""
+
+        def work(keys: dict[str, SealingKey]) -> set[str]:
+            stale = {name for name, change in changes.items() if not _is_openable(change, keys.get(name))}
+            return stale | write(stale)
+
+        return self._data_keys.hold(list(changes), work)
+
+    def erase_unused(self, fragment_ids: Sequence[str]) -> int:
+        """Erase the data keys of those fragments that are not there; gives how many there were. Each must have
+        a tombstone: who still has a value to write that such a key sealed is then told by `write`."""
+        return self._data_keys.erase(fragment_ids, lambda: self._store.read(fragment_ids).keys())
+
+    def erase_of_refused(self, fragment_ids: Sequence[str]) -> None:
+        """The same for fragments whose writer was refused by a tombstone: it may have made a key before."""
+        self._data_keys.forget(fragment_ids)
+        if made := self._data_keys.fetch(fragment_ids, create=False):
+            self.erase_unused(list(made))
+
+
+def _is_openable(change: FragmentState, key: SealingKey | None) -> bool:
+    sealed = (each.value for each in change.registers.values() if each.kind is Kind.SEALED)
+    try:
+        return all(
+            key is not None and key.has_sealed(SealedValue.parse(value).ciphertext) for value in sealed
+        )
+    except KeyProviderError:
+        # It cannot be told, and the keyring may be mended.
+        return True

@@ -1,0 +1,199 @@
+"""Data keys and fragments beside erasures: nothing is sealed by a key that is gone, no key stays without a use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from ingestion.commit_stage import CommitStage
+from ingestion.erasure import Erasure
+from ingestion.letter_search import LetterSearch
+from merge.fragments import FragmentState
+from merge.tombstones import Tombstone
+from model.errors import ConflictError
+from model.snapshots import MetadataSnapshot
+from sinks.memory_data_keys import MemoryDataKeys
+from sinks.sqlite_profiles import SqliteProfileStore
+from sinks.tombstone_file import TombstoneFile
+from tests.ingestion.test_tombstones import at, may
+from tests.retail import NOW, UNDETECTED, Pipeline, attributes, durable_keys, order, snapshot
+from tests.sealing import sealing_of
+from transforms.keys import WrappedKey
+
+LATER = NOW + 60 * 86_400
+
+
+class Watched(MemoryDataKeys):
+    """Runs something once, right before keys are asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before_get: Callable[[], object] | None = None
+        self.before_delete: Callable[[], object] | None = None
+
+    def get(self, fragment_ids: Sequence[str]) -> dict[str, WrappedKey]:
+        first, self.before_get = self.before_get, None
+        if first:
+            first()
+        return super().get(fragment_ids)
+
+    def delete(self, fragment_ids: Sequence[str], kept: Callable[[], Collection[str]] = frozenset) -> int:
+        first, self.before_delete = self.before_delete, None
+        if first:
+            first()
+        return super().delete(fragment_ids, kept)
+
+
+@pytest.fixture
+def keys() -> Watched:
+    return Watched()
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path, keys: Watched) -> Pipeline:
+    return Pipeline(tmp_path, keys, now=lambda: LATER)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Pipeline:
+    """The same over the real files."""
+    store = SqliteProfileStore(tmp_path / "profiles.db", str.encode)
+    return Pipeline(tmp_path, durable_keys(tmp_path), store, now=lambda: LATER)
+
+
+def erasure_of(pipeline: Pipeline) -> Erasure:
+    def no_letters() -> LetterSearch:
+        raise AssertionError("there are no letters")
+
+    return Erasure(
+        pipeline.resources(), TombstoneFile(pipeline.folder / "tombstones.jsonl"), str.encode, no_letters
+    )
+
+
+def cut_short(pipeline: Pipeline) -> str:
+    """A fragment whose erasure ended behind the store's transaction; its id."""
+    pipeline.process([at(1)])
+    (stored,) = pipeline.store.scan()
+    pipeline.data_keys.erase([stored.id])
+    pipeline.store.erase([stored.id], may(9))
+    return stored.id
+
+
+def impatient(pipeline: Pipeline) -> CommitStage:
+    stage = pipeline.commit_stage()
+    stage.committer._sleep = lambda _: None
+    return stage
+
+
+@pytest.mark.parametrize("kind", ["pipeline", "files"])
+def test_an_erasure_that_goes_on_makes_no_later_event_unreadable(
+    kind: str, request: pytest.FixtureRequest
+) -> None:
+    pipeline: Pipeline = request.getfixturevalue(kind)
+    name = cut_short(pipeline)
+    on_its_way = pipeline.map(at(12), order(2))
+    erasure_of(pipeline).again()
+    with pytest.raises(ConflictError, match="give the batch again"):
+        impatient(pipeline).run(on_its_way.fragments.items())
+    # The other is not held up.
+    assert [each.id for each in pipeline.store.scan()] == [
+        each for each in on_its_way.fragments if each != name
+    ]
+    pipeline.process([at(12), order(2)])
+    assert pipeline.store.count() == 2
+    assert b"unreadable" not in pipeline.export(reveal=True)
+
+
+@pytest.mark.parametrize("kind", ["pipeline", "files"])
+def test_the_key_of_a_later_event_that_was_written_stays(kind: str, request: pytest.FixtureRequest) -> None:
+    pipeline: Pipeline = request.getfixturevalue(kind)
+    cut_short(pipeline)
+    pipeline.process([at(12)])
+    erasure_of(pipeline).again()
+    pipeline.process([at(13)])
+    assert b"unreadable" not in pipeline.export(reveal=True)
+
+
+def test_a_later_event_that_is_written_while_the_erasure_goes_on(pipeline: Pipeline, keys: Watched) -> None:
+    cut_short(pipeline)
+    on_its_way = pipeline.map(at(12))
+    keys.before_delete = lambda: impatient(pipeline).run(on_its_way.fragments.items())
+    erasure_of(pipeline).again()
+    pipeline.data_keys.forget(on_its_way.fragments)
+    assert pipeline.store.count() == 1
+    assert b"unreadable" not in pipeline.export(reveal=True)
+
+
+def test_a_lifted_fragment_is_guarded_too(pipeline: Pipeline) -> None:
+    name = cut_short(pipeline)
+    pipeline.store.lift([name])
+    on_its_way = pipeline.map(at(1))
+    erasure_of(pipeline).again()
+    with pytest.raises(ConflictError):
+        impatient(pipeline).run(on_its_way.fragments.items())
+
+
+def test_a_key_that_is_wrapped_anew_is_the_same(pipeline: Pipeline) -> None:
+    name = cut_short(pipeline)
+    on_its_way = pipeline.map(at(12))
+    old = pipeline.key_store.get([name])[name]
+    secret = pipeline.provider.unwrap(old, name.encode())
+    pipeline.key_store.replace({name: (old, pipeline.provider.wrap(secret, name.encode()))})
+    assert impatient(pipeline).run(on_its_way.fragments.items()).written == 1
+
+
+def test_a_refused_change_leaves_no_key(pipeline: Pipeline) -> None:
+    mapped = pipeline.map(at(1))
+    (name,) = mapped.fragments
+    # The key was made after the erasure had taken those there were.
+    pipeline.store.erase([name], may(9))
+    assert pipeline.commit_stage().run(mapped.fragments.items()).erased == 1
+    assert pipeline.key_store.counts() == {}
+
+
+def test_a_refused_change_leaves_the_key_of_what_came_back(pipeline: Pipeline) -> None:
+    mapped = pipeline.map(at(1))
+    (name,) = mapped.fragments
+    pipeline.store.erase([name], may(9))
+    pipeline.process([at(12)])
+    assert impatient(pipeline).run(mapped.fragments.items()).erased == 1
+    assert b"unreadable" not in pipeline.export(reveal=True)
+
+
+def test_sealing_beside_an_erasure_leaves_no_key(pipeline: Pipeline, keys: Watched) -> None:
+    pipeline.snapshot = in_the_clear()
+    pipeline.process([order(1), order(2)])
+    name, other = [each.id for each in pipeline.store.scan()]
+    keys.delete([name, other])
+    pipeline.snapshot = snapshot(2)
+    sealing = sealing_of(pipeline)
+    # After the page and its tombstones were read.
+    keys.before_get = lambda: (keys.delete([name]), pipeline.store.erase([name], may(9)))
+    pipeline.data_keys.forget([name, other])
+    *_, done = sealing.run()
+    assert done.fragments == 1
+    assert keys.get([name, other]).keys() == {other}
+
+
+def in_the_clear() -> MetadataSnapshot:
+    mail = [each for each in attributes() if each.path == "identity.email"]
+    return snapshot(1, declared=mail, defaults=UNDETECTED)
+
+
+def test_only_fragments_with_a_tombstone_are_guarded(pipeline: Pipeline) -> None:
+    guarded: list[Mapping[str, FragmentState]] = []
+    stage = pipeline.commit_stage()
+    write = stage.committer._guarded
+    assert write is not None
+
+    def watched(changes: Mapping[str, FragmentState], then: Callable[[set[str]], set[str]]) -> set[str]:
+        guarded.append(changes)
+        return write(changes, then)
+
+    stage.committer._guarded = watched
+    name = cut_short(pipeline)
+    assert pipeline.store.tombstones([name]) == {name: Tombstone(may(9), 1)}
+    stage.run(pipeline.map(at(12), order(2)).fragments.items())
+    assert [list(changes) for changes in guarded] == [[name]]
