@@ -128,6 +128,9 @@ def _definition(spec: JsonFile) -> SpecDefinition:
 
     content = spec.content
     problems: list[SpecError] = []
+    if isinstance(content, list):
+        hint = "put it under `operations`, see docs/from-jolt.md"
+        raise spec.refuse([SpecError("expected an object, found an array", hint=hint)])
     if isinstance(content, dict) and isinstance(content.get("operations"), list | dict):
         problems = [problem.under("/operations") for problem in find_problems(content["operations"])]
     try:

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, NamedTuple, cast
 
 from model import canonical
 from model.errors import ConfigError, IdgraphError
-from transforms.pointers import kind
+from model.kinds import kind
 
 _GZIP = b"\x1f\x8b"
 _HALF_PAIR = re.compile(

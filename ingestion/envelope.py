@@ -10,6 +10,7 @@ from model import canonical, paths
 from model.dead_letters import DeadLetterReason
 from model.errors import EventError
 from model.events import Event, RawRecord
+from model.kinds import kind
 from model.ordinals import read_ordinal
 
 MAX_NAME = 200
@@ -67,9 +68,8 @@ def _text(value: Any, what: str) -> str:
         return value
     if type(value) is int:
         return str(value)
-    raise EventError(
-        DeadLetterReason.WRONG_TYPE, f"the envelope's {what} is a {type(value).__name__}, not text"
-    )
+    told = "empty text" if value == "" else f"{kind(value)}, not text"
+    raise EventError(DeadLetterReason.WRONG_TYPE, f"the envelope's {what} is {told}")
 
 
 def _name(value: Any, what: str, missing: DeadLetterReason) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from model.dead_letters import DeadLetterReason
 from model.errors import EventError
+from model.kinds import kind
 from model.stamps import ORDINAL_MAX, ORDINAL_MIN
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -34,4 +35,4 @@ def read_ordinal(value: Any) -> int:
         if moment.tzinfo is None:
             raise EventError(DeadLetterReason.BAD_ORDINAL, "the ordinal is a time without an offset")
         return (moment - _EPOCH) // _MILLISECOND
-    raise EventError(DeadLetterReason.BAD_ORDINAL, f"the ordinal is a {type(value).__name__}")
+    raise EventError(DeadLetterReason.BAD_ORDINAL, f"the ordinal is {kind(value)}, not an integer or a time")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from model import paths
+from model import kinds, paths
 from model.dead_letters import DeadLetterReason
 from model.errors import EventError
 from model.events import Event
@@ -127,9 +127,8 @@ def _is_short_integer(value: Any) -> bool:
 def _text(value: Any, what: str, limit: int) -> str:
     text = value if type(value) is str else str(value) if _is_short_integer(value) else None
     if not text:
-        raise EventError(
-            DeadLetterReason.WRONG_TYPE, f"{what} is a {type(value).__name__}, not text or an integer"
-        )
+        told = "empty text" if text == "" else f"{kinds.kind(value)}, not text or a short integer"
+        raise EventError(DeadLetterReason.WRONG_TYPE, f"{what} is {told}")
     if len(text) > limit or not is_text(text):
         raise EventError(
             DeadLetterReason.WRONG_TYPE, f"{what} is longer than {limit} characters or not valid Unicode"

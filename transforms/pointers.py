@@ -36,12 +36,6 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     return f"did you mean '{spelled[close[0]]}'?" if close else None
 
 
-def kind(value: Any) -> str:
-    """What a value of an event is, without showing it."""
-    names = {dict: "an object", list: "an array", str: "text", bool: "true or false", type(None): "null"}
-    return names.get(type(value), "a number")
-
-
 def found(value: Any) -> str:
     """What stands in a spec where something else was expected: scalars as JSON has them, cut if long."""
     if isinstance(value, dict):

@@ -15,6 +15,7 @@ from app.commands.context import settings_of
 from app.exits import Exit, told
 from app.output import counted, print_json, print_table
 from app.question import confirmed
+from app.visible_text import visible
 from model.errors import ConfigError, QueryError
 
 if TYPE_CHECKING:
@@ -159,7 +160,7 @@ def _show_preview(found: Preview, as_json: bool) -> None:
 
 def _show_letters(letters: Iterable[FoundLetter]) -> None:
     for each in letters:
-        print(f"{each.id}  {each.position}  {each.why}", file=sys.stderr)
+        print(visible(f"{each.id}  {each.position}  {each.why}"), file=sys.stderr)
 
 
 def _tell_kept(counts: Erased) -> None:

@@ -99,6 +99,15 @@ def test_a_wrong_spec_is_refused_with_its_place_and_nothing_is_saved(served: Com
     assert "gone.json: No such file or directory" in result.stderr
 
 
+def test_a_chain_alone_is_told_where_it_belongs(served: CommandLine) -> None:
+    chain = served.folder / "chain.json"
+    chain.write_text('[{"operation": "shift", "spec": {"*": "&"}}]')
+    assert served("specs", "apply", chain).stderr == (
+        f"error: {chain}:1:1: expected an object, found an array "
+        "(put it under `operations`, see docs/from-jolt.md)\n"
+    )
+
+
 def test_attributes_are_declared_found_and_shown(served: CommandLine) -> None:
     assert served("attributes", "apply", EXAMPLE / "attributes.json", "--reason", "first").stdout == (
         "5 attributes applied\n"
