@@ -73,7 +73,11 @@ class StoredSealing:
         snapshot: CompiledSnapshot,
         backoff: Backoff | None = None,
         sleep: Callable[[float], None] = time.sleep,
+        on_readable: Callable[[str, set[str]], None] | None = None,
     ) -> None:
+        """`on_readable` is given the id, as it is stored, of each fragment with a name that stays in the clear,
+        and the types of such names."""
+        self._on_readable = on_readable
         self._resources = resources
         self._store = resources.store
         self._guard = KeyGuard(resources.store, resources.data_keys)
@@ -155,7 +159,10 @@ class StoredSealing:
                     self._fail(stored.id, progress)
                 continue
             if progress is not None:
-                progress.readable.update(self._values.readable_names(state.identifiers, state.registers))
+                names = self._values.readable_names(state.identifiers, state.registers)
+                progress.readable.update(names)
+                if names and self._on_readable:
+                    self._on_readable(stored.id, names)
             todo = self._values.outdated(state.registers)
             if todo:
                 outdated.append(_Outdated(stored, state, todo, judged.get(stored.id, UNJUDGED)))

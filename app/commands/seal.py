@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,8 +15,9 @@ from app import progress_view, wiring
 from app.commands.context import Json, settings_of
 from app.exits import Exit, told
 from app.output import counted, print_json, print_table
+from app.private_files import write_export
 from app.visible_text import visible
-from model.errors import MetadataError
+from model.errors import ConfigError, MetadataError
 
 if TYPE_CHECKING:
     from ingestion.stored_sealing import SealingProgress
@@ -33,6 +36,12 @@ def seal(
         bool, typer.Option("--dry-run", help="Show what would be sealed; change nothing.")
     ] = False,
     rate: Rate = None,
+    list_names: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write to a new file which profiles keep a name in the clear; it shows those names."
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Seal what was stored in the clear before policy protected it, beside a running flow.
@@ -45,12 +54,19 @@ def seal(
 
     with told():
         settings = settings_of(context)
+        if list_names is not None and list_names.exists():
+            raise ConfigError(f"{list_names}: is there already, and is not replaced; name a new file")
         wiring.ensure_keyring(settings)
         pinned = wiring.newest_snapshot(settings)
         if pinned is None:
             raise MetadataError("there is no metadata to seal by: start the metadata service")
         with wiring.opened(settings) as resources:
-            sealing = StoredSealing(resources, CompiledSnapshot(pinned.snapshot))
+            readable: list[bytes] = []
+            sealing = StoredSealing(
+                resources,
+                CompiledSnapshot(pinned.snapshot),
+                on_readable=lambda name, kinds: readable.append(_line(name, kinds)) if list_names else None,
+            )
             page = min(PAGE, rate) if rate else PAGE
             job = sealing.preview(page) if dry_run else _paced(sealing.run(page), rate)
             done = next(job)
@@ -59,14 +75,22 @@ def seal(
                 file=sys.stderr,
             )
             progress_view.show(job, done.total, "profiles")
+            if list_names is not None:
+                write_export(list_names, readable)
             refused = 0 if dry_run else sealing.finish()
         if as_json:
             print_json(_described(done, pinned.snapshot.version))
         else:
             _tell(done, dry_run)
         _tell_what_stays(done, refused)
+        _tell_which(done, list_names)
         if done.failed or done.readable or refused:
             raise typer.Exit(Exit.FAILED)
+
+
+def _line(fragment_id: str, kinds: set[str]) -> bytes:
+    # One a line whatever characters a name has: JSON escapes line ends and what steers a terminal.
+    return json.dumps({"fragment": fragment_id, "types": sorted(kinds)}).encode() + b"\n"
 
 
 def _paced(job: Iterator[SealingProgress], rate: int | None) -> Iterator[SealingProgress]:
@@ -128,3 +152,10 @@ def _tell_what_stays(done: SealingProgress, refused: int) -> None:
             "(docs/operate.md, Protecting what is stored)",
             file=sys.stderr,
         )
+
+
+def _tell_which(done: SealingProgress, file: Path | None) -> None:
+    if file is not None:
+        print(f"{file}: which profiles keep a name in the clear, one a line", file=sys.stderr)
+    elif done.readable:
+        print("`idgraph seal --dry-run --list-names FILE` writes which profiles these are", file=sys.stderr)

@@ -152,6 +152,25 @@ def test_names_in_the_clear_are_told_with_what_to_do(stored: CommandLine) -> Non
     assert places(stored.settings().directory, [STREET, NAME]) == [], "the values are sealed all the same"
 
 
+def test_the_profiles_with_names_in_the_clear_are_listed(stored: CommandLine, tmp_path: Path) -> None:
+    """Found by a new user: told to erase these profiles, but not which."""
+    closed = [*attributes(), attribute("identity.anonymousId", encryption="protected")]
+    knows(stored, snapshot(3, declared=closed))
+    file = tmp_path / "names.jsonl"
+    told = stored("seal", "--dry-run", "--json", "--list-names", file)
+    count = json.loads(told.stdout)["readable_names"]["anonymous_id"]
+    listed = [json.loads(line) for line in file.read_bytes().splitlines()]
+    assert [each["types"] for each in listed] == [["anonymous_id"]] * count
+    assert file.stat().st_mode & 0o777 == 0o600
+    ids = [each["fragment"] for each in listed]
+    assert not any(each in told.output for each in ids), "names are in the file alone"
+    assert stored("seal", "--dry-run", "--list-names", file).exit_code == 2
+    words = [word for each in ids for word in ("--fragment", each)]
+    assert stored("erase", "--yes", *words).exit_code == 0
+    assert stored("erase", "--lift", *words).output == f"lifted {count}\n"
+    assert stored.json("seal", "--json")[0]["readable_names"] == {}
+
+
 def test_a_damaged_fragment_is_told_and_the_others_are_sealed(stored: CommandLine) -> None:
     with wiring.opened(stored.settings()) as resources:
         (first,) = resources.store.scan(limit=1)
