@@ -191,7 +191,7 @@ def test_an_interrupted_question_erases_nothing(filled: CommandLine) -> None:
     ) as asking:
         assert asking.stderr
         told = b""
-        while not told.endswith(b"[y/N]: "):
+        while not told.endswith(b"[y/N]:"):
             byte = asking.stderr.read(1)
             assert byte, told
             told += byte
