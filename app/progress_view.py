@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from typing import Protocol, TypeVar
 
 LINE_SECONDS = 5.0
 
@@ -18,6 +18,18 @@ class Progress(Protocol):
 
     @property
     def looked_at(self) -> int: ...
+
+
+Shown = TypeVar("Shown", bound=Progress)
+
+
+def paced(job: Iterator[Shown], rate: int | None, done: Callable[[Shown], int]) -> Iterator[Shown]:
+    """The same job, at most `rate` a second of what `done` counts; as fast as it goes without one."""
+    started = time.monotonic()
+    for progress in job:
+        if rate:
+            time.sleep(max(0.0, started + done(progress) / rate - time.monotonic()))
+        yield progress
 
 
 def show(job: Iterator[Progress], total: int, things: str) -> None:

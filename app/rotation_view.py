@@ -1,9 +1,8 @@
-"""How a rotation is paced and shown."""
+"""How a rotation is shown."""
 
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -12,15 +11,6 @@ from app.output import counted
 
 if TYPE_CHECKING:
     from transforms.rotation import RotationProgress
-
-
-def paced(rotation: Iterator[RotationProgress], rate: int | None) -> Iterator[RotationProgress]:
-    """The same rotation, at most `rate` data keys a second."""
-    started = time.monotonic()
-    for progress in rotation:
-        if rate:
-            time.sleep(max(0.0, started + progress.looked_at / rate - time.monotonic()))
-        yield progress
 
 
 def shown(rotation: Iterator[RotationProgress]) -> RotationProgress:

@@ -10,13 +10,12 @@ from typing import Any
 
 from app import wiring
 from app.settings import load
+from benchmarks.stages import wire
 from benchmarks.workload import EXAMPLE, SOURCES, clear, lay_out, write_inbox
 from ingestion.commit_stage import CommitStage
 from ingestion.files import read_records
-from ingestion.map_output import MapOutput
 from ingestion.map_stage import MapStage
 from ingestion.set_aside import BatchAttempt, LetterWriter
-from merge import codec
 from model import canonical
 from model.attributes import AttributeMetadata
 from model.snapshots import DiscoveryDefaults, MetadataSnapshot
@@ -98,7 +97,7 @@ def _run(folder: Path, protected: bool) -> dict[str, float]:
             started = time.process_time()
             for path, source in _files(folder / "inbox"):
                 outputs = list(stage.run(read_records(path, source, 1 << 20, folder / "inbox" / source)))
-                commit.run(_wire(outputs))
+                commit.run(wire(outputs))
                 events += sum(output.events for output in outputs)
                 sealed += sum(output.protected for output in outputs)
             spent = time.process_time() - started
@@ -118,13 +117,6 @@ def _files(inbox: Path) -> Iterator[tuple[Path, str]]:
     for source in SOURCES:
         for path in sorted((inbox / source).iterdir()):
             yield path, source
-
-
-def _wire(outputs: list[MapOutput]) -> Iterator[tuple[str, bytes]]:
-    for output in outputs:
-        for fragment_id, state in output.fragments.items():
-            state.normalise()
-            yield fragment_id, codec.encode(state)
 
 
 def _snapshot(protected: bool) -> MetadataSnapshot:

@@ -56,17 +56,17 @@ def _measured(settings: Settings, compiled: CompiledSnapshot, inbox: Path) -> di
                 with clock.of("map"):
                     outputs = list(_map_stage(settings, compiled, tools).run(records))
                 with clock.of("encode"):
-                    wire = list(_wire(outputs))
+                    given = list(wire(outputs))
                 with clock.of("commit"):
                     result = CommitStage(
                         tools.store,
                         tools.index,
                         compiled.attributes.is_indexable,
                         settings.flow.commit_fragments,
-                    ).run(wire)
+                    ).run(given)
                 events += len(records)
-                fragments += len(wire)
-                size += sum(len(state) for _, state in wire)
+                fragments += len(given)
+                size += sum(len(state) for _, state in given)
                 written += result.written
     spent = clock.seconds
     return {
@@ -104,7 +104,7 @@ def _map_stage(settings: Settings, compiled: CompiledSnapshot, tools: WorkerReso
     )
 
 
-def _wire(outputs: list[MapOutput]) -> Iterator[tuple[str, bytes]]:
+def wire(outputs: list[MapOutput]) -> Iterator[tuple[str, bytes]]:
     for output in outputs:
         for fragment_id, state in output.fragments.items():
             state.normalise()

@@ -94,6 +94,7 @@ class CommitStage:
         """Take out the parts that were judged before an erasure, where others of the fragment were judged after
         it or after it was lifted: joined to those they would be refused together."""
         mixed = [name for name, states in parts.items() if len({state.judged for state in states}) > 1]
+        refused = []
         for name, tombstone in self.store.tombstones(mixed).items() if mixed else ():
             kept = [state for state in parts[name] if state.judged >= tombstone.until]
             output.erased += len(parts[name]) - len(kept)
@@ -101,6 +102,9 @@ class CommitStage:
                 parts[name] = kept
             else:
                 del parts[name]
+                refused.append(name)
+        if self.guard and refused:
+            self.guard.erase_of_refused(refused)
 
     def _index(self, result: CommitResult) -> int:
         documents = [

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from metadata_service.attribute_rules import policy_problem
 from metadata_service.edits import Edit
 from metadata_service.refusals import RefusedError
 from metadata_service.tables import LevelsRow
+from metadata_service.whole_documents import WholeDocument
 from model.classification import Classification, ClassificationLevels
+
+_LEVELS = WholeDocument("classification_levels", LevelsRow, ClassificationLevels)
 
 
 def classification_levels(session: Session) -> ClassificationLevels:
     """Those in force."""
-    newest = select(LevelsRow.document).order_by(LevelsRow.snapshot_version.desc()).limit(1)
-    document = session.scalar(newest)
-    return ClassificationLevels() if document is None else ClassificationLevels.model_validate_json(document)
+    return _LEVELS.read(session)
 
 
 def check_classification_levels(
@@ -35,6 +35,4 @@ def check_classification_levels(
 
 def save_classification_levels(edit: Edit, levels: ClassificationLevels) -> None:
     """Put others in force, for what is saved and found from now on."""
-    if levels != classification_levels(edit.session):
-        edit.session.add(LevelsRow(snapshot_version=edit.version, document=levels.model_dump_json()))
-        edit.record("classification_levels", "", None, "saved")
+    _LEVELS.save(edit, levels)

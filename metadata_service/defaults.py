@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from metadata_service.attribute_rules import policy_problem
@@ -12,14 +11,15 @@ from metadata_service.classification_levels import classification_levels
 from metadata_service.edits import Edit
 from metadata_service.refusals import RefusedError
 from metadata_service.tables import DefaultsRow
+from metadata_service.whole_documents import WholeDocument
 from model.snapshots import DiscoveryDefaults
+
+_DEFAULTS = WholeDocument("discovery_defaults", DefaultsRow, DiscoveryDefaults)
 
 
 def discovery_defaults(session: Session) -> DiscoveryDefaults:
     """Those in force."""
-    newest = select(DefaultsRow.document).order_by(DefaultsRow.snapshot_version.desc()).limit(1)
-    document = session.scalar(newest)
-    return DiscoveryDefaults() if document is None else DiscoveryDefaults.model_validate_json(document)
+    return _DEFAULTS.read(session)
 
 
 def plan_discovery_defaults(
@@ -38,6 +38,4 @@ def plan_discovery_defaults(
 
 def save_discovery_defaults(edit: Edit, defaults: DiscoveryDefaults) -> None:
     """Put others in force, for attributes discovered from now on."""
-    if defaults != discovery_defaults(edit.session):
-        edit.session.add(DefaultsRow(snapshot_version=edit.version, document=defaults.model_dump_json()))
-        edit.record("discovery_defaults", "", None, "saved")
+    _DEFAULTS.save(edit, defaults)

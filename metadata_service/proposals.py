@@ -16,8 +16,6 @@ from transforms.schema import policy_of
 
 Verdict = Literal["confirm", "refuse"]
 
-_SENSITIVITY = list(Classification)
-
 
 def with_proposal(
     attribute: AttributeMetadata, proposal: Proposal, levels: ClassificationLevels | None
@@ -35,9 +33,7 @@ def with_proposal(
         opened = not attribute.is_protected or attribute.sealed_for_review
         update |= policy._asdict()
         update["sealed_for_review"] = opened and policy.is_protected
-        update["classification"] = max(
-            attribute.classification, proposal.classification, key=_SENSITIVITY.index
-        )
+        update["classification"] = _more_sensitive(attribute.classification, proposal.classification)
     return attribute.model_copy(update=update)
 
 
@@ -54,8 +50,12 @@ def decided(session: Session, path: str, verdict: Verdict) -> AttributeDefinitio
         return AttributeDefinition(**stated | _OPEN)
     level = classification_levels(session).policy(proposal.classification)
     stated |= policy_of(attribute).stricter(policy_of(level))._asdict()
-    stated["classification"] = max(attribute.classification, proposal.classification, key=_SENSITIVITY.index)
+    stated["classification"] = _more_sensitive(attribute.classification, proposal.classification)
     return AttributeDefinition(**stated)
+
+
+def _more_sensitive(one: Classification, other: Classification) -> Classification:
+    return max(one, other, key=lambda level: level.sensitivity)
 
 
 _OPEN = {

@@ -31,14 +31,14 @@ def opened_by_attribute(session: Session, planned: PlannedAttribute) -> list[str
     old, new = _tree([*around, *before], defaults), _tree([*around, planned.after], defaults)
     known = sorted(each.path for each in (*around, *before))
     found = ((each, old.policy(each).encryption, new.policy(each).encryption) for each in known)
-    return [_told(each, was, becomes) for each, was, becomes in found if becomes.strictness < was.strictness]
+    return [_told(each, was, becomes) for each, was, becomes in found if _is_weaker(becomes, was)]
 
 
 def opened_by_defaults(session: Session, after: DiscoveryDefaults) -> list[str]:
     """What other discovery defaults open."""
     before = discovery_defaults(session)
     opened: list[str] = []
-    if after.encryption.strictness < before.encryption.strictness:
+    if _is_weaker(after.encryption, before.encryption):
         opened.append(_told("attributes that nobody declared", before.encryption, after.encryption))
     if before.detection is DetectionMode.SEAL and after.detection is not DetectionMode.SEAL:
         opened.append(f"detection: {before.detection} to {after.detection}")

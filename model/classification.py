@@ -16,6 +16,14 @@ class Classification(StrEnum):
     CONFIDENTIAL = "confidential"
     RESTRICTED = "restricted"
 
+    @property
+    def sensitivity(self) -> int:
+        """Higher is more sensitive."""
+        return _SENSITIVITY.index(self)
+
+
+_SENSITIVITY = tuple(Classification)
+
 
 class EncryptionLevel(StrEnum):
     """`protected` values are sealed; `searchable` ones are sealed and have a blind index for equality."""

@@ -40,7 +40,4 @@ class Proposal(BaseModel):
         return other is None or self._strength() > other._strength()
 
     def _strength(self) -> tuple[int, float, str, str]:
-        return _SENSITIVITY[self.classification], self.confidence, self.kind, self.reason
-
-
-_SENSITIVITY = {level: number for number, level in enumerate(Classification)}
+        return self.classification.sensitivity, self.confidence, self.kind, self.reason

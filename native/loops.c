@@ -59,6 +59,16 @@ static bool check_dict(PyObject *object)
     return false;
 }
 
+/* What a loop over a dict asks behind each call into Python: whether the dict is still as long as it was. */
+static bool still_as_long(PyObject *walked, Py_ssize_t size)
+{
+    if (PyDict_GET_SIZE(walked) == size) {
+        return true;
+    }
+    PyErr_SetString(PyExc_RuntimeError, "dictionary changed size during iteration");
+    return false;
+}
+
 /* A named tuple: a tuple in all but its name, so that it can be filled here. */
 static bool is_named_tuple(PyObject *type)
 {
@@ -346,8 +356,7 @@ static int walk_keys(const struct walk *walk, PyObject *parent, PyObject *childr
         if (failed) {
             return -1;
         }
-        if (PyDict_GET_SIZE(tree) != size) {
-            PyErr_SetString(PyExc_RuntimeError, "dictionary changed size during iteration");
+        if (!still_as_long(tree, size)) {
             return -1;
         }
     }
@@ -969,10 +978,7 @@ static PyObject *fields(PyObject *Py_UNUSED(module), PyObject *const *arguments,
             replaced < 0 || (!replaced && set_field(made, path, shown, arguments[2], arguments[3]));
         Py_DECREF(path);
         Py_DECREF(shown);
-        if (!failed && PyDict_GET_SIZE(arguments[0]) != size) {
-            PyErr_SetString(PyExc_RuntimeError, "dictionary changed size during iteration");
-            failed = 1;
-        }
+        failed = failed || !still_as_long(arguments[0], size);
         if (failed) {
             Py_CLEAR(made);
         }
@@ -1073,10 +1079,7 @@ static PyObject *lines(PyObject *Py_UNUSED(module), PyObject *const *arguments, 
         int failed = add_line(made, path, value, arguments[1], arguments[2], arguments[3]);
         Py_DECREF(path);
         Py_DECREF(value);
-        if (!failed && PyDict_GET_SIZE(arguments[0]) != size) {
-            PyErr_SetString(PyExc_RuntimeError, "dictionary changed size during iteration");
-            failed = 1;
-        }
+        failed = failed || !still_as_long(arguments[0], size);
         if (failed) {
             Py_CLEAR(made);
         }

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterable
 from decimal import Decimal
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 from model.errors import TransformError
 from transforms.generation.code import Code
@@ -57,7 +57,12 @@ def pay(steps: int) -> None:
     left = _METER.left = _METER.left - steps
     if left < 0:
         _METER.left = _METER.limits.max_steps
-        raise TransformError("the event makes the spec take too many steps")
+        too_many_steps()
+
+
+def too_many_steps() -> NoReturn:
+    """Raises TransformError, whichever of the two counts came to its end."""
+    raise TransformError("the event makes the spec take too many steps")
 
 
 def paid(text: str) -> str:

@@ -141,13 +141,13 @@ class DataKeys(KeyHolder):
         return {name: self._provider.wrap(key, context(name)) for name, key in made.items()}
 
     def _unwrap_all(self, stored: Mapping[str, WrappedKey]) -> dict[str, SealingKey]:
-        opened = {name: self._unwrap(name, key) for name, key in stored.items()}
+        opened = self._unwrap_held(stored)
         unusable = [name for name, key in opened.items() if isinstance(key, UnusableKey)]
         if unusable:
             # Read again: it may have been wrapped anew, and its old version retired, since it was read.
             again = self._store.get(unusable)
             changed = {name: key for name, key in again.items() if key != stored[name]}
-            opened |= {name: self._unwrap(name, key) for name, key in changed.items()}
+            opened |= self._unwrap_held(changed)
         return opened
 
     def _unwrap_held(self, stored: Mapping[str, WrappedKey]) -> dict[str, SealingKey]:

@@ -6,9 +6,8 @@ What functions do, in loops or not, is counted in `meter`.
 from __future__ import annotations
 
 import ast
-from typing import Any, NoReturn
+from typing import Any
 
-from model.errors import TransformError
 from transforms.generation.code import Code
 from transforms.generation.nodes import (
     Block,
@@ -21,8 +20,8 @@ from transforms.generation.nodes import (
     name,
     when,
 )
+from transforms.meter import CHARACTERS_A_STEP, too_many_steps
 
-_CHARACTERS_A_STEP = 64
 WRITES_A_STEP = 4
 
 
@@ -42,14 +41,10 @@ def count_weight(code: Code, made: ast.expr, most: int, body: Block) -> None:
 def _take(code: Code, steps: ast.expr, most: int, body: Block) -> None:
     left = code.variable("steps", constant(most))
     body.append(assign(left, minus(name(left), steps)))
-    body += when(less(name(left), constant(0)), [do(call(code.bind(_too_many)))])
+    body += when(less(name(left), constant(0)), [do(call(code.bind(too_many_steps)))])
 
 
 def _weight(made: Any) -> int:
     if type(made) is str:
-        return len(made) // _CHARACTERS_A_STEP
+        return len(made) // CHARACTERS_A_STEP
     return len(made) if type(made) is list else 0
-
-
-def _too_many() -> NoReturn:
-    raise TransformError("the event makes the spec take too many steps")

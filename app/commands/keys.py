@@ -56,13 +56,14 @@ def rotate(context: typer.Context, rate: Rate = None, as_json: Json = False) -> 
     If it is cut short, run it again: it goes on where it was. Exit code 1 if some data keys cannot be
     unwrapped; they stay as they are.
     """
-    from app.rotation_view import paced, shown
+    from app.progress_view import paced
+    from app.rotation_view import shown
     from transforms.rotation import PAGE
     from transforms.rotation import rotate as rotation
 
     with told(), wiring.opened_keys(settings_of(context)) as (provider, store):
         page = min(PAGE, rate) if rate else PAGE
-        done = shown(paced(rotation(provider, store, page), rate))
+        done = shown(paced(rotation(provider, store, page), rate, lambda progress: progress.looked_at))
         if as_json:
             print_json(
                 {

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -68,7 +66,9 @@ def seal(
                 on_readable=lambda name, kinds: readable.append(_line(name, kinds)) if list_names else None,
             )
             page = min(PAGE, rate) if rate else PAGE
-            job = sealing.preview(page) if dry_run else _paced(sealing.run(page), rate)
+            # By what is written: to look at what is sealed already costs little.
+            run = progress_view.paced(sealing.run(page), rate, lambda progress: progress.fragments)
+            job = sealing.preview(page) if dry_run else run
             done = next(job)
             print(
                 f"looking at {counted(done.total, 'profile')} under snapshot {pinned.snapshot.version}",
@@ -91,15 +91,6 @@ def seal(
 def _line(fragment_id: str, kinds: set[str]) -> bytes:
     # One a line whatever characters a name has: JSON escapes line ends and what steers a terminal.
     return json.dumps({"fragment": fragment_id, "types": sorted(kinds)}).encode() + b"\n"
-
-
-def _paced(job: Iterator[SealingProgress], rate: int | None) -> Iterator[SealingProgress]:
-    """The same job, at most `rate` written fragments a second: to look at what is sealed already costs little."""
-    started = time.monotonic()
-    for progress in job:
-        if rate:
-            time.sleep(max(0.0, started + progress.fragments / rate - time.monotonic()))
-        yield progress
 
 
 def _described(done: SealingProgress, version: int) -> dict[str, Any]:

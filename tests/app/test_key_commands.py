@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
-import os
-import pty
 import signal
 import subprocess
-import sys
 import time
 from contextlib import closing
 from pathlib import Path
@@ -19,6 +16,7 @@ from pyspark import cloudpickle
 from app import progress_view, rotation_view, wiring
 from sinks.sqlite_data_keys import SqliteDataKeys
 from tests.app.conftest import CommandLine
+from tests.app.processes import on_a_terminal, program
 from transforms.rotation import RotationProgress
 
 ROOT = Path(__file__).parents[2]
@@ -29,10 +27,6 @@ def revealed(idgraph: CommandLine) -> str:
     assert result.exit_code == 0
     assert '"$protected"' not in result.stdout
     return result.stdout
-
-
-def program(idgraph: CommandLine, *words: str) -> list[str]:
-    return [sys.executable, "-m", "app.cli", "-c", f"{idgraph.folder}/idgraph.toml", *words]
 
 
 def test_a_key_is_rotated_and_retired_and_every_value_stays_readable(filled: CommandLine) -> None:
@@ -152,19 +146,8 @@ def test_an_interrupted_rotation_says_so(filled: CommandLine) -> None:
 
 
 def test_a_terminal_shows_a_bar(filled: CommandLine) -> None:
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        program(filled, "keys", "rotate"), cwd=ROOT, stderr=theirs, stdout=subprocess.PIPE, text=True
-    )
-    os.close(theirs)
-    screen = b""
-    while True:
-        try:
-            screen += os.read(ours, 4096)
-        except OSError:
-            break
-    os.close(ours)
-    assert "version 2 is current" in process.communicate(timeout=60)[0]
+    screen, said = on_a_terminal(program(filled, "keys", "rotate"))
+    assert "version 2 is current" in said
     assert "━".encode() in screen
 
 
@@ -187,9 +170,9 @@ def test_a_rotation_is_paced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     monkeypatch.setattr(time, "sleep", lambda seconds: clock.__setitem__(0, clock[0] + seconds))
     given = progresses(1000, 100)
-    assert list(rotation_view.paced(iter(given), 50)) == given
+    assert list(progress_view.paced(iter(given), 50, lambda progress: progress.looked_at)) == given
     assert clock[0] == 20
-    assert list(rotation_view.paced(iter(given), None)) == given
+    assert list(progress_view.paced(iter(given), None, lambda progress: progress.looked_at)) == given
     assert clock[0] == 20
 
 

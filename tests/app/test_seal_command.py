@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -21,6 +18,7 @@ from merge.store import FragmentWrite, scan_all
 from model.fragments import Kind
 from model.snapshots import MetadataSnapshot
 from tests.app.conftest import CommandLine
+from tests.app.processes import on_a_terminal, program
 from tests.canaries import places
 from tests.ingestion.test_map_stage import WHOLE, event, passing
 from tests.retail import UNDETECTED, Pipeline, attribute, attributes, durable_keys, order, records, snapshot
@@ -73,10 +71,6 @@ def plain_values(idgraph: CommandLine, under: MetadataSnapshot = AFTER) -> int:
             for fragment in scan_all(resources.store)
             for path, register in codec.decode(fragment.state).registers.items()
         )
-
-
-def program(idgraph: CommandLine, *words: str) -> list[str]:
-    return [sys.executable, "-m", "app.cli", "-c", f"{idgraph.folder}/idgraph.toml", *words]
 
 
 def test_no_file_holds_what_is_protected_now_and_nothing_else_changed(stored: CommandLine) -> None:
@@ -198,17 +192,6 @@ def test_without_metadata_there_is_nothing_to_seal_by(with_keys: CommandLine) ->
 
 
 def test_a_terminal_shows_a_bar(stored: CommandLine) -> None:
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        program(stored, "seal"), cwd=ROOT, stderr=theirs, stdout=subprocess.PIPE, text=True
-    )
-    os.close(theirs)
-    screen = b""
-    while True:
-        try:
-            screen += os.read(ours, 4096)
-        except OSError:
-            break
-    os.close(ours)
-    assert " sealed" in process.communicate(timeout=60)[0]
+    screen, said = on_a_terminal(program(stored, "seal"))
+    assert " sealed" in said
     assert "━".encode() in screen

@@ -12,28 +12,10 @@ from merge.store import NEW, FragmentWrite, OutboxEntry, ProfileStore, StoredFra
 from merge.tombstones import UNJUDGED, Holding, Tombstone
 from model.errors import StoreError
 from sinks.sqlite_profiles import SqliteProfileStore
-from tests.contracts.implementations import PROFILE_STORES, Implementation
+from tests.contracts.implementations import Implementation
 from tests.contracts.processes import finish, killed_after, start
 
-DURABLE = [each for each in PROFILE_STORES if each.durable]
 CARRIED = frozenset({"a:1", "mail:x"})
-
-
-def name(implementation: Implementation[ProfileStore]) -> str:
-    return implementation.name
-
-
-@pytest.fixture(params=PROFILE_STORES, ids=name)
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ProfileStore]:
-    opened: ProfileStore = request.param.open(tmp_path)
-    yield opened
-    opened.close()
-
-
-@pytest.fixture(params=DURABLE, ids=name)
-def durable(request: pytest.FixtureRequest) -> Implementation[ProfileStore]:
-    implementation: Implementation[ProfileStore] = request.param
-    return implementation
 
 
 def write(fragment_id: str, version: int = NEW, judged: int = UNJUDGED) -> FragmentWrite:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -11,10 +10,9 @@ import pytest
 
 from merge.store import NEW, FragmentWrite, OutboxEntry, ProfileStore, StoredFragment, scan_all
 from model.errors import StoreError
-from tests.contracts.implementations import PROFILE_STORES, Implementation
+from tests.contracts.implementations import Implementation
 from tests.contracts.processes import finish, killed_after, start
 
-DURABLE = [each for each in PROFILE_STORES if each.durable]
 ODD_IDS = [
     "quote:'; DROP TABLE fragments; --",
     'quote:"`',
@@ -28,23 +26,6 @@ ODD_IDS = [
     "CASE:a",
     "case:a",
 ]
-
-
-def name(implementation: Implementation[ProfileStore]) -> str:
-    return implementation.name
-
-
-@pytest.fixture(params=PROFILE_STORES, ids=name)
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ProfileStore]:
-    opened: ProfileStore = request.param.open(tmp_path)
-    yield opened
-    opened.close()
-
-
-@pytest.fixture(params=DURABLE, ids=name)
-def durable(request: pytest.FixtureRequest) -> Implementation[ProfileStore]:
-    implementation: Implementation[ProfileStore] = request.param
-    return implementation
 
 
 def new(fragment_id: str, state: bytes = b"1", *identifiers: str) -> FragmentWrite:

@@ -142,6 +142,18 @@ def test_of_changes_that_meet_only_those_judged_after_the_erasure_count(later: P
     assert later.export() == expected.export()
 
 
+def test_of_changes_that_meet_where_all_were_judged_before_no_data_key_stays(later: Pipeline) -> None:
+    before = later.map(at(1))
+    (name,) = before.fragments
+    later.store.erase([name], may(5))
+    between = later.map(at(6))
+    later.store.erase([name], may(9))
+    assert (between.fragments[name].judged, name in later.key_store.get([name])) == (may(5), True)
+    output = later.commit_stage().run([*before.fragments.items(), *between.fragments.items()])
+    assert (output.written, output.erased) == (0, 2)
+    assert later.key_store.get([name]) == {}
+
+
 def test_what_comes_after_an_erasure_between_two_chunks_stays(
     later: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
