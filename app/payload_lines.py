@@ -16,6 +16,8 @@ from model import canonical
 from model.errors import ConfigError, IdgraphError
 from model.kinds import kind
 
+MAX_LINE = 64 << 20
+"""Bytes. A longer line is a mistake and is not held in memory; a flow takes far less (`max_event_bytes`)."""
 _GZIP = b"\x1f\x8b"
 _HALF_PAIR = re.compile(
     rb"(?<!\\)(?:\\\\)*\\u[dD](?:[89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|[c-fC-F][0-9a-fA-F]{2}(?<!\\u[dD][89abAB]..\\u....))"
@@ -42,7 +44,10 @@ def read_payloads(file: Path | None, only_objects: bool = False) -> Iterator[Pay
         raise ConfigError(f"{file}: {error.strerror}") from None
     with raw, _unpacked(raw) as lines:
         try:
-            for number, line in enumerate(lines, 1):
+            for number, line in enumerate(_bounded(lines), 1):
+                if line is None:
+                    yield PayloadLine(number, None, f"longer than {MAX_LINE >> 20} MiB")
+                    continue
                 content = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
                 if content and not content.isspace():
                     read = _read(number, content)
@@ -53,6 +58,17 @@ def read_payloads(file: Path | None, only_objects: bool = False) -> Iterator[Pay
             raise IdgraphError(f"{name}: damaged gzip data: {error}") from None
         except IsADirectoryError as error:
             raise ConfigError(f"{name}: {error.strerror}") from None
+
+
+def _bounded(stream: BinaryIO) -> Iterator[bytes | None]:
+    """Lines with their ends; None for one that is longer than the bound."""
+    while line := stream.readline(MAX_LINE + 1):
+        if len(line) <= MAX_LINE or line.endswith(b"\n"):
+            yield line
+            continue
+        while (rest := stream.readline(MAX_LINE)) and not rest.endswith(b"\n"):
+            pass
+        yield None
 
 
 def _unpacked(raw: BinaryIO) -> BinaryIO:

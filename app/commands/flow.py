@@ -83,10 +83,13 @@ def publish(
     with told():
         config = settings_of(context).source(source)
         total = 0
-        for chunk in _chunks(_lines(files or [])):
-            publish_lines(config, chunk)
-            total += len(chunk)
-        print(f"published {counted(total, 'event')} to {source}", file=sys.stderr)
+        try:
+            for chunk in _chunks(_lines(files or [])):
+                publish_lines(config, chunk)
+                total += len(chunk)
+        finally:
+            # Also of a file that cannot be read to its end: who gives it again must know what is there already.
+            print(f"published {counted(total, 'event')} to {source}", file=sys.stderr)
 
 
 def _chunks(lines: Iterator[bytes]) -> Iterator[list[bytes]]:

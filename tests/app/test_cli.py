@@ -232,6 +232,8 @@ def test_publish_of_a_truncated_file_tells_it_and_keeps_what_was_whole(idgraph: 
     assert published(idgraph, "segment") == [b"".join(whole)]
     assert "data.jsonl.gz" in result.stderr
     assert "what could be read before was published" in result.stderr
+    there = sum(len(file.read_bytes().splitlines()) for file in (idgraph.folder / "inbox").rglob("*.jsonl"))
+    assert f"published {there} event" in result.stderr
 
 
 def test_publish_to_an_unknown_source_or_from_no_file(idgraph: CommandLine) -> None:

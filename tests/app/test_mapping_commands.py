@@ -56,6 +56,23 @@ def test_map_tells_bad_lines_and_goes_on(idgraph: CommandLine) -> None:
     assert "s3cr3t" not in result.stderr
 
 
+@pytest.mark.parametrize("packed", [False, True])
+def test_map_holds_no_line_without_bound(
+    packed: bool, idgraph: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.payload_lines.MAX_LINE", 1 << 20)
+    spec = written(idgraph.folder, RENAME)
+    full = b'{"a":"' + b"x" * ((1 << 20) - 8) + b'"}'
+    given = full + b"\n" + full + b" \n" + b"y" * (5 << 20) + b"\n" + b'{"a":1}\n' + b"z" * (3 << 20)
+    data = written(idgraph.folder, gzip.compress(given) if packed else given, "data.jsonl")
+    result = idgraph("map", spec, data)
+    assert [len(line) for line in result.stdout.splitlines()] == [1 << 20, 7]
+    assert result.stderr.splitlines() == [
+        *(f"line {number}: longer than 1 MiB" for number in (2, 3, 5)),
+        "3 lines could not be mapped",
+    ]
+
+
 def test_map_keeps_every_digit(idgraph: CommandLine) -> None:
     spec = written(idgraph.folder, RENAME)
     exact = b'{"b":12345678901234567890.123456789}\n'

@@ -17,15 +17,15 @@ STALLED = 4
 ROOT = Path(__file__).parents[2]
 
 
+def run(module: str, argument: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", module, argument], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+
+
 @pytest.mark.parametrize("name", ATTACKS)
 def test_attack(name: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.transforms.hostile", name],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run("tests.transforms.hostile", name)
     assert done.returncode == 0, f"out of time or memory: {done.returncode} {done.stderr[-500:]}"
     answer = json.loads(done.stdout)
     wanted = ATTACKS[name]
@@ -36,12 +36,6 @@ def test_attack(name: str) -> None:
 
 
 @pytest.mark.parametrize("value", VALUES)
-def test_every_function(value: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.transforms.hostile_functions", value],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def test_every_operation_and_function(value: str) -> None:
+    done = run("tests.transforms.hostile_functions", value)
     assert (done.returncode, done.stdout) == (0, ""), done.stderr[-500:]
