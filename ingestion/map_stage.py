@@ -9,39 +9,27 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import NamedTuple
 
 from ingestion.chunks import chunked
 from ingestion.configuration import FlowConfig, SourceConfig
 from ingestion.envelope import EnvelopeReader
+from ingestion.event_sealing import FetchedKeys, MappedEvent, Unsealed, seal_events
 from ingestion.files import DamagedRecord
 from ingestion.map_output import OUTPUT_BYTES, MapOutput
 from ingestion.set_aside import BatchAttempt, LetterWriter
 from merge.fragments import FragmentState
 from merge.tombstones import UNJUDGED, Tombstone
 from model.dead_letters import DeadLetterReason
-from model.errors import EventError, KeyProviderError, SealError, SpecError, TransformError
+from model.errors import EventError, KeyProviderError, SpecError, TransformError
 from model.events import Event, RawRecord
-from model.fragments import FragmentChange, Origin, Register
+from model.fragments import FragmentChange, Origin
 from model.identifiers import Identifier
 from model.stamps import SpecRef, Stamp
 from transforms.blind_index import BlindIndex
 from transforms.compiled import CompiledSnapshot
 from transforms.mapping import MappingSpec
 from transforms.register_sealing import RegisterSealer
-from transforms.schema import Leaves
-from transforms.sealing import DataKeys, SealingKey
-
-
-class _Prepared(NamedTuple):
-    """An event that is mapped and waits for its fragment's data key."""
-
-    record: RawRecord
-    fragment_id: str
-    origin: Origin
-    identifiers: tuple[Identifier, ...]
-    leaves: Leaves
-    scope: str | None
+from transforms.sealing import DataKeys
 
 
 class MapStage:
@@ -84,18 +72,18 @@ class MapStage:
                 yield output
                 output = MapOutput(judged=judged)
             keys = self._fetch_keys({event.fragment_id for event in prepared if event.leaves.to_seal})
-            for event in prepared:
-                self._combine(event, keys, output)
+            for fragment_id, events in _by_fragment(prepared).items():
+                self._combine(fragment_id, events, keys, output)
             if output.events >= self._flow.combine_events or output.bytes >= OUTPUT_BYTES:
                 yield output
                 output = MapOutput()
         if output.events or output.fragments or output.letters:
             yield output
 
-    def _map_chunk(self, chunk: list[RawRecord | DamagedRecord], output: MapOutput) -> list[_Prepared]:
+    def _map_chunk(self, chunk: list[RawRecord | DamagedRecord], output: MapOutput) -> list[MappedEvent]:
         output.events += len(chunk)
         latest = int((self._now() + self._flow.max_future_skew_seconds) * 1000)
-        prepared: list[_Prepared] = []
+        prepared: list[MappedEvent] = []
         for item in chunk:
             if isinstance(item, DamagedRecord):
                 output.bytes += len(item.record.value)
@@ -111,7 +99,7 @@ class MapStage:
             prepared = self._judge(prepared, buried, output)
         return prepared
 
-    def _prepare(self, record: RawRecord, latest: int, output: MapOutput) -> _Prepared | None:
+    def _prepare(self, record: RawRecord, latest: int, output: MapOutput) -> MappedEvent | None:
         stage, spec_ref, leaves = "decode", None, None
         try:
             event = self._readers[record.source].read(record)
@@ -150,14 +138,14 @@ class MapStage:
                 proposal = unexpected.proposal
                 if proposal is not None and proposal.is_stronger(output.proposals.get(change)):
                     output.proposals[change] = proposal
-            return _Prepared(record, str(identifiers[0]), origin, identifiers, leaves, spec.scope)
+            return MappedEvent(record, str(identifiers[0]), origin, identifiers, leaves, spec.scope)
         if leaves is not None:
             self._snapshot.attributes.take_back(leaves)
         return None
 
     def _judge(
-        self, prepared: list[_Prepared], buried: Mapping[str, Tombstone], output: MapOutput
-    ) -> list[_Prepared]:
+        self, prepared: list[MappedEvent], buried: Mapping[str, Tombstone], output: MapOutput
+    ) -> list[MappedEvent]:
         """The events that no tombstone refuses: those of other fragments, and later ones of a timed source."""
         # A key that was cached before the erasure must not seal what comes after it.
         self._data_keys.forget(buried)
@@ -166,7 +154,7 @@ class MapStage:
         output.erased += len(prepared) - len(kept)
         return kept
 
-    def _is_alive(self, event: _Prepared, tombstone: Tombstone | None) -> bool:
+    def _is_alive(self, event: MappedEvent, tombstone: Tombstone | None) -> bool:
         if tombstone is None or tombstone.until == UNJUDGED:
             return True
         return event.record.source in self._timed and event.origin.stamp.ordinal > tombstone.until
@@ -191,44 +179,31 @@ class MapStage:
         hashed = self._blind_index.identifier(Identifier("event", stamp.event_id))
         return stamp._replace(event_id=hashed.value)
 
-    def _fetch_keys(self, fragment_ids: set[str]) -> dict[str, SealingKey] | KeyProviderError:
+    def _fetch_keys(self, fragment_ids: set[str]) -> FetchedKeys:
         try:
             return self._data_keys.fetch(sorted(fragment_ids), create=True) if fragment_ids else {}
         except KeyProviderError as error:
             return error
 
     def _combine(
-        self, event: _Prepared, keys: dict[str, SealingKey] | KeyProviderError, output: MapOutput
+        self, fragment_id: str, events: list[MappedEvent], keys: FetchedKeys, output: MapOutput
     ) -> None:
-        fragment_id = event.fragment_id
-        mutations = event.leaves.plain
-        if event.leaves.to_seal:
-            try:
-                mutations |= self._seal(event, fragment_id, keys)
-            except (SealError, KeyProviderError) as error:
-                reason = DeadLetterReason.KEY_UNAVAILABLE
-                self._set_aside(output, event.record, "encrypt", reason, str(error), event.origin.spec)
-                return
-            except Exception as error:
-                reason = DeadLetterReason.STAGE_CRASHED
-                self._set_aside(
-                    output, event.record, "encrypt", reason, type(error).__name__, event.origin.spec
-                )
-                return
-            output.protected += len(event.leaves.to_seal)
+        """Join events of one fragment into the output's state of it."""
         state = output.fragments.get(fragment_id)
-        if state is None:
-            state = output.fragments[fragment_id] = FragmentState()
-            state.judged = output.judged.get(fragment_id, UNJUDGED)
-        state.apply(FragmentChange(fragment_id, event.origin, mutations, event.identifiers, event.scope))
-
-    def _seal(
-        self, event: _Prepared, fragment_id: str, keys: dict[str, SealingKey] | KeyProviderError
-    ) -> dict[str, Register]:
-        if isinstance(keys, KeyProviderError):
-            raise keys
-        key, seal = keys[fragment_id], self._sealer.seal
-        return {what.path: seal(key, event.origin, what) for what in event.leaves.to_seal}
+        sealed = seal_events(self._sealer, keys, events, state.registers if state else {})
+        for event, registers in zip(events, sealed, strict=True):
+            if isinstance(registers, Unsealed):
+                spec = event.origin.spec
+                self._set_aside(output, event.record, "encrypt", registers.reason, registers.detail, spec)
+                continue
+            mutations = event.leaves.plain
+            if event.leaves.to_seal:
+                mutations |= registers
+                output.protected += len(event.leaves.to_seal)
+            if state is None:
+                state = output.fragments[fragment_id] = FragmentState()
+                state.judged = output.judged.get(fragment_id, UNJUDGED)
+            state.apply(FragmentChange(fragment_id, event.origin, mutations, event.identifiers, event.scope))
 
     def _set_aside(
         self,
@@ -242,3 +217,10 @@ class MapStage:
         output.letters.append(
             self._letters.letter(record, stage, reason, detail, spec, self._snapshot.version, self._batch)
         )
+
+
+def _by_fragment(prepared: list[MappedEvent]) -> dict[str, list[MappedEvent]]:
+    events: dict[str, list[MappedEvent]] = {}
+    for event in prepared:
+        events.setdefault(event.fragment_id, []).append(event)
+    return events

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
 from model.attributes import DataType
 from model.fragments import Kind, Origin, Register
 from model.sealed import SealedValue
@@ -10,6 +13,10 @@ from transforms.blind_index import BlindIndex
 from transforms.key_holder import KeyHolder
 from transforms.schema import DATA_TYPES, ValueToSeal, declared_types
 from transforms.sealing import SealingKey
+
+# What a NamedTuple's own constructor does, without its call; and a look-up in an enum is dear.
+_new: Callable[[type[Register], tuple[Origin, Kind, Any]], Register] = tuple.__new__
+_SEALED = Kind.SEALED
 
 
 class RegisterSealer(KeyHolder):
@@ -24,10 +31,39 @@ class RegisterSealer(KeyHolder):
         """The register that an event of this origin writes. Raises SealError, and KeyProviderError for a data
         key that cannot be unwrapped."""
         path, value, is_searchable = what
-        token = self.token(path, value) if is_searchable else None
-        stamp = origin.stamp
-        text = key.seal(value, path, stamp.source, stamp.event_id)
-        return Register(origin, Kind.SEALED, str(SealedValue(text, token)))
+        _, _, source, event_id = origin[0]
+        text = key.seal(value, path, source, event_id)
+        if is_searchable:
+            text = str(SealedValue(text, self.token(path, value)))
+        return _new(Register, (origin, _SEALED, text))
+
+    def seal_latest(
+        self,
+        key: SealingKey,
+        events: Sequence[tuple[Origin, Sequence[ValueToSeal]]],
+        present: Mapping[str, Register],
+    ) -> list[dict[str, Register]]:
+        """The registers of each of several events of one fragment, without those that another of them, or what is
+        `present` of the fragment, replaces: of several values at a path only the later ones are ever sealed. All
+        of them must be joined then. Raises as `seal` does."""
+        seal = self.seal
+        if len(events) == 1 and not present:
+            ((origin, values),) = events
+            return [{what[0]: seal(key, origin, what) for what in values}]
+        latest: dict[str, Origin] = {}
+        for origin, values in events:
+            for path, _, _ in values:
+                known = latest.get(path)
+                if known is None:
+                    known = present[path][0] if path in present else origin
+                    latest[path] = known
+                if known < origin:
+                    latest[path] = origin
+        # Of one origin both are sealed: their bytes decide.
+        return [
+            {what[0]: seal(key, origin, what) for what in values if latest[what[0]] == origin}
+            for origin, values in events
+        ]
 
     def token(self, path: str, value: object) -> str | None:
         """The blind-index token of a searchable value; an array has none."""

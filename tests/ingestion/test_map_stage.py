@@ -22,6 +22,7 @@ from model.identifiers import Identifier
 from model.snapshots import DetectionMode, DiscoveryDefaults
 from model.specs import SpecDocument
 from model.stamps import SpecRef
+from sinks.memory_data_keys import MemoryDataKeys
 from tests.retail import NOW, UNDETECTED, Pipeline, attribute, attributes, order, raw, records, snapshot, spec
 from transforms.mapping import MappingSpec
 from transforms.sealing import DataKeys, SealingKey
@@ -225,6 +226,55 @@ def test_a_crash_while_sealing_hurts_only_its_event(tmp_path: Path, monkeypatch:
     (letter,) = output.letters
     assert (letter.reason, letter.stage, letter.detail) == (Reason.STAGE_CRASHED, "encrypt", "ValueError")
     assert set(output.fragments) == {fragment_named(pipeline, f"p{n}@example.com") for n in (1, 3)}
+
+
+def of_one_person(number: int, **changed: Any) -> RawRecord:
+    """A later order of the same person for each number."""
+    later = {"created_at": f"2024-03-0{number}T00:00:00Z", "order_id": f"R{number}"}
+    return order(1, number, **later, shipping={"line1": f"{number} Main St"}, **changed)
+
+
+def test_a_crash_while_sealing_the_latest_leaves_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = [of_one_person(2), of_one_person(3), of_one_person(1)]
+    expected = Pipeline(tmp_path).map(given[0], given[2])
+    pipeline = Pipeline(tmp_path)
+    pipeline.data_keys = DataKeys(pipeline.provider, MemoryDataKeys())
+    seal = SealingKey.seal
+
+    def crash_for_one(self: SealingKey, value: Any, path: str, source: str, event_id: str) -> str:
+        if event_id == "R3":
+            raise ValueError(f"cannot seal {value}")
+        return seal(self, value, path, source, event_id)
+
+    monkeypatch.setattr(SealingKey, "seal", crash_for_one)
+    output = pipeline.map(*given)
+    assert [(each.reason, each.position[-2:]) for each in output.letters] == [(Reason.STAGE_CRASHED, "#3")]
+    (name,) = output.fragments
+    found, wanted = output.fragments[name], expected.fragments[name]
+    assert {path: each.origin for path, each in found.registers.items()} == {
+        path: each.origin for path, each in wanted.registers.items()
+    }
+    assert by_path(output, name)["address.shipping.line1"][0] is Kind.SEALED
+
+
+@pytest.mark.parametrize("chunk", [3, 1])
+def test_what_a_later_event_replaces_is_never_sealed(
+    chunk: int, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ingestion.chunks.CHUNK_EVENTS", chunk)
+    streets: list[Any] = []
+    seal = SealingKey.seal
+
+    def counted(self: SealingKey, value: Any, path: str, source: str, event_id: str) -> str:
+        streets.extend([value] if path == "address.shipping.line1" else [])
+        return seal(self, value, path, source, event_id)
+
+    monkeypatch.setattr(SealingKey, "seal", counted)
+    output = pipeline.map(of_one_person(3), of_one_person(1), of_one_person(2))
+    assert streets == ["3 Main St"]
+    assert output.protected == 3 * 4
 
 
 # The clock
