@@ -5,6 +5,7 @@ demographics.gender=F          exactly this value ("F" in quotes: exactly this t
 identity.userId=44*            starts with
 demographics.age>=30           also > <= <
 guitar                         the word stands anywhere in the indexed text
+"labels.cost centre"=7         quotes for a path with blanks or operators; a quote in it is written twice
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ from model.attributes import DataType
 from model.errors import QueryError
 from model.queries import Clause, FullText, Prefix, Query, Range, Term
 
-_CLAUSE = re.compile(r"(?P<path>[^=<>:\s]+?)(?P<operator>>=|<=|=|>|<|:)(?P<value>.*)", re.DOTALL)
+_CLAUSE = re.compile(
+    r"""(?:"(?P<quoted>(?:[^"]|"")+)"|(?P<path>[^=<>:\s]+?))(?P<operator>>=|<=|=|>|<|:)(?P<value>.*)""",
+    re.DOTALL,
+)
 
 
 def parse_query(words: Iterable[str], type_of: Callable[[str], DataType | None]) -> Query:
@@ -34,7 +38,8 @@ def _clause(text: str, type_of: Callable[[str], DataType | None]) -> Clause:
         if not text.strip():
             raise QueryError("an empty search word")
         return FullText(text)
-    path, operator, value = found["path"], found["operator"], found["value"]
+    path = found["path"] or found["quoted"].replace('""', '"')
+    operator, value = found["operator"], found["value"]
     if not value:
         raise QueryError(f"nothing stands after {operator!r} in {text!r}")
     if operator == ":":

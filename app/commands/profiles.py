@@ -71,7 +71,8 @@ def search(
 
     Examples: idgraph search 'demographics.age>=30' activity.platform=ios; idgraph search guitar
 
-    Quote clauses with > or <, which mean something to the shell.
+    Quote clauses with > or <, which mean something to the shell. A path with blanks or operators stands in double
+    quotes of its own: idgraph search '"labels.cost centre"=7'
     """
     from profile_service.query_language import parse_query
 

@@ -53,6 +53,12 @@ def parsed(word: str) -> Clause:
         ("text>=5", Range("text", lower="5")),
         ("a>=-1", Range("a", lower=-1)),
         ("a\\.b.c=1", Term("a\\.b.c", 1)),
+        ('"cost centre.a=b"=7', Term("cost centre.a=b", 7)),
+        ('"a:b">=7', Range("a:b", lower=7)),
+        ('"say ""hi"" .x":word', FullText("word", 'say "hi" .x')),
+        ('"a"="b"', Term("a", "b")),
+        ('"a=b', Term('"a', "b")),
+        ('"a b"', FullText('"a b"')),
     ],
 )
 def test_clauses(word: str, clause: Clause) -> None:
@@ -84,3 +90,9 @@ def test_any_word_is_a_clause_or_a_refusal(word: str) -> None:
 @given(st.text(max_size=12))
 def test_anything_can_be_asked_for_in_quotes(value: str) -> None:
     assert parsed(f'a.b="{value}"') == Term("a.b", value)
+
+
+@given(st.text(min_size=1, max_size=12), st.sampled_from(["=", ">=", ">", "<=", "<", ":"]))
+def test_any_path_can_be_asked_for_in_quotes(path: str, operator: str) -> None:
+    quoted = path.replace('"', '""')
+    assert parsed(f'"{quoted}"{operator}x') == parsed(f"p{operator}x")._replace(path=path)
