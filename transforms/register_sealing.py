@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from model.attributes import DataType
+from model.attributes import DataType, ReconciliationPolicy
 from model.fragments import Kind, Origin, Register
 from model.sealed import SealedValue
 from model.snapshots import MetadataSnapshot
@@ -26,6 +26,10 @@ class RegisterSealer(KeyHolder):
     def __init__(self, snapshot: MetadataSnapshot, blind_index: BlindIndex) -> None:
         self._declared_types: dict[str, DataType] = declared_types(snapshot)
         self._blind_index = blind_index
+        # Any of the values there may be the one that counts.
+        self._all_count = frozenset(
+            each.path for each in snapshot.attributes if each.policy is not ReconciliationPolicy.LATEST
+        )
 
     def seal(self, key: SealingKey, origin: Origin, what: ValueToSeal) -> Register:
         """The register that an event of this origin writes. Raises SealError, and KeyProviderError for a data
@@ -44,8 +48,8 @@ class RegisterSealer(KeyHolder):
         present: Mapping[str, Register],
     ) -> list[dict[str, Register]]:
         """The registers of each of several events of one fragment, without those that another of them, or what is
-        `present` of the fragment, replaces: of several values at a path only the later ones are ever sealed. All
-        of them must be joined then. Raises as `seal` does."""
+        `present` of the fragment, replaces: of several values at a path whose policy is `latest` only the later
+        ones are ever sealed. All of them must be joined then. Raises as `seal` does."""
         seal = self.seal
         if len(events) == 1 and not present:
             ((origin, values),) = events
@@ -60,8 +64,13 @@ class RegisterSealer(KeyHolder):
                 if known < origin:
                     latest[path] = origin
         # Of one origin both are sealed: their bytes decide.
+        all_count = self._all_count
         return [
-            {what[0]: seal(key, origin, what) for what in values if latest[what[0]] == origin}
+            {
+                what[0]: seal(key, origin, what)
+                for what in values
+                if latest[what[0]] == origin or what[0] in all_count
+            }
             for origin, values in events
         ]
 

@@ -9,7 +9,7 @@ from merge.fragments import FragmentState
 from model.fragments import FragmentChange, Kind, Origin, Register
 from model.stamps import SpecRef, Stamp
 from tests.properties.test_sealing import INDEX, KEY
-from tests.retail import snapshot
+from tests.retail import attribute, snapshot
 from transforms.register_sealing import RegisterSealer
 from transforms.schema import ValueToSeal
 from transforms.sealing_key import SealingKey
@@ -54,3 +54,11 @@ def test_the_join_is_the_same(
     assert joined(present, list(zip(came, latest, strict=True))) == joined(
         present, list(zip(came, all_of_them, strict=True))
     )
+
+
+def test_where_another_policy_than_latest_decides_all_are_sealed() -> None:
+    sealer = RegisterSealer(snapshot(declared=[attribute("a", policy="first")]), INDEX)
+    came = [Origin(Stamp(0, ordinal, "shop", "e"), SpecRef("s", 1)) for ordinal in (1, 2)]
+    values = [ValueToSeal("a", 1, False), ValueToSeal("b", 1, False)]
+    found = sealer.seal_latest(SealingKey(KEY, NAME), [(origin, values) for origin in came], {})
+    assert [sorted(each) for each in found] == [["a"], ["a", "b"]]
