@@ -12,7 +12,7 @@ $(VENV)/.dev: requirements-dev.lock pyproject.toml scripts/setup
 	@scripts/setup $(PYTHON) $(VENV) requirements-dev.lock && touch $@ $(VENV)/.run
 
 # Only the loops: setup, which builds them too, would ask the network.
-$(VENV)/.loops: native/loops.c native/build.py
+$(VENV)/.loops: $(wildcard native/*.c) native/build.py
 	@$(BIN)/python native/build.py && touch $@
 
 demo: $(VENV)/.run $(VENV)/.loops
@@ -29,4 +29,4 @@ lock: $(VENV)/.dev ## Resolve the dependencies anew (needs uv).
 	@uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml --group dev -o requirements-dev.lock -q --upgrade
 
 clean:
-	rm -rf $(VENV) model/_loops.* build *.egg-info .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) model/_loops.* model/_states.* build *.egg-info .mypy_cache .pytest_cache .ruff_cache

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from ingestion.key_guard import KeyGuard
-from merge import codec
 from merge.commit import CommitResult, Committer
 from merge.documents import document
+from merge.encoded import state_of
 from merge.fragments import FragmentState
 from merge.index import IndexDocument, ProfileIndex
 from merge.store import OutboxEntry, ProfileStore
@@ -115,7 +115,7 @@ class CommitStage:
 
 
 def _decoded(parts: Sequence[FragmentState | bytes]) -> list[FragmentState]:
-    return [codec.decode(part) if isinstance(part, bytes) else part for part in parts]
+    return [state_of(part) if isinstance(part, bytes) else part for part in parts]
 
 
 def _joined(states: Sequence[FragmentState]) -> FragmentState:

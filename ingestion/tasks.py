@@ -31,6 +31,7 @@ from ingestion.set_aside import BatchAttempt, LetterWriter
 from ingestion.source_files import folder_of, source_of
 from ingestion.workers import WorkerPlan, WorkerResources
 from merge import codec
+from merge.encoded import state_of
 from merge.fragments import FragmentState
 from merge.tombstones import UNJUDGED
 from model.dead_letters import DeadLetterReason
@@ -233,7 +234,7 @@ def _records(plan: WorkerPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[Ra
 
 def _judged(parcel: _Parcel) -> Iterator[tuple[str, FragmentState]]:
     for fragment_id, encoded in parcel.fragments:
-        state = codec.decode(encoded)
+        state = state_of(encoded)
         state.judged = parcel.judged.get(fragment_id, UNJUDGED)
         yield fragment_id, state
 

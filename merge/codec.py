@@ -45,8 +45,17 @@ def encode(state: FragmentState) -> bytes:
     """Canonical bytes of a normalised state."""
     if state.encoded is not None:
         return state.encoded
-    body = _native_body(state) or _body(state)
+    return framed(_native_body(state) or _body(state))
+
+
+def framed(body: bytes) -> bytes:
+    """The bytes of a state whose JSON this is."""
     return FORMAT + _checksum(body) + body
+
+
+def body(data: bytes) -> bytes:
+    """The JSON of a state's bytes."""
+    return data[_HEADER:]
 
 
 def _native_body(state: FragmentState) -> bytes | None:
@@ -87,15 +96,19 @@ def _checksum(body: bytes) -> bytes:
     return crc32(body, crc32(FORMAT)).to_bytes(_HEADER - len(FORMAT), "big")
 
 
-def decode(data: bytes) -> FragmentState:
-    """Raises DamagedStateError for bytes that `encode` did not write, StoreError for those of a later one."""
-    body = data[_HEADER:]
-    if data[:1] == FORMAT and data[1:_HEADER] != _checksum(body):
+def check(data: bytes) -> None:
+    """Raises DamagedStateError for bytes whose checksum does not fit, StoreError for those of a later format."""
+    if data[:1] == FORMAT and data[1:_HEADER] != _checksum(body(data)):
         raise DamagedStateError("a fragment's stored state is damaged: its checksum does not fit")
     if data[:1] != FORMAT:
         raise _foreign(data)
+
+
+def decode(data: bytes) -> FragmentState:
+    """Raises DamagedStateError for bytes that `encode` did not write, StoreError for those of a later one."""
+    check(data)
     try:
-        wire = _decoder.decode(body)
+        wire = _decoder.decode(body(data))
         state = FragmentState()
         origins, state.registers = _read(wire) if native.loops is None else _read_natively(wire, native.loops)
         state.markers = {(source, scope): Stamp(*stamp) for source, scope, stamp in wire.markers}

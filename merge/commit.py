@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from merge import codec
+from merge.encoded import state_of
 from merge.fragments import FragmentState
 from merge.store import NEW, FragmentWrite, ProfileStore
 from merge.tombstones import UNJUDGED, Tombstone
@@ -107,12 +108,13 @@ class Committer:
                 state, known = change, frozenset[str]()
             else:
                 try:
-                    state = codec.decode(present.state)
+                    state = state_of(present.state)
+                    known = state.names()
+                    is_news = state.join(change)
                 except DamagedStateError:
                     damaged[fragment_id] = change
                     continue
-                known = frozenset(state.identifiers)
-                if not state.join(change):
+                if not is_news:
                     result.unchanged += 1
                     continue
             state.normalise()
@@ -121,7 +123,7 @@ class Committer:
                 result.unchanged += 1
                 continue
             merged[fragment_id] = state
-            new = frozenset(state.identifiers) - known
+            new = state.names() - known
             writes.append(FragmentWrite(fragment_id, version, data, new, change.judged))
         if damaged:
             self._bury(damaged, self._store.tombstones(damaged), result)

@@ -73,6 +73,10 @@ class FragmentState:
             self._newest = None
         return changed
 
+    def names(self) -> frozenset[str]:
+        """The identifiers, text forms alone."""
+        return frozenset(self.identifiers)
+
     def _join_registers(self, others: Mapping[str, Register]) -> bool:
         changed = False
         registers = self.registers

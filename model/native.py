@@ -1,4 +1,4 @@
-"""The native loops (native/loops.c), where a C compiler built them; without them their Python twins run.
+"""What is native (native/*.c), where a C compiler built it; without it the Python twins run.
 
 `IDGRAPH_NATIVE=off` leaves them out. See docs/adr/0013-native-loops.md.
 """
@@ -9,14 +9,14 @@ import os
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 from zlib import crc32
 
 from model.fragments import Kind, Origin, Register
 from model.stamps import SpecRef, Stamp
 
 VARIABLE = "IDGRAPH_NATIVE"
-SOURCE = Path(__file__).parents[1] / "native" / "loops.c"
+SOURCES = Path(__file__).parents[1] / "native"
 
 
 class Loops(Protocol):
@@ -76,29 +76,53 @@ class Loops(Protocol):
     ) -> list[str]: ...
 
 
-def _found() -> tuple[Loops | None, str]:
+class States(Protocol):
+    """States as their bytes: native/states.c says of each function what it does and names its twin."""
+
+    SOURCE: int
+
+    def join(self, one: bytes, other: bytes, /) -> bytes | None: ...
+    def identifiers(self, body: bytes, /) -> tuple[str, ...] | None: ...
+    def fields(
+        self, body: bytes, is_indexable: Callable[[str], bool], odd: Callable[[int, bytes], Any], /
+    ) -> dict[str, Any] | None: ...
+
+
+def _found(module: str, source: str) -> tuple[Any, str]:
     """What there is to use, and why."""
     if os.environ.get(VARIABLE) == "off":
         return None, f"off ({VARIABLE})"
     try:
-        built = cast(Loops, import_module("model._loops"))
+        found: Any = import_module(module)
     except ImportError:
         return None, "not built"
     # The source is there in a checkout only: updated since, it would meet an old build.
-    if SOURCE.exists() and crc32(SOURCE.read_bytes()) != built.SOURCE:
+    path = SOURCES / source
+    if path.exists() and crc32(path.read_bytes()) != found.SOURCE:
         return None, "built from another source"
+    return found, "in use"
+
+
+built: Loops | None
+built, _of_loops = _found("model._loops", "loops.c")
+if built is not None:
     built.bind(Register, Origin, Stamp, SpecRef, tuple(Kind))
-    return built, "in use"
 
+built_states: States | None
+built_states, _of_states = _found("model._states", "states.c")
 
-built, state = _found()
-"""The extension, and in words whether it is used: for `idgraph --version` and benchmarks."""
+state = _of_loops if _of_loops == _of_states else f"loops {_of_loops}, states {_of_states}"
+"""In words whether they are used: for `idgraph --version` and benchmarks."""
 
 loops: Loops | None = built
 """Looked up by each loop when it starts."""
 
+states: States | None = built_states
+"""Looked up at each use."""
+
 
 def use(wanted: bool) -> None:
-    """For tests and benchmarks, which run both: whether the native loops are used, where there are some."""
-    global loops  # noqa: PLW0603 - a switch for the process
+    """For tests and benchmarks, which run both: whether what is native is used, where it is there."""
+    global loops, states  # noqa: PLW0603 - a switch for the process
     loops = built if wanted else None
+    states = built_states if wanted else None

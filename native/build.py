@@ -1,4 +1,4 @@
-"""Builds the native loops beside `model/native.py`, which uses them: `python native/build.py`.
+"""Builds what is native beside `model/native.py`, which uses it: `python native/build.py`.
 
 Where they cannot be built one line on standard error says why, and the exit code is 0: everything runs
 without them. `--strict` makes a warning of the compiler an error, and a failure exit code 1.
@@ -15,7 +15,8 @@ import sysconfig
 from pathlib import Path
 from zlib import crc32
 
-SOURCE = Path(__file__).with_name("loops.c")
+FOLDER = Path(__file__).parent
+MODULES = {"_loops": FOLDER / "loops.c", "_states": FOLDER / "states.c"}
 TARGET = Path(__file__).parents[1] / "model"
 FLAGS = ("-std=c11", "-O3", "-Wall", "-Wextra")
 
@@ -26,7 +27,9 @@ def main() -> int:
     parser.add_argument("--into", type=Path, default=TARGET, help="folder of the built file")
     arguments = parser.parse_args()
     missing = _missing()
-    why = missing or _build(arguments.into, ("-Werror",) if arguments.strict else ())
+    more = ("-Werror",) if arguments.strict else ()
+    whys = [missing] if missing else [_build(name, arguments.into, more) for name in MODULES]
+    why = next(filter(None, whys), None)
     if why:
         print(f"note: the native loops are left out, everything runs without them: {why}", file=sys.stderr)
     return int(bool(why) and arguments.strict)
@@ -51,9 +54,10 @@ def _linker() -> list[str]:
     return command if command and shutil.which(command[0]) else ["cc", *command[1:]]
 
 
-def _build(folder: Path, more: tuple[str, ...]) -> str | None:
-    """Builds into a folder; gives why not, if not."""
-    name = f"_loops{sysconfig.get_config_var('EXT_SUFFIX')}"
+def _build(module: str, folder: Path, more: tuple[str, ...]) -> str | None:
+    """Builds a module into a folder; gives why not, if not."""
+    source = MODULES[module]
+    name = f"{module}{sysconfig.get_config_var('EXT_SUFFIX')}"
     part = folder / f"{name}.part"
     includes = dict.fromkeys(sysconfig.get_path(name) for name in ("include", "platinclude"))
     command = [
@@ -61,9 +65,9 @@ def _build(folder: Path, more: tuple[str, ...]) -> str | None:
         *shlex.split(sysconfig.get_config_var("CCSHARED") or ""),
         *FLAGS,
         *more,
-        f"-DSOURCE={crc32(SOURCE.read_bytes())}U",
+        f"-DSOURCE={crc32(source.read_bytes())}U",
         *(f"-I{each}" for each in includes),
-        str(SOURCE),
+        str(source),
         "-o",
         str(part),
     ]

@@ -1,0 +1,202 @@
+"""States joined and looked into as bytes give what their twins in Python give, and nothing in them breaks the reader."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from merge import codec
+from merge.documents import document
+from merge.encoded import EncodedState, state_of
+from merge.fragments import FragmentState
+from model import canonical, native
+from model.errors import DamagedStateError
+from model.fragments import FragmentChange, Kind, Origin, Register
+from model.identifiers import Identifier
+from model.stamps import SpecRef, Stamp
+from tests.properties import odd_values
+from tests.properties.test_native_loops import states as odd_states
+from tests.properties.twins import both
+
+states_needed = pytest.mark.skipif(native.built_states is None, reason=f"the native loops are {native.state}")
+pytestmark = states_needed
+
+more = settings(max_examples=200, deadline=None)
+
+# Mostly the common form, which the loops know; each of the others once in a while.
+PATHS = ("a", "b.x", "b.y", "c-d", "c.e", "ü", "a b", "z" * 40, "a", "b.x", "b.y", "a.b", 'q"', "b\\.x")
+VALUES = st.sampled_from(
+    ["", "x", "Zoë", 'say "a"', "},[],{", 0, -1, 1.5, 1e16, 2**70, True, [1, {"k": None}]]
+)
+events = st.integers(-2, 6).map(str) | odd_values.fine_texts
+origins = st.builds(
+    Origin,
+    st.builds(Stamp, st.sampled_from([0, 0, 0, -1, 5]), st.integers(-3, 3), st.sampled_from("st"), events),
+    st.builds(SpecRef, st.sampled_from(["m", "n"]), st.integers(1, 2)),
+)
+names = st.sampled_from(["1", "2", "},[],{", "ü", '"', "x"]).map(lambda value: Identifier("u", value))
+
+
+@st.composite
+def changes(draw: st.DrawFn) -> FragmentChange:
+    origin = draw(origins)
+    mutations = {}
+    for path in draw(st.lists(st.sampled_from(PATHS), unique=True, max_size=5)):
+        kind = draw(st.sampled_from(Kind))
+        value: Any = (
+            None
+            if kind is Kind.DELETED
+            else draw(st.sampled_from(["c", "c.t"]))
+            if kind is Kind.SEALED
+            else draw(VALUES)
+        )
+        mutations[path] = Register(origin, kind, value)
+    scope = draw(st.sampled_from([None, None, None, None, None, "b"]))
+    return FragmentChange("u:1", origin, mutations, tuple(draw(st.lists(names, max_size=2))), scope)
+
+
+def encoded(events: list[FragmentChange]) -> bytes:
+    state = FragmentState()
+    for event in events:
+        state.apply(event)
+    state.normalise()
+    return codec.encode(state)
+
+
+several = st.lists(changes(), max_size=5)
+PATHS_SHOWN = frozenset({"a", "b.x", "c-d", "ü"})
+
+
+@more
+@given(several, several)
+def test_joins(mine: list[FragmentChange], others: list[FragmentChange]) -> None:
+    one, other = encoded(mine), encoded(others)
+
+    def work() -> tuple[Any, ...]:
+        state = state_of(one)
+        before = state.names()
+        changed = state.join(state_of(other))
+        state.normalise()
+        data = codec.encode(state)
+        return changed, data, before, sorted(state.names()), document("f", 1, state, PATHS_SHOWN.__contains__)
+
+    natively, plainly = both(work)
+    assert natively == plainly
+
+
+@more
+@given(st.lists(several, min_size=1, max_size=4), st.data())
+def test_a_state_that_was_looked_into_is_still_the_same(
+    parts: list[list[FragmentChange]], data: st.DataObject
+) -> None:
+    # Decoded at any point of its life it must go on as if it had been from the start.
+    lazy, plain = state_of(encoded(parts[0])), codec.decode(encoded(parts[0]))
+    for part in parts[1:]:
+        if data.draw(st.booleans()):
+            assert lazy.registers == plain.registers
+        event = data.draw(changes())
+        if data.draw(st.booleans()):
+            lazy.apply(event)
+            plain.apply(event)
+        assert lazy.join(state_of(encoded(part))) == plain.join(codec.decode(encoded(part)))
+    lazy.normalise()
+    plain.normalise()
+    assert codec.encode(lazy) == codec.encode(plain)
+    assert (lazy.registers, lazy.identifiers, lazy.markers) == (
+        plain.registers,
+        plain.identifiers,
+        plain.markers,
+    )
+
+
+@more
+@given(odd_states())
+def test_odd_states_are_looked_into(state: FragmentState) -> None:
+    try:
+        state.normalise()
+        data = codec.encode(state)
+    except Exception:
+        return
+    one, other = both(lambda: (state_of(data).names(), document("f", 1, state_of(data), lambda _: True)))
+    assert one == other
+
+
+def test_the_common_form_is_joined_and_read_without_decoding() -> None:
+    origin = Origin(Stamp(0, 1, "s", "e"), SpecRef("m", 1))
+    later = Origin(Stamp(0, 2, "s", "e2"), SpecRef("m", 1))
+    u1 = (Identifier("u", "1"),)
+    old = encoded([FragmentChange("u:1", origin, {"a": Register(origin, Kind.PLAIN, 1)}, u1)])
+    new = encoded([FragmentChange("u:1", later, {"b": Register(later, Kind.PLAIN, "x")}, u1)])
+    state = state_of(old)
+    assert isinstance(state, EncodedState)
+    assert state.join(state_of(new))
+    assert state.names() == {"u:1"}
+    assert document("f", 1, state, lambda _: True).fields == {"a": 1, "b": "x"}
+    assert "registers" not in _set_slots(state)
+    assert state.registers.keys() == {"a", "b"}
+
+
+def _set_slots(state: EncodedState) -> set[str]:
+    found = set()
+    for each in FragmentState.__slots__:
+        try:
+            object.__getattribute__(state, each)
+        except AttributeError:
+            continue
+        found.add(each)
+    return found
+
+
+def test_what_is_too_much_for_the_loops_is_joined_all_the_same() -> None:
+    def part(start: int) -> bytes:
+        return encoded(
+            [
+                FragmentChange(
+                    "u:1",
+                    origin := Origin(Stamp(0, number, "s", str(number)), SpecRef("m", 1)),
+                    {f"p{number}": Register(origin, Kind.PLAIN, number)},
+                    (Identifier("u", str(number)),),
+                )
+                for number in range(start, start + size)
+            ]
+        )
+
+    for size in (20, 60, 63, 64, 65, 200, 1100):
+
+        def work(first: bytes = part(0), second: bytes = part(size // 2)) -> Any:
+            state = state_of(first)
+            return state.join(state_of(second)), codec.encode(state), sorted(state.names())
+
+        one, other = both(work)
+        assert one == other
+
+
+@settings(max_examples=400, deadline=None)
+@given(several, st.data())
+def test_no_byte_is_trusted(mine: list[FragmentChange], data: st.DataObject) -> None:
+    body = bytearray(codec.body(encoded(mine)))
+    for _ in range(data.draw(st.integers(1, 3))):
+        place = data.draw(st.integers(0, len(body) - 1))
+        match data.draw(st.sampled_from(["set", "cut", "drop", "double"])):
+            case "set":
+                body[place] = data.draw(st.sampled_from(b'"\\[]{},:-019.e\xff\0u'))
+            case "cut":
+                del body[place + 1 :]
+            case "drop":
+                del body[place]
+            case _:
+                body[place:place] = body[place : place + 5]
+    damaged, whole = codec.framed(bytes(body)), encoded([])
+    for one, other in ((damaged, whole), (whole, damaged), (damaged, damaged)):
+        try:
+            state = state_of(one)
+            state.names()
+            state.join(state_of(other))
+            document("f", 1, state, lambda _: True)
+            codec.encode(state)
+        except (DamagedStateError, *canonical.MalformedJSON, ValueError, TypeError):
+            # Of what nobody can have written the twins raise these too; what counts is that it ends.
+            pass
