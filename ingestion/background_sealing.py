@@ -149,6 +149,8 @@ def protection_of(snapshot: MetadataSnapshot) -> str:
     """A hash of all that protects in a snapshot: equal hashes seal the same values."""
     defaults, levels = snapshot.defaults, snapshot.levels
     protects = [
+        # Names too: what was sealed by an idgraph that left them is looked at again.
+        "names",
         # An exception below a protected attribute protects nothing, and tokens depend on the declared type.
         sorted(
             (each.path, str(each.encryption), str(each.status), str(each.data_type))

@@ -20,6 +20,7 @@ from ingestion.key_guard import KeyGuard
 from ingestion.letter_search import FoundLetter, LetterSearch
 from ingestion.workers import WorkerResources
 from merge.tombstones import UNJUDGED, Holding, Tombstone, TombstoneNames
+from model.identifiers import Identifier
 from model.queries import Query
 
 _PAGE = 1000
@@ -69,6 +70,7 @@ class Erasure:
         self._data_keys = resources.data_keys
         self._guard = KeyGuard(resources.store, resources.data_keys)
         self._dead_letters = resources.dead_letters
+        self._blind_index = resources.blind_index
         self._keeper = keeper
         self.names = names
         self._letters = letters
@@ -90,6 +92,8 @@ class Erasure:
         `until` as in `Tombstone`: events up to this moment bring nothing back. To keep law 1 it must not be
         earlier than any ordinal that was accepted before: now and the allowed skew.
         """
+        # A policy may come, or be on its way, under which events go to the other name.
+        ids = self._both_names(ids)
         noted = {each.fragment_id: each for each in self._store.unfinished()}
         self._keep(self._store.holdings(ids), until)
         keys = self._data_keys.erase(ids)
@@ -128,8 +132,15 @@ class Erasure:
     def lift(self, ids: Sequence[str]) -> int:
         """Let events of any ordinal bring these fragments back; gives how many were forbidden."""
         lifted = self._store.lift(ids)
+        ids = self._both_names(ids)
+        self._store.lift(ids)
         self._keeper.append({self.names(each): Tombstone(UNJUDGED, 0) for each in ids})
         return lifted
+
+    def _both_names(self, ids: Iterable[str]) -> list[str]:
+        """These fragments' ids, and the keyed hashes that they have where policy protects them."""
+        hashed = (str(self._blind_index.identifier(Identifier.parse(each))) for each in ids)
+        return sorted({*ids, *hashed})
 
     def _keep(self, found: Iterable[Holding], until: int) -> None:
         self._keeper.append({self.names(each.fragment_id): Tombstone(until, each.version) for each in found})

@@ -126,10 +126,10 @@ class _Replay:
         which may be newer than the one they were mapped by."""
         fragment_id, change = letter.position.removeprefix(FRAGMENT), read_changes(payload)
         try:
-            self._sealing.seal_change(fragment_id, change)
+            name, change = self._sealing.seal_change(fragment_id, change)
         except (SealError, KeyProviderError):
             return None
-        return letter.id, fragment_id, change
+        return letter.id, name, change
 
     def replay_records(self, letters: list[DeadLetter]) -> None:
         """Give records through the stages; what does not pass becomes a letter anew."""

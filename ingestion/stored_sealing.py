@@ -9,59 +9,31 @@ takes the old bytes out of the files. Why law 1 holds is in docs/adr/0014-policy
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from contextlib import suppress
 
 from ingestion.commit_stage import put_and_settle
 from ingestion.key_guard import KeyGuard
 from ingestion.outbox import drain_outbox
+from ingestion.outdated import OutdatedFragment, OutdatedSearch, SealingProgress
+from ingestion.renaming import Renaming
 from ingestion.workers import WorkerResources
 from merge import codec
 from merge.commit import Backoff
 from merge.documents import document
 from merge.fragments import FragmentState
 from merge.index import IndexDocument
-from merge.store import FragmentWrite, StoredFragment
-from merge.tombstones import UNJUDGED
-from model.errors import ConflictError, DamagedStateError, KeyProviderError, SealError
+from merge.store import FragmentWrite
+from model.errors import ConflictError, KeyProviderError, ProfileIndexError, SealError
 from model.fragments import Register
 from transforms.compiled import CompiledSnapshot
 from transforms.sealing import SealingKey
+from transforms.stored_names import StoredNames
 from transforms.stored_values import Restatement, StoredValues
 
+__all__ = ["PAGE", "SealingProgress", "StoredSealing"]
+
 PAGE = 500
-SHOWN = 5
-"""How many fragments are named where more may be meant."""
-
-
-@dataclass(slots=True)
-class SealingProgress:
-    """How far it is. `total` fragments there were at the start; `values` by attribute that were sealed, or got
-    another token or none; `readable` fragments by type of a name that stays in the clear, `event` for ids of
-    events and `path` for keys.
-
-    `failed` fragments have a damaged state, an unusable key or a value that cannot be opened, and keep what they
-    have in the clear; the first are in `named`.
-    """
-
-    total: int
-    looked_at: int = 0
-    fragments: int = 0
-    failed: int = 0
-    named: list[str] = field(default_factory=list)
-    values: Counter[str] = field(default_factory=Counter)
-    readable: Counter[str] = field(default_factory=Counter)
-
-
-class _Outdated(NamedTuple):
-    """A fragment with something to restate, and the `until` of the tombstone it was read beside."""
-
-    stored: StoredFragment
-    state: FragmentState
-    todo: dict[str, Restatement]
-    judged: int
 
 
 class StoredSealing:
@@ -75,14 +47,16 @@ class StoredSealing:
         sleep: Callable[[float], None] = time.sleep,
         on_readable: Callable[[str, set[str]], None] | None = None,
     ) -> None:
-        """`on_readable` is given the id, as it is stored, of each fragment with a name that stays in the clear,
-        and the types of such names."""
-        self._on_readable = on_readable
+        """`on_readable` is given the id, as it is stored, of each fragment with names in the clear that are to be
+        renamed or, of keys, stay; and the types of such names."""
         self._resources = resources
         self._store = resources.store
         self._guard = KeyGuard(resources.store, resources.data_keys)
         self._is_indexable = snapshot.attributes.is_indexable
         self._values = StoredValues(snapshot, resources.blind_index)
+        self._names = StoredNames(snapshot.snapshot, resources.blind_index, snapshot.protected_names)
+        self._search = OutdatedSearch(resources, self._values, self._names, on_readable)
+        self._renaming = Renaming(resources, self._values, self._names, self._is_indexable)
         self._backoff = backoff or Backoff()
         self._sleep = sleep
 
@@ -99,8 +73,9 @@ class StoredSealing:
         """
         yield from self._pages(page, self._seal)
 
-    def seal_change(self, fragment_id: str, change: FragmentState) -> None:
-        """Seal what an older snapshot left in the clear in a change that is yet to be written.
+    def seal_change(self, fragment_id: str, change: FragmentState) -> tuple[str, FragmentState]:
+        """A change that is yet to be written as today's events would ask for it, with the fragment that it is for:
+        what an older snapshot left in the clear is sealed, names and all.
 
         Raises SealError or KeyProviderError when a value cannot be sealed: the change must not be written then.
         """
@@ -108,7 +83,9 @@ class StoredSealing:
             self._resources.data_keys.forget([fragment_id])
             if tombstone.until > change.judged:
                 # It will be refused, and needs no key.
-                return
+                return fragment_id, change
+        if self._search.types(fragment_id, change):
+            return self._renaming.renamed_change(fragment_id, change)
         todo = self._values.outdated(change.registers)
         if todo:
             key = self._resources.data_keys.fetch([fragment_id], create=True)[fragment_id]
@@ -116,6 +93,7 @@ class StoredSealing:
             change.restate(
                 {path: self._values.restated(key, path, registers[path], what) for path, what in todo.items()}
             )
+        return fragment_id, change
 
     def finish(self) -> int:
         """Let the index follow, and take what was replaced out of the files of index and store; gives how many
@@ -124,68 +102,43 @@ class StoredSealing:
         Raises ProfileIndexError when the index is away, StoreError when the store is, or when a reader holds its
         log: the old bytes may be there until it is done again.
         """
+        self._renaming.settle()
         refused = drain_outbox(self._store, self._resources.index, self._is_indexable)
         self._resources.index.compact()
         self._store.finish([])
         return refused
 
     def _pages(
-        self, page: int, take: Callable[[Sequence[_Outdated], SealingProgress], None]
+        self, page: int, take: Callable[[Sequence[OutdatedFragment], SealingProgress], None]
     ) -> Iterator[SealingProgress]:
         progress = SealingProgress(self._store.count())
         yield progress
         after = ""
         while found := self._store.scan(after, page):
-            take(self._outdated(found, progress), progress)
+            take(self._search.find(found, progress), progress)
             progress.looked_at += len(found)
             after = found[-1].id
             yield progress
 
-    def _outdated(self, found: Sequence[StoredFragment], progress: SealingProgress | None) -> list[_Outdated]:
-        # After they were read: a tombstone that comes later is refused by the write. Those few that have one
-        # were erased and came back, perhaps in between, so they are read again.
-        judged = {name: each.until for name, each in self._store.tombstones(f.id for f in found).items()}
-        self._resources.data_keys.forget(judged)
-        again = self._store.read(list(judged)) if judged else {}
-        outdated: list[_Outdated] = []
-        for each in found:
-            stored = again.get(each.id) if each.id in judged else each
-            if stored is None:
-                continue
-            try:
-                state = codec.decode(stored.state)
-            except DamagedStateError:
-                if progress is not None:
-                    self._fail(stored.id, progress)
-                continue
-            if progress is not None:
-                names = self._values.readable_names(state.identifiers, state.registers)
-                progress.readable.update(names)
-                if names and self._on_readable:
-                    self._on_readable(stored.id, names)
-            todo = self._values.outdated(state.registers)
-            if todo:
-                outdated.append(_Outdated(stored, state, todo, judged.get(stored.id, UNJUDGED)))
-        return outdated
-
-    def _count(self, outdated: Sequence[_Outdated], progress: SealingProgress) -> None:
+    def _count(self, outdated: Sequence[OutdatedFragment], progress: SealingProgress) -> None:
         keys = self._resources.data_keys.fetch([each.stored.id for each in outdated], create=False)
         for each in outdated:
             missing = {path: what for path, what in each.todo.items() if what is Restatement.SEAL}
             key = keys.get(each.stored.id)
             found = missing if key is None else {**missing, **self._changed(each, key, progress)}
-            progress.fragments += bool(found)
+            progress.fragments += bool(found or each.types)
             progress.values.update(found.keys())
+            progress.renamed.update(each.types)
 
-    def _seal(self, outdated: Sequence[_Outdated], progress: SealingProgress) -> None:
+    def _seal(self, outdated: Sequence[OutdatedFragment], progress: SealingProgress) -> None:
         for attempt in range(self._backoff.retries + 1):
             if not outdated:
                 return
             if attempt:
                 self._sleep(self._backoff.pause(attempt - 1))
-                again = self._store.read([each.stored.id for each in outdated])
-                outdated = self._outdated(list(again.values()), None)
-            refused = self._write(outdated, progress)
+                outdated = self._search.find_again([each.stored.id for each in outdated])
+            refused, unnamed = self._rename([each for each in outdated if each.types], progress)
+            refused |= self._write([each for each in outdated if not each.types] + unnamed, progress)
             outdated = [each for each in outdated if each.stored.id in refused]
         if outdated:
             raise ConflictError(
@@ -193,7 +146,28 @@ class StoredSealing:
                 "seal again, nothing is lost"
             )
 
-    def _write(self, outdated: Sequence[_Outdated], progress: SealingProgress) -> set[str]:
+    def _rename(
+        self, outdated: Sequence[OutdatedFragment], progress: SealingProgress
+    ) -> tuple[set[str], list[OutdatedFragment]]:
+        """Rename fragments, and seal them with it; gives those that changed meanwhile, and those that keep their
+        names for a value that cannot be opened: their other values are sealed all the same."""
+        if not outdated:
+            return set(), []
+        result = self._renaming.rename(outdated)
+        # Where the index is away, `finish` does it, or the next run.
+        with suppress(ProfileIndexError):
+            self._renaming.settle()
+        for each in outdated:
+            if each.stored.id in result.done:
+                progress.renamed.update(each.types)
+        progress.fragments += len(result.done)
+        progress.values.update(result.values)
+        failed = [each for each in outdated if each.stored.id in result.failed]
+        for each in failed:
+            progress.fail(each.name)
+        return result.moved_on, failed
+
+    def _write(self, outdated: Sequence[OutdatedFragment], progress: SealingProgress) -> set[str]:
         keys = self._resources.data_keys.fetch([each.stored.id for each in outdated], create=True)
         changes: dict[str, dict[str, Register]] = {}
         writes: list[FragmentWrite] = []
@@ -223,7 +197,9 @@ class StoredSealing:
         put_and_settle(self._store, self._resources.index, documents)
         return refused
 
-    def _changed(self, each: _Outdated, key: SealingKey, progress: SealingProgress) -> dict[str, Register]:
+    def _changed(
+        self, each: OutdatedFragment, key: SealingKey, progress: SealingProgress
+    ) -> dict[str, Register]:
         """What is written of a fragment. One value that cannot be opened does not hold the others."""
         changed: dict[str, Register] = {}
         failed = False
@@ -236,12 +212,6 @@ class StoredSealing:
                 continue
             if restated is not register:
                 changed[path] = restated
-        if failed:
-            self._fail(each.stored.id, progress)
+        if failed and not each.types:
+            progress.fail(each.name)
         return changed
-
-    def _fail(self, fragment_id: str, progress: SealingProgress) -> None:
-        progress.failed += 1
-        if len(progress.named) < SHOWN:
-            # Its name may be what policy protects now.
-            progress.named.append(self._values.shown_name(fragment_id))

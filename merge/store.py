@@ -25,8 +25,9 @@ class StoredFragment(NamedTuple):
 class FragmentWrite(NamedTuple):
     """A conditional write: takes effect only if the stored version is still `expected_version`.
 
-    `identifiers` (text forms, `type:value`) are added to those the fragment can be found by; none is ever
-    taken away by a write. `judged` is the `until` of the tombstone that the events were judged by.
+    `identifiers` (text forms, `type:value`) are added to those the fragment can be found by, and `dropped` are
+    taken away: those that are stored under another name now. `judged` is the `until` of the tombstone that the
+    events were judged by.
     """
 
     id: str
@@ -34,6 +35,7 @@ class FragmentWrite(NamedTuple):
     state: bytes
     identifiers: frozenset[str]
     judged: int = UNJUDGED
+    dropped: frozenset[str] = frozenset()
 
 
 class OutboxEntry(NamedTuple):
@@ -106,6 +108,20 @@ class ProfileStore(Protocol):
     def finish(self, ids: Sequence[str]) -> None:
         """Forget the unfinished ones, and leave nothing of what was erased in a file."""
         ...
+
+    def withdraw(self, versions: Mapping[str, int]) -> set[str]:
+        """Remove fragments, whose content is stored under another id, where their version is still this one; gives
+        the ids of those that were written since, which stay. Each that is gone is noted as `withdrawn`, and leaves
+        a tombstone that refuses nothing, from whose version, one behind its own, a new one goes on: a writer that
+        read it before is refused. One transaction, durable when it returns."""
+        ...
+
+    def withdrawn(self) -> dict[str, int]:
+        """Fragments that were withdrawn, with their last version, and whose traces elsewhere may not be gone;
+        these are named in the clear."""
+        ...
+
+    def forget_withdrawn(self, ids: Sequence[str]) -> None: ...
 
     def all_tombstones(self) -> dict[bytes, Tombstone]:
         """By name."""

@@ -23,6 +23,7 @@ from model.snapshots import MetadataSnapshot
 from transforms.blind_index import BlindIndex
 from transforms.schema import DATA_TYPES, AttributeTree, declared_types
 from transforms.sealing import DataKeys
+from transforms.stored_names import StoredNames
 
 MASK = {"$protected": True}
 """What stands in place of a protected value. No plain leaf can look like it: leaves are never objects."""
@@ -88,6 +89,7 @@ class ProfileReader:
         self._data_keys = data_keys
         self._blind_index = blind_index
         self._attributes = AttributeTree(snapshot)
+        self._names = StoredNames(snapshot, blind_index)
         self.damaged: list[str] = []
         """Ids of fragments that were left out because their stored state cannot be read."""
         self._declared_types = declared_types(snapshot)
@@ -147,27 +149,26 @@ class ProfileReader:
     def _profile(self, fragment: StoredFragment, reveal: bool) -> Profile:
         state = codec.decode(fragment.state)
         leaves = sorted(self._leaves(fragment.id, state, reveal), key=lambda leaf: leaf.path)
-        identifiers = sorted(Identifier.parse(text) for text in state.identifiers)
-        return Profile(fragment.id, fragment.version, tuple(identifiers), tuple(leaves), state.identifiers)
+        # Names are shown as today's events have them: one that was stored before policy protected it is hidden.
+        name = self._names.identifier
+        evidence = {name(text): self._names.origin(origin) for text, origin in state.identifiers.items()}
+        identifiers = sorted(Identifier.parse(text) for text in evidence)
+        return Profile(name(fragment.id), fragment.version, tuple(identifiers), tuple(leaves), evidence)
 
     def _leaves(self, fragment_id: str, state: FragmentState, reveal: bool) -> Iterator[ProfileLeaf]:
         visible = list(state.visible())
         sealed = any(register.kind is Kind.SEALED for _, register in visible)
         keys = self._data_keys.fetch([fragment_id], create=False) if reveal and sealed else {}
         for path, register in visible:
-            if register.kind is Kind.SEALED:
-                yield ProfileLeaf(
-                    path,
-                    self._open(keys.get(fragment_id), path, register) if reveal else MASK,
-                    True,
-                    register,
-                )
+            is_sealed = register.kind is Kind.SEALED
+            # Protected and not sealed means: stored before policy protected it.
+            protected = is_sealed or self._attributes.policy(path).is_protected
+            if protected and not reveal:
+                value: Any = MASK
             else:
-                # Protected here means: stored before policy protected it.
-                protected = self._attributes.policy(path).is_protected
-                yield ProfileLeaf(
-                    path, MASK if protected and not reveal else register.value, protected, register
-                )
+                value = self._open(keys.get(fragment_id), path, register) if is_sealed else register.value
+            shown = register._replace(origin=self._names.origin(register.origin))
+            yield ProfileLeaf(path, value, protected, shown)
 
     def _open(self, key: Any, path: str, register: Register) -> Any:
         if key is None:

@@ -17,6 +17,7 @@ class MemoryProfileStore:
         self._names = names
         self._tombstones: dict[bytes, Tombstone] = {}
         self._unfinished: dict[str, Holding] = {}
+        self._withdrawn: dict[str, int] = {}
         self._fragments: dict[str, StoredFragment] = {}
         self._identifiers: dict[str, set[str]] = {}
         self._carriers: dict[str, set[str]] = {}
@@ -42,6 +43,9 @@ class MemoryProfileStore:
         self._identifiers.setdefault(write.id, set()).update(write.identifiers)
         for identifier in write.identifiers:
             self._carriers.setdefault(identifier, set()).add(write.id)
+        for identifier in write.dropped:
+            self._identifiers[write.id].discard(identifier)
+            self._carriers.get(identifier, set()).discard(write.id)
         self._outbox.setdefault(write.id)
         return True
 
@@ -97,6 +101,30 @@ class MemoryProfileStore:
             for each in ids:
                 self._unfinished.pop(each, None)
 
+    def withdraw(self, versions: Mapping[str, int]) -> set[str]:
+        with self._lock():
+            return {each for each, version in versions.items() if not self._is_withdrawn(each, version)}
+
+    def _is_withdrawn(self, fragment_id: str, version: int) -> bool:
+        present = self._fragments.get(fragment_id)
+        if present is None or present.version != version:
+            return present is None
+        name = self._names(fragment_id)
+        behind = Tombstone(UNJUDGED, version + 1)
+        self._tombstones[name] = self._tombstones.get(name, _NONE).joined(behind)
+        self._withdrawn[fragment_id] = version
+        self._remove(fragment_id)
+        return True
+
+    def withdrawn(self) -> dict[str, int]:
+        with self._lock():
+            return dict(self._withdrawn)
+
+    def forget_withdrawn(self, ids: Sequence[str]) -> None:
+        with self._lock():
+            for each in ids:
+                self._withdrawn.pop(each, None)
+
     def all_tombstones(self) -> dict[bytes, Tombstone]:
         with self._lock():
             return dict(self._tombstones)
@@ -135,11 +163,14 @@ class MemoryProfileStore:
         self._unfinished[fragment_id] = found._replace(
             identifiers=found.identifiers | earlier.identifiers, in_outbox=False
         )
+        self._remove(fragment_id)
+        return found
+
+    def _remove(self, fragment_id: str) -> None:
         self._fragments.pop(fragment_id, None)
         self._outbox.pop(fragment_id, None)
         for identifier in self._identifiers.pop(fragment_id, ()):
             self._carriers[identifier].discard(fragment_id)
-        return found
 
     def _lock(self) -> threading.Lock:
         if self._closed:

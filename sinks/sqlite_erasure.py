@@ -1,10 +1,10 @@
-"""Erasing fragments from the profile store's file, each function within one transaction of the caller's."""
+"""Removing fragments from the profile store's file, each function within one transaction of the caller's."""
 
 from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from merge.store import NEW
 from merge.tombstones import UNJUDGED, Holding, Tombstone
@@ -14,6 +14,10 @@ UNFINISHED_TABLE = """CREATE TABLE erasures (
     fragment TEXT PRIMARY KEY,
     version INTEGER NOT NULL,
     identifiers TEXT NOT NULL) WITHOUT ROWID"""
+
+WITHDRAWN_TABLE = """CREATE TABLE withdrawn (
+    fragment TEXT PRIMARY KEY,
+    version INTEGER NOT NULL) WITHOUT ROWID"""
 
 
 def holding(connection: sqlite3.Connection, fragment_id: str) -> Holding:
@@ -54,6 +58,19 @@ def lift(connection: sqlite3.Connection, names: Iterable[bytes]) -> int:
     """Let tombstones forbid nothing; gives how many did. Their versions stay."""
     query = "UPDATE tombstones SET until = ?1 WHERE name = ?2 AND until > ?1"
     return connection.executemany(query, [(UNJUDGED, name) for name in sorted(set(names))]).rowcount
+
+
+def withdraw(
+    connection: sqlite3.Connection, tombstones: SqliteTombstones, versions: Mapping[str, int]
+) -> set[str]:
+    """Remove fragments that have these versions, and note them; gives those that have another."""
+    present = {each: holding(connection, each).version for each in versions}
+    gone = {each: version for each, version in versions.items() if present[each] == version}
+    tombstones.join(connection, {each: Tombstone(UNJUDGED, version + 1) for each, version in gone.items()})
+    for each in gone:
+        _remove(connection, each)
+    connection.executemany("INSERT OR REPLACE INTO withdrawn VALUES (?, ?)", sorted(gone.items()))
+    return {each for each in versions if each not in gone and present[each] != NEW}
 
 
 def _remove(connection: sqlite3.Connection, fragment_id: str) -> None:

@@ -36,6 +36,7 @@ _SCHEMA = Schema(
             "CREATE TABLE outbox (place INTEGER PRIMARY KEY, fragment INTEGER NOT NULL UNIQUE)",
         ),
         (sqlite_tombstones.TABLE, sqlite_erasure.UNFINISHED_TABLE),
+        (sqlite_erasure.WITHDRAWN_TABLE,),
     ),
     # Megabytes of log between checkpoints (pages of 8 KiB): a page written often is moved home once.
     settings=("PRAGMA wal_autocheckpoint = 4000", "PRAGMA cache_size = -32768"),
@@ -132,6 +133,26 @@ class SqliteProfileStore:
         )
         self._file.truncate_log()
 
+    def withdraw(self, versions: Mapping[str, int]) -> set[str]:
+        if not versions:
+            return set()
+        return self._file.write(
+            lambda connection: sqlite_erasure.withdraw(connection, self._tombstones, versions)
+        )
+
+    def withdrawn(self) -> dict[str, int]:
+        return dict(
+            self._file.read(lambda c: c.execute("SELECT fragment, version FROM withdrawn").fetchall())
+        )
+
+    def forget_withdrawn(self, ids: Sequence[str]) -> None:
+        if ids:
+            self._file.write(
+                lambda connection: connection.executemany(
+                    "DELETE FROM withdrawn WHERE fragment = ?", [(each,) for each in ids]
+                )
+            )
+
     def all_tombstones(self) -> dict[bytes, Tombstone]:
         return self._file.read(sqlite_tombstones.all_by_name)
 
@@ -161,8 +182,9 @@ def _write(
     number = connection.execute("SELECT coalesce(max(number), 0) FROM fragments").fetchone()[0]
     buried = tombstones.find(connection, (write.id for write in writes))
     inserts: list[tuple[int, str, int, bool, bytes]] = []
-    updates: list[tuple[bytes, bool, int]] = []
+    updates: list[tuple[bytes, bool, bool, int]] = []
     carried: list[tuple[str, int]] = []
+    dropped: list[tuple[str, int]] = []
     touched: list[tuple[int]] = []
     refused: set[str] = set()
     # In the order of the ids: neighbours in the index share pages.
@@ -172,22 +194,25 @@ def _write(
         if version != write.expected_version or tombstone.until > write.judged:
             refused.add(write.id)
             continue
-        named = write.id in write.identifiers
+        named, unnamed = write.id in write.identifiers, write.id in write.dropped
         if found:
-            updates.append((write.state, named, found))
+            updates.append((write.state, named, unnamed, found))
         else:
             number += 1
             found = number
-            inserts.append((found, write.id, version + 1, named, write.state))
+            inserts.append((found, write.id, version + 1, named and not unnamed, write.state))
         touched.append((found,))
         carried.extend((identifier, found) for identifier in write.identifiers if identifier != write.id)
+        dropped.extend((identifier, found) for identifier in write.dropped)
     connection.executemany(
         "INSERT INTO fragments (number, id, version, named, state) VALUES (?, ?, ?, ?, ?)", inserts
     )
     connection.executemany(
-        "UPDATE fragments SET version = version + 1, state = ?, named = named OR ? WHERE number = ?", updates
+        "UPDATE fragments SET version = version + 1, state = ?, named = (named OR ?) AND NOT ? WHERE number = ?",
+        updates,
     )
     connection.executemany("INSERT OR IGNORE INTO identifiers VALUES (?, ?)", sorted(carried))
+    connection.executemany("DELETE FROM identifiers WHERE identifier = ? AND fragment = ?", dropped)
     connection.executemany("INSERT OR IGNORE INTO outbox (fragment) VALUES (?)", touched)
     return refused
 

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from functools import lru_cache
 
-from model.fragments import Kind, Register
-from model.identifiers import Identifier
+from model.errors import SealError
+from model.fragments import Kind, Origin, Register
 from model.sealed import SealedValue
-from transforms.blind_index import BlindIndex, is_hashed
+from transforms.blind_index import BlindIndex
 from transforms.compiled import CompiledSnapshot
 from transforms.key_holder import KeyHolder
 from transforms.register_sealing import RegisterSealer
@@ -36,9 +36,6 @@ class StoredValues(KeyHolder):
 
     def __init__(self, snapshot: CompiledSnapshot, blind_index: BlindIndex) -> None:
         self._attributes = snapshot.attributes
-        self._names = snapshot.protected_names
-        self._event_id_places = {spec.name: spec.id for spec in snapshot.snapshot.specs}
-        self._blind_index = blind_index
         self._sealer = RegisterSealer(snapshot.snapshot, blind_index)
         # Most fragments have the same paths.
         self._shows_in_a_key = lru_cache(MOST_PATHS)(snapshot.attributes.shows_in_a_key)
@@ -86,24 +83,36 @@ class StoredValues(KeyHolder):
         is_searchable = self._attributes.policy_of_value(path, value).is_searchable
         return self._sealer.token(path, value) if is_searchable else None
 
-    def readable_names(self, identifiers: Iterable[str], registers: Mapping[str, Register]) -> set[str]:
-        """What of these identifiers and event ids today's events would carry as a keyed hash: types, with
-        `event` for ids of events; and `path` if a key of a path looks sensitive, for which an event that
-        nobody declared it for is set aside. No value is opened or changed: a name cannot be sealed in place."""
-        parsed = [Identifier.parse(text) for text in identifiers]
-        found = {each.type for each in parsed if not is_hashed(each.value) and self._names.protects(each)}
-        if any(self._shows_event_id(register) for register in registers.values()):
-            found.add("event")
-        if any(self._shows_in_a_key(path) for path in registers):
-            found.add("path")
-        return found
+    def renamed(
+        self, keys: tuple[SealingKey | None, SealingKey | None], path: str, register: Register, origin: Origin
+    ) -> Register:
+        """A register as it is written today by an event of this origin, in a fragment of another id or origin than
+        it has; `keys` are those of the fragment that it is in, and of the one that it goes to.
 
-    def shown_name(self, fragment_id: str) -> str:
-        """A fragment's id as it may be told: hashed where policy protects it by now."""
-        name = Identifier.parse(fragment_id)
-        return str(self._blind_index.identifier(name) if self._names.protects(name) else name)
+        Raises SealError for a sealed value that cannot be opened, KeyProviderError for an unusable key.
+        """
+        before, after = keys
+        value, token, kind = register.value, None, register.kind
+        if kind is Kind.SEALED:
+            sealed = SealedValue.parse(value)
+            if before is None:
+                raise SealError(f"the sealed value at {path!a} belongs to a data key that is gone")
+            stamp = register.stamp
+            value = before.open(sealed.ciphertext, path, stamp.source, stamp.event_id)
+            token = sealed.token
+        policy = self._attributes.policy_of_value(path, value) if kind is not Kind.DELETED else None
+        if policy is None or (kind is Kind.PLAIN and not policy.is_protected):
+            return register._replace(origin=origin)
+        if after is None:
+            raise SealError(f"there is no data key to seal the value at {path!a} by")
+        sealed_anew = self._sealer.seal(after, origin, ValueToSeal(path, value, policy.is_searchable))
+        if policy.is_protected or token is None:
+            return sealed_anew
+        # Nobody protects it any more: it stays as it was sealed.
+        text = str(SealedValue(SealedValue.parse(sealed_anew.value).ciphertext, token))
+        return sealed_anew._replace(value=text)
 
-    def _shows_event_id(self, register: Register) -> bool:
-        event_id = register.stamp.event_id
-        place = self._event_id_places.get(register.spec.name)
-        return not is_hashed(event_id) and self._names.protects_event_id(place, event_id)
+    def shows_in_keys(self, stored: Iterable[str]) -> bool:
+        """Whether a key of one of these paths looks sensitive, for which an event that nobody declared it for is
+        set aside: a path cannot be sealed."""
+        return any(map(self._shows_in_a_key, stored))

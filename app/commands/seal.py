@@ -37,12 +37,13 @@ def seal(
     list_names: Annotated[
         Path | None,
         typer.Option(
-            help="Write to a new file which profiles keep a name in the clear; it shows those names."
+            help="Write to a new file which profiles have names in the clear, as they were found; it shows "
+            "those names."
         ),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Seal what was stored in the clear before policy protected it, beside a running flow.
+    """Seal what was stored in the clear before policy protected it, values and names, beside a running flow.
 
     If it is cut short, run it again: it finds what is left. Exit code 1 if something stays in the clear, which
     is then told.
@@ -100,19 +101,28 @@ def _described(done: SealingProgress, version: int) -> dict[str, Any]:
         "values": dict(sorted(done.values.items())),
         "failed": done.failed,
         "named": done.named,
+        "renamed": dict(sorted(done.renamed.items())),
         "readable_names": dict(sorted(done.readable.items())),
     }
 
 
 def _tell(done: SealingProgress, dry_run: bool) -> None:
+    from transforms.stored_names import EVENT
+
     if done.values:
         print_table(("attribute", "values"), [(path, f"{n:,}") for path, n in sorted(done.values.items())])
+    for kind, number in sorted(done.renamed.items()):
+        thing = "ids of events" if kind == EVENT else f"identifiers of type {kind}"
+        verb = "to hash" if dry_run else "hashed"
+        print(f"{thing} of {counted(number, 'profile')} {verb}")
     verb = "to seal" if dry_run else "sealed"
     values = counted(done.values.total(), "value")
     print(f"{values} of {counted(done.fragments, 'profile')} {verb}")
 
 
 def _tell_what_stays(done: SealingProgress, refused: int) -> None:
+    from ingestion.outdated import PATH
+
     if refused:
         print(
             f"the index refused {counted(refused, 'profile')}, which search finds by what they held before: "
@@ -126,20 +136,11 @@ def _tell_what_stays(done: SealingProgress, refused: int) -> None:
             "then seal again",
             file=sys.stderr,
         )
-    for kind, number in sorted(done.readable.items()):
-        if kind == "path":
-            print(
-                f"{counted(number, 'profile')} with keys in the clear that look sensitive: paths cannot be sealed. "
-                "Declare the attributes if the keys are names; else have the spec make values of them, erase these "
-                "profiles, lift the erasure, and run over the source files again "
-                "(docs/operate.md, Protecting what is stored)",
-                file=sys.stderr,
-            )
-            continue
-        thing = "ids of events" if kind == "event" else f"identifiers of type {kind}"
+    if keys := done.readable[PATH]:
         print(
-            f"{counted(number, 'profile')} with {thing} in the clear, which policy protects now: names cannot be "
-            "sealed in place. Erase these profiles, lift the erasure, and run over the source files again "
+            f"{counted(keys, 'profile')} with keys in the clear that look sensitive: paths cannot be sealed. "
+            "Declare the attributes if the keys are names; else have the spec make values of them, erase these "
+            "profiles, lift the erasure, and run over the source files again "
             "(docs/operate.md, Protecting what is stored)",
             file=sys.stderr,
         )
@@ -147,6 +148,6 @@ def _tell_what_stays(done: SealingProgress, refused: int) -> None:
 
 def _tell_which(done: SealingProgress, file: Path | None) -> None:
     if file is not None:
-        print(f"{file}: which profiles keep a name in the clear, one a line", file=sys.stderr)
+        print(f"{file}: which profiles had names in the clear, one a line", file=sys.stderr)
     elif done.readable:
         print("`idgraph seal --dry-run --list-names FILE` writes which profiles these are", file=sys.stderr)

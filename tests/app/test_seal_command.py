@@ -136,14 +136,31 @@ def test_a_killed_sealing_goes_on_at_the_next_run(stored: CommandLine) -> None:
     assert places(stored.settings().directory, [STREET, NAME]) == []
 
 
-def test_names_in_the_clear_are_told_with_what_to_do(stored: CommandLine) -> None:
+def test_names_that_are_protected_now_are_hashed_and_stand_in_no_file(stored: CommandLine) -> None:
     closed = [*attributes(), attribute("identity.anonymousId", encryption="protected")]
+    with wiring.opened(stored.settings()) as resources:
+        held = {each for f in scan_all(resources.store) for each in resources.store.identifiers(f.id)}
+    names = sorted(each.partition(":")[2] for each in held if each.startswith("anonymous_id:"))
+    # A device id that another attribute shows as well is no secret of this one.
+    others = {each.partition(":")[2] for each in held if not each.startswith("anonymous_id:")}
+    alone = [name for name in names if name not in others]
+    assert len(alone) > 5
+    directory = stored.settings().directory
+    assert {name for name, _ in places(directory, alone)} >= {"profiles.db"}
     knows(stored, snapshot(3, declared=closed))
+    before = stored.json("export", "--reveal", "--provenance")
+    (told,) = stored.json("seal", "--dry-run", "--json")
     result = stored("seal")
-    assert result.exit_code == 1
-    assert "identifiers of type anonymous_id in the clear" in result.stderr
-    assert "lift the erasure" in result.stderr
-    assert places(stored.settings().directory, [STREET, NAME]) == [], "the values are sealed all the same"
+    assert result.exit_code == 0, result.output
+    assert (
+        f"identifiers of type anonymous_id of {told['renamed']['anonymous_id']} profiles hashed"
+        in result.stdout
+    )
+    assert places(directory, [*alone, STREET, NAME]) == []
+    after = stored.json("export", "--reveal", "--provenance")
+    assert sorted(map(str, after)) == sorted(map(str, before))
+    found = stored.json("lookup", "--json", f"anonymous_id:{alone[0]}")
+    assert found
 
 
 def test_the_profiles_with_names_in_the_clear_are_listed(stored: CommandLine, tmp_path: Path) -> None:
@@ -152,17 +169,15 @@ def test_the_profiles_with_names_in_the_clear_are_listed(stored: CommandLine, tm
     knows(stored, snapshot(3, declared=closed))
     file = tmp_path / "names.jsonl"
     told = stored("seal", "--dry-run", "--json", "--list-names", file)
-    count = json.loads(told.stdout)["readable_names"]["anonymous_id"]
+    count = json.loads(told.stdout)["renamed"]["anonymous_id"]
     listed = [json.loads(line) for line in file.read_bytes().splitlines()]
     assert [each["types"] for each in listed] == [["anonymous_id"]] * count
     assert file.stat().st_mode & 0o777 == 0o600
     ids = [each["fragment"] for each in listed]
     assert not any(each in told.output for each in ids), "names are in the file alone"
     assert stored("seal", "--dry-run", "--list-names", file).exit_code == 2
-    words = [word for each in ids for word in ("--fragment", each)]
-    assert stored("erase", "--yes", *words).exit_code == 0
-    assert stored("erase", "--lift", *words).output == f"lifted {count}\n"
-    assert stored.json("seal", "--json")[0]["readable_names"] == {}
+    assert stored.json("seal", "--json")[0]["renamed"] == {"anonymous_id": count}
+    assert stored.json("seal", "--json")[0]["renamed"] == {}
 
 
 def test_a_damaged_fragment_is_told_and_the_others_are_sealed(stored: CommandLine) -> None:

@@ -243,3 +243,45 @@ def test_a_store_with_tombstones_takes_no_write_without_their_key(tmp_path: Path
         without.write([write("a:1", judged=100)])
     assert without.read(["a:1"]) == {}
     without.close()
+
+
+def test_a_withdrawn_fragment_is_gone_where_its_version_is_the_one_that_was_read(store: ProfileStore) -> None:
+    store.write([write("a:1"), write("a:2"), write("a:3")])
+    store.write([write("a:2", 1)])
+    assert store.withdraw({"a:1": 1, "a:2": 1, "a:9": 4}) == {"a:2"}, "what is not there need not be removed"
+    assert store.read(["a:1", "a:2", "a:9"]).keys() == {"a:2"}
+    assert store.find("mail:x") == ["a:2", "a:3"]
+    assert {each.fragment_id for each in store.outbox()} == {"a:2", "a:3"}
+    assert store.withdrawn() == {"a:1": 1}
+    assert store.unfinished() == [], "it is no erasure: no dead letter goes with it"
+    store.forget_withdrawn(["a:1", "a:2"])
+    assert store.withdrawn() == {}
+
+
+def test_who_read_a_fragment_before_it_was_withdrawn_cannot_write_it(store: ProfileStore) -> None:
+    store.write([write("a:1")])
+    store.withdraw({"a:1": 1})
+    assert store.write([write("a:1", 1)]) == {"a:1"}
+    assert store.write([write("a:1")]) == {"a:1"}
+    assert store.tombstones(["a:1"]) == {"a:1": Tombstone(UNJUDGED, 2)}
+    assert store.write([write("a:1", 2)]) == set(), "no event is refused"
+    assert store.read(["a:1"])["a:1"].version == 3
+
+
+def test_a_withdrawal_leaves_what_an_erasure_forbids(store: ProfileStore) -> None:
+    store.write([write("a:1")])
+    store.erase(["a:1"], 100)
+    store.write([write("a:1", 1, judged=100)])
+    store.withdraw({"a:1": 2})
+    assert store.tombstones(["a:1"]) == {"a:1": Tombstone(100, 3)}
+
+
+def test_a_write_drops_identifiers(store: ProfileStore) -> None:
+    store.write([write("a:1"), write("a:2")])
+    renamed = FragmentWrite("a:1", 1, b"t", frozenset({"mail:~x"}), dropped=frozenset({"mail:x", "a:9"}))
+    assert store.write([renamed]) == set()
+    assert store.identifiers("a:1") == {"a:1", "mail:~x"}
+    assert store.find("mail:x") == ["a:2"]
+    unnamed = FragmentWrite("a:1", 2, b"t", frozenset(), dropped=frozenset({"a:1"}))
+    store.write([unnamed])
+    assert store.find("a:1") == []

@@ -22,7 +22,13 @@ names = st.sampled_from([*IDS, "email:~1", "email:~2"])
 states = st.binary(max_size=40) | st.just(b"s" * 20_000)
 writes = st.lists(
     st.builds(
-        FragmentWrite, ids, st.integers(0, 4), states, st.frozensets(names, max_size=3), st.integers(0, 3)
+        FragmentWrite,
+        ids,
+        st.integers(0, 4),
+        states,
+        st.frozensets(names, max_size=3),
+        st.integers(0, 3),
+        st.frozensets(names, max_size=1),
     ),
     max_size=6,
     unique_by=lambda write: write.id,
@@ -86,6 +92,16 @@ class StoreMachine(RuleBasedStateMachine):
         if lifted:
             assert self.sqlite.lift(done) == self.memory.lift(done)
 
+    @rule(gone=st.sets(ids, max_size=3), stale=st.booleans())
+    def withdraw(self, gone: set[str], stale: bool) -> None:
+        versions = {each: found.version - stale for each, found in self.sqlite.read(sorted(gone)).items()}
+        assert self.sqlite.withdraw(versions) == self.memory.withdraw(versions)
+
+    @rule(done=st.lists(ids, max_size=3))
+    def forget_withdrawn(self, done: list[str]) -> None:
+        self.sqlite.forget_withdrawn(done)
+        self.memory.forget_withdrawn(done)
+
     @rule()
     def reopen(self) -> None:
         self.sqlite.close()
@@ -94,6 +110,7 @@ class StoreMachine(RuleBasedStateMachine):
     @invariant()
     def same(self) -> None:
         assert self.sqlite.unfinished() == self.memory.unfinished()
+        assert self.sqlite.withdrawn() == self.memory.withdrawn()
         assert self.sqlite.all_tombstones() == self.memory.all_tombstones()
         assert self.sqlite.count() == self.memory.count()
         # The order within one batch is nobody's promise.

@@ -1,0 +1,191 @@
+"""Moving what is stored under names that policy protects by now to the names that today's events have.
+
+A fragment whose id becomes a keyed hash is joined to the fragment of that id, and then withdrawn where its version is
+still the one that was read: what a flow writes meanwhile is moved by the next try. A crash in between leaves both,
+and joining again changes nothing. What mapped events under the older policy write afterwards makes the old fragment
+anew, for the next run to move. Where only other names change, the fragment is written anew in its place.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from ingestion.commit_stage import CommitStage, put_and_settle
+from ingestion.key_guard import KeyGuard
+from ingestion.outdated import OutdatedFragment
+from ingestion.workers import WorkerResources
+from merge import codec
+from merge.documents import document
+from merge.fragments import FragmentState
+from merge.store import FragmentWrite
+from model.errors import KeyProviderError, SealError
+from model.fragments import Kind, Origin, Register
+from model.stamps import Stamp
+from transforms.key_holder import KeyHolder
+from transforms.sealing import SealingKey
+from transforms.stored_names import StoredNames
+from transforms.stored_values import StoredValues
+
+Keys = tuple[SealingKey | None, SealingKey | None]
+"""Of the fragment that a register is in, and of the one that it goes to."""
+
+
+@dataclass(slots=True)
+class Renamed:
+    """What became of some fragments, by the ids that they had: `moved_on` were written meanwhile; `failed` have a
+    value that cannot be opened, or a damaged fragment under the new name. `values` that were sealed, by path."""
+
+    done: set[str] = field(default_factory=set)
+    moved_on: set[str] = field(default_factory=set)
+    failed: set[str] = field(default_factory=set)
+    values: Counter[str] = field(default_factory=Counter)
+
+
+class Renaming(KeyHolder):
+    """Renames under one snapshot. One per thread; several may run at once. Raises what the stores raise."""
+
+    def __init__(
+        self,
+        resources: WorkerResources,
+        values: StoredValues,
+        names: StoredNames,
+        is_indexable: Callable[[str], bool],
+    ) -> None:
+        self._store = resources.store
+        self._index = resources.index
+        self._data_keys = resources.data_keys
+        self._guard = KeyGuard(resources.store, resources.data_keys)
+        self._is_indexable = is_indexable
+        self._values = values
+        self._names = names
+        self._commit = CommitStage(resources.store, resources.index, is_indexable, guard=self._guard)
+
+    def rename(self, found: Sequence[OutdatedFragment]) -> Renamed:
+        """Rename fragments, each page of them durable in the store when it returns."""
+        result = Renamed()
+        states = self._states(found, result)
+        ready = [each for each in found if each.stored.id in states]
+        self._move([each for each in ready if each.name != each.stored.id], states, result)
+        self._write([each for each in ready if each.name == each.stored.id], states, result)
+        for each in ready:
+            if each.stored.id in result.done:
+                result.values.update(_sealed_paths(each.state, states[each.stored.id]))
+        return result
+
+    def renamed_change(self, fragment_id: str, change: FragmentState) -> tuple[str, FragmentState]:
+        """A change that is yet to be written, with the fragment that it is for today. Raises SealError or
+        KeyProviderError when a value cannot be sealed: it must not be written then."""
+        name = self._names.identifier(fragment_id)
+        before = self._data_keys.fetch([fragment_id], create=False)
+        after = self._data_keys.fetch([name], create=True)
+        return name, self._renamed(change, (before.get(fragment_id), after[name]))
+
+    def settle(self) -> None:
+        """Take what is left of withdrawn fragments out of the index and the data keys. A value that an event brought
+        meanwhile, sealed by such a key, is refused when it is written (see `KeyGuard`), and mapped again."""
+        withdrawn = self._store.withdrawn()
+        if withdrawn:
+            self._index.erase(withdrawn)
+            self._guard.erase_unused(list(withdrawn))
+            self._store.forget_withdrawn(list(withdrawn))
+
+    def _states(self, found: Sequence[OutdatedFragment], result: Renamed) -> dict[str, FragmentState]:
+        sealed = [each for each in found if self._needs_key(each.state)]
+        before = self._data_keys.fetch([each.stored.id for each in sealed], create=False)
+        after = self._data_keys.fetch({each.name for each in sealed}, create=True)
+        states: dict[str, FragmentState] = {}
+        for each in found:
+            keys = before.get(each.stored.id), after.get(each.name)
+            try:
+                state = self._renamed(each.state, keys)
+            except (SealError, KeyProviderError):
+                result.failed.add(each.stored.id)
+                continue
+            state.judged = each.judged
+            states[each.stored.id] = state
+        # Another run may have moved them, and taken their keys away, since they were read.
+        versions = self._store.read(list(result.failed)) if result.failed else {}
+        read = {each.stored.id: each.stored.version for each in found}
+        changed = {n for n in result.failed if n not in versions or versions[n].version != read[n]}
+        result.failed -= changed
+        result.moved_on |= changed
+        return states
+
+    def _needs_key(self, state: FragmentState) -> bool:
+        is_sealed = any(each.kind is Kind.SEALED for each in state.registers.values())
+        return is_sealed or bool(self._values.outdated(state.registers))
+
+    def _renamed(self, state: FragmentState, keys: Keys) -> FragmentState:
+        renamed = FragmentState()
+        origins = _Renamed(self._names.origin)
+        stamps: dict[Stamp, Stamp] = {}
+        for path, register in state.registers.items():
+            origin = origins[register.origin]
+            stamps[register.stamp] = origin.stamp
+            renamed.registers[path] = self._values.renamed(keys, path, register, origin)
+        for text, evidence in state.identifiers.items():
+            name, origin = self._names.identifier(text), origins[evidence]
+            stamps[evidence.stamp] = origin.stamp
+            # Stored under both names, it is kept by the earlier evidence, as any identifier is.
+            renamed.identifiers[name] = min(origin, renamed.identifiers.get(name, origin))
+        for (source, scope), stamp in state.markers.items():
+            renamed.markers[source, scope] = stamps.get(stamp) or self._names.marker(scope, stamp)
+        renamed.judged = state.judged
+        renamed.normalise()
+        return renamed
+
+    def _move(
+        self, found: Sequence[OutdatedFragment], states: dict[str, FragmentState], result: Renamed
+    ) -> None:
+        """To fragments of other ids. What a tombstone refuses there belongs to somebody who was erased."""
+        committed = self._commit.run((each.name, states[each.stored.id]) for each in found)
+        result.failed.update(each.stored.id for each in found if each.name in committed.damaged)
+        gone = {e.stored.id: e.stored.version for e in found if e.name not in committed.damaged}
+        moved_on = self._store.withdraw(gone)
+        result.moved_on |= moved_on
+        result.done |= gone.keys() - moved_on
+
+    def _write(
+        self, found: Sequence[OutdatedFragment], states: dict[str, FragmentState], result: Renamed
+    ) -> None:
+        """In their places."""
+        if not found:
+            return
+        refused = self._store.write([_write_of(each, states[each.stored.id]) for each in found])
+        if buried := self._store.tombstones(refused):
+            self._guard.erase_of_refused(list(buried))
+        written = [each.stored for each in found if each.stored.id not in refused]
+        documents = [document(id_, v + 1, states[id_], self._is_indexable) for id_, v, _ in written]
+        put_and_settle(self._store, self._index, documents)
+        result.moved_on |= refused
+        result.done.update(each.id for each in written)
+
+
+class _Renamed(dict[Origin, Origin]):
+    """Each origin once: the values of one event share theirs."""
+
+    def __init__(self, rename: Callable[[Origin], Origin]) -> None:
+        super().__init__()
+        self._rename = rename
+
+    def __missing__(self, origin: Origin) -> Origin:
+        renamed = self[origin] = self._rename(origin)
+        return renamed
+
+
+def _write_of(each: OutdatedFragment, state: FragmentState) -> FragmentWrite:
+    identifiers = frozenset(state.identifiers)
+    dropped = frozenset(each.state.identifiers) - identifiers
+    version = each.stored.version
+    return FragmentWrite(each.stored.id, version, codec.encode(state), identifiers, each.judged, dropped)
+
+
+def _sealed_paths(before: FragmentState, after: FragmentState) -> Iterable[str]:
+    found: dict[str, Register] = before.registers
+    return (
+        path
+        for path, register in after.registers.items()
+        if register.kind is Kind.SEALED and found[path].kind is Kind.PLAIN
+    )
