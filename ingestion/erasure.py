@@ -92,8 +92,7 @@ class Erasure:
         `until` as in `Tombstone`: events up to this moment bring nothing back. To keep law 1 it must not be
         earlier than any ordinal that was accepted before: now and the allowed skew.
         """
-        # A policy may come, or be on its way, under which events go to the other name.
-        ids = self._both_names(ids)
+        ids = self._with_other_names(ids, until)
         noted = {each.fragment_id: each for each in self._store.unfinished()}
         self._keep(self._store.holdings(ids), until)
         keys = self._data_keys.erase(ids)
@@ -132,15 +131,25 @@ class Erasure:
     def lift(self, ids: Sequence[str]) -> int:
         """Let events of any ordinal bring these fragments back; gives how many were forbidden."""
         lifted = self._store.lift(ids)
-        ids = self._both_names(ids)
-        self._store.lift(ids)
-        self._keeper.append({self.names(each): Tombstone(UNJUDGED, 0) for each in ids})
+        others = self._other_names(ids)
+        self._store.lift(others)
+        self._keeper.append({self.names(each): Tombstone(UNJUDGED, 0) for each in [*ids, *others]})
         return lifted
 
-    def _both_names(self, ids: Iterable[str]) -> list[str]:
-        """These fragments' ids, and the keyed hashes that they have where policy protects them."""
-        hashed = (str(self._blind_index.identifier(Identifier.parse(each))) for each in ids)
-        return sorted({*ids, *hashed})
+    def _other_names(self, ids: Sequence[str]) -> list[str]:
+        """The keyed hashes that these fragments' ids become where policy protects them."""
+        hashed = {str(self._blind_index.identifier(Identifier.parse(each))) for each in ids}
+        return sorted(hashed - set(ids))
+
+    def _with_other_names(self, ids: Sequence[str], until: int) -> list[str]:
+        """These fragments, and those of their other names that are there: a policy may come, or be on its way, under
+        which the same events go there. The others are forbidden already."""
+        others = self._other_names(ids)
+        there = self._store.read(others)
+        forbidden = {self.names(each): Tombstone(until, 0) for each in others if each not in there}
+        self._keeper.append(forbidden)
+        self._store.reinstate(forbidden)
+        return [*ids, *there]
 
     def _keep(self, found: Iterable[Holding], until: int) -> None:
         self._keeper.append({self.names(each.fragment_id): Tombstone(until, each.version) for each in found})

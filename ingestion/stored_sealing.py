@@ -14,6 +14,7 @@ from contextlib import suppress
 
 from ingestion.commit_stage import put_and_settle
 from ingestion.key_guard import KeyGuard
+from ingestion.letter_renaming import LetterRenaming
 from ingestion.outbox import drain_outbox
 from ingestion.outdated import OutdatedFragment, OutdatedSearch, SealingProgress
 from ingestion.renaming import Renaming
@@ -57,6 +58,7 @@ class StoredSealing:
         self._names = StoredNames(snapshot.snapshot, resources.blind_index, snapshot.protected_names)
         self._search = OutdatedSearch(resources, self._values, self._names, on_readable)
         self._renaming = Renaming(resources, self._values, self._names, self._is_indexable)
+        self._letters = LetterRenaming(resources, self._names, self.seal_change)
         self._backoff = backoff or Backoff()
         self._sleep = sleep
 
@@ -71,7 +73,11 @@ class StoredSealing:
         Blocks. Raises StoreError, ConflictError when a fragment kept changing, KeyProviderError when no data
         key can be made; run it again then.
         """
-        yield from self._pages(page, self._seal)
+        pages = self._pages(page, self._seal)
+        yield next(pages)
+        # Before fragments: what a letter holds is opened by the data key that goes with its fragment's old name.
+        self._letters.run()
+        yield from pages
 
     def seal_change(self, fragment_id: str, change: FragmentState) -> tuple[str, FragmentState]:
         """A change that is yet to be written as today's events would ask for it, with the fragment that it is for:

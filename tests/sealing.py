@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from ingestion.stored_sealing import PAGE, SealingProgress, StoredSealing
+from ingestion.workers import WorkerResources
 from tests.retail import Pipeline
 from transforms.compiled import CompiledSnapshot
 
 
 def sealing_of(pipeline: Pipeline) -> StoredSealing:
     """The sealing under the pipeline's present snapshot; retries do not wait."""
-    resources = pipeline.resources()
-    # It has nothing to do with dead letters.
-    resources.dead_letters.close()
-    return StoredSealing(resources, CompiledSnapshot(pipeline.snapshot), sleep=lambda _: None)
+    return _sealing(pipeline, pipeline.resources())
 
 
 def sealed(pipeline: Pipeline, page: int = PAGE) -> SealingProgress:
     """Seal all that is stored; gives how it ended."""
-    sealing = sealing_of(pipeline)
-    *_, done = sealing.run(page)
-    sealing.finish()
-    return done
+    resources = pipeline.resources()
+    try:
+        sealing = _sealing(pipeline, resources)
+        *_, done = sealing.run(page)
+        sealing.finish()
+        return done
+    finally:
+        resources.dead_letters.close()
+
+
+def _sealing(pipeline: Pipeline, resources: WorkerResources) -> StoredSealing:
+    return StoredSealing(resources, CompiledSnapshot(pipeline.snapshot), sleep=lambda _: None)

@@ -7,7 +7,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ from ingestion.pins import BatchPins
 from ingestion.snapshots import PinnedSnapshot
 from merge.index import IndexDocument
 from merge.store import FragmentWrite
+from model.dead_letters import DeadLetters
 from model.errors import StoreError
 from model.queries import FullText, Query
 from model.snapshots import DiscoveryDefaults, MetadataSnapshot
@@ -39,6 +40,7 @@ class Beside:
         self.asked: list[str] = []
         self.past = True
         self.file = folder / "sealed.json"
+        self.opened: list[DeadLetters] = []
 
     def is_past(self, etag: str) -> bool:
         self.asked.append(etag)
@@ -46,7 +48,7 @@ class Beside:
 
     def sealing(self, share: float = 1.0, settled: float = 0.0) -> BackgroundSealing:
         resources = self.pipeline.resources()
-        resources.dead_letters.close()
+        self.opened.append(resources.dead_letters)
         return BackgroundSealing(resources, lambda: self.current, self.is_past, self.file, share, settled)
 
     def found(self) -> int:
@@ -57,10 +59,13 @@ class Beside:
 
 
 @pytest.fixture
-def beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Beside:
+def beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Beside]:
     monkeypatch.setattr("ingestion.background_sealing.POLL_SECONDS", 0.01)
     monkeypatch.setattr("ingestion.background_sealing.RETRY_SECONDS", 0.01)
-    return Beside(tmp_path)
+    made = Beside(tmp_path)
+    yield made
+    for letters in made.opened:
+        letters.close()
 
 
 def test_what_is_stored_is_sealed_once(beside: Beside) -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from ingestion.erasure import Erasure
+from ingestion.letter_search import LetterSearch
 from ingestion.replay import replay
 from ingestion.set_aside import LetterWriter
 from merge.index import IndexDocument
@@ -20,8 +22,10 @@ from model.specs import IdentifierPlace, SpecDocument
 from sinks.memory_data_keys import MemoryDataKeys
 from sinks.memory_index import MemoryProfileIndex
 from sinks.memory_profiles import MemoryProfileStore
-from tests.retail import UNDETECTED, Pipeline, attribute, attributes, order, raw, records, snapshot, spec
+from sinks.tombstone_file import TombstoneFile
+from tests.retail import NOW, UNDETECTED, Pipeline, attribute, attributes, order, raw, records, snapshot, spec
 from tests.sealing import sealed, sealing_of
+from transforms.tombstone_names import TombstoneNames
 
 OPEN = [attribute("identity.email")]
 """And the person's name sealed, so that there is something under the old fragment's data key."""
@@ -329,3 +333,46 @@ def test_changes_that_waited_for_a_damaged_fragment_go_to_the_new_name(pipeline:
     sealed(pipeline)
     assert states(pipeline) == from_the_start(pipeline, later())
     assert pipeline.store.tombstones([PLAIN])[PLAIN].until == UNJUDGED
+
+
+def test_a_letter_of_a_damaged_fragment_is_renamed_with_what_it_holds(pipeline: Pipeline) -> None:
+    (present,) = pipeline.store.read([PLAIN]).values()
+    pipeline.store.write([FragmentWrite(PLAIN, present.version, b"damaged", frozenset())])
+    flow = beside(pipeline, BEFORE)
+    letters = LetterWriter(flow.sealer).of_damaged(flow.process([later()]).damaged, 1, flow.batch)  # type: ignore[list-item]
+    resources = pipeline.resources()
+    resources.dead_letters.put(letters)
+    sealed(pipeline)
+    sealed(pipeline)
+    (renamed,) = resources.dead_letters.scan()
+    assert renamed.position == f"fragment:{hashed(pipeline)}"
+    assert b"p1@example.com" not in (pipeline.folder / "dead-letters.db").read_bytes()
+    # The fragment is restored, moved, and its old key gone, before the letter is given again.
+    pipeline.store.write([FragmentWrite(PLAIN, present.version + 1, present.state, frozenset())])
+    sealed(pipeline)
+    assert pipeline.key_store.get([PLAIN]) == {}
+    report = replay([renamed], pipeline.plan(), resources, AFTER, pipeline.sealer.open, lambda _: None)
+    resources.dead_letters.close()
+    assert (report.replayed, report.still_dead) == (1, 0)
+    assert states(pipeline) == from_the_start(pipeline, later())
+    assert b"unreadable" not in pipeline.export(reveal=True)
+
+
+def test_an_erased_person_is_kept_away_under_both_names(tmp_path: Path) -> None:
+    pipeline = Pipeline(tmp_path, snapshot=BEFORE)
+    pipeline.process([order(1), order(2, 2)])
+    names = TombstoneNames(pipeline.provider)
+    resources = pipeline.resources()
+    pipeline.store = resources.store = MemoryProfileStore(names)
+    pipeline.process([order(1), order(2, 2)])
+    letters = LetterSearch(pipeline.sources, BEFORE, pipeline.blind_index, pipeline.sealer.open)
+    erasure = Erasure(resources, TombstoneFile(tmp_path / "tombstones.jsonl"), names, lambda: letters)
+    erasure.erase([PLAIN], int(NOW * 1000))
+    assert pipeline.store.unfinished() == []
+    pipeline.snapshot = AFTER
+    assert pipeline.map(order(1), order(2, 2)).erased == 1
+    sealed(pipeline)
+    assert set(states(pipeline)) == {hashed(pipeline, "email:p2@example.com")}
+    assert erasure.lift([PLAIN]) == 1
+    assert pipeline.map(order(1)).erased == 0
+    resources.dead_letters.close()

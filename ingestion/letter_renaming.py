@@ -1,0 +1,57 @@
+"""Letters of damaged fragments stand under the fragment's name; where policy protects it by now, under its hash."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ingestion.set_aside import FRAGMENT, BatchAttempt, LetterWriter, read_changes
+from ingestion.workers import WorkerResources
+from merge.fragments import FragmentState
+from model.dead_letters import DeadLetter, DeadLetterReason
+from model.errors import DamagedStateError, KeyProviderError, SealError
+from transforms.stored_names import StoredNames
+
+
+class LetterRenaming:
+    """Renames letters, and what they hold with them. Safe to repeat: a crash leaves both, and the new one is made
+    again. Raises StoreError."""
+
+    def __init__(
+        self,
+        resources: WorkerResources,
+        names: StoredNames,
+        seal_change: Callable[[str, FragmentState], tuple[str, FragmentState]],
+    ) -> None:
+        """`seal_change` gives a change as today's events would ask for it (`StoredSealing.seal_change`)."""
+        self._letters = resources.dead_letters
+        self._sealer = resources.sealer
+        self._writer = LetterWriter(resources.sealer)
+        self._names = names
+        self._seal_change = seal_change
+
+    def run(self) -> int:
+        """Gives how many were renamed. Letters that cannot be opened, or sealed anew, stay as they are."""
+        reason = DeadLetterReason.DAMAGED_FRAGMENT
+        if not self._letters.counts().get(reason):
+            return 0
+        old = [each for each in self._letters.scan(reason=reason) if self._is_misnamed(each)]
+        new = {each.id: made for each in old if (made := self._renamed(each)) is not None}
+        self._letters.put([letter for letters in new.values() for letter in letters])
+        # Its position stands in the file in the clear.
+        self._letters.erase(list(new))
+        return len(new)
+
+    def _is_misnamed(self, letter: DeadLetter) -> bool:
+        name = letter.position.removeprefix(FRAGMENT)
+        return self._names.identifier(name) != name
+
+    def _renamed(self, letter: DeadLetter) -> list[DeadLetter] | None:
+        try:
+            payload = self._sealer.open(letter.payload, letter.id, letter.position)
+            change = read_changes(payload)
+            name, renamed = self._seal_change(letter.position.removeprefix(FRAGMENT), change)
+        except (SealError, KeyProviderError, DamagedStateError):
+            return None
+        attempt = BatchAttempt(letter.batch, letter.attempt)
+        made = self._writer.of_damaged({name: renamed}, letter.snapshot_version, attempt)
+        return None if made[0].id == letter.id else made
