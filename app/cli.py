@@ -21,6 +21,7 @@ from app.commands import (
     specs,
     tokens,
 )
+from app.commands.backfill import backfill
 from app.commands.bench import bench
 from app.commands.demo import demo
 
@@ -80,6 +81,7 @@ def root(
 app.command()(demo)
 app.command()(flow.run)
 app.command()(flow.publish)
+app.command()(backfill)
 app.command("map")(mapping.map_payloads)
 app.command()(mapping.check)
 app.command()(profiles.lookup)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 
 from app.settings import Settings
-from ingestion.flow import BatchReport
-from ingestion.outcomes import StageReport
+from ingestion.intake import Intake
+from ingestion.outcomes import BatchReport, StageReport
 from model.errors import IdgraphError
 
 
@@ -34,7 +34,7 @@ class RunningFlow:
         from app.flow_runner import run_flow
 
         try:
-            run_flow(self._settings, self._stop, False, self._take)
+            run_flow(self._settings, self._stop, Intake(), self._take)
         except IdgraphError as error:
             self.failure = error
         finally:

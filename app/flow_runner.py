@@ -15,9 +15,12 @@ from app import wiring
 from app.java import class_archives, require_java
 from app.private_files import owner_only
 from app.settings import Settings
+from ingestion import checkpoints
 from ingestion.background_sealing import BackgroundSealing
-from ingestion.flow import BatchReport, Flow
+from ingestion.flow import Flow
+from ingestion.intake import Intake
 from ingestion.outbox import OutboxDrainer
+from ingestion.outcomes import BatchReport
 from ingestion.schema_buffer import SchemaBuffer
 from ingestion.schema_journal import SchemaJournal
 from ingestion.schema_sender import SchemaSender
@@ -31,7 +34,7 @@ log = logging.getLogger(__name__)
 
 
 def run_flow(
-    settings: Settings, stop: threading.Event, until_done: bool, on_batch: Callable[[BatchReport], None]
+    settings: Settings, stop: threading.Event, intake: Intake, on_batch: Callable[[BatchReport], None]
 ) -> None:
     """Run until `stop` is set, or with `until_done` until the files present at the start are done.
 
@@ -49,7 +52,8 @@ def run_flow(
         # Spark asks for no modes for its checkpoint and its temporary files. The sources' folders, made above,
         # are for publishers and have the user's own.
         stack.enter_context(owner_only())
-        stack.enter_context(_alone(state))
+        stack.enter_context(alone(state))
+        checkpoints.mend(state / "checkpoint")
         client = stack.enter_context(closing(wiring.metadata_client(settings)))
         resources = stack.enter_context(wiring.opened(settings))
         wiring.mend_erasures(settings, resources)
@@ -75,9 +79,9 @@ def run_flow(
         plan = wiring.worker_plan(settings)
         flow = Flow(session, plan, state, snapshots, schema, resources.dead_letters, on_batch)
         stack.enter_context(
-            BackgroundSealing(resources, snapshots.current, flow.is_past, state / "sealed.json")
+            BackgroundSealing(resources, snapshots.current, flow.is_past, wiring.sealed_file(settings))
         )
-        flow.run(stop, until_done)
+        flow.run(stop, intake)
 
 
 def _make_folders(settings: Settings) -> None:
@@ -95,7 +99,7 @@ def _make_folders(settings: Settings) -> None:
 
 
 @contextmanager
-def _alone(state: Path) -> Iterator[None]:
+def alone(state: Path) -> Iterator[None]:
     """Two runs of one flow would share a checkpoint and undo each other's. The lock goes with its process,
     however that ends."""
     descriptor = os.open(state / "lock", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -85,7 +85,7 @@ class BackgroundSealing:
                 wanted = protection_of(newest.snapshot)
                 if wanted != before:
                     due.change(now)
-            if wanted == self._sealed_by():
+            if wanted == sealed_by(self._file):
                 due.rest(now)
             elif now >= due.at:
                 ended = self._try(pinned, wanted)
@@ -106,10 +106,10 @@ class BackgroundSealing:
         return _Ended.FAILED
 
     def _seal(self, snapshot: MetadataSnapshot, wanted: str) -> _Ended:
-        was_cut_short = self._sealed_by() == ""
+        was_cut_short = sealed_by(self._file) == ""
         sealing = StoredSealing(self._resources, CompiledSnapshot(snapshot))
         # Before the first write: a run that is killed leaves old bytes in the files.
-        self._keep("")
+        keep_sealed_by(self._file, "")
         done: SealingProgress | None = None
         started = time.monotonic()
         for done in sealing.run(PAGE):
@@ -129,20 +129,23 @@ class BackgroundSealing:
             _tell(done, refused, snapshot.version)
             if done.failed or refused:
                 return _Ended.INCOMPLETE
-        self._keep(wanted)
+        keep_sealed_by(self._file, wanted)
         return _Ended.COMPLETE
 
-    def _sealed_by(self) -> str | None:
-        """The protection that all that is stored was sealed by; empty if a run was cut short or something could
-        not be sealed, None if none began."""
-        try:
-            kept = json.loads(self._file.read_bytes())["protection"]
-        except (OSError, ValueError, KeyError, TypeError):
-            return None
-        return str(kept)
 
-    def _keep(self, protection: str) -> None:
-        write_atomically(self._file, json.dumps({"protection": protection}).encode())
+def sealed_by(file: Path) -> str | None:
+    """The protection that all that is stored was sealed by; empty if a run was cut short or something could
+    not be sealed, None if none began."""
+    try:
+        kept = json.loads(file.read_bytes())["protection"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return str(kept)
+
+
+def keep_sealed_by(file: Path, protection: str) -> None:
+    """Remember what all that is stored was sealed by. Raises OSError."""
+    write_atomically(file, json.dumps({"protection": protection}).encode())
 
 
 def protection_of(snapshot: MetadataSnapshot) -> str:

@@ -99,6 +99,12 @@ class FlowConfig(BaseModel):
         "halves the latency; more are spread over all cores, in tasks of up to sixteen times as much.",
     )
     max_files_per_batch: int = Field(default=1000, ge=1, description="Most files that one micro-batch takes.")
+    batch_retries: int = Field(
+        default=3,
+        ge=0,
+        description="How often a micro-batch is given again when a store was away, a fragment kept changing or a "
+        "worker was killed, each time after a longer random pause; then the flow stops.",
+    )
     trigger_seconds: float = Field(
         default=0.0, ge=0, description="Start a micro-batch at most this often; 0: as soon as there is input."
     )

@@ -13,54 +13,38 @@ import uuid
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
-from typing import NamedTuple
 
-from pyspark.broadcast import Broadcast
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from ingestion.dead_letter_guard import DeadLetterGuard
-from ingestion.outcomes import StageReport
+from ingestion.intake import Intake, Throttle
+from ingestion.micro_batch import MicroBatchRunner
+from ingestion.outcomes import BatchReport
 from ingestion.pins import BatchPins
 from ingestion.schema_buffer import SchemaBuffer
 from ingestion.set_aside import BatchAttempt
-from ingestion.snapshots import SnapshotFollower
+from ingestion.snapshots import PinnedSnapshot, SnapshotFollower
 from ingestion.source_files import spark_path
-from ingestion.tasks import (
-    ROW_SCHEMA,
-    BatchOrder,
-    commit_task,
-    decode_reports,
-    map_task,
-    whole_task,
-)
-from ingestion.worker_errors import error_of_worker, stopped_by_spark
+from ingestion.worker_errors import may_pass_again, stopped_by_spark
 from ingestion.workers import WorkerPlan
+from merge.commit import Backoff
 from model.dead_letters import DeadLetters
 from model.errors import FlowStoppedError, IdgraphError
 
 log = logging.getLogger(__name__)
 
-# A large task sees more events of a fragment, which it combines before the shuffle.
-SPLITS_A_TASK = 16
-
 # How long a stop waits for Spark to note a finished micro-batch. Not noted, it is only done once more.
 COMMIT_SECONDS = 10.0
+
+BATCH_PAUSE_SECONDS = 1.0
+LONGEST_BATCH_PAUSE_SECONDS = 30.0
+"""Before a micro-batch that failed is given again: a random time up to the first, doubled each time."""
 
 # binaryFile reads a file's content only when that column is asked for; here Spark tells which files are
 # new, remembers them in the checkpoint, and packs them into tasks by size.
 _FILE_SCHEMA = "path string, modificationTime timestamp, length long, content binary"
-
-
-class BatchReport(NamedTuple):
-    """One finished micro-batch. `seconds` from its start to its end."""
-
-    number: int
-    seconds: float
-    snapshot_version: int
-    tasks: int
-    counts: StageReport
 
 
 class Flow:
@@ -83,25 +67,29 @@ class Flow:
         self._schema = schema
         self._dead_letters = dead_letters
         self._on_batch = on_batch
+        self._runner = MicroBatchRunner(session, plan)
+        self._backoff = Backoff(plan.flow.batch_retries, BATCH_PAUSE_SECONDS, LONGEST_BATCH_PAUSE_SECONDS)
         self._guard = DeadLetterGuard(plan.flow.dead_letters)
-        self._broadcast: tuple[str, Broadcast[bytes]] | None = None
         self._query_id: Future[str] = Future()
         self._pins = BatchPins(state)
         self._failure: IdgraphError | None = None
         self._in_batch = threading.Lock()
+        self._stop = threading.Event()
+        self._throttle = Throttle(None)
         self._stopping = False
         self._last_batch = -1
 
-    def run(self, stop: threading.Event, until_done: bool) -> None:
+    def run(self, stop: threading.Event, intake: Intake) -> None:
         """Blocks until `stop` is set, or with `until_done` until all files present at the start are done.
-        A micro-batch that is under way when `stop` is set is finished first.
+        A micro-batch that is under way when `stop` is set is finished first. Runs once.
 
         Raises what stopped the flow: FlowStoppedError for too many dead letters, StoreError and others of
         the error tree when a sink failed. Whatever happened, running again goes on where it stopped.
         """
         query = None
+        self._stop, self._throttle = stop, Throttle(intake.rate)
         try:
-            query = self._start(until_done)
+            query = self._start(intake)
             while not stop.is_set() and not query.awaitTermination(0.2):
                 pass
             # Let the micro-batch end: Spark's own stop would break it off.
@@ -115,7 +103,7 @@ class Flow:
         finally:
             if query is not None:
                 query.stop()
-            self._forget_broadcast()
+            self._runner.close()
 
     def is_past(self, etag: str) -> bool:
         """Whether no micro-batch under another snapshot than the present one, of this ETag, can come any more.
@@ -123,12 +111,12 @@ class Flow:
         with self._in_batch:
             return self._pins.unfinished() in (None, etag)
 
-    def _start(self, until_done: bool) -> StreamingQuery:
+    def _start(self, intake: Intake) -> StreamingQuery:
         flow = self._plan.flow
         files = (
             self._session.readStream.format("binaryFile")
             .schema(_FILE_SCHEMA)
-            .option("maxFilesPerTrigger", flow.max_files_per_batch)
+            .option(*_most_at_once(intake, flow.max_files_per_batch))
             # Without this a file whose modification time is a week older than the newest is ignored.
             .option("maxFileAge", "36500d")
             # Sub-directories belong to their source, and their names are no columns.
@@ -138,7 +126,7 @@ class Flow:
         )
         writer = files.writeStream.foreachBatch(self._process).queryName(flow.name)
         writer = writer.option("checkpointLocation", str(self._state / "checkpoint"))
-        if until_done:
+        if intake.until_done:
             writer = writer.trigger(availableNow=True)
         else:
             writer = writer.trigger(processingTime=f"{round(flow.trigger_seconds * 1000)} milliseconds")
@@ -147,6 +135,8 @@ class Flow:
         return query
 
     def _process(self, files: DataFrame, number: int) -> None:
+        # Before the lock, which a stop waits for.
+        self._throttle.wait(self._stop)
         with self._in_batch:
             if self._stopping:
                 # To return would mark the batch done.
@@ -158,30 +148,14 @@ class Flow:
                 # Spark hands only a text on; the caller of `run` wants the error.
                 self._failure = error
                 raise
-            except PySparkException as error:
-                self._failure = error_of_worker(str(error))
-                raise self._failure from None
 
     def _run_batch(self, files: DataFrame, number: int) -> None:
         started = time.monotonic()
         # The query's id keeps the batches of two checkpoints of one flow apart.
-        batch = BatchAttempt(f"{self._plan.flow.name}/{self._query_id.result()}/{number}", uuid.uuid4().hex)
-        pinned = self._pins.pin(batch.batch, self._snapshots.current())
-        order = BatchOrder(
-            batch, pinned.etag, self._broadcast_of(pinned.etag, pinned.snapshot.model_dump_json)
-        )
-        # There is no public way to ask a DataFrame for its number of tasks that does not plan it anew.
-        tasks = files._jdf.queryExecution().toRdd().getNumPartitions()
-        if tasks <= 1:
-            rows = files.mapInArrow(whole_task(self._plan, order), ROW_SCHEMA)
-        else:
-            rows = (
-                files.coalesce(_fewer(tasks, self._session.sparkContext.defaultParallelism))
-                .mapInArrow(map_task(self._plan, order), ROW_SCHEMA)
-                .repartitionById(self._plan.flow.partitions, "part")
-                .mapInArrow(commit_task(self._plan, order), ROW_SCHEMA)
-            )
-        counts = decode_reports(rows.toArrow().column("body").to_pylist())
+        batch = f"{self._plan.flow.name}/{self._query_id.result()}/{number}"
+        pinned = self._pins.pin(batch, self._snapshots.current())
+        attempt, report = self._run_stages(files, batch, pinned)
+        counts = report.counts
         self._schema.follow(pinned)
         self._schema.add(counts.schema_changes())
         try:
@@ -189,9 +163,29 @@ class Flow:
         except FlowStoppedError:
             self._pins.unpin()
             raise
-        self._dead_letters.settle_batch(batch.batch, batch.attempt)
+        self._dead_letters.settle_batch(batch, attempt.attempt)
+        self._throttle.took(counts.events, started)
         seconds = time.monotonic() - started
-        self._on_batch(BatchReport(number, seconds, pinned.snapshot.version, tasks, counts))
+        self._on_batch(report._replace(number=number, seconds=seconds))
+
+    def _run_stages(
+        self, files: DataFrame, batch: str, pinned: PinnedSnapshot
+    ) -> tuple[BatchAttempt, BatchReport]:
+        """Run the job, again and again while that may help; gives the attempt that came through."""
+        for number in range(self._backoff.retries + 1):
+            attempt = BatchAttempt(batch, uuid.uuid4().hex)
+            try:
+                tasks, counts = self._runner.run(files, attempt, pinned)
+            except IdgraphError as error:
+                if number == self._backoff.retries or not may_pass_again(error) or self._stop.is_set():
+                    raise
+                log.warning("a micro-batch failed and is given again: %s", error)
+                if self._stop.wait(self._backoff.pause(number)):
+                    raise
+            else:
+                report = BatchReport(0, 0.0, pinned.snapshot.version, tasks, counts, number + 1, batch)
+                return attempt, report
+        raise AssertionError("unreachable")
 
     def _await_commit(self, query: StreamingQuery) -> None:
         """Spark writes that a micro-batch is done after `_process` returned, and reports progress after
@@ -203,19 +197,11 @@ class Flow:
                 return
             time.sleep(0.02)
 
-    def _broadcast_of(self, etag: str, content: Callable[[], str]) -> Broadcast[bytes]:
-        if self._broadcast is None or self._broadcast[0] != etag:
-            self._forget_broadcast()
-            self._broadcast = (etag, self._session.sparkContext.broadcast(content().encode()))
-        return self._broadcast[1]
 
-    def _forget_broadcast(self) -> None:
-        if self._broadcast is not None:
-            self._broadcast[1].unpersist()
-            self._broadcast = None
-
-
-def _fewer(splits: int, cores: int) -> int:
-    """How many map tasks take so many splits: enough for all cores, of at most `SPLITS_A_TASK` each."""
-    rounds = -(-splits // (SPLITS_A_TASK * cores))
-    return min(splits, rounds * cores)
+def _most_at_once(intake: Intake, files: int) -> tuple[str, int]:
+    # Spark takes one of these, not both.
+    return (
+        ("maxFilesPerTrigger", files)
+        if intake.batch_bytes is None
+        else ("maxBytesPerTrigger", intake.batch_bytes)
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 import msgspec
 
@@ -35,10 +36,13 @@ def reported_changes(
 class StageReport(msgspec.Struct, array_like=True):
     """Counts of one task, or of all tasks of a micro-batch once added up.
 
+    `file_bytes` are those of the files as they lie on disk, `bytes` those of the records.
     `dead` counts dead letters by reason. `changes` are schema changes.
     `erased` are events, and changes that were on their way at an erasure, which a tombstone refused.
     """
 
+    files: int = 0
+    file_bytes: int = 0
     events: int = 0
     bytes: int = 0
     skipped: int = 0
@@ -53,6 +57,8 @@ class StageReport(msgspec.Struct, array_like=True):
 
     def add(self, other: StageReport) -> None:
         """Add another report's counts to this one's."""
+        self.files += other.files
+        self.file_bytes += other.file_bytes
         self.events += other.events
         self.bytes += other.bytes
         self.skipped += other.skipped
@@ -82,3 +88,15 @@ class StageReport(msgspec.Struct, array_like=True):
     def dead_letters(self) -> int:
         """Dead letters of all reasons."""
         return sum(self.dead.values())
+
+
+class BatchReport(NamedTuple):
+    """One finished micro-batch. `batch` names its query and number, `seconds` are from its start to its end."""
+
+    number: int
+    seconds: float
+    snapshot_version: int
+    tasks: int
+    counts: StageReport
+    attempts: int = 1
+    batch: str = ""

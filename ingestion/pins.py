@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from ingestion.checkpoints import is_done, query_id
 from ingestion.durable_files import write_atomically
 from ingestion.snapshots import PinnedSnapshot, cached_snapshot, snapshot_file_content
 
@@ -46,11 +47,10 @@ class BatchPins:
         try:
             pinned = json.loads((self._folder / _BATCH).read_bytes())
             _, query, number = str(pinned["batch"]).rsplit("/", 2)
-            checkpoint = self._folder / "checkpoint"
-            known = json.loads((checkpoint / "metadata").read_text(encoding="utf-8").splitlines()[0])
-        except (OSError, ValueError, KeyError, TypeError, IndexError):
+        except (OSError, ValueError, KeyError, TypeError):
             return None
-        if known.get("id") != query or (checkpoint / "commits" / number).exists():
+        checkpoint = self._folder / "checkpoint"
+        if query_id(checkpoint) != query or is_done(checkpoint, number):
             return None
         return str(pinned.get("etag"))
 

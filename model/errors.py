@@ -131,3 +131,7 @@ class SealError(IdgraphError):
 
 class FlowStoppedError(IdgraphError):
     """A flow stopped itself on purpose, for instance because too many events became dead letters."""
+
+
+class WorkerLostError(FlowStoppedError):
+    """A worker process of the flow died under its task: it was killed, or ran out of memory. Retryable."""

@@ -99,18 +99,22 @@ class Installation:
 
     def start(self, *words: str, **environment: str) -> subprocess.Popen[bytes]:
         """Start the flow in the background; its output goes to `flow.out` and `flow.err`."""
-        with (self.folder / "flow.out").open("ab") as out, (self.folder / "flow.err").open("ab") as err:
+        return self.spawn("flow", "run", "--json", *words, **environment)
+
+    def spawn(self, name: str, *words: str, **environment: str) -> subprocess.Popen[bytes]:
+        """Start a command in the background; its output goes to `NAME.out` and `NAME.err`."""
+        with (self.folder / f"{name}.out").open("ab") as out, (self.folder / f"{name}.err").open("ab") as err:
             return subprocess.Popen(
-                [*PROGRAM, "-c", str(self.config), "run", "--json", *words],
+                [*PROGRAM, "-c", str(self.config), *words],
                 stdout=out,
                 stderr=err,
                 env=self._environment(environment),
                 umask=0,
             )
 
-    def batches(self) -> list[dict[str, Any]]:
+    def batches(self, name: str = "flow") -> list[dict[str, Any]]:
         """The reports of a flow in the background so far."""
-        output = self.folder / "flow.out"
+        output = self.folder / f"{name}.out"
         lines = output.read_bytes().splitlines(keepends=True) if output.exists() else []
         return [json.loads(line) for line in lines if line.endswith(b"\n")]
 

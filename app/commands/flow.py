@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
 import typer
 
@@ -20,9 +20,11 @@ from app.output import counted, print_json
 from model.errors import ConfigError
 
 if TYPE_CHECKING:
-    from ingestion.flow import BatchReport
+    from ingestion.outcomes import BatchReport
 
 EVENTS_PER_FILE = 50_000
+
+Told = TypeVar("Told")
 
 
 def run(
@@ -38,30 +40,31 @@ def run(
     events became dead letters.
     """
     from app.flow_runner import run_flow
+    from ingestion.intake import Intake
 
     with told(), stopping_on_signals() as stop:
         settings = settings_of(context)
         if not until_done:
             names = ", ".join(source.name for source in settings.sources) or "no source"
             print(f"starting Spark; then the flow {settings.flow.name} follows {names}", file=sys.stderr)
-        teller = _Teller(print_batch_json if as_json else print_batch, stop)
-        run_flow(settings, stop, until_done, teller)
+        teller = Teller(print_batch_json if as_json else print_batch, stop)
+        run_flow(settings, stop, Intake(until_done), teller)
         if teller.is_unheard:
             raise BrokenPipeError
         if stop.is_set() and not until_done:
             print("stopped; the next run goes on from here", file=sys.stderr)
 
 
-class _Teller:
+class Teller(Generic[Told]):
     """Tells of micro-batches until nobody listens any more; then the flow ends as if it were asked to: a
     micro-batch that is done must not fail because of it."""
 
-    def __init__(self, tell: Callable[[BatchReport], None], stop: threading.Event) -> None:
+    def __init__(self, tell: Callable[[Told], None], stop: threading.Event) -> None:
         self.is_unheard = False
         self._tell = tell
         self._stop = stop
 
-    def __call__(self, report: BatchReport) -> None:
+    def __call__(self, report: Told) -> None:
         try:
             self._tell(report)
         except BrokenPipeError:
@@ -164,23 +167,28 @@ def print_batch(report: BatchReport) -> None:
 
 def print_batch_json(report: BatchReport) -> None:
     """A JSON line a micro-batch, for scripts."""
-    counts = report.counts
-    print_json(
-        {
-            "batch": report.number,
-            "seconds": round(report.seconds, 4),
-            "snapshot": report.snapshot_version,
-            "tasks": report.tasks,
-            "events": counts.events,
-            "bytes": counts.bytes,
-            "skipped": counts.skipped,
-            "dead_letters": counts.dead,
-            "protected": counts.protected,
-            "written": counts.written,
-            "unchanged": counts.unchanged,
-            "conflicts": counts.conflicts,
-            "unindexed": counts.unindexed,
-            "erased": counts.erased,
-        }
-    )
+    print_json(described(report))
     sys.stdout.flush()
+
+
+def described(report: BatchReport) -> dict[str, Any]:
+    """A micro-batch as JSON tells it."""
+    counts = report.counts
+    return {
+        "batch": report.number,
+        "seconds": round(report.seconds, 4),
+        "attempts": report.attempts,
+        "snapshot": report.snapshot_version,
+        "tasks": report.tasks,
+        "files": counts.files,
+        "events": counts.events,
+        "bytes": counts.bytes,
+        "skipped": counts.skipped,
+        "dead_letters": counts.dead,
+        "protected": counts.protected,
+        "written": counts.written,
+        "unchanged": counts.unchanged,
+        "conflicts": counts.conflicts,
+        "unindexed": counts.unindexed,
+        "erased": counts.erased,
+    }

@@ -287,10 +287,10 @@ def test_a_flow_ends_well_when_nobody_reads_its_reports_any_more(idgraph: Comman
     program = """
 import sys
 from app import cli, flow_runner
-from ingestion.flow import BatchReport
+from ingestion.outcomes import BatchReport
 from ingestion.outcomes import StageReport
 
-def run_flow(settings, stop, until_done, on_batch):
+def run_flow(settings, stop, intake, on_batch):
     for number in range(3):
         assert stop.is_set() == (number > 0)
         on_batch(BatchReport(number, 1.0, 1, 1, StageReport(events=1)))

@@ -6,8 +6,7 @@ import pytest
 
 from app.commands.flow import print_batch
 from app.output import counted
-from ingestion.flow import BatchReport
-from ingestion.outcomes import StageReport
+from ingestion.outcomes import BatchReport, StageReport
 
 
 @pytest.mark.parametrize(

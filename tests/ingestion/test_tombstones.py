@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from ingestion.parcels import Parcel
 from ingestion.set_aside import LetterWriter, read_changes
-from ingestion.tasks import _judged, _Parcel
+from ingestion.tasks import _judged
 from merge import codec
 from merge.fragments import FragmentState
 from merge.store import FragmentWrite, StoredFragment
@@ -215,7 +216,7 @@ def test_a_letter_alone_is_an_output_too(later: Pipeline, monkeypatch: pytest.Mo
 
 def test_what_events_were_judged_by_crosses_the_shuffle() -> None:
     encoded = codec.encode(FragmentState())
-    parcel = _Parcel([("a:1", encoded), ("b:1", encoded)], None, {"b:1": 7})
+    parcel = Parcel([("a:1", encoded), ("b:1", encoded)], None, {"b:1": 7})
     assert [(name, state.judged) for name, state in _judged(parcel)] == [("a:1", UNJUDGED), ("b:1", 7)]
 
 

@@ -1,0 +1,133 @@
+"""Backfill: an archive of one source's files through the flow's stages, beside the flow, with a checkpoint of its own."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from app import wiring
+from app.flow_runner import alone, run_flow
+from app.settings import Settings
+from ingestion.archive import BackfillProgress, Tally, archive_files, archive_path, bytes_an_event
+from ingestion.background_sealing import keep_sealed_by, protection_of, sealed_by
+from ingestion.intake import Intake
+from ingestion.outcomes import BatchReport
+
+BATCH_EVENTS = 100_000
+"""About how many one micro-batch takes, as far as files allow: some seconds' worth, after which it can be stopped."""
+
+THROTTLED_SECONDS = 5.0
+"""How much of a throttled backfill's time one micro-batch is worth."""
+
+
+class Archive(NamedTuple):
+    """What a backfill finds. `bytes` are those of the files as they lie on disk."""
+
+    settings: Settings
+    files: int
+    bytes: int
+    bytes_an_event: float
+
+    def state(self) -> Path:
+        """The backfill's directory."""
+        return self.settings.flow_state()
+
+
+@dataclass(frozen=True, slots=True)
+class BackfillStep:
+    """After a micro-batch: what is done of how much. `seconds_left` is None while it cannot be told."""
+
+    report: BatchReport
+    done: Tally
+    files: int
+    bytes: int
+    seconds_left: float | None
+
+
+def find_archive(settings: Settings, source: str, path: Path) -> Archive:
+    """The archive, and the settings of the flow that takes it. Raises ConfigError."""
+    config = settings.source(source).model_copy(update={"path": archive_path(path)})
+    place = hashlib.sha256(str(config.path).encode()).hexdigest()[:8]
+    name = f"backfill-{source[:40]}-{place}"
+    flow = settings.flow.model_copy(update={"name": name, "trigger_seconds": 0.0})
+    found = sorted(archive_files(config))
+    size = sum(file.stat().st_size for file in found)
+    sample = bytes_an_event(found[len(found) // 2]) if found else 0.0
+    return Archive(settings.model_copy(update={"flow": flow, "sources": (config,)}), len(found), size, sample)
+
+
+def forget(archive: Archive) -> None:
+    """Have the next run take all files again. Raises ConfigError while the backfill runs."""
+    wiring.prepare_directory(archive.settings)
+    with alone(archive.state()):
+        shutil.rmtree(archive.state() / "checkpoint", ignore_errors=True)
+
+
+def done_before(archive: Archive) -> Tally:
+    """What earlier runs have done."""
+    return BackfillProgress(archive.state()).done
+
+
+def run_backfill(
+    archive: Archive, stop: threading.Event, rate: float | None, on_step: Callable[[BackfillStep], None]
+) -> Tally:
+    """Run until all files are done or `stop` is set, at most `rate` events a second; gives what is done so far.
+
+    Raises what `run_flow` raises; whatever happened, running again goes on where it stopped.
+    """
+    progress: list[BackfillProgress] = []
+    estimate = _Estimate(archive.bytes)
+
+    def take(report: BatchReport) -> None:
+        # Not before: a checkpoint that is damaged is mended when the flow starts.
+        known = progress[0] if progress else BackfillProgress(archive.state())
+        progress[:] = [known]
+        known.take(report)
+        left = estimate.seconds_left(known.done.bytes, report.counts.file_bytes)
+        on_step(BackfillStep(report, known.done, archive.files, archive.bytes, left))
+
+    _keep_protection(archive)
+    events = BATCH_EVENTS if rate is None else min(BATCH_EVENTS, rate * THROTTLED_SECONDS)
+    intake = Intake(True, max(1, round(events * archive.bytes_an_event)), rate)
+    run_flow(archive.settings, stop, intake, take)
+    return progress[0].done if progress else done_before(archive)
+
+
+def is_unsealed(archive: Archive) -> bool:
+    """Whether protection changed while the backfill ran, after which nothing has sealed what it had written."""
+    file, newest = wiring.sealed_file(archive.settings), wiring.newest_snapshot(archive.settings)
+    return newest is not None and sealed_by(file) != protection_of(newest.snapshot)
+
+
+def _keep_protection(archive: Archive) -> None:
+    # It answers for what it writes itself: no need to look through all that others have stored.
+    file, newest = wiring.sealed_file(archive.settings), wiring.newest_snapshot(archive.settings)
+    if newest is not None and sealed_by(file) is None:
+        wiring.prepare_directory(archive.settings)
+        keep_sealed_by(file, protection_of(newest.snapshot))
+
+
+class _Estimate:
+    """How long the rest takes at the rate since the first micro-batch of this run."""
+
+    def __init__(self, total: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._total = total
+        self._clock = clock
+        self._began: float | None = None
+        self._bytes = 0
+
+    def seconds_left(self, done: int, taken: int) -> float | None:
+        """`taken` bytes of files were done just now, `done` altogether."""
+        if self._began is None:
+            # The first has Spark's start in it.
+            self._began = self._clock()
+            return None
+        self._bytes += taken
+        seconds = self._clock() - self._began
+        return max(0, self._total - done) * seconds / self._bytes if self._bytes else None

@@ -1,0 +1,87 @@
+"""`idgraph backfill`: an archive through the stages, beside the running flow."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from app.commands.context import Json, settings_of
+from app.commands.flow import Teller, described, stopping_on_signals
+from app.exits import Exit, told
+from app.output import counted, print_json
+
+if TYPE_CHECKING:
+    from app.backfill import BackfillStep
+    from ingestion.archive import Tally
+
+
+def backfill(
+    context: typer.Context,
+    source: Annotated[str, typer.Argument(help="The configured source whose events the archive holds.")],
+    archive: Annotated[Path, typer.Argument(help="A directory of files, a file, or a quoted glob of files.")],
+    rate: Annotated[
+        float | None,
+        typer.Option("--rate", min=1, help="At most so many events a second. Default: as fast as it goes."),
+    ] = None,
+    again: Annotated[bool, typer.Option("--again", help="Take files that were done before, too.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Take an archive of a source's files beside the running flow: profiles come out as if it had come in time.
+
+    However it ends, the same command goes on where it stopped. Exit code 0 when all files are done, 3 when
+    there is none, 4 when too many events became dead letters, 130 when it was stopped before its end.
+    """
+    from app.backfill import done_before, find_archive, forget, is_unsealed, run_backfill
+    from app.backfill_view import showing
+
+    with told(), stopping_on_signals() as stop:
+        found = find_archive(settings_of(context), source, archive)
+        if not found.files:
+            print(f"no file in {archive}", file=sys.stderr)
+            raise typer.Exit(Exit.NOT_FOUND)
+        if again:
+            forget(found)
+        before = done_before(found)
+        begun = f"goes on after {counted(before.files, 'file')}" if before.files else "begins"
+        print(f"the backfill of {source} {begun}: {counted(found.files, 'file')}", file=sys.stderr)
+        with showing(found.bytes, before.bytes) as show:
+            teller = Teller(_print_step if as_json else show, stop)
+            done = run_backfill(found, stop, rate, teller)
+        if teller.is_unheard:
+            raise BrokenPipeError
+        _tell(done, found.files)
+        if is_unsealed(found):
+            print("what is protected changed meanwhile: run `idgraph seal`", file=sys.stderr)
+        if stop.is_set() and done.files < found.files:
+            print("stopped; the same command goes on from here", file=sys.stderr)
+            raise typer.Exit(Exit.INTERRUPTED)
+
+
+def _print_step(step: BackfillStep) -> None:
+    left = step.seconds_left
+    print_json(
+        {
+            **described(step.report),
+            "files_done": step.done.files,
+            "files_total": step.files,
+            "events_done": step.done.events,
+            "seconds_left": None if left is None else round(left, 1),
+        }
+    )
+    sys.stdout.flush()
+
+
+def _tell(done: Tally, files: int) -> None:
+    told = [
+        f"{done.files:,} of {counted(files, 'file')} done",
+        counted(done.events, "event"),
+        f"{counted(done.written, 'profile')} written",
+    ]
+    if done.dead_letters:
+        told.append(counted(done.dead_letters, "dead letter"))
+    if done.conflicts:
+        told.append(counted(done.conflicts, "conflict"))
+    print(", ".join(told), file=sys.stderr)

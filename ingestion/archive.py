@@ -1,0 +1,126 @@
+"""A backfill's archive: which files it has, and how far a backfill has come with them, on disk."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, fields
+from itertools import islice
+from pathlib import Path
+
+from ingestion.checkpoints import query_id
+from ingestion.configuration import SourceConfig
+from ingestion.durable_files import write_atomically
+from ingestion.outcomes import BatchReport
+from ingestion.source_files import folder_of, is_glob, source_of
+from model.errors import ConfigError
+
+SAMPLE_EVENTS = 5000
+LIKELY_BYTES = 100.0
+"""An event in a compressed file, where there is none to look at."""
+
+
+def archive_path(path: Path) -> Path:
+    """The path as that of a source: a directory, a glob of files, or a file. Raises ConfigError."""
+    path = path.absolute()
+    if path.is_dir() or (is_glob(path) and path.parent.is_dir()):
+        return path
+    if not path.is_file():
+        raise ConfigError(f"{path}: there is no such directory or file, nor files of this pattern")
+    if not set(path.name).isdisjoint("{}[]*?,\\"):
+        raise ConfigError(f"{path}: a file of this name must be given as its directory")
+    # A glob that only this name matches: a source is a directory or a glob.
+    return path.with_name(f"{path.name[:-1]}[{path.name[-1]}]")
+
+
+def archive_files(source: SourceConfig) -> Iterator[Path]:
+    """The files that a flow takes of a source."""
+    folder = folder_of(source)
+    for file in folder.rglob("*"):
+        hidden = any(part.startswith((".", "_")) for part in file.relative_to(folder).parts)
+        if not hidden and file.is_file() and _belongs(file, source):
+            yield file
+
+
+def _belongs(file: Path, source: SourceConfig) -> bool:
+    try:
+        return source_of(file, {source.name: source}) == source.name
+    except ConfigError:
+        return False
+
+
+def bytes_an_event(file: Path) -> float:
+    """About how many of a file's bytes, as it lies on disk, one event takes."""
+    try:
+        with file.open("rb") as stored:
+            stream = gzip.GzipFile(fileobj=stored) if file.suffix == ".gz" else stored
+            events = sum(not line.isspace() for line in islice(stream, SAMPLE_EVENTS))
+            # Read ahead of what was given: of a small file all, of a large one little too much.
+            return stored.tell() / events if events else LIKELY_BYTES
+    except (OSError, EOFError, zlib.error):
+        return LIKELY_BYTES
+
+
+@dataclass
+class Tally:
+    """What the micro-batches so far came to. `bytes` are those of the files as they lie on disk."""
+
+    files: int = 0
+    bytes: int = 0
+    events: int = 0
+    written: int = 0
+    dead_letters: int = 0
+    conflicts: int = 0
+
+    def plus(self, report: BatchReport) -> Tally:
+        """With a further micro-batch."""
+        counts = report.counts
+        return Tally(
+            self.files + counts.files,
+            self.bytes + counts.file_bytes,
+            self.events + counts.events,
+            self.written + counts.written,
+            self.dead_letters + counts.dead_letters(),
+            self.conflicts + counts.conflicts,
+        )
+
+
+class BackfillProgress:
+    """How far a backfill has come, in a file beside its checkpoint. A micro-batch that is given again after a crash
+    counts once."""
+
+    def __init__(self, state: Path) -> None:
+        self._file = state / "progress.json"
+        self._batch = ""
+        self._before = self.done = Tally()
+        self._read(query_id(state / "checkpoint"))
+
+    def take(self, report: BatchReport) -> None:
+        """A micro-batch is done. Raises OSError."""
+        if _query(report.batch) != _query(self._batch):
+            self._before = self.done = Tally()
+        if report.batch != self._batch:
+            self._before = self.done
+        self._batch, self.done = report.batch, self._before.plus(report)
+        kept = {"batch": self._batch, "before": asdict(self._before), "done": asdict(self.done)}
+        write_atomically(self._file, json.dumps(kept).encode())
+
+    def _read(self, query: str | None) -> None:
+        try:
+            kept = json.loads(self._file.read_bytes())
+            batch, before, done = str(kept["batch"]), _tally(kept["before"]), _tally(kept["done"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return
+        # Of a checkpoint that was removed nothing counts.
+        if query is not None and _query(batch).endswith(f"/{query}"):
+            self._batch, self._before, self.done = batch, before, done
+
+
+def _tally(kept: dict[str, int]) -> Tally:
+    return Tally(**{each.name: int(kept[each.name]) for each in fields(Tally)})
+
+
+def _query(batch: str) -> str:
+    return batch.rpartition("/")[0]

@@ -1,0 +1,72 @@
+"""One micro-batch as one Spark job: the snapshot broadcast when it is another one, the stages run, the tasks'
+reports added up. Spark is the shell: what happens to an event is in the stages, which know nothing of it."""
+
+from __future__ import annotations
+
+from pyspark.broadcast import Broadcast
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from ingestion.outcomes import StageReport
+from ingestion.parcels import ROW_SCHEMA, decode_reports
+from ingestion.set_aside import BatchAttempt
+from ingestion.snapshots import PinnedSnapshot
+from ingestion.tasks import commit_task, map_task, whole_task
+from ingestion.worker_errors import error_of_worker
+from ingestion.worker_process import BatchOrder
+from ingestion.workers import WorkerPlan
+
+SPLITS_A_TASK = 16
+"""A large task sees more events of a fragment, which it combines before the shuffle."""
+
+
+class MicroBatchRunner:
+    """Runs micro-batches of one flow. Not safe for several threads."""
+
+    def __init__(self, session: SparkSession, plan: WorkerPlan) -> None:
+        self._session = session
+        self._plan = plan
+        self._broadcast: tuple[str, Broadcast[bytes]] | None = None
+
+    def run(self, files: DataFrame, attempt: BatchAttempt, pinned: PinnedSnapshot) -> tuple[int, StageReport]:
+        """Gives the number of map tasks, and what all tasks reported. `files` has one column, of paths.
+
+        Raises the error of ours that a worker raised, or FlowStoppedError for what Spark itself said.
+        """
+        try:
+            order = BatchOrder(attempt, pinned.etag, self._broadcast_of(pinned))
+            # There is no public way to ask a DataFrame for its number of tasks that does not plan it anew.
+            tasks = files._jdf.queryExecution().toRdd().getNumPartitions()
+            rows = self._stages(files, tasks, order)
+            return tasks, decode_reports(rows.toArrow().column("body").to_pylist())
+        except PySparkException as error:
+            raise error_of_worker(str(error)) from None
+
+    def close(self) -> None:
+        """Forget the snapshot that the workers were given."""
+        if self._broadcast is not None:
+            self._broadcast[1].unpersist()
+            self._broadcast = None
+
+    def _stages(self, files: DataFrame, tasks: int, order: BatchOrder) -> DataFrame:
+        if tasks <= 1:
+            return files.mapInArrow(whole_task(self._plan, order), ROW_SCHEMA)
+        return (
+            files.coalesce(_fewer(tasks, self._session.sparkContext.defaultParallelism))
+            .mapInArrow(map_task(self._plan, order), ROW_SCHEMA)
+            .repartitionById(self._plan.flow.partitions, "part")
+            .mapInArrow(commit_task(self._plan, order), ROW_SCHEMA)
+        )
+
+    def _broadcast_of(self, pinned: PinnedSnapshot) -> Broadcast[bytes]:
+        if self._broadcast is None or self._broadcast[0] != pinned.etag:
+            self.close()
+            content = pinned.snapshot.model_dump_json().encode()
+            self._broadcast = (pinned.etag, self._session.sparkContext.broadcast(content))
+        return self._broadcast[1]
+
+
+def _fewer(splits: int, cores: int) -> int:
+    """How many map tasks take so many splits: enough for all cores, of at most `SPLITS_A_TASK` each."""
+    rounds = -(-splits // (SPLITS_A_TASK * cores))
+    return min(splits, rounds * cores)

@@ -1,0 +1,92 @@
+"""What a Spark worker process keeps from one micro-batch to the next, and how it tells what went wrong.
+
+A worker process lives through many micro-batches. What is dear to make - open stores, the compiled
+snapshot - is kept here by process; keys come from the worker's own provider and never from the driver.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from ingestion.set_aside import BatchAttempt
+from ingestion.workers import WorkerPlan, WorkerResources
+from model.errors import FlowStoppedError, IdgraphError
+from model.snapshots import MetadataSnapshot
+from transforms.compiled import CompiledSnapshot
+
+T = TypeVar("T")
+
+
+class BatchOrder(NamedTuple):
+    """One micro-batch: which run of it, and under which snapshot. `snapshot` is a broadcast of JSON."""
+
+    attempt: BatchAttempt
+    etag: str
+    snapshot: Any
+
+
+@dataclass(slots=True)
+class _Process:
+    resources: dict[str, WorkerResources] = field(default_factory=dict)
+    compiled: tuple[str, CompiledSnapshot] | None = None
+
+
+_process = _Process()
+
+
+def resources(plan: WorkerPlan) -> WorkerResources:
+    """This process's resources for a plan, opened when first asked for."""
+    opened = _process.resources.get(plan.settings)
+    if opened is None:
+        opened = _process.resources[plan.settings] = plan.open_resources(plan.settings)
+        # What lives as long as the process need not be looked at again.
+        gc.collect()
+        gc.freeze()
+    return opened
+
+
+def compiled(order: BatchOrder) -> CompiledSnapshot:
+    """The order's snapshot, compiled once a process and version."""
+    if _process.compiled is None or _process.compiled[0] != order.etag:
+        snapshot = MetadataSnapshot.model_validate_json(order.snapshot.value)
+        previous = _process.compiled[1] if _process.compiled else None
+        _process.compiled = (order.etag, CompiledSnapshot(snapshot, previous))
+    return _process.compiled[1]
+
+
+def telling_only_our_errors(
+    run: Callable[..., Iterator[T]],
+) -> Callable[..., Iterator[T]]:
+    """Spark logs a failed task's traceback and hands it to the driver. The message of a stranger's
+    exception may quote an event (law 3), so only its type goes on, with the places in the code."""
+
+    @functools.wraps(run)
+    def guarded(*arguments: Any) -> Iterator[T]:
+        failure: IdgraphError | None = None
+        # A chunk of events is millions of small tuples and hardly a cycle. With Python's thresholds the
+        # collector walks them again and again, which halves the rate; so it runs between tasks.
+        gc.disable()
+        try:
+            yield from run(*arguments)
+        except IdgraphError:
+            raise
+        except Exception as error:
+            places = " < ".join(
+                f"{Path(frame.filename).name}:{frame.lineno}"
+                for frame in reversed(traceback.extract_tb(error.__traceback__))
+            )
+            failure = FlowStoppedError(f"a stage failed with {type(error).__name__} at {places}")
+        finally:
+            gc.enable()
+            gc.collect()
+        if failure is not None:
+            # Outside the handler, or the original would hang on as its context.
+            raise failure
+
+    return guarded
