@@ -17,6 +17,7 @@ from app.private_files import owner_only
 from app.settings import Settings
 from ingestion import checkpoints
 from ingestion.background_sealing import BackgroundSealing
+from ingestion.failure_handlers import failure_handler
 from ingestion.flow import Flow
 from ingestion.intake import Intake
 from ingestion.outbox import OutboxDrainer
@@ -43,6 +44,7 @@ def run_flow(
     """
     if not settings.sources:
         raise ConfigError("no sources are configured; add a [[sources]] table to idgraph.toml")
+    failure_handler(settings.flow.on_failure)
     require_java()
     wiring.prepare_directory(settings)
     wiring.ensure_keyring(settings)

@@ -24,6 +24,7 @@ from ingestion.map_stage import MapStage
 from ingestion.set_aside import BatchAttempt, LetterWriter
 from ingestion.workers import WorkerResources
 from merge import codec
+from merge.batch_size import BatchSize
 from transforms.compiled import CompiledSnapshot
 
 
@@ -62,7 +63,7 @@ def _measured(settings: Settings, compiled: CompiledSnapshot, inbox: Path) -> di
                         tools.store,
                         tools.index,
                         compiled.attributes.is_indexable,
-                        settings.flow.commit_fragments,
+                        BatchSize(settings.flow.commit_fragments),
                     ).run(given)
                 events += len(records)
                 fragments += len(given)

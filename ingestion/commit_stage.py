@@ -7,14 +7,17 @@ the index follows; only what the index confirmed leaves the outbox. What is give
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
 from ingestion.key_guard import KeyGuard
-from merge.commit import CommitResult, Committer
+from merge.batch_size import BatchSize
+from merge.commit import Backoff, CommitResult, Committer
 from merge.documents import document
 from merge.encoded import state_of
+from merge.failures import CommitFailure
 from merge.fragments import FragmentState
 from merge.index import IndexDocument, ProfileIndex
 from merge.store import OutboxEntry, ProfileStore
@@ -31,31 +34,47 @@ DECODED_BYTES = 4096
 
 @dataclass(slots=True)
 class CommitOutput:
-    """Counts of one task, and the changes of fragments whose stored state is damaged: nothing is lost, they
-    are to be set aside."""
+    """Counts of one task, and by fragment what cannot be committed: nothing is lost, it is to be set aside.
+    Seconds are those of the store and of the index."""
 
     written: int = 0
     unchanged: int = 0
     conflicts: int = 0
+    retries: int = 0
     unindexed: int = 0
     erased: int = 0
-    damaged: dict[str, FragmentState] = field(default_factory=dict)
+    failed: dict[str, CommitFailure] = field(default_factory=dict)
+    commit_seconds: float = 0.0
+    index_seconds: float = 0.0
+
+    def take(self, result: CommitResult) -> None:
+        """Add what became of one read and write of the store."""
+        self.written += len(result.written)
+        self.unchanged += result.unchanged
+        self.conflicts += result.conflicts
+        self.retries += result.retries
+        self.erased += len(result.erased)
+        self.failed |= result.failed
 
 
 @dataclass(slots=True)
 class CommitStage:
-    """Commits the fragments of one task. `fragments_at_once` bounds each read and write of the store."""
+    """Commits the fragments of one task. `size` bounds each read and write of the store."""
 
     store: ProfileStore
     index: ProfileIndex
     is_indexable: Callable[[str], bool]
-    fragments_at_once: int = 1000
+    size: BatchSize = field(default_factory=lambda: BatchSize(1000))
     guard: KeyGuard | None = None
     """Without it nothing is looked at of the keys that sealed."""
+    backoff: Backoff = field(default_factory=Backoff)
+    gives_up: bool = False
+    """Whether a fragment that keeps changing has failed; else ConflictError has the batch given again."""
     committer: Committer = field(init=False)
 
     def __post_init__(self) -> None:
-        self.committer = Committer(self.store, guarded=self.guard.write if self.guard else None)
+        guarded = self.guard.write if self.guard else None
+        self.committer = Committer(self.store, self.backoff, guarded=guarded, gives_up=self.gives_up)
 
     def run(self, fragments: Iterable[tuple[str, FragmentState | bytes]]) -> CommitOutput:
         """`fragments` are ids and states, each as it is or as its bytes. Raises StoreError (retryable) when
@@ -76,19 +95,20 @@ class CommitStage:
     def _commit(self, gathered: dict[str, list[FragmentState | bytes]], output: CommitOutput) -> None:
         # Sorted, so that two tasks and the pages of a B-tree meet in the same order.
         remaining = iter(sorted(gathered))
-        while ids := list(islice(remaining, self.fragments_at_once)):
+        while ids := list(islice(remaining, self.size.present)):
+            started = time.perf_counter()
             # Decoded here and not before: a decoded state takes many times the memory of its bytes.
             parts = {fragment_id: _decoded(gathered.pop(fragment_id)) for fragment_id in ids}
             self._bury(parts, output)
             result = self.committer.commit({name: _joined(states) for name, states in parts.items()})
-            output.erased += len(result.erased)
             if self.guard and result.erased:
                 self.guard.erase_of_refused(result.erased)
-            output.written += len(result.written)
-            output.unchanged += result.unchanged
-            output.conflicts += result.conflicts
+            output.take(result)
+            committed = time.perf_counter()
             output.unindexed += self._index(result)
-            output.damaged |= result.damaged
+            self.size.took(len(ids), committed - started, result.outages)
+            output.commit_seconds += committed - started
+            output.index_seconds += time.perf_counter() - committed
 
     def _bury(self, parts: dict[str, list[FragmentState]], output: CommitOutput) -> None:
         """Take out the parts that were judged before an erasure, where others of the fragment were judged after
@@ -107,11 +127,15 @@ class CommitStage:
             self.guard.erase_of_refused(refused)
 
     def _index(self, result: CommitResult) -> int:
-        documents = [
-            document(fragment_id, version, state, self.is_indexable)
-            for fragment_id, version, state in result.written
-        ]
-        return put_and_settle(self.store, self.index, documents)
+        documents: list[IndexDocument] = []
+        for fragment_id, version, state in result.written:
+            try:
+                documents.append(document(fragment_id, version, state, self.is_indexable))
+            except Exception as error:
+                # Only the type: the message of a stranger's exception may quote a value.
+                log.log(logging.ERROR, "%s stays in the outbox: %s", fragment_id, type(error).__name__)
+        left = len(result.written) - len(documents)
+        return left + put_and_settle(self.store, self.index, documents)
 
 
 def _decoded(parts: Sequence[FragmentState | bytes]) -> list[FragmentState]:

@@ -111,7 +111,29 @@ class FlowConfig(BaseModel):
     combine_events: int = Field(
         default=60_000, ge=1, description="Events that a map task combines before it passes them on."
     )
-    commit_fragments: int = Field(default=8000, ge=1, description="Fragments read and written at once.")
+    strategy: Literal["adaptive", "low_latency", "high_throughput"] = Field(
+        default="adaptive",
+        description="`low_latency`: each task commits what it has mapped every 1,000 events. `high_throughput`: a "
+        "micro-batch is gathered, shuffled by fragment and written in large batches. `adaptive`: the first while a "
+        "micro-batch fits one task, so the flow keeps up; the second when it is behind.",
+    )
+    commit_fragments: int = Field(
+        default=8000,
+        ge=1,
+        description="Most fragments read and written at once; fewer while the store is slow or fails.",
+    )
+    commit_retries: int = Field(
+        default=12,
+        ge=0,
+        description="How often a fragment that another writer changed meanwhile, or a store that is away, is tried "
+        "again, each time after a longer random pause of at most a second.",
+    )
+    on_failure: str = Field(
+        default="dead_letter",
+        pattern=r"^[A-Za-z_][\w.\-]*(:[A-Za-z_][\w.]*)?$",
+        description="What becomes of changes of a fragment that cannot be committed: `dead_letter`, `stop`, the name "
+        "of an entry point of the group idgraph.failure_handlers, or `module:name`.",
+    )
     max_event_bytes: int = Field(default=1024 * 1024, ge=1, description="A larger record is a dead letter.")
     max_future_skew_seconds: int = Field(
         default=86_400, ge=0, description="An ordinal further in the future is a dead letter."

@@ -174,10 +174,11 @@ class Flow:
         """Run the job, again and again while that may help; gives the attempt that came through."""
         for number in range(self._backoff.retries + 1):
             attempt = BatchAttempt(batch, uuid.uuid4().hex)
+            is_last = number == self._backoff.retries
             try:
-                tasks, counts = self._runner.run(files, attempt, pinned)
+                tasks, counts = self._runner.run(files, attempt, pinned, is_last)
             except IdgraphError as error:
-                if number == self._backoff.retries or not may_pass_again(error) or self._stop.is_set():
+                if is_last or not may_pass_again(error) or self._stop.is_set():
                     raise
                 log.warning("a micro-batch failed and is given again: %s", error)
                 if self._stop.wait(self._backoff.pause(number)):

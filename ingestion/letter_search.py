@@ -18,7 +18,7 @@ from ingestion.configuration import SourceConfig
 from ingestion.envelope import EnvelopeReader
 from ingestion.record_values import names, values
 from ingestion.set_aside import FRAGMENT, read_changes
-from model.dead_letters import DeadLetter, DeadLetterReason
+from model.dead_letters import DeadLetter
 from model.errors import IdgraphError, SealError, StoreError
 from model.events import RawRecord
 from model.identifiers import HASHED_PREFIX, Identifier
@@ -75,7 +75,7 @@ class LetterSearch:
             payload = self._open_payload(letter.payload, letter.id, letter.position)
         except SealError:
             return None
-        if letter.reason is DeadLetterReason.DAMAGED_FRAGMENT:
+        if letter.holds_changes():
             try:
                 carried = any(map(wanted.holds, read_changes(payload).identifiers))
             except StoreError:

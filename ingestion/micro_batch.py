@@ -4,14 +4,13 @@ reports added up. Spark is the shell: what happens to an event is in the stages,
 from __future__ import annotations
 
 from pyspark.broadcast import Broadcast
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from ingestion.outcomes import StageReport
 from ingestion.parcels import ROW_SCHEMA, decode_reports
 from ingestion.set_aside import BatchAttempt
 from ingestion.snapshots import PinnedSnapshot
-from ingestion.tasks import commit_task, map_task, whole_task
+from ingestion.tasks import commit_task, map_task, quick_task, whole_task
 from ingestion.worker_errors import error_of_worker
 from ingestion.worker_process import BatchOrder
 from ingestion.workers import WorkerPlan
@@ -28,18 +27,24 @@ class MicroBatchRunner:
         self._plan = plan
         self._broadcast: tuple[str, Broadcast[bytes]] | None = None
 
-    def run(self, files: DataFrame, attempt: BatchAttempt, pinned: PinnedSnapshot) -> tuple[int, StageReport]:
-        """Gives the number of map tasks, and what all tasks reported. `files` has one column, of paths.
+    def run(
+        self, files: DataFrame, attempt: BatchAttempt, pinned: PinnedSnapshot, is_last: bool
+    ) -> tuple[int, StageReport]:
+        """Gives the number of map tasks, and what all tasks reported. `files` has one column, of paths; `is_last`
+        says that this is the last attempt at it.
 
         Raises the error of ours that a worker raised, or FlowStoppedError for what Spark itself said.
         """
         try:
-            order = BatchOrder(attempt, pinned.etag, self._broadcast_of(pinned))
+            order = BatchOrder(attempt, pinned.etag, self._broadcast_of(pinned), is_last)
             # There is no public way to ask a DataFrame for its number of tasks that does not plan it anew.
             tasks = files._jdf.queryExecution().toRdd().getNumPartitions()
             rows = self._stages(files, tasks, order)
             return tasks, decode_reports(rows.toArrow().column("body").to_pylist())
-        except PySparkException as error:
+        except Exception as error:
+            # Not PySparkException alone: that a worker was killed comes as py4j's own.
+            if not type(error).__module__.startswith(("pyspark.", "py4j.")):
+                raise
             raise error_of_worker(str(error)) from None
 
     def close(self) -> None:
@@ -49,13 +54,16 @@ class MicroBatchRunner:
             self._broadcast = None
 
     def _stages(self, files: DataFrame, tasks: int, order: BatchOrder) -> DataFrame:
+        plan, strategy = self._plan, self._plan.flow.strategy
+        if strategy == "low_latency" or (strategy == "adaptive" and tasks <= 1):
+            return files.mapInArrow(quick_task(plan, order), ROW_SCHEMA)
         if tasks <= 1:
-            return files.mapInArrow(whole_task(self._plan, order), ROW_SCHEMA)
+            return files.mapInArrow(whole_task(plan, order), ROW_SCHEMA)
         return (
             files.coalesce(_fewer(tasks, self._session.sparkContext.defaultParallelism))
-            .mapInArrow(map_task(self._plan, order), ROW_SCHEMA)
-            .repartitionById(self._plan.flow.partitions, "part")
-            .mapInArrow(commit_task(self._plan, order), ROW_SCHEMA)
+            .mapInArrow(map_task(plan, order), ROW_SCHEMA)
+            .repartitionById(plan.flow.partitions, "part")
+            .mapInArrow(commit_task(plan, order), ROW_SCHEMA)
         )
 
     def _broadcast_of(self, pinned: PinnedSnapshot) -> Broadcast[bytes]:

@@ -10,7 +10,7 @@ from merge import codec
 from merge.documents import document
 from merge.index import IndexDocument, ProfileIndex
 from merge.store import OutboxEntry, ProfileStore
-from model.errors import DamagedStateError, IdgraphError
+from model.errors import DamagedStateError, IdgraphError, StoreError
 
 log = logging.getLogger(__name__)
 
@@ -108,11 +108,15 @@ def _index_some(
     for fragment in stored.values():
         try:
             state = codec.decode(fragment.state)
+            documents.append(document(fragment.id, fragment.version, state, is_indexable))
         except DamagedStateError:
             log.warning("%s cannot be indexed: its stored state is damaged", fragment.id)
             unreadable.add(fragment.id)
-        else:
-            documents.append(document(fragment.id, fragment.version, state, is_indexable))
+        except StoreError:
+            raise
+        except Exception as error:
+            log.log(logging.ERROR, "%s cannot be indexed: %s", fragment.id, type(error).__name__)
+            unreadable.add(fragment.id)
     refused = index.put(documents).keys() | unreadable
     if gone := [entry.fragment_id for entry in entries if entry.fragment_id not in stored]:
         index.delete(gone)

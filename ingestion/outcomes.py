@@ -38,6 +38,8 @@ class StageReport(msgspec.Struct, array_like=True):
 
     `file_bytes` are those of the files as they lie on disk, `bytes` those of the records.
     `dead` counts dead letters by reason. `changes` are schema changes.
+    `conflicts` are fragments that another writer was faster at, `retries` writes that were made again, `isolated`
+    fragments that could not be committed. Seconds are those of all tasks together.
     `erased` are events, and changes that were on their way at an erasure, which a tombstone refused.
     """
 
@@ -52,25 +54,21 @@ class StageReport(msgspec.Struct, array_like=True):
     written: int = 0
     unchanged: int = 0
     conflicts: int = 0
+    retries: int = 0
+    isolated: int = 0
     unindexed: int = 0
     erased: int = 0
+    map_seconds: float = 0.0
+    commit_seconds: float = 0.0
+    index_seconds: float = 0.0
 
     def add(self, other: StageReport) -> None:
         """Add another report's counts to this one's."""
-        self.files += other.files
-        self.file_bytes += other.file_bytes
-        self.events += other.events
-        self.bytes += other.bytes
-        self.skipped += other.skipped
-        self.protected += other.protected
+        for name in _NUMBERS:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
         for reason, count in other.dead.items():
             self.dead[reason] = self.dead.get(reason, 0) + count
         self.changes.extend(other.changes)
-        self.written += other.written
-        self.unchanged += other.unchanged
-        self.conflicts += other.conflicts
-        self.unindexed += other.unindexed
-        self.erased += other.erased
 
     def schema_changes(self) -> list[SchemaChange]:
         """The schema changes as model values."""
@@ -88,6 +86,9 @@ class StageReport(msgspec.Struct, array_like=True):
     def dead_letters(self) -> int:
         """Dead letters of all reasons."""
         return sum(self.dead.values())
+
+
+_NUMBERS = tuple(name for name in StageReport.__struct_fields__ if name not in ("dead", "changes"))
 
 
 class BatchReport(NamedTuple):

@@ -17,6 +17,7 @@ from ingestion.outcomes import StageReport, reported_changes
 from ingestion.set_aside import FRAGMENT, BatchAttempt, LetterWriter, read_changes
 from ingestion.stored_sealing import StoredSealing
 from ingestion.workers import WorkerPlan, WorkerResources
+from merge.batch_size import BatchSize
 from merge.fragments import FragmentState
 from model.dead_letters import DeadLetter, DeadLetterReason
 from model.errors import KeyProviderError, SealError
@@ -29,7 +30,6 @@ PARTIAL = frozenset({DeadLetterReason.TOO_LARGE, DeadLetterReason.CORRUPT_SOURCE
 """Letters that hold only a part of their record: the file must be given again."""
 
 LETTERS_AT_ONCE = 1000
-_DAMAGED = DeadLetterReason.DAMAGED_FRAGMENT
 
 
 @dataclass(slots=True)
@@ -103,7 +103,7 @@ class _Replay:
             resources.store,
             resources.index,
             compiled.attributes.is_indexable,
-            plan.flow.commit_fragments,
+            BatchSize(plan.flow.commit_fragments),
         )
         self._commit = stage(self._guard)
         # A change in a letter cannot be sealed anew, whatever became of its key.
@@ -111,12 +111,12 @@ class _Replay:
 
     def replay_fragments(self, letters: list[DeadLetter]) -> None:
         """Join to their fragments what letters hold for them, where these can be read again."""
-        found = list(self._opened([each for each in letters if each.reason is _DAMAGED]))
+        found = list(self._opened([each for each in letters if each.holds_changes()]))
         ready = [change for letter, payload in found if (change := self._sealed(letter, payload)) is not None]
-        damaged = self._join.run((name, change) for _, name, change in ready).damaged
+        failed = self._join.run((name, change) for _, name, change in ready).failed
         if buried := self._store.tombstones(name for _, name, _ in ready):
             self._guard.erase_of_refused(list(buried))
-        joined = [letter_id for letter_id, name, _ in ready if name not in damaged]
+        joined = [letter_id for letter_id, name, _ in ready if name not in failed]
         self.report.replayed += len(joined)
         self.report.still_dead += len(found) - len(joined)
         self._dead_letters.drop(joined)
@@ -144,10 +144,10 @@ class _Replay:
 
     def _take(self, output: MapOutput) -> list[str]:
         """Commit what passed and set the rest aside; gives the ids of the letters."""
-        damaged = self._commit.run(output.fragments.items()).damaged
+        failed = self._commit.run(output.fragments.items()).failed
         if output.changes:
             self._send_changes(_changes(output))
-        letters = [*output.letters, *self._writer.of_damaged(damaged, self._version, self._batch)]
+        letters = [*output.letters, *self._writer.of_failures(failed.values(), self._version, self._batch)]
         # The new letters first: a crash in between leaves two letters of a record, never none.
         self._dead_letters.put(letters)
         self.report.still_dead += len(letters)
@@ -157,7 +157,7 @@ class _Replay:
     def _whole(self, letters: list[DeadLetter]) -> Iterator[DeadLetter]:
         """The letters that hold a whole record of a source that there is."""
         for letter in letters:
-            if letter.reason is _DAMAGED:
+            if letter.holds_changes():
                 continue
             if letter.reason in PARTIAL or letter.source not in self._sources:
                 self.report.partial += 1

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
 from merge import codec
+from merge.failures import CommitFailure
 from merge.fragments import FragmentState
 from merge.tombstones import UNJUDGED
-from model.dead_letters import DeadLetter, DeadLetterReason
+from model.dead_letters import COMMIT, DeadLetter, DeadLetterReason
 from model.events import RawRecord
 from model.stamps import SpecRef
 
@@ -27,7 +28,7 @@ FRAGMENT = "fragment:"
 
 
 def read_changes(payload: bytes) -> FragmentState:
-    """The changes that a letter of a damaged fragment holds. Raises DamagedStateError."""
+    """The changes that a letter of a fragment holds. Raises DamagedStateError."""
     # A state begins with its format, which is no digit; its checksum may hold a line's end.
     if payload[:1] not in _NUMBER:
         return codec.decode(payload)
@@ -74,7 +75,7 @@ class LetterWriter:
     ) -> DeadLetter:
         """`detail` says what is wrong and never holds a value of the record."""
         name = f"{record.source}\n{record.position}\n{stage}\n{reason}"
-        if reason is DeadLetterReason.DAMAGED_FRAGMENT:
+        if stage == COMMIT:
             # Of one fragment there may be many, each with changes of its own.
             name += f"\n{hashlib.sha256(record.value).hexdigest()}"
         letter_id = hashlib.sha256(name.encode()).hexdigest()[:24]
@@ -93,19 +94,19 @@ class LetterWriter:
             set_aside_at=time.time_ns() // 1_000_000,
         )
 
-    def of_damaged(
-        self, changes: Mapping[str, FragmentState], snapshot_version: int, batch: BatchAttempt
+    def of_failures(
+        self, failures: Iterable[CommitFailure], snapshot_version: int, batch: BatchAttempt
     ) -> list[DeadLetter]:
-        """Letters with what could not be joined to fragments whose stored state is damaged."""
+        """Letters with the changes that could not be committed."""
         return [
             self.letter(
-                RawRecord("", FRAGMENT + fragment_id, _changes(state)),
-                "commit",
-                DeadLetterReason.DAMAGED_FRAGMENT,
-                "the fragment's stored state cannot be read; restore it from a backup, then replay",
+                RawRecord("", FRAGMENT + failure.fragment_id, _changes(failure.change)),
+                COMMIT,
+                failure.reason,
+                failure.detail,
                 None,
                 snapshot_version,
                 batch,
             )
-            for fragment_id, state in changes.items()
+            for failure in failures
         ]

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import functools
+import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from zlib import crc32
 
 import pyarrow as pa
 
 from ingestion.commit_stage import CommitStage
+from ingestion.failure_handlers import failure_handler, to_set_aside
 from ingestion.file_names import FileNames
 from ingestion.files import DamagedRecord, read_records
 from ingestion.key_guard import KeyGuard
@@ -19,14 +23,17 @@ from ingestion.outcomes import StageReport, reported_changes
 from ingestion.parcels import PARCEL_FRAGMENTS, Parcel, read_parcels, rows
 from ingestion.set_aside import LetterWriter
 from ingestion.source_files import folder_of, source_of
-from ingestion.worker_process import BatchOrder, compiled, resources, telling_only_our_errors
+from ingestion.worker_process import BatchOrder, commit_size, compiled, resources, telling_only_our_errors
 from ingestion.workers import WorkerPlan
 from merge import codec
+from merge.commit import Backoff
 from merge.encoded import state_of
 from merge.fragments import FragmentState
 from merge.tombstones import UNJUDGED
-from model.dead_letters import DeadLetterReason
 from model.events import RawRecord
+
+QUICK_EVENTS = 1000
+"""After so many events a quick task commits: some tens of milliseconds, of which the flushes take a part."""
 
 Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -42,8 +49,15 @@ def commit_task(plan: WorkerPlan, order: BatchOrder) -> Task:
 
 
 def whole_task(plan: WorkerPlan, order: BatchOrder) -> Task:
-    """Both stages in one task, for a micro-batch too small to gain from a shuffle."""
+    """Both stages in one task, which gathers all its fragments before it commits them."""
     return functools.partial(_run_whole, plan, order)
+
+
+def quick_task(plan: WorkerPlan, order: BatchOrder) -> Task:
+    """Both stages in one task, which commits what it has mapped every `QUICK_EVENTS`."""
+    events = min(QUICK_EVENTS, plan.flow.combine_events)
+    flow = plan.flow.model_copy(update={"combine_events": events})
+    return functools.partial(_run_quick, replace(plan, flow=flow), order)
 
 
 @telling_only_our_errors
@@ -97,6 +111,17 @@ def _run_whole(
     yield rows([(0, Parcel([], total))])
 
 
+@telling_only_our_errors
+def _run_quick(
+    plan: WorkerPlan, order: BatchOrder, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    total = StageReport()
+    for output, report in _mapped(plan, order, batches):
+        total.add(report)
+        total.add(_commit(plan, order, output.fragments.items()))
+    yield rows([(0, Parcel([], total))])
+
+
 def _mapped(
     plan: WorkerPlan, order: BatchOrder, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[tuple[MapOutput, StageReport]]:
@@ -112,12 +137,14 @@ def _mapped(
         tombstones=tools.store.tombstones,
     )
     read = _ReadFiles(plan, FileNames(tools.blind_index), batches)
+    started = time.perf_counter()
     for output in stage.run(read.records()):
         if output.letters:
             tools.dead_letters.put(output.letters)
-        yield output, _map_report(output, read)
+        yield output, _map_report(output, read, time.perf_counter() - started)
+        started = time.perf_counter()
     # Files without a record are taken too.
-    yield MapOutput(), _map_report(MapOutput(), read)
+    yield MapOutput(), _map_report(MapOutput(), read, time.perf_counter() - started)
 
 
 class _ReadFiles:
@@ -156,7 +183,7 @@ def _judged(parcel: Parcel) -> Iterator[tuple[str, FragmentState]]:
         yield fragment_id, state
 
 
-def _map_report(output: MapOutput, read: _ReadFiles) -> StageReport:
+def _map_report(output: MapOutput, read: _ReadFiles, seconds: float) -> StageReport:
     files, file_bytes = read.taken()
     dead: dict[str, int] = {}
     for letter in output.letters:
@@ -171,6 +198,7 @@ def _map_report(output: MapOutput, read: _ReadFiles) -> StageReport:
         erased=output.erased,
         dead=dead,
         changes=list(reported_changes(output.changes, output.proposals)),
+        map_seconds=seconds,
     )
 
 
@@ -182,20 +210,27 @@ def _commit(
         tools.store,
         tools.index,
         compiled(order).attributes.is_indexable,
-        plan.flow.commit_fragments,
+        commit_size(plan),
         KeyGuard(tools.store, tools.data_keys),
+        Backoff(plan.flow.commit_retries),
+        order.is_last,
     )
     output = stage.run(fragments)
-    if output.damaged:
-        letters = LetterWriter(tools.sealer).of_damaged(
-            output.damaged, compiled(order).version, order.attempt
-        )
+    kept = (
+        to_set_aside(failure_handler(plan.flow.on_failure), output.failed.values()) if output.failed else []
+    )
+    if kept:
+        letters = LetterWriter(tools.sealer).of_failures(kept, compiled(order).version, order.attempt)
         tools.dead_letters.put(letters)
     return StageReport(
-        dead={str(DeadLetterReason.DAMAGED_FRAGMENT): len(output.damaged)} if output.damaged else {},
+        dead=dict(Counter(str(failure.reason) for failure in kept)),
         written=output.written,
         unchanged=output.unchanged,
         conflicts=output.conflicts,
+        retries=output.retries,
+        isolated=len(output.failed),
         unindexed=output.unindexed,
         erased=output.erased,
+        commit_seconds=output.commit_seconds,
+        index_seconds=output.index_seconds,
     )

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from ingestion.set_aside import BatchAttempt
 from ingestion.workers import WorkerPlan, WorkerResources
+from merge.batch_size import BatchSize
 from model.errors import FlowStoppedError, IdgraphError
 from model.snapshots import MetadataSnapshot
 from transforms.compiled import CompiledSnapshot
@@ -24,17 +25,22 @@ T = TypeVar("T")
 
 
 class BatchOrder(NamedTuple):
-    """One micro-batch: which run of it, and under which snapshot. `snapshot` is a broadcast of JSON."""
+    """One micro-batch: which run of it, and under which snapshot. `snapshot` is a broadcast of JSON.
+
+    After the last attempt the micro-batch is not given again: what cannot be committed has failed then.
+    """
 
     attempt: BatchAttempt
     etag: str
     snapshot: Any
+    is_last: bool
 
 
 @dataclass(slots=True)
 class _Process:
     resources: dict[str, WorkerResources] = field(default_factory=dict)
     compiled: tuple[str, CompiledSnapshot] | None = None
+    sizes: dict[str, BatchSize] = field(default_factory=dict)
 
 
 _process = _Process()
@@ -49,6 +55,11 @@ def resources(plan: WorkerPlan) -> WorkerResources:
         gc.collect()
         gc.freeze()
     return opened
+
+
+def commit_size(plan: WorkerPlan) -> BatchSize:
+    """How many fragments this process gives the store at once, as it has learnt."""
+    return _process.sizes.setdefault(plan.settings, BatchSize(plan.flow.commit_fragments))
 
 
 def compiled(order: BatchOrder) -> CompiledSnapshot:

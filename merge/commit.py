@@ -1,7 +1,7 @@
 """Commit: read, merge, write if the version is still the one read, else read again.
 
 The commit is idempotent: joining the same changes again changes nothing and writes nothing, so a batch
-that was cut short is simply given again.
+that was cut short is simply given again. A fragment that can never be written fails alone.
 """
 
 from __future__ import annotations
@@ -10,13 +10,16 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 
 from merge import codec
 from merge.encoded import state_of
+from merge.failures import CommitFailure
 from merge.fragments import FragmentState
-from merge.store import NEW, FragmentWrite, ProfileStore
+from merge.store import NEW, FragmentWrite, ProfileStore, StoredFragment
 from merge.tombstones import UNJUDGED, Tombstone
-from model.errors import ConflictError, DamagedStateError
+from model.dead_letters import DeadLetterReason
+from model.errors import ConflictError, DamagedStateError, StoreError, UnstorableError
 
 GuardedWrite = Callable[[Mapping[str, FragmentState], Callable[[set[str]], set[str]]], set[str]]
 """Runs a write of changes of fragments that were erased once, telling it which it must leave out; gives these
@@ -39,15 +42,42 @@ class Backoff:
 
 @dataclass(slots=True)
 class CommitResult:
-    """`written` are the fragments whose state changed, with their new versions; `damaged` the changes of
-    fragments whose stored state cannot be read: they are not written; `erased` those whose change a tombstone
-    refused: they were erased after its events were judged."""
+    """`written` are the fragments whose state changed, with their new versions; `failed` those that cannot be
+    written, by id; `erased` those whose change a tombstone refused: they were erased after its events were judged.
+    `conflicts` counts fragments that another writer was faster at, `retries` writes that were made again, for these
+    or because the store was away, which `outages` counts."""
 
     written: list[tuple[str, int, FragmentState]] = field(default_factory=list)
     unchanged: int = 0
     conflicts: int = 0
+    retries: int = 0
+    outages: int = 0
     erased: list[str] = field(default_factory=list)
-    damaged: dict[str, FragmentState] = field(default_factory=dict)
+    failed: dict[str, CommitFailure] = field(default_factory=dict)
+
+    def add(self, other: CommitResult) -> None:
+        """Add what became of other fragments."""
+        self.written.extend(other.written)
+        self.unchanged += other.unchanged
+        self.conflicts += other.conflicts
+        self.retries += other.retries
+        self.outages += other.outages
+        self.erased.extend(other.erased)
+        self.failed |= other.failed
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Some of the changes, and how often they were tried."""
+
+    changes: dict[str, FragmentState]
+    attempt: int = 0
+
+    def halves(self, attempt: int) -> list[_Part]:
+        """Both halves, to be tried next; a single change is one part."""
+        items = iter(self.changes.items())
+        first = dict(islice(items, (len(self.changes) + 1) // 2))
+        return [_Part(some, attempt) for some in (first, dict(items)) if some]
 
 
 class Committer:
@@ -59,75 +89,93 @@ class Committer:
         backoff: Backoff | None = None,
         sleep: Callable[[float], None] = time.sleep,
         guarded: GuardedWrite | None = None,
+        gives_up: bool = False,
     ) -> None:
-        """`guarded` runs the writes of fragments that have a tombstone; without it they are like all others."""
+        """`guarded` runs the writes of fragments that have a tombstone; without it they are like all others.
+        With `gives_up` a fragment that keeps changing has failed like one that cannot be written."""
         self._store = store
         self._guarded = guarded
+        self._gives_up = gives_up
         self._backoff = backoff or Backoff()
         self._sleep = sleep
 
     def commit(self, changes: Mapping[str, FragmentState]) -> CommitResult:
         """Join each fragment's changes into the store, in one read and one write if nobody interferes.
 
+        What the store cannot take is found by halving, and fails alone. While the store is away, ever smaller
+        parts are tried after ever longer pauses.
         Raises ConflictError when some fragment kept changing through all retries; the others are written.
         Raises StoreError when the store is away. Both are safe to retry whole.
         """
         result = CommitResult()
-        pending = dict(changes)
-        for attempt in range(self._backoff.retries + 1):
-            if attempt:
-                result.conflicts += len(pending)
-                self._sleep(self._backoff.pause(attempt - 1))
-                # Refused may also mean: erased meanwhile.
-                self._bury(pending, self._store.tombstones(pending), result)
-            conflicted = self._try(pending, result)
-            if not conflicted:
-                return result
-            pending = {fragment_id: pending[fragment_id] for fragment_id in conflicted}
-        raise ConflictError(
-            f"{len(pending)} fragment(s) kept changing through {self._backoff.retries} retries, or were sealed by "
-            "a key that is erased; nothing is lost, give the batch again"
-        )
+        parts = [_Part(dict(changes))]
+        stuck: dict[str, FragmentState] = {}
+        while parts:
+            part = parts.pop()
+            try:
+                done, conflicted = self._try(part)
+            except UnstorableError as error:
+                if len(part.changes) == 1:
+                    result.failed |= _failed(part.changes, DeadLetterReason.REFUSED_BY_STORE, str(error))
+                else:
+                    parts.extend(part.halves(part.attempt))
+                continue
+            except StoreError:
+                if part.attempt == self._backoff.retries:
+                    raise
+                result.retries += 1
+                result.outages += 1
+                self._sleep(self._backoff.pause(part.attempt))
+                parts.extend(part.halves(part.attempt + 1))
+                continue
+            result.add(done)
+            if conflicted and part.attempt == self._backoff.retries:
+                stuck |= conflicted
+            elif conflicted:
+                result.conflicts += len(conflicted)
+                result.retries += 1
+                self._sleep(self._backoff.pause(part.attempt))
+                parts.append(_Part(conflicted, part.attempt + 1))
+        if stuck:
+            self._give_up(stuck, result)
+        return result
 
-    def _try(self, pending: dict[str, FragmentState], result: CommitResult) -> set[str]:
+    def _give_up(self, stuck: dict[str, FragmentState], result: CommitResult) -> None:
+        told = (
+            f"kept changing through {self._backoff.retries} retries, or were sealed by a key that is erased"
+        )
+        if not self._gives_up:
+            raise ConflictError(f"{len(stuck)} fragment(s) {told}; nothing is lost, give the batch again")
+        result.failed |= _failed(stuck, DeadLetterReason.CONFLICT, f"the fragment {told}; replay it")
+
+    def _try(self, part: _Part) -> tuple[CommitResult, dict[str, FragmentState]]:
+        """Try once; gives what became of the changes, and those that another writer was faster at."""
+        result, pending = CommitResult(), dict(part.changes)
+        if part.attempt:
+            # Refused may also mean: erased meanwhile.
+            self._bury(pending, self._store.tombstones(pending), result)
         stored = self._store.read(list(pending))
         # Those that are there are judged by the store when they are written.
         buried = self._store.tombstones(each for each in pending if each not in stored)
         self._bury(pending, buried, result)
         writes: list[FragmentWrite] = []
         merged: dict[str, FragmentState] = {}
-        damaged: dict[str, FragmentState] = {}
+        failed: dict[str, CommitFailure] = {}
         for fragment_id, change in pending.items():
             present = stored.get(fragment_id)
-            if present:
-                version = present.version
-            else:
-                version = buried[fragment_id].version if fragment_id in buried else NEW
-            if present is None:
-                # Normalising it in place changes nothing of what it asks for, should it be asked again.
-                state, known = change, frozenset[str]()
-            else:
-                try:
-                    state = state_of(present.state)
-                    known = state.names()
-                    is_news = state.join(change)
-                except DamagedStateError:
-                    damaged[fragment_id] = change
-                    continue
-                if not is_news:
-                    result.unchanged += 1
-                    continue
-            state.normalise()
-            data = codec.encode(state)
-            if present and data == present.state:
+            version = _version(present, buried.get(fragment_id))
+            joined = _joined(fragment_id, change, present)
+            if isinstance(joined, CommitFailure):
+                failed[fragment_id] = joined
+            elif joined is None:
                 result.unchanged += 1
-                continue
-            merged[fragment_id] = state
-            new = state.names() - known
-            writes.append(FragmentWrite(fragment_id, version, data, new, change.judged))
-        if damaged:
-            self._bury(damaged, self._store.tombstones(damaged), result)
-            result.damaged |= damaged
+            else:
+                merged[fragment_id], data, new = joined
+                writes.append(FragmentWrite(fragment_id, version, data, new, change.judged))
+        if failed:
+            alive = {name: failure.change for name, failure in failed.items()}
+            self._bury(alive, self._store.tombstones(failed), result)
+            result.failed |= {name: failed[name] for name in alive}
         erased_once = {
             name: change for name, change in pending.items() if change.judged != UNJUDGED or name in buried
         }
@@ -137,7 +185,7 @@ class Committer:
             for write in writes
             if write.id not in conflicted
         )
-        return conflicted
+        return result, {name: pending[name] for name in conflicted}
 
     def _write(self, writes: list[FragmentWrite], erased_once: Mapping[str, FragmentState]) -> set[str]:
         if self._guarded is None or not erased_once:
@@ -160,3 +208,49 @@ class Committer:
             if tombstone.until > changes[fragment_id].judged:
                 del changes[fragment_id]
                 result.erased.append(fragment_id)
+
+
+def _version(present: StoredFragment | None, tombstone: Tombstone | None) -> int:
+    if present is not None:
+        return present.version
+    return tombstone.version if tombstone is not None else NEW
+
+
+def _joined(
+    fragment_id: str, change: FragmentState, present: StoredFragment | None
+) -> tuple[FragmentState, bytes, frozenset[str]] | CommitFailure | None:
+    """The state to write, its bytes and the identifiers that are new; None if the change changes nothing."""
+    try:
+        return _join(change, present)
+    except DamagedStateError:
+        detail = "the fragment's stored state cannot be read; restore it from a backup, then replay"
+        return CommitFailure(fragment_id, DeadLetterReason.DAMAGED_FRAGMENT, detail, change)
+    except StoreError:
+        raise
+    except Exception as error:
+        # Only the type: the message of a stranger's exception may quote a value.
+        return CommitFailure(fragment_id, DeadLetterReason.MERGE_FAILED, type(error).__name__, change)
+
+
+def _join(
+    change: FragmentState, present: StoredFragment | None
+) -> tuple[FragmentState, bytes, frozenset[str]] | None:
+    if present is None:
+        # Normalising it in place changes nothing of what it asks for, should it be asked again.
+        state, known = change, frozenset[str]()
+    else:
+        state = state_of(present.state)
+        known = state.names()
+        if not state.join(change):
+            return None
+    state.normalise()
+    data = codec.encode(state)
+    if present is not None and data == present.state:
+        return None
+    return state, data, state.names() - known
+
+
+def _failed(
+    changes: Mapping[str, FragmentState], reason: DeadLetterReason, detail: str
+) -> dict[str, CommitFailure]:
+    return {name: CommitFailure(name, reason, detail, change) for name, change in changes.items()}

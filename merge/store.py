@@ -48,7 +48,8 @@ class OutboxEntry(NamedTuple):
 class ProfileStore(Protocol):
     """Safe for several processes and threads at once. Every method blocks.
 
-    Every method raises `StoreError` when the store is away or refuses; that is always safe to retry.
+    Every method raises `StoreError` when the store is away or refuses; that is always safe to retry. `read` and `write`
+    raise `UnstorableError` when it can never take something of what it was given; then nothing of it is written.
     """
 
     def read(self, ids: Sequence[str]) -> dict[str, StoredFragment]:

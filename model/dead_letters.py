@@ -29,6 +29,13 @@ class DeadLetterReason(StrEnum):
     KEY_UNAVAILABLE = "key_unavailable"
     STAGE_CRASHED = "stage_crashed"
     DAMAGED_FRAGMENT = "damaged_fragment"
+    REFUSED_BY_STORE = "refused_by_store"
+    MERGE_FAILED = "merge_failed"
+    CONFLICT = "conflict"
+
+
+COMMIT = "commit"
+"""The stage of letters that hold a fragment's changes."""
 
 
 class DeadLetter(NamedTuple):
@@ -53,6 +60,10 @@ class DeadLetter(NamedTuple):
     attempt: str
     payload: bytes
     set_aside_at: int
+
+    def holds_changes(self) -> bool:
+        """Whether it holds changes of a fragment rather than a record."""
+        return self.stage == COMMIT
 
 
 class DeadLetters(Protocol):

@@ -101,6 +101,11 @@ class DamagedStateError(StoreError):
     """A fragment's stored bytes are none that idgraph wrote. Retrying does not help."""
 
 
+class UnstorableError(StoreError):
+    """A store can never take something of what it was given, or be asked for it: it is too large, or not valid
+    text. Retrying does not help; the rest can be given without it."""
+
+
 class ConflictError(StoreError):
     """A fragment kept changing under its writer until the retries were used up."""
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from merge.store import NEW, FragmentWrite, OutboxEntry, StoredFragment
 from merge.tombstones import UNJUDGED, Holding, Tombstone, TombstoneNames
-from model.errors import StoreError
+from model.errors import StoreError, UnstorableError
 
 
 class MemoryProfileStore:
@@ -26,10 +26,13 @@ class MemoryProfileStore:
         self._guard = threading.Lock()
 
     def read(self, ids: Sequence[str]) -> dict[str, StoredFragment]:
+        _refuse_unstorable(ids)
         with self._lock():
             return {each: self._fragments[each] for each in ids if each in self._fragments}
 
     def write(self, writes: Sequence[FragmentWrite]) -> set[str]:
+        for write in writes:
+            _refuse_unstorable((write.id, *write.identifiers))
         with self._lock():
             return {write.id for write in writes if not self._written(write)}
 
@@ -176,6 +179,14 @@ class MemoryProfileStore:
         if self._closed:
             raise StoreError("the profile store in memory is closed")
         return self._guard
+
+
+def _refuse_unstorable(names: Iterable[str]) -> None:
+    try:
+        for name in names:
+            name.encode()
+    except UnicodeEncodeError:
+        raise UnstorableError("text that is not valid Unicode cannot be stored") from None
 
 
 _NONE = Tombstone(UNJUDGED, NEW)

@@ -42,13 +42,21 @@ _REASONS = {
 class SqliteFile:
     """Runs units of work, each in one transaction. Safe for several threads and processes, and over fork.
 
-    `error` is what is raised instead of sqlite3's errors; its message names the file, never a value.
+    `error` is what is raised instead of sqlite3's errors, `unstorable` where a value is the cause and waiting is of
+    no use; the message names the file, never a value.
     Nothing is opened before the first use.
     """
 
-    def __init__(self, path: str | Path, schema: Schema, error: type[IdgraphError]) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        schema: Schema,
+        error: type[IdgraphError],
+        unstorable: type[IdgraphError] | None = None,
+    ) -> None:
         self.path = Path(path)
         self._error = error
+        self._unstorable = unstorable or error
         self._connections = Connections(self.path, schema, error)
 
     def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -103,9 +111,13 @@ class SqliteFile:
                     raise self._explained(error) from None
                 _pause(attempt)
             except UnicodeEncodeError:
-                raise self._error(f"{self.path}: text that is not valid Unicode cannot be stored") from None
+                raise self._unstorable(
+                    f"{self.path}: text that is not valid Unicode cannot be stored"
+                ) from None
             except OverflowError:
-                raise self._error(f"{self.path}: a number of more than 64 bits cannot be stored") from None
+                raise self._unstorable(
+                    f"{self.path}: a number of more than 64 bits cannot be stored"
+                ) from None
             except OSError as error:
                 raise self._error(f"{self.path}: {error.strerror or type(error).__name__}") from None
         raise AssertionError("unreachable")
@@ -114,7 +126,8 @@ class SqliteFile:
         # SQLite's own message may quote what it was given, so only its code goes on.
         name = getattr(error, "sqlite_errorname", None) or type(error).__name__
         reason = _REASONS.get(_code(error), "SQLite refused")
-        return self._error(f"{self.path}: {reason} ({name})")
+        kind = self._unstorable if _code(error) == sqlite3.SQLITE_TOOBIG else self._error
+        return kind(f"{self.path}: {reason} ({name})")
 
 
 def _begin_read(connection: sqlite3.Connection) -> None:

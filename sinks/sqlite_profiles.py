@@ -11,7 +11,7 @@ from pathlib import Path
 
 from merge.store import NEW, FragmentWrite, OutboxEntry, StoredFragment
 from merge.tombstones import UNJUDGED, Holding, Tombstone, TombstoneNames
-from model.errors import StoreError
+from model.errors import StoreError, UnstorableError
 from sinks import sqlite_erasure, sqlite_tombstones
 from sinks.sqlite_files import SqliteFile, chunks, marks
 from sinks.sqlite_schema import Schema
@@ -50,7 +50,7 @@ class SqliteProfileStore:
     """
 
     def __init__(self, path: str | Path, names: TombstoneNames | None = None) -> None:
-        self._file = SqliteFile(path, _SCHEMA, StoreError)
+        self._file = SqliteFile(path, _SCHEMA, StoreError, UnstorableError)
         self._tombstones = SqliteTombstones(names, StoreError)
 
     def read(self, ids: Sequence[str]) -> dict[str, StoredFragment]:

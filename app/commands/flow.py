@@ -154,15 +154,27 @@ def print_batch(report: BatchReport) -> None:
     counts = report.counts
     if not counts.events:
         return
-    dead = f", {counted(counts.dead_letters(), 'dead letter')}" if counts.dead_letters() else ""
-    erased = f", {counts.erased:,} refused by tombstones" if counts.erased else ""
     rate = counts.events / report.seconds
     print(
         f"batch {report.number}: {counted(counts.events, 'event')}, "
-        f"{counted(counts.written, 'profile')} written{dead}{erased}, "
+        f"{counted(counts.written, 'profile')} written{_exceptions(report)}, "
         f"{report.seconds:.2f} s ({rate:,.0f}/s), snapshot {report.snapshot_version}",
         flush=True,
     )
+
+
+def _exceptions(report: BatchReport) -> str:
+    """What does not happen in most micro-batches."""
+    counts = report.counts
+    told = (
+        (counts.dead_letters(), counted(counts.dead_letters(), "dead letter")),
+        (counts.isolated, f"{counts.isolated:,} isolated"),
+        (counts.conflicts, counted(counts.conflicts, "conflict")),
+        (counts.retries, f"{counts.retries:,} tried again"),
+        (report.attempts > 1, f"given {report.attempts} times"),
+        (counts.erased, f"{counts.erased:,} refused by tombstones"),
+    )
+    return "".join(f", {words}" for number, words in told if number)
 
 
 def print_batch_json(report: BatchReport) -> None:
@@ -189,6 +201,11 @@ def described(report: BatchReport) -> dict[str, Any]:
         "written": counts.written,
         "unchanged": counts.unchanged,
         "conflicts": counts.conflicts,
+        "retries": counts.retries,
+        "isolated": counts.isolated,
         "unindexed": counts.unindexed,
         "erased": counts.erased,
+        "map_seconds": round(counts.map_seconds, 4),
+        "commit_seconds": round(counts.commit_seconds, 4),
+        "index_seconds": round(counts.index_seconds, 4),
     }

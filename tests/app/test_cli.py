@@ -34,6 +34,7 @@ COMMANDS = {
     "demo": "example",
     "run": "flow",
     "publish": "Publish events",
+    "backfill": "an archive",
     "map": "Map payloads",
     "check": "Check mapping specs",
     "lookup": "identifier",

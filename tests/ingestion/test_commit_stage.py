@@ -10,6 +10,7 @@ import pytest
 
 from ingestion.commit_stage import CommitStage
 from ingestion.outbox import drain_outbox
+from merge.batch_size import BatchSize
 from merge.fragments import FragmentState
 from merge.index import IndexDocument, SearchPage
 from merge.store import FragmentWrite, OutboxEntry, scan_all
@@ -71,7 +72,7 @@ def index() -> _Index:
 
 @pytest.fixture
 def stage(store: MemoryProfileStore, index: _Index) -> CommitStage:
-    return CommitStage(store, index, everything, fragments_at_once=2)
+    return CommitStage(store, index, everything, size=BatchSize(2))
 
 
 def test_what_is_written_is_found_and_leaves_the_outbox(

@@ -10,6 +10,8 @@ import pytest
 from ingestion.outbox import drain_outbox
 from ingestion.replay import replay
 from ingestion.set_aside import BatchAttempt, LetterWriter
+from merge.failures import CommitFailure
+from merge.fragments import FragmentState
 from merge.store import FragmentWrite
 from model.dead_letters import DeadLetterReason
 from model.events import RawRecord
@@ -46,7 +48,7 @@ def test_its_changes_are_set_aside_and_joined_once_it_is_restored(
     victim = pipeline.store.scan()[0].id
     kept = overwrite(pipeline, victim, b'{"half a sta')
     output = pipeline.process(given)
-    assert list(output.damaged) == [victim]
+    assert list(output.failed) == [victim]
     assert output.written > 0
 
     reader = pipeline.reader()
@@ -56,7 +58,7 @@ def test_its_changes_are_set_aside_and_joined_once_it_is_restored(
 
     batch = BatchAttempt("main/0", "attempt")
     with closing(pipeline.resources().dead_letters) as dead_letters:
-        letters = LetterWriter(pipeline.sealer).of_damaged(output.damaged, 1, batch)
+        letters = LetterWriter(pipeline.sealer).of_failures(output.failed.values(), 1, batch)
         dead_letters.put(letters)
         assert [letter.reason for letter in letters] == [DeadLetterReason.DAMAGED_FRAGMENT]
 
@@ -87,8 +89,14 @@ def test_two_batches_leave_two_letters(tmp_path: Path, given: list[RawRecord]) -
     (name, *_) = sorted(name for name in both)
     writer = LetterWriter(pipeline.sealer)
     batch = BatchAttempt("main/0", "attempt")
-    ids = {writer.of_damaged({name: each[name]}, 1, batch)[0].id for each in outputs}
-    same = {writer.of_damaged({name: outputs[0][name]}, 1, batch)[0].id for _ in range(2)}
+
+    def letter_id(change: FragmentState) -> str:
+        failure = CommitFailure(name, DeadLetterReason.DAMAGED_FRAGMENT, "", change)
+        (letter,) = writer.of_failures([failure], 1, batch)
+        return letter.id
+
+    ids = {letter_id(each[name]) for each in outputs}
+    same = {letter_id(outputs[0][name]) for _ in range(2)}
     assert len(same) == 1
     assert len(ids) == 2 or outputs[0][name].registers == outputs[1][name].registers
 

@@ -320,9 +320,9 @@ def test_changes_that_waited_for_a_damaged_fragment_are_sealed_when_they_are_rep
     pipeline.store.write([FragmentWrite(victim, present.version, b"damaged", frozenset())])
     later = order(1, 7, created_at="2024-03-05T00:00:00Z", order_id="R7", shipping={"line1": "9 Other St"})
     pipeline.snapshot = BEFORE
-    damaged = pipeline.process([later]).damaged
+    damaged = pipeline.process([later]).failed
     resources = pipeline.resources()
-    letters = LetterWriter(pipeline.sealer).of_damaged(damaged, 1, pipeline.batch)
+    letters = LetterWriter(pipeline.sealer).of_failures(damaged.values(), 1, pipeline.batch)
     resources.dead_letters.put(letters)
     # Restored from a backup, and sealed, before the letters are given again.
     pipeline.store.write([FragmentWrite(victim, present.version + 1, present.state, frozenset())])

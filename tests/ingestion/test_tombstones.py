@@ -12,6 +12,7 @@ from ingestion.parcels import Parcel
 from ingestion.set_aside import LetterWriter, read_changes
 from ingestion.tasks import _judged
 from merge import codec
+from merge.failures import CommitFailure
 from merge.fragments import FragmentState
 from merge.store import FragmentWrite, StoredFragment
 from merge.tombstones import UNJUDGED
@@ -226,20 +227,22 @@ def test_changes_of_a_damaged_fragment_are_no_letter_once_it_is_erased(later: Pi
     later.store.write([FragmentWrite(stored.id, 1, b"damaged", frozenset())])
     mapped = later.map(at(2))
 
-    assert later.commit_stage().run(mapped.fragments.items()).damaged.keys() == {stored.id}
+    assert later.commit_stage().run(mapped.fragments.items()).failed.keys() == {stored.id}
     later.store.erase([stored.id], may(9))
     later.store.write([FragmentWrite(stored.id, 2, b"damaged", frozenset(), ORDINAL_MAX)])
     output = later.commit_stage().run(later.map(at(1)).fragments.items())
-    assert output.damaged == {}
+    assert output.failed == {}
     output = later.commit_stage().run(mapped.fragments.items())
-    assert (output.damaged, output.erased) == ({}, 1)
+    assert (output.failed, output.erased) == ({}, 1)
 
 
 def test_a_letter_of_a_damaged_fragment_keeps_what_it_was_judged_by(later: Pipeline) -> None:
     state = FragmentState()
     for judged in (UNJUDGED, -5, 7):
         state.judged = judged
-        (letter,) = LetterWriter(later.sealer).of_damaged({"a:1": state}, 1, later.batch)
+        (letter,) = LetterWriter(later.sealer).of_failures(
+            [CommitFailure("a:1", DeadLetterReason.DAMAGED_FRAGMENT, "", state)], 1, later.batch
+        )
         opened = read_changes(later.sealer.open(letter.payload, letter.id, letter.position))
         assert opened.judged == judged
 

@@ -1,0 +1,108 @@
+"""The crash matrix: `python -m tests.crashes` plays all cells, which takes half an hour, and writes the table of
+docs/crashes.md. `--only TEXT` plays those whose name holds a text, and writes nothing. Exit code 1 if one ends
+with another export than an undisturbed run, byte for byte (`cmp`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.crashes.cells import Cell, cells
+from tests.crashes.scenes import SHARES, Scene
+from tests.installation import Shop
+from tests.spark.conftest import serving_shop
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "crashes.md"
+BEGIN = "<!-- made by python -m tests.crashes: begin -->"
+END = "<!-- made by python -m tests.crashes: end -->"
+
+
+class Outcome(NamedTuple):
+    """How a cell ended; `wrong` is empty if it ended well."""
+
+    cell: Cell
+    deaths: int
+    runs: int
+    seconds: float
+    wrong: str
+
+
+def main() -> int:
+    """Plays the cells."""
+    parser = argparse.ArgumentParser(prog="python -m tests.crashes", description=__doc__)
+    parser.add_argument("--only", help="cells whose name holds this text")
+    parser.add_argument("--list", action="store_true", help="name the cells")
+    options = parser.parse_args()
+    chosen = [cell for cell in cells() if options.only is None or options.only in cell.name()]
+    if options.list:
+        print("\n".join(cell.name() for cell in chosen))
+        return 0
+    outcomes = []
+    with tempfile.TemporaryDirectory(prefix="crashes-") as name, serving_shop(Path(name)) as (shop, _):
+        reference = undisturbed(Path(name) / "reference", shop)
+        for number, cell in enumerate(chosen, 1):
+            outcome = play(cell, Path(name) / f"cell-{number}", shop, reference)
+            outcomes.append(outcome)
+            print(
+                f"{number}/{len(chosen)} {cell.name()}: {outcome.wrong or 'same'}, {outcome.seconds:.0f} s",
+                flush=True,
+            )
+    wrong = [outcome for outcome in outcomes if outcome.wrong]
+    print(f"{len(outcomes)} cells, {len(wrong)} wrong")
+    if options.only is None:
+        text = DOCUMENT.read_text(encoding="utf-8")
+        DOCUMENT.write_text(rewritten(text, outcomes), encoding="utf-8")
+    return 1 if wrong else 0
+
+
+def undisturbed(folder: Path, shop: Shop) -> Scene:
+    """The same events in one run that nothing disturbs."""
+    scene = Scene(folder, shop, max_files_per_batch=1000, split_bytes=1 << 24)
+    scene.publish()
+    scene.run()
+    scene.exported()
+    return scene
+
+
+def play(cell: Cell, folder: Path, shop: Shop, reference: Scene) -> Outcome:
+    """Play one cell, and compare how it ended."""
+    started = time.monotonic()
+    deaths = runs = 0
+    try:
+        scene = cell.play(folder, shop)
+        deaths, runs = scene.deaths, scene.runs
+        wrong = ", ".join(scene.differences(reference))
+    except AssertionError as error:
+        wrong = str(error)[:1000] or "an assertion failed"
+    return Outcome(cell, deaths, runs, time.monotonic() - started, wrong)
+
+
+def rewritten(text: str, outcomes: list[Outcome]) -> str:
+    """The document with the table of these outcomes."""
+    rows = [
+        f"| {cell.where} | {cell.killed} | {cell.strategy} | {runs} | {f'**{wrong}**' if wrong else 'same'} |"
+        for cell, _, runs, _, wrong in outcomes
+    ]
+    total = sum(outcome.seconds for outcome in outcomes)
+    table = [
+        "| where | killed | strategy | runs | export |",
+        "|---|---|---|---|---|",
+        *rows,
+        "",
+        f"{len(outcomes)} cells, {sum(bool(outcome.wrong) for outcome in outcomes)} wrong, "
+        f"{sum(outcome.deaths for outcome in outcomes)} kills, {sum(SHARES.values()):,} events each (some twice), "
+        f"{total / 60:.0f} minutes; Python {platform.python_version()}.",
+    ]
+    before, _, rest = text.partition(BEGIN)
+    after = rest.partition(END)[2]
+    return "\n".join([before + BEGIN, "", *table, "", END + after])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,109 @@
+"""A backfill's archive: its files, and how far it has come, whatever was cut short."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from ingestion.archive import BackfillProgress, Tally, archive_files, archive_path, bytes_an_event
+from ingestion.configuration import SourceConfig
+from ingestion.outcomes import BatchReport, StageReport
+from model.errors import ConfigError
+
+
+def config(path: Path) -> SourceConfig:
+    return SourceConfig(name="web", path=archive_path(path))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name in (
+        "a.jsonl",
+        "2024/01/b.jsonl.gz",
+        ".part",
+        "_SUCCESS",
+        "_temporary/c.jsonl",
+        ".hidden/d.jsonl",
+    ):
+        file = tmp_path / "archive" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(b"{}\n")
+    return tmp_path / "archive"
+
+
+def test_the_files_of_a_directory_are_those_that_spark_sees(folder: Path) -> None:
+    assert sorted(archive_files(config(folder))) == [folder / "2024/01/b.jsonl.gz", folder / "a.jsonl"]
+
+
+def test_a_glob_and_a_single_file(folder: Path) -> None:
+    (folder / "ab.jsonl").touch()
+    assert sorted(archive_files(config(folder / "a*.jsonl"))) == [folder / "a.jsonl", folder / "ab.jsonl"]
+    assert list(archive_files(config(folder / "a.jsonl"))) == [folder / "a.jsonl"]
+
+
+@pytest.mark.parametrize("name", ["nothing", "nothing/*.jsonl"])
+def test_what_is_not_there_is_told(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigError, match="no such directory"):
+        archive_path(tmp_path / name)
+
+
+def test_a_file_whose_name_would_be_a_pattern_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a{1}.jsonl").touch()
+    with pytest.raises(ConfigError, match="as its directory"):
+        archive_path(tmp_path / "a{1}.jsonl")
+
+
+def test_bytes_an_event_are_those_on_disk(tmp_path: Path) -> None:
+    lines = b"".join(b'{"number": %06d}\n' % number for number in range(20_000))
+    (tmp_path / "a.jsonl").write_bytes(lines)
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(lines))
+    (tmp_path / "damaged.gz").write_bytes(gzip.compress(lines)[:100])
+    (tmp_path / "empty.jsonl").touch()
+    assert 18 <= bytes_an_event(tmp_path / "a.jsonl") < 25
+    assert 0 < bytes_an_event(tmp_path / "a.jsonl.gz") < 10
+    assert bytes_an_event(tmp_path / "damaged.gz") > 0
+    assert bytes_an_event(tmp_path / "empty.jsonl") > 0
+
+
+def report(number: int, events: int, query: str = "q1") -> BatchReport:
+    counts = StageReport(files=1, file_bytes=10 * events, events=events, written=events, dead={"not_json": 1})
+    return BatchReport(number, 1.0, 1, 1, counts, batch=f"backfill/{query}/{number}")
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    (tmp_path / "checkpoint").mkdir()
+    (tmp_path / "checkpoint" / "metadata").write_text('{"id":"q1"}')
+    return tmp_path
+
+
+def test_a_micro_batch_that_is_given_again_counts_once(state: Path) -> None:
+    BackfillProgress(state).take(report(0, 100))
+    BackfillProgress(state).take(report(1, 50))
+    again = BackfillProgress(state)
+    again.take(report(1, 60))
+    again.take(report(2, 1))
+    assert BackfillProgress(state).done == Tally(3, 1610, 161, 161, 3, 0)
+
+
+def test_of_another_checkpoint_nothing_counts(state: Path) -> None:
+    BackfillProgress(state).take(report(0, 100))
+    (state / "checkpoint" / "metadata").write_text('{"id":"q2"}')
+    begun = BackfillProgress(state)
+    assert begun.done == Tally()
+    begun.take(report(0, 7, "q2"))
+    assert BackfillProgress(state).done.events == 7
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[]", b'{"batch": "b/q1/0", "before": {}, "done": {}}', b"\0" * 9]
+)
+def test_a_torn_file_only_loses_the_count(state: Path, content: bytes) -> None:
+    (state / "progress.json").write_bytes(content)
+    progress = BackfillProgress(state)
+    assert progress.done == Tally()
+    progress.take(report(4, 5))
+    assert json.loads((state / "progress.json").read_bytes())["done"]["events"] == 5

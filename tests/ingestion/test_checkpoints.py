@@ -1,0 +1,93 @@
+"""Checkpoints as Spark writes them, cut short as a power cut does; with Spark itself in tests/crashes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ingestion.checkpoints import is_done, mend, query_id
+
+ENTRY = 'v1\n{"path":"file:///inbox/a.jsonl","timestamp":1,"batchId":0}'
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    """Three micro-batches, the last one not done."""
+    folder = tmp_path / "checkpoint"
+    for name in ("offsets", "commits", "sources/0"):
+        (folder / name).mkdir(parents=True)
+    (folder / "metadata").write_text('{"id":"the-query"}\n')
+    for number in range(3):
+        (folder / "offsets" / str(number)).write_text(
+            f'v1\n{{"batchTimestampMs":1}}\n{{"logOffset":{number}}}'
+        )
+        (folder / "sources/0" / str(number)).write_text(ENTRY)
+    for number in range(2):
+        (folder / "commits" / str(number)).write_text('v1\n{"nextBatchWatermarkMs":0}')
+    return folder
+
+
+def left(checkpoint: Path) -> list[str]:
+    return sorted(str(file.relative_to(checkpoint)) for file in checkpoint.rglob("*") if file.is_file())
+
+
+def test_a_whole_one_stays_as_it_is(checkpoint: Path) -> None:
+    before = left(checkpoint)
+    mend(checkpoint)
+    assert left(checkpoint) == before
+    assert query_id(checkpoint) == "the-query"
+    assert (is_done(checkpoint, "1"), is_done(checkpoint, "2")) == (True, False)
+
+
+def test_none_at_all_is_no_error(tmp_path: Path) -> None:
+    mend(tmp_path / "checkpoint")
+    assert query_id(tmp_path / "checkpoint") is None
+
+
+@pytest.mark.parametrize("torn", ["offsets/1", "commits/1", "sources/0/1"])
+@pytest.mark.parametrize("content", [b"", b"v", b'v1\n{"logOff', b"v1\n" + b"\0" * 40])
+def test_what_came_after_a_torn_file_is_told_again(checkpoint: Path, torn: str, content: bytes) -> None:
+    (checkpoint / torn).write_bytes(content)
+    mend(checkpoint)
+    assert left(checkpoint) == ["commits/0", "metadata", "offsets/0", "sources/0/0"]
+
+
+def test_a_torn_id_is_given_anew(checkpoint: Path) -> None:
+    (checkpoint / "metadata").write_text('{"id":"the')
+    mend(checkpoint)
+    assert "metadata" not in left(checkpoint)
+    assert "offsets/2" in left(checkpoint)
+
+
+def test_temporary_files_and_a_version_alone_are_not_torn(checkpoint: Path) -> None:
+    (checkpoint / "offsets" / ".3.tmp").write_bytes(b"")
+    (checkpoint / "sources/0" / "2").write_text("v1")
+    before = left(checkpoint)
+    mend(checkpoint)
+    assert left(checkpoint) == before
+
+
+def test_what_a_torn_compaction_held_makes_all_files_be_read_again(checkpoint: Path) -> None:
+    # Spark has removed those before it.
+    (checkpoint / "sources/0" / "0").unlink()
+    (checkpoint / "sources/0" / "1").rename(checkpoint / "sources/0" / "1.compact")
+    (checkpoint / "sources/0" / "1.compact").write_bytes(b'v1\n{"pa')
+    mend(checkpoint)
+    assert not checkpoint.exists()
+    assert (checkpoint.parent / "checkpoint.damaged-0").is_dir()
+
+
+def test_a_whole_compaction_holds_what_came_before(checkpoint: Path) -> None:
+    (checkpoint / "sources/0" / "0").unlink()
+    (checkpoint / "sources/0" / "1").rename(checkpoint / "sources/0" / "1.compact")
+    (checkpoint / "sources/0" / "2").write_bytes(b"")
+    mend(checkpoint)
+    assert left(checkpoint) == [
+        "commits/0",
+        "commits/1",
+        "metadata",
+        "offsets/0",
+        "offsets/1",
+        "sources/0/1.compact",
+    ]

@@ -1,0 +1,56 @@
+"""Batches adapt to what the store takes."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from merge.batch_size import BatchSize
+
+
+def test_a_failure_halves_and_quick_commits_grow_back() -> None:
+    size = BatchSize(1000, slow_seconds=2.0)
+    size.took(1000, 0.1, outages=1)
+    assert size.present == 500
+    sizes = []
+    while size.present < 1000:
+        size.took(size.present, 0.1)
+        sizes.append(size.present)
+    assert sizes[:2] == [625, 781]
+    assert sizes[-1] == 1000
+    assert len(sizes) < 5
+
+
+def test_a_slow_commit_halves_what_it_was() -> None:
+    size = BatchSize(8000, slow_seconds=2.0)
+    size.took(8000, 3.0)
+    assert size.present == 4000
+    size.took(300, 3.0)
+    assert size.present == 150
+    for _ in range(10):
+        size.took(size.present, 3.0)
+    assert size.present == 100
+
+
+def test_what_is_neither_slow_nor_quick_stays() -> None:
+    size = BatchSize(1000, slow_seconds=2.0)
+    size.took(1000, 3.0)
+    size.took(500, 1.5)
+    assert size.present == 500
+
+
+def test_a_small_rest_says_nothing_of_what_could_be_taken() -> None:
+    size = BatchSize(1000, slow_seconds=2.0)
+    size.took(1000, 3.0)
+    size.took(7, 0.01)
+    assert size.present == 500
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 10_000), st.floats(0, 100), st.integers(0, 40))), st.integers(1, 8000)
+)
+def test_it_stays_within_its_bounds(history: list[tuple[int, float, int]], most: int) -> None:
+    size = BatchSize(most)
+    for count, seconds, outages in history:
+        size.took(count, seconds, outages)
+        assert 1 <= size.present <= most

@@ -1,0 +1,119 @@
+"""A fragment that can never be committed fails alone, whatever is the matter with it; the others are written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from merge.commit import Backoff, Committer
+from merge.fragments import FragmentState
+from merge.store import FragmentWrite, StoredFragment
+from model.dead_letters import DeadLetterReason
+from model.errors import ConflictError, StoreError, UnstorableError
+from sinks.memory_profiles import MemoryProfileStore
+from tests.merge.test_commit import state, value
+
+
+class _Store(MemoryProfileStore):
+    """Refuses some fragments for good, and is away for a number of calls."""
+
+    def __init__(self, refused: set[str] | None = None, away: int = 0) -> None:
+        super().__init__()
+        self.refused = refused or set()
+        self.away = away
+        self.sizes: list[int] = []
+
+    def read(self, ids: Sequence[str]) -> dict[str, StoredFragment]:
+        if self.away:
+            self.away -= 1
+            raise StoreError("the store is away")
+        return super().read(ids)
+
+    def write(self, writes: Sequence[FragmentWrite]) -> set[str]:
+        self.sizes.append(len(writes))
+        if self.refused & {write.id for write in writes}:
+            raise UnstorableError("an item is larger than the store takes")
+        return super().write(writes)
+
+
+def changes(count: int) -> dict[str, FragmentState]:
+    return {f"user_id:{n}": state(1, f"user_id:{n}") for n in range(count)}
+
+
+def committer(
+    store: MemoryProfileStore, pauses: list[float], retries: int = 4, gives_up: bool = False
+) -> Committer:
+    return Committer(store, Backoff(retries), pauses.append, gives_up=gives_up)
+
+
+@given(st.sets(st.integers(0, 39), max_size=6))
+def test_what_the_store_refuses_is_found_and_the_rest_is_written(poison: set[int]) -> None:
+    store, pauses = _Store({f"user_id:{n}" for n in poison}), list[float]()
+    result = committer(store, pauses).commit(changes(40))
+    assert set(result.failed) == store.refused
+    assert {failure.reason for failure in result.failed.values()} <= {DeadLetterReason.REFUSED_BY_STORE}
+    assert {name for name, _, _ in result.written} == changes(40).keys() - store.refused
+    # To wait would not help, and halving is quick.
+    assert pauses == []
+    assert len(store.sizes) <= 1 + len(poison) * 12
+
+
+def test_the_failure_has_all_that_is_needed_to_try_again() -> None:
+    store = _Store({"user_id:1"})
+    result = committer(store, []).commit(changes(3))
+    store.refused = set()
+    committer(store, []).commit({name: failure.change for name, failure in result.failed.items()})
+    assert value(store, "user_id:1") == 1
+
+
+def test_a_store_that_is_away_for_a_while_is_tried_in_smaller_parts() -> None:
+    store, pauses = _Store(away=2), list[float]()
+    result = committer(store, pauses).commit(changes(8))
+    assert len(result.written) == 8
+    assert (result.retries, result.outages, len(pauses)) == (2, 2, 2)
+    assert sorted(store.sizes) == [2, 2, 4]
+
+
+def test_a_store_that_stays_away_ends_it_within_bounds() -> None:
+    store, pauses = _Store(away=1000), list[float]()
+    with pytest.raises(StoreError, match="away"):
+        committer(store, pauses).commit(changes(64))
+    assert len(pauses) == 4
+
+
+def test_a_merge_that_fails_fails_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = _Store()
+    whole = FragmentState.normalise
+
+    def normalise(self: FragmentState) -> None:
+        if "user_id:2" in self.identifiers:
+            raise RecursionError("a value of the event")
+        whole(self)
+
+    given_ones = changes(4)
+    monkeypatch.setattr(FragmentState, "normalise", normalise)
+    result = committer(store, []).commit(given_ones)
+    (failure,) = result.failed.values()
+    assert (failure.fragment_id, failure.reason) == ("user_id:2", DeadLetterReason.MERGE_FAILED)
+    assert failure.detail == "RecursionError"
+    assert len(result.written) == 3
+
+
+class _Hot(MemoryProfileStore):
+    """One fragment always has another version by the time that it is written."""
+
+    def write(self, writes: Sequence[FragmentWrite]) -> set[str]:
+        hot = {write.id for write in writes if write.id == "user_id:0"}
+        return hot | super().write([write for write in writes if write.id not in hot])
+
+
+def test_what_keeps_changing_is_given_again_until_the_last_attempt() -> None:
+    with pytest.raises(ConflictError):
+        committer(_Hot(), []).commit(changes(3))
+    store = _Hot()
+    result = committer(store, [], gives_up=True).commit(changes(3))
+    assert [failure.reason for failure in result.failed.values()] == [DeadLetterReason.CONFLICT]
+    assert (result.conflicts, result.retries, store.count()) == (4, 4, 2)
