@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import json
 import logging
+import uuid
 from pathlib import Path
+
+from ingestion.durable_files import write_atomically
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +41,8 @@ def mend(checkpoint: Path) -> None:
     metadata = checkpoint / "metadata"
     if metadata.exists() and query_id(checkpoint) is None:
         log.warning("%s is damaged; the flow goes on under another id", metadata)
-        metadata.unlink()
+        # Spark refuses a checkpoint that has none.
+        write_atomically(metadata, json.dumps({"id": str(uuid.uuid4())}).encode())
     logs = [checkpoint / "offsets", checkpoint / "commits", *checkpoint.glob("sources/*")]
     damaged = [file for folder in logs for file in _numbered(folder) if not _is_whole(file)]
     if not damaged:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from merge.store import NEW, FragmentWrite, OutboxEntry, ProfileStore, StoredFragment, scan_all
-from model.errors import StoreError
+from model.errors import StoreError, UnstorableError
 from tests.contracts.implementations import Implementation
 from tests.contracts.processes import finish, killed_after, start
 
@@ -45,6 +45,19 @@ def test_the_expected_version_is_replaced_and_no_other(store: ProfileStore) -> N
         assert store.write([FragmentWrite("a:1", stale, b"no", frozenset({"x:1"}))]) == {"a:1"}
     assert store.read(["a:1"]) == {"a:1": StoredFragment("a:1", 2, b"two")}
     assert store.find("x:1") == []
+
+
+@pytest.mark.parametrize("bad", [new("a:\ud800"), new("a:2", b"2", "x:\udfff")])
+def test_what_can_never_be_stored_is_told_as_such_and_nothing_is_written(
+    store: ProfileStore, bad: FragmentWrite
+) -> None:
+    with pytest.raises(UnstorableError) as told:
+        store.write([new("a:1"), bad, new("a:3")])
+    assert "\\u" not in str(told.value)
+    assert (store.count(), store.outbox()) == (0, [])
+    with pytest.raises(UnstorableError):
+        store.read(["a:1", "a:\ud800"])
+    assert store.write([new("a:1")]) == set()
 
 
 def test_what_is_not_there_cannot_be_expected(store: ProfileStore) -> None:

@@ -50,7 +50,7 @@ POINTS = (
     Point("the store has written", "worker", "after", f"{STORE}.write", 2),
     Point("the index has written", "worker", "after", "sinks.sqlite_index:SqliteProfileIndex.put"),
     Point("the outbox is settled", "worker", "after", f"{STORE}.settle"),
-    Point("the job is done", "driver", "before", "ingestion.schema_buffer:SchemaBuffer.add"),
+    Point("schema changes go to the journal", "driver", "before", "ingestion.schema_buffer:SchemaBuffer.add"),
     Point("schema changes are in the journal", "driver", "after", "ingestion.schema_buffer:SchemaBuffer.add"),
     Point("dead letters are settled", "driver", "after", f"{LETTERS}.settle_batch"),
     Point("the next micro-batch begins", "driver", "before", "ingestion.flow:Flow._run_batch", 2),

@@ -14,6 +14,7 @@ from typing import Any
 
 from app import wiring
 from app.settings import load
+from model import canonical
 from model.queries import Query
 from tests.crashes.points import Point
 from tests.installation import Installation, Shop, kill_tree, retail, until
@@ -109,28 +110,33 @@ class Scene:
     def differences(self, reference: Scene) -> list[str]:
         """How it differs from another scene of the same events; empty if in nothing."""
         found = []
-        files = [each.exported() for each in (self, reference)]
-        if subprocess.run(["cmp", *files], check=False, capture_output=True).returncode != 0:
-            found.append("the export")
-        if self.letters() != reference.letters():
-            found.append("dead letters")
         with wiring.opened(load(self.installation.config)) as resources:
             if resources.store.outbox():
                 found.append("the outbox is not empty")
             if resources.index.count(Query()) != resources.store.count():
                 found.append("the index")
+        files = [each.exported() for each in (self, reference)]
+        if subprocess.run(["cmp", *files], check=False, capture_output=True).returncode != 0:
+            found.append("the export")
+        if self.letters() != reference.letters():
+            found.append("dead letters")
         return found
 
     def exported(self) -> Path:
-        """What `idgraph export` writes, each value with where it came from, protected ones revealed."""
+        """What `idgraph export --provenance --reveal` writes."""
         file = self.folder / "profiles.jsonl"
+        settings = load(self.installation.config)
         if not file.exists():
-            self.installation.export("--provenance", "--reveal", "--output", str(file))
+            with wiring.opened(settings) as resources, file.open("wb") as stream:
+                for profile in wiring.profile_reader(settings, resources).scan(reveal=True):
+                    stream.write(canonical.encode(profile.canonical(True)) + b"\n")
+            assert file.stat().st_size > 0
         return file
 
     def letters(self) -> set[tuple[str, str]]:
         """Sources and reasons of all dead letters; their positions name files, which may have other names."""
-        return {(letter["source"], letter["reason"]) for letter in self.installation.dead_letters()}
+        with wiring.opened(load(self.installation.config)) as resources:
+            return {(letter.source, str(letter.reason)) for letter in resources.dead_letters.scan()}
 
 
 def _files(source: str) -> Iterator[tuple[str, list[bytes]]]:

@@ -56,7 +56,7 @@ def test_what_came_after_a_torn_file_is_told_again(checkpoint: Path, torn: str, 
 def test_a_torn_id_is_given_anew(checkpoint: Path) -> None:
     (checkpoint / "metadata").write_text('{"id":"the')
     mend(checkpoint)
-    assert "metadata" not in left(checkpoint)
+    assert query_id(checkpoint) not in (None, "the-query")
     assert "offsets/2" in left(checkpoint)
 
 

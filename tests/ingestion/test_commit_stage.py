@@ -11,6 +11,7 @@ import pytest
 from ingestion.commit_stage import CommitStage
 from ingestion.outbox import drain_outbox
 from merge.batch_size import BatchSize
+from merge.commit import Backoff
 from merge.fragments import FragmentState
 from merge.index import IndexDocument, SearchPage
 from merge.store import FragmentWrite, OutboxEntry, scan_all
@@ -220,6 +221,44 @@ def test_a_store_that_is_away_gives_the_batch_back(stage: CommitStage, store: Me
     store.close()
     with pytest.raises(StoreError):
         stage.run([one(1)])
+
+
+def test_a_profile_of_which_no_document_can_be_made_waits_alone(
+    stage: CommitStage, store: MemoryProfileStore, index: _Index
+) -> None:
+    def fails(_path: str) -> bool:
+        raise RecursionError("a value")
+
+    output = CommitStage(store, index, fails).run([one(1)])
+    assert (output.written, output.unindexed) == (1, 1)
+    stage.run([one(2)])
+    assert [entry.fragment_id for entry in store.outbox()] == ["user_id:1"]
+    assert drain_outbox(store, index, fails) == 1
+    assert drain_outbox(store, index, everything) == 0
+    assert store.outbox() == []
+
+
+def test_batches_adapt_to_a_store_that_fails(index: _Index) -> None:
+    class Failing(MemoryProfileStore):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fails = 2
+            self.sizes: list[int] = []
+
+        def write(self, writes: Sequence[FragmentWrite]) -> set[str]:
+            self.sizes.append(len(writes))
+            if self.fails:
+                self.fails -= 1
+                raise StoreError("throttled")
+            return super().write(writes)
+
+    store = Failing()
+    stage = CommitStage(store, index, everything, BatchSize(8), backoff=Backoff(base=0.0))
+    output = stage.run(one(number) for number in range(40))
+    assert (output.written, output.retries) == (40, 2)
+    assert store.sizes[:5] == [8, 4, 2, 2, 4]
+    assert store.sizes[5] == 2
+    assert store.sizes[-2:] != [2, 2]
 
 
 # Several writers

@@ -1,0 +1,179 @@
+"""`idgraph backfill` as far as it goes without Spark, and how it tells where it is; with Spark in tests/crashes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from app.backfill import BackfillStep, find_archive
+from app.backfill_view import duration, line, showing
+from ingestion.archive import Tally
+from ingestion.outcomes import BatchReport, StageReport
+from model.errors import ConfigError
+from tests.app.conftest import CommandLine
+from tests.retail import lines
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def archive(idgraph: CommandLine) -> Path:
+    folder = idgraph.folder / "2023"
+    folder.mkdir()
+    for number in range(3):
+        (folder / f"{number}.jsonl").write_bytes(b"\n".join(lines("orders", 10)) + b"\n")
+    return folder
+
+
+def step(events: int = 1000, left: float | None = 300.0) -> BackfillStep:
+    counts = StageReport(events=events, conflicts=2)
+    return BackfillStep(BatchReport(1, 0.5, 7, 1, counts), Tally(5, 500, 12_000, 9, 1, 2), 10, 1000, left)
+
+
+def test_an_archive_has_a_checkpoint_of_its_own(idgraph: CommandLine, archive: Path) -> None:
+    settings = idgraph.settings()
+    found = find_archive(settings, "orders", archive)
+    assert found.files == 3
+    assert found.bytes == sum(file.stat().st_size for file in archive.iterdir())
+    (source,) = found.settings.sources
+    assert (source.name, source.path) == ("orders", archive)
+    assert source.type == settings.source("orders").type
+    assert found.state() != settings.flow_state()
+    assert found.state() == find_archive(settings, "orders", Path("2023")).state()
+    assert found.state() != find_archive(settings, "orders", archive / "1.jsonl").state()
+    assert found.state() != find_archive(settings, "segment", archive).state()
+
+
+def test_a_name_at_its_longest_is_still_one_of_a_flow(idgraph: CommandLine, archive: Path) -> None:
+    settings = idgraph.settings()
+    long = settings.source("orders").model_copy(update={"name": "x" * 64})
+    found = find_archive(settings.model_copy(update={"sources": (long,)}), "x" * 64, archive)
+    assert len(found.settings.flow.name) <= 64
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (("nothing", "2023"), 2, "no source is called 'nothing'"),
+        (("orders", "2022"), 2, "there is no such directory or file"),
+        (("orders", "2023/*.csv"), 3, "no file in 2023/*.csv"),
+        (("orders", "2023", "--rate", "0"), 2, "--rate"),
+    ],
+)
+def test_what_cannot_be_taken_is_told(
+    idgraph: CommandLine, archive: Path, words: tuple[str, ...], code: int, told: str
+) -> None:
+    result = idgraph("backfill", *words)
+    assert (result.exit_code, told in result.stderr) == (code, True), result.output
+
+
+def test_a_handler_that_is_not_there_is_told_before_spark_starts(
+    with_keys: CommandLine, archive: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("IDGRAPH_FLOW__ON_FAILURE", "nobody")
+    result = with_keys("backfill", "orders", archive)
+    assert (result.exit_code, "flow.on_failure: nobody" in result.stderr) == (2, True), result.output
+
+
+def run_with(program: str, idgraph: CommandLine, *words: str) -> subprocess.CompletedProcess[bytes]:
+    """The command as it is, but for the flow itself."""
+    command = [sys.executable, "-c", program, "-c", f"{idgraph.folder}/idgraph.toml", "backfill", *words]
+    return subprocess.run(
+        command,
+        cwd=idgraph.folder,
+        capture_output=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+
+
+FLOW = """
+from app import backfill, cli
+from ingestion.outcomes import BatchReport, StageReport
+
+def run_flow(settings, stop, intake, on_batch):
+    assert intake.until_done
+    backfill.wiring.prepare_directory(settings)
+    (settings.flow_state() / "checkpoint").mkdir(exist_ok=True)
+    (settings.flow_state() / "checkpoint" / "metadata").write_text('{"id":"q"}')
+    for number in range(BATCHES):
+        size = settings.sources[0].path.joinpath("0.jsonl").stat().st_size
+        counts = StageReport(files=1, file_bytes=size, events=10, written=9, conflicts=1)
+        on_batch(BatchReport(number, 1.0, 1, 1, counts, batch=f"backfill/q/{number}"))
+        if number == STOPPED:
+            stop.set()
+            return
+
+backfill.run_flow = run_flow
+cli.main()
+"""
+
+
+def program(batches: int, stopped: int = -1) -> str:
+    return FLOW.replace("BATCHES", str(batches)).replace("STOPPED", str(stopped))
+
+
+def test_plain_lines_and_a_summary_without_a_terminal(with_keys: CommandLine, archive: Path) -> None:
+    done = run_with(program(3), with_keys, "orders", str(archive))
+    assert done.returncode == 0, done.stderr
+    told = done.stderr.decode()
+    assert "the backfill of orders begins: 3 files" in told
+    assert "1 of 3 files (33%), 10 events" in told
+    assert "3 of 3 files done, 30 events, 27 profiles written, 3 conflicts" in told
+    assert done.stdout == b""
+    assert "\x1b" not in told
+
+
+def test_stopped_before_its_end_it_says_so_and_goes_on(with_keys: CommandLine, archive: Path) -> None:
+    done = run_with(program(3, stopped=1), with_keys, "orders", str(archive))
+    assert (done.returncode, b"the same command goes on from here" in done.stderr) == (130, True), done.stderr
+    again = run_with(program(0), with_keys, "orders", str(archive))
+    assert b"the backfill of orders goes on after 2 files: 3 files" in again.stderr
+    anew = run_with(program(0), with_keys, "orders", str(archive), "--again")
+    assert b"the backfill of orders begins: 3 files" in anew.stderr
+
+
+def test_json_is_an_object_a_micro_batch(with_keys: CommandLine, archive: Path) -> None:
+    done = run_with(program(2), with_keys, "orders", str(archive), "--json")
+    first, second = (json.loads(line) for line in done.stdout.splitlines())
+    assert (first["files_done"], first["files_total"], first["seconds_left"]) == (1, 3, None)
+    assert (second["batch"], second["events"], second["events_done"]) == (1, 10, 20)
+    assert second["seconds_left"] >= 0
+
+
+def test_a_backfill_runs_once(with_keys: CommandLine, archive: Path) -> None:
+    from app import wiring
+    from app.backfill import forget
+    from app.flow_runner import alone
+
+    found = find_archive(with_keys.settings(), "orders", archive)
+    wiring.prepare_directory(found.settings)
+    with alone(found.state()), pytest.raises(ConfigError, match="running already"):
+        forget(found)
+
+
+def test_a_line_says_how_far_and_how_long() -> None:
+    assert line(step()) == (
+        "5 of 10 files (50%), 12,000 events, 2,000/s, 1 dead letter, 2 conflicts, about 5 min left"
+    )
+    assert line(step(left=None)).endswith("2 conflicts")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.4, "0 s"), (89, "89 s"), (150, "2 min"), (5399, "90 min"), (12_000, "3 h 20 min")],
+)
+def test_lengths_of_time(seconds: float, words: str) -> None:
+    assert duration(seconds).replace("1 h 30 min", "90 min") == words
+
+
+def test_a_bar_on_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    with showing(1000, 0) as show:
+        show(step())
+    assert "5 of 10 files, 12,000 events" in capsys.readouterr().err

@@ -1,0 +1,69 @@
+"""A handful of the crash matrix's cells; `python -m tests.crashes` plays them all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app.java import require_java
+from model.errors import ConfigError
+from tests.crashes.__main__ import BEGIN, DOCUMENT, Outcome, play, rewritten, undisturbed
+from tests.crashes.cells import Cell, cells
+from tests.crashes.scenes import Scene
+from tests.installation import Shop
+from tests.spark.conftest import serving_shop
+
+PLAYED = (
+    "rows are written, not committed, worker, low_latency",
+    "the index has written, machine, high_throughput",
+    "checkpoint torn: all of these, power, adaptive",
+    "a backfill beside the running stream, backfill, high_throughput",
+)
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+    try:
+        require_java()
+    except ConfigError as error:
+        pytest.skip(str(error))
+    with serving_shop(tmp_path_factory.mktemp("shop")) as (shop, _):
+        yield shop
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory: pytest.TempPathFactory, shop: Shop) -> Scene:
+    return undisturbed(tmp_path_factory.mktemp("reference") / "scene", shop)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", PLAYED)
+def test_the_export_is_the_same(name: str, tmp_path: Path, shop: Shop, reference: Scene) -> None:
+    (cell,) = [cell for cell in cells() if cell.name() == name]
+    outcome = play(cell, tmp_path / "scene", shop, reference)
+    assert outcome.wrong == ""
+
+
+def test_each_cell_has_a_name_of_its_own() -> None:
+    names = [cell.name() for cell in cells()]
+    assert len(names) == len(set(names))
+
+
+def test_the_table_has_a_row_for_each_cell_of_today() -> None:
+    text = DOCUMENT.read_text(encoding="utf-8").partition(BEGIN)[2]
+    assert [
+        cell.name() for cell in cells() if f"| {cell.where} | {cell.killed} | {cell.strategy} |" not in text
+    ] == []
+    assert "**" not in text
+
+
+def test_what_is_wrong_stands_out() -> None:
+    def never(folder: Path, shop: Shop) -> Scene:
+        raise AssertionError
+
+    cell = Cell("here", "driver", "adaptive", never)
+    text = rewritten(DOCUMENT.read_text(encoding="utf-8"), [Outcome(cell, 1, 2, 3.0, "the export")])
+    assert "| here | driver | adaptive | 2 | **the export** |" in text
+    assert "1 cells, 1 wrong" in text
