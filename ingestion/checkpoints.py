@@ -11,6 +11,7 @@ import json
 import logging
 import uuid
 from pathlib import Path
+from zlib import crc32
 
 from ingestion.durable_files import write_atomically
 
@@ -18,7 +19,9 @@ log = logging.getLogger(__name__)
 
 _VERSION = b"v1"
 _COMPACT = ".compact"
-_LAST_BYTES = 1 << 16
+_BLOCK = 512
+_CHECKSUM_HEADER = b"crc\0" + _BLOCK.to_bytes(4, "big")
+"""Of Hadoop's local file system: then follows the CRC-32 of each block."""
 
 
 def query_id(checkpoint: Path) -> str | None:
@@ -36,14 +39,16 @@ def is_done(checkpoint: Path, number: str) -> bool:
 
 def mend(checkpoint: Path) -> None:
     """Take back what a power cut left half written. To be called while no flow runs on it. Raises OSError."""
-    if not checkpoint.is_dir():
+    logs = [checkpoint / "offsets", checkpoint / "commits", *checkpoint.glob("sources/*")]
+    if not any(map(_numbered, logs)):
         return
     metadata = checkpoint / "metadata"
-    if metadata.exists() and query_id(checkpoint) is None:
+    if query_id(checkpoint) is None:
         log.warning("%s is damaged; the flow goes on under another id", metadata)
         # Spark refuses a checkpoint that has none.
         write_atomically(metadata, json.dumps({"id": str(uuid.uuid4())}).encode())
-    logs = [checkpoint / "offsets", checkpoint / "commits", *checkpoint.glob("sources/*")]
+    if not _heal_checksum(metadata):
+        _checksums(metadata).unlink()
     damaged = [file for folder in logs for file in _numbered(folder) if not _is_whole(file)]
     if not damaged:
         return
@@ -53,6 +58,7 @@ def mend(checkpoint: Path) -> None:
         log.warning("%s: damaged from micro-batch %d on; what came since is read again", checkpoint, first)
         for file in later:
             file.unlink()
+            _checksums(file).unlink(missing_ok=True)
     else:
         log.warning("%s is damaged: all files are read again", checkpoint)
         _set_aside(checkpoint)
@@ -89,23 +95,35 @@ def _number(file: Path) -> int:
 
 
 def _is_whole(file: Path) -> bool:
-    # Files of a year's archive are megabytes, and a power cut takes the end.
-    with file.open("rb") as stream:
-        first = stream.readline(16)
-        size = stream.seek(0, 2)
-        stream.seek(max(0, size - _LAST_BYTES))
-        lines = stream.read().split(b"\n")
-    if first.rstrip(b"\n") != _VERSION:
+    lines = file.read_bytes().split(b"\n")
+    # A micro-batch without new files of a source is the version alone.
+    if lines[0] != _VERSION or not all(map(_is_json, lines[1:])):
         return False
-    # A micro-batch without new files of a source, or a compaction of none, is the version alone.
-    return len(lines) == 1 or _is_json(lines[-1] or lines[-2])
+    return _heal_checksum(file)
 
 
 def _is_json(line: bytes) -> bool:
-    if line == _VERSION:
-        return True
     try:
-        json.loads(line)
+        json.loads(line or b"null")
     except ValueError:
         return False
     return True
+
+
+def _checksums(file: Path) -> Path:
+    """Where Hadoop keeps a file's checksums, without which it reads the file as it is."""
+    return file.with_name(f".{file.name}.crc")
+
+
+def _heal_checksum(file: Path) -> bool:
+    """Whether a file is what Hadoop wrote by its checksums; torn ones are removed, since Hadoop would refuse the file."""
+    beside = _checksums(file)
+    if not beside.exists():
+        return True
+    content, told = file.read_bytes(), beside.read_bytes()
+    blocks = [content[start : start + _BLOCK] for start in range(0, len(content), _BLOCK)]
+    if len(told) != len(_CHECKSUM_HEADER) + 4 * len(blocks) or not told.startswith(_CHECKSUM_HEADER):
+        log.warning("%s is damaged and not needed", beside)
+        beside.unlink()
+        return True
+    return told == _CHECKSUM_HEADER + b"".join(crc32(block).to_bytes(4, "big") for block in blocks)

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
@@ -27,7 +26,7 @@ from ingestion.schema_buffer import SchemaBuffer
 from ingestion.set_aside import BatchAttempt
 from ingestion.snapshots import PinnedSnapshot, SnapshotFollower
 from ingestion.source_files import spark_path
-from ingestion.worker_errors import may_pass_again, stopped_by_spark
+from ingestion.worker_errors import is_of_spark, may_pass_again, stopped_by_spark
 from ingestion.workers import WorkerPlan
 from merge.commit import Backoff
 from model.dead_letters import DeadLetters
@@ -98,7 +97,9 @@ class Flow:
             self._await_commit(query)
             if self._failure is not None:
                 raise self._failure
-        except PySparkException as error:
+        except Exception as error:
+            if not is_of_spark(error):
+                raise
             raise self._failure or stopped_by_spark(str(error)) from None
         finally:
             if query is not None:

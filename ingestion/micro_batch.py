@@ -11,7 +11,7 @@ from ingestion.parcels import ROW_SCHEMA, decode_reports
 from ingestion.set_aside import BatchAttempt
 from ingestion.snapshots import PinnedSnapshot
 from ingestion.tasks import commit_task, map_task, quick_task, whole_task
-from ingestion.worker_errors import error_of_worker
+from ingestion.worker_errors import error_of_worker, is_of_spark
 from ingestion.worker_process import BatchOrder
 from ingestion.workers import WorkerPlan
 
@@ -42,8 +42,7 @@ class MicroBatchRunner:
             rows = self._stages(files, tasks, order)
             return tasks, decode_reports(rows.toArrow().column("body").to_pylist())
         except Exception as error:
-            # Not PySparkException alone: that a worker was killed comes as py4j's own.
-            if not type(error).__module__.startswith(("pyspark.", "py4j.")):
+            if not is_of_spark(error):
                 raise
             raise error_of_worker(str(error)) from None
 

@@ -29,6 +29,12 @@ def may_pass_again(error: IdgraphError) -> bool:
     return isinstance(error, (errors.StoreError, WorkerLostError))
 
 
+def is_of_spark(error: Exception) -> bool:
+    """Whether Spark raised it. Not all of that is a PySparkException: that a worker was killed, or a file of the
+    checkpoint is damaged, comes as py4j's own error."""
+    return type(error).__module__.startswith(("pyspark.", "py4j."))
+
+
 def error_of_worker(text: str) -> IdgraphError:
     """The error of ours that stands in a message of Spark, else one that quotes its first line."""
     found = re.search(r"^model\.errors\.(\w+): (.*)$", text, re.MULTILINE)

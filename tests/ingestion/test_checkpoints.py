@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
@@ -53,11 +54,37 @@ def test_what_came_after_a_torn_file_is_told_again(checkpoint: Path, torn: str, 
     assert left(checkpoint) == ["commits/0", "metadata", "offsets/0", "sources/0/0"]
 
 
+def checksums(file: Path) -> Path:
+    blocks = [file.read_bytes()[start : start + 512] for start in range(0, file.stat().st_size, 512)]
+    content = b"crc\0\0\0\2\0" + b"".join(crc32(block).to_bytes(4, "big") for block in blocks)
+    beside = file.with_name(f".{file.name}.crc")
+    beside.write_bytes(content)
+    return beside
+
+
+def test_hadoop_refuses_what_its_checksums_do_not_fit(checkpoint: Path) -> None:
+    for file in [each for each in checkpoint.rglob("*") if each.is_file()]:
+        checksums(file)
+    before = left(checkpoint)
+    mend(checkpoint)
+    assert left(checkpoint) == before
+    (checkpoint / "commits" / ".0.crc").write_bytes(b"crc")
+    (checkpoint / ".metadata.crc").write_bytes(b"")
+    mend(checkpoint)
+    assert left(checkpoint) == sorted({*before} - {"commits/.0.crc", ".metadata.crc"})
+    (checkpoint / "offsets" / "1").write_text('v1\n{"batchTimestampMs":2}\n{"logOffset":1}')
+    mend(checkpoint)
+    assert [name for name in left(checkpoint) if "1" in name or "2" in name] == []
+    assert "offsets/.0.crc" in left(checkpoint)
+
+
 def test_a_torn_id_is_given_anew(checkpoint: Path) -> None:
+    checksums(checkpoint / "metadata")
     (checkpoint / "metadata").write_text('{"id":"the')
     mend(checkpoint)
     assert query_id(checkpoint) not in (None, "the-query")
     assert "offsets/2" in left(checkpoint)
+    assert ".metadata.crc" not in left(checkpoint)
 
 
 def test_temporary_files_and_a_version_alone_are_not_torn(checkpoint: Path) -> None:
