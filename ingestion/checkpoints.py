@@ -40,9 +40,12 @@ def is_done(checkpoint: Path, number: str) -> bool:
 def mend(checkpoint: Path) -> None:
     """Take back what a power cut left half written. To be called while no flow runs on it. Raises OSError."""
     logs = [checkpoint / "offsets", checkpoint / "commits", *checkpoint.glob("sources/*")]
-    if not any(map(_numbered, logs)):
-        return
     metadata = checkpoint / "metadata"
+    if not any(map(_numbered, logs)):
+        if query_id(checkpoint) is None:
+            metadata.unlink(missing_ok=True)
+            _checksums(metadata).unlink(missing_ok=True)
+        return
     if query_id(checkpoint) is None:
         log.warning("%s is damaged; the flow goes on under another id", metadata)
         # Spark refuses a checkpoint that has none.

@@ -46,6 +46,13 @@ def test_none_at_all_is_no_error(tmp_path: Path) -> None:
     assert query_id(tmp_path / "checkpoint") is None
 
 
+def test_a_torn_id_alone_is_no_checkpoint(tmp_path: Path) -> None:
+    (tmp_path / "metadata").write_text("")
+    (tmp_path / ".metadata.crc").write_text("")
+    mend(tmp_path)
+    assert left(tmp_path) == []
+
+
 @pytest.mark.parametrize("torn", ["offsets/1", "commits/1", "sources/0/1"])
 @pytest.mark.parametrize("content", [b"", b"v", b'v1\n{"logOff', b"v1\n" + b"\0" * 40])
 def test_what_came_after_a_torn_file_is_told_again(checkpoint: Path, torn: str, content: bytes) -> None:

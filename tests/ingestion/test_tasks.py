@@ -1,0 +1,165 @@
+"""What runs in a worker, without Spark: Arrow batches of file names in, reports and a filled store out."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pytest
+
+from ingestion.configuration import FlowConfig
+from ingestion.outcomes import StageReport
+from ingestion.parcels import decode_reports
+from ingestion.set_aside import BatchAttempt
+from ingestion.tasks import Task, commit_task, map_task, quick_task, whole_task
+from ingestion.worker_process import BatchOrder
+from ingestion.workers import WorkerPlan, WorkerResources
+from merge.failures import CommitFailure, Verdict
+from merge.store import FragmentWrite
+from model.errors import ConflictError, FlowStoppedError
+from sinks.memory_profiles import MemoryProfileStore
+from tests.retail import Pipeline, lines
+
+EVENTS = 60
+TAKEN: list[str] = []
+
+
+def taking(failure: CommitFailure) -> Verdict:
+    """A failure handler of somebody's own."""
+    TAKEN.append(failure.fragment_id)
+    return Verdict.TAKEN
+
+
+class Worker:
+    """One worker process's resources, and files to read."""
+
+    def __init__(self, folder: Path, store: MemoryProfileStore | None = None, **flow: object) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.pipeline = Pipeline(folder, store=store or MemoryProfileStore())
+        self.resources = self.pipeline.resources()
+        self.folder = folder
+        sources = {
+            name: config.model_copy(update={"path": folder / "inbox" / name})
+            for name, config in self.pipeline.sources.items()
+        }
+        config = FlowConfig(partitions=3, **flow)
+        self.plan = WorkerPlan(config, sources, str(folder), self._open)
+        for name in sources:
+            (folder / "inbox" / name).mkdir(parents=True, exist_ok=True)
+            (folder / "inbox" / name / "a.jsonl").write_bytes(b"\n".join(lines(name, EVENTS)) + b"\n")
+
+    def _open(self, _: str) -> WorkerResources:
+        return self.resources
+
+    def order(self, is_last: bool = False) -> BatchOrder:
+        snapshot = SimpleNamespace(value=self.pipeline.snapshot.model_dump_json().encode())
+        return BatchOrder(BatchAttempt("main/q/0", "attempt"), str(self.folder), snapshot, is_last)
+
+    def files(self) -> Iterator[pa.RecordBatch]:
+        paths = [f"file://{path}" for path in sorted(self.folder.glob("inbox/*/*.jsonl"))]
+        yield pa.record_batch([pa.array(paths)], names=["path"])
+
+    def run(self, task: Task) -> StageReport:
+        return decode_reports(body for batch in task(self.files()) for body in batch.column(1).to_pylist())
+
+    def run_shuffled(self, order: BatchOrder) -> StageReport:
+        rows = list(map_task(self.plan, order)(self.files()))
+        total = StageReport()
+        for part in range(self.plan.flow.partitions):
+            mine = [row.filter(pa.compute.equal(row.column(0), part)) for row in rows]
+            done = list(commit_task(self.plan, order)(mine))
+            total.add(decode_reports(body for batch in done for body in batch.column(1).to_pylist()))
+        return total
+
+
+@pytest.fixture
+def worker(tmp_path: Path) -> Iterator[Worker]:
+    made = Worker(tmp_path / "worker")
+    with closing(made.resources.dead_letters):
+        yield made
+
+
+def test_all_strategies_give_the_same_profiles_and_counts(tmp_path: Path) -> None:
+    exports: list[bytes] = []
+    reports = []
+    for name in ("quick", "whole", "shuffled"):
+        # Hashed identifiers show which keyring made them.
+        (tmp_path / name).mkdir()
+        if exports:
+            shutil.copy(tmp_path / "quick" / "keyring.json", tmp_path / name)
+        worker = Worker(tmp_path / name, combine_events=17, commit_fragments=5)
+        order = worker.order()
+        match name:
+            case "quick":
+                report = worker.run(quick_task(worker.plan, order))
+            case "whole":
+                report = worker.run(whole_task(worker.plan, order))
+            case _:
+                report = worker.run_shuffled(order)
+        exports.append(worker.pipeline.export(reveal=True))
+        reports.append(
+            (report.files, report.events, report.bytes, report.protected, report.dead, report.isolated)
+        )
+        assert report.file_bytes == sum(file.stat().st_size for file in worker.folder.glob("inbox/*/*"))
+        assert min(report.map_seconds, report.commit_seconds, report.index_seconds) > 0
+        worker.resources.dead_letters.close()
+    assert exports[0] == exports[1] == exports[2] != b""
+    assert reports[0][:3] == reports[1][:3] == reports[2][:3]
+    assert reports[0][0] == 3
+
+
+def damage(worker: Worker) -> str:
+    worker.run(whole_task(worker.plan, worker.order()))
+    store = worker.pipeline.store
+    victim = store.scan()[0]
+    assert not store.write([FragmentWrite(victim.id, victim.version, b"damaged", frozenset())])
+    return victim.id
+
+
+def test_a_damaged_fragment_is_isolated_with_a_letter(worker: Worker) -> None:
+    victim = damage(worker)
+    report = worker.run(quick_task(worker.plan, worker.order()))
+    assert (report.isolated, report.dead) == (1, {"damaged_fragment": 1})
+    (letter,) = worker.resources.dead_letters.scan()
+    assert (letter.position, letter.stage) == (f"fragment:{victim}", "commit")
+
+
+@pytest.mark.parametrize("handler", ["stop", f"{__name__}:taking"])
+def test_the_handler_decides(tmp_path: Path, handler: str) -> None:
+    worker = Worker(tmp_path / "worker", on_failure=handler)
+    TAKEN.clear()
+    victim = damage(worker)
+    with closing(worker.resources.dead_letters) as letters:
+        if handler == "stop":
+            with pytest.raises(FlowStoppedError, match=r"flow\.on_failure says to stop"):
+                worker.run(whole_task(worker.plan, worker.order()))
+        else:
+            report = worker.run(whole_task(worker.plan, worker.order()))
+            assert (report.isolated, report.dead, TAKEN) == (1, {}, [victim])
+        assert letters.counts() == {}
+
+
+class _Hot(MemoryProfileStore):
+    """Another writer is always faster at one fragment."""
+
+    hot = ""
+
+    def write(self, writes: Sequence[FragmentWrite]) -> set[str]:
+        self.hot = self.hot or writes[0].id
+        return {self.hot} | super().write([write for write in writes if write.id != self.hot])
+
+
+def test_what_keeps_changing_is_set_aside_at_the_last_attempt_only(tmp_path: Path) -> None:
+    store = _Hot()
+    worker = Worker(tmp_path / "worker", store, commit_retries=1)
+    with closing(worker.resources.dead_letters) as letters:
+        with pytest.raises(ConflictError):
+            worker.run(whole_task(worker.plan, worker.order()))
+        assert letters.counts() == {}
+        report = worker.run(whole_task(worker.plan, worker.order(is_last=True)))
+        assert (report.isolated, report.dead) == (1, {"conflict": 1})
+        assert [letter.position for letter in letters.scan()] == [f"fragment:{store.hot}"]
