@@ -10,6 +10,7 @@ import platform
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -38,21 +39,23 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.crashes", description=__doc__)
     parser.add_argument("--only", help="cells whose name holds this text")
     parser.add_argument("--list", action="store_true", help="name the cells")
+    parser.add_argument("--jobs", type=int, default=1, help="so many at once (default 1)")
     options = parser.parse_args()
     chosen = [cell for cell in cells() if options.only is None or options.only in cell.name()]
     if options.list:
         print("\n".join(cell.name() for cell in chosen))
         return 0
-    outcomes = []
     with tempfile.TemporaryDirectory(prefix="crashes-") as name, serving_shop(Path(name)) as (shop, _):
         reference = undisturbed(Path(name) / "reference", shop)
-        for number, cell in enumerate(chosen, 1):
+
+        def one(number: int, cell: Cell) -> Outcome:
             outcome = play(cell, Path(name) / f"cell-{number}", shop, reference)
-            outcomes.append(outcome)
-            print(
-                f"{number}/{len(chosen)} {cell.name()}: {outcome.wrong or 'same'}, {outcome.seconds:.0f} s",
-                flush=True,
-            )
+            said = f"{outcome.wrong or 'same'}, {outcome.seconds:.0f} s"
+            print(f"{number}/{len(chosen)} {cell.name()}: {said}", flush=True)
+            return outcome
+
+        with ThreadPoolExecutor(options.jobs) as jobs:
+            outcomes = list(jobs.map(one, range(1, len(chosen) + 1), chosen))
     wrong = [outcome for outcome in outcomes if outcome.wrong]
     print(f"{len(outcomes)} cells, {len(wrong)} wrong")
     if options.only is None:
