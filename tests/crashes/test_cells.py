@@ -51,14 +51,6 @@ def test_each_cell_has_a_name_of_its_own() -> None:
     assert len(names) == len(set(names))
 
 
-def test_the_table_has_a_row_for_each_cell_of_today() -> None:
-    text = DOCUMENT.read_text(encoding="utf-8").partition(BEGIN)[2]
-    assert [
-        cell.name() for cell in cells() if f"| {cell.where} | {cell.killed} | {cell.strategy} |" not in text
-    ] == []
-    assert "**" not in text
-
-
 def test_what_is_wrong_stands_out() -> None:
     def never(folder: Path, shop: Shop) -> Scene:
         raise AssertionError
