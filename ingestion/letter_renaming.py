@@ -1,4 +1,4 @@
-"""Letters of damaged fragments stand under the fragment's name; where policy protects it by now, under its hash."""
+"""Letters that hold changes of fragments stand under the fragment's name; where policy protects it by now, under its hash."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 from ingestion.set_aside import FRAGMENT, BatchAttempt, LetterWriter, read_changes
 from ingestion.workers import WorkerResources
+from merge.failures import CommitFailure
 from merge.fragments import FragmentState
-from model.dead_letters import DeadLetter, DeadLetterReason
+from model.dead_letters import COMMIT_REASONS, DeadLetter
 from model.errors import DamagedStateError, KeyProviderError, SealError
 from transforms.stored_names import StoredNames
 
@@ -31,10 +32,14 @@ class LetterRenaming:
 
     def run(self) -> int:
         """Gives how many were renamed. Letters that cannot be opened, or sealed anew, stay as they are."""
-        reason = DeadLetterReason.DAMAGED_FRAGMENT
-        if not self._letters.counts().get(reason):
-            return 0
-        old = [each for each in self._letters.scan(reason=reason) if self._is_misnamed(each)]
+        counts = self._letters.counts()
+        old = [
+            letter
+            for reason in COMMIT_REASONS
+            if counts.get(reason)
+            for letter in self._letters.scan(reason=reason)
+            if self._is_misnamed(letter)
+        ]
         new = {each.id: made for each in old if (made := self._renamed(each)) is not None}
         self._letters.put([letter for letters in new.values() for letter in letters])
         # Its position stands in the file in the clear.
@@ -53,5 +58,6 @@ class LetterRenaming:
         except (SealError, KeyProviderError, DamagedStateError):
             return None
         attempt = BatchAttempt(letter.batch, letter.attempt)
-        made = self._writer.of_damaged({name: renamed}, letter.snapshot_version, attempt)
+        failure = CommitFailure(name, letter.reason, letter.detail, renamed)
+        made = self._writer.of_failures([failure], letter.snapshot_version, attempt)
         return None if made[0].id == letter.id else made

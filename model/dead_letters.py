@@ -37,6 +37,14 @@ class DeadLetterReason(StrEnum):
 COMMIT = "commit"
 """The stage of letters that hold a fragment's changes."""
 
+COMMIT_REASONS = (
+    DeadLetterReason.DAMAGED_FRAGMENT,
+    DeadLetterReason.REFUSED_BY_STORE,
+    DeadLetterReason.MERGE_FAILED,
+    DeadLetterReason.CONFLICT,
+)
+"""Their reasons."""
+
 
 class DeadLetter(NamedTuple):
     """One set-aside event. `payload` is the raw record, sealed; nothing else here holds event values.

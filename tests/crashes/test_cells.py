@@ -9,7 +9,7 @@ import pytest
 
 from app.java import require_java
 from model.errors import ConfigError
-from tests.crashes.__main__ import BEGIN, DOCUMENT, Outcome, play, rewritten, undisturbed
+from tests.crashes.__main__ import DOCUMENT, Outcome, play, rewritten, undisturbed
 from tests.crashes.cells import Cell, cells
 from tests.crashes.scenes import Scene
 from tests.installation import Shop
