@@ -72,7 +72,7 @@ def run_flow(
             OutboxDrainer(
                 resources.store,
                 resources.index,
-                lambda: AttributeTree(snapshots.current().snapshot).is_indexable,
+                lambda: AttributeTree(snapshots.current().snapshot).index_rules,
             )
         )
         with _keeping_interrupt_handler():

@@ -35,8 +35,8 @@ def _holds_sealed_values(store: ProfileStore) -> bool:
 
 def _is_sealed(fragment: StoredFragment) -> bool:
     try:
-        registers = codec.decode(fragment.state).registers
+        state = codec.decode(fragment.state)
     except DamagedStateError:
         # Another loss, which is told where the fragment is read.
         return False
-    return any(register.kind is Kind.SEALED for register in registers.values())
+    return any(register.kind is Kind.SEALED for _, register in state.stored())

@@ -8,7 +8,9 @@ from rich.text import Text
 from rich.tree import Tree
 
 from app.visible_text import visible
+from merge.shown import Shown
 from model import canonical, paths
+from model.attributes import ReconciliationPolicy
 from profile_service.profiles import MASK, Profile, ProfileLeaf
 
 _MASKED = "••••••"
@@ -46,7 +48,15 @@ def _value(leaf: ProfileLeaf) -> list[Text]:
 def _origin(leaf: ProfileLeaf) -> Text:
     register = leaf.register
     origin = f"{register.stamp.source} event {register.stamp.event_id}, spec {register.spec}"
-    return _text(f"  {origin}", "dim")
+    return _text(f"  {_policy(leaf.shown)}{origin}", "dim")
+
+
+def _policy(shown: Shown) -> str:
+    """How a value was made of several, before the latest event that it is of."""
+    if len(shown.parts) == 1:
+        return "" if shown.policy is ReconciliationPolicy.LATEST else f"{shown.policy}: "
+    newest = "" if shown.is_complete else "newest "
+    return f"{shown.policy} of the {newest}{len(shown.parts)}, the latest from "
 
 
 def _short(value: Any) -> str:

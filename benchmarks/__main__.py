@@ -21,6 +21,7 @@ from benchmarks.index import measure as measure_index
 from benchmarks.keys import measure as measure_keys
 from benchmarks.machine import machine
 from benchmarks.mapping import measure as measure_mapping
+from benchmarks.policies import measure as measure_policies
 from benchmarks.sealing import measure as measure_sealing
 from benchmarks.store import measure as measure_store
 
@@ -32,7 +33,7 @@ def main() -> None:
     parser.add_argument(
         "names",
         nargs="*",
-        help="throughput, latency, mapping, stages, store, index, keys, sealing, erasure, detection; all if left out",
+        help="throughput, latency, mapping, stages, store, index, keys, sealing, erasure, detection, policies; all if left out",
     )
     parser.add_argument("--shops", type=int, default=10, help="shops to replay, about 60,000 events each")
     parser.add_argument("--seconds", type=float, default=30, help="how long each latency is watched")
@@ -54,6 +55,7 @@ def main() -> None:
             ),
             "erasure": lambda: measure_erasure(arguments.fragments),
             "detection": measure_detection,
+            "policies": measure_policies,
         }
         unknown = set(arguments.names) - set(runs)
         if unknown:

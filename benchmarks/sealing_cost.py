@@ -93,7 +93,7 @@ def _run(folder: Path, protected: bool) -> dict[str, float]:
                 tools.blind_index,
                 LetterWriter(tools.sealer),
             )
-            commit = CommitStage(tools.store, tools.index, compiled.attributes.is_indexable)
+            commit = CommitStage(tools.store, tools.index, compiled.attributes.index_rules)
             started = time.process_time()
             for path, source in _files(folder / "inbox"):
                 outputs = list(stage.run(read_records(path, source, 1 << 20, folder / "inbox" / source)))

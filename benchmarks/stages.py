@@ -62,7 +62,7 @@ def _measured(settings: Settings, compiled: CompiledSnapshot, inbox: Path) -> di
                     result = CommitStage(
                         tools.store,
                         tools.index,
-                        compiled.attributes.is_indexable,
+                        compiled.attributes.index_rules,
                         BatchSize(settings.flow.commit_fragments),
                     ).run(given)
                 events += len(records)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -22,6 +22,7 @@ from merge.fragments import FragmentState
 from merge.index import IndexDocument, ProfileIndex
 from merge.store import OutboxEntry, ProfileStore
 from model.errors import ProfileIndexError
+from model.index_rules import IndexRules
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +64,7 @@ class CommitStage:
 
     store: ProfileStore
     index: ProfileIndex
-    is_indexable: Callable[[str], bool]
+    index_rules: IndexRules
     size: BatchSize = field(default_factory=lambda: BatchSize(1000))
     guard: KeyGuard | None = None
     """Without it nothing is looked at of the keys that sealed."""
@@ -130,7 +131,7 @@ class CommitStage:
         documents: list[IndexDocument] = []
         for fragment_id, version, state in result.written:
             try:
-                documents.append(document(fragment_id, version, state, self.is_indexable))
+                documents.append(document(fragment_id, version, state, self.index_rules))
             except Exception as error:
                 # Only the type: the message of a stranger's exception may quote a value.
                 log.log(logging.ERROR, "%s stays in the outbox: %s", fragment_id, type(error).__name__)

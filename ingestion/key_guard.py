@@ -47,7 +47,7 @@ class KeyGuard:
 
 
 def _is_openable(change: FragmentState, key: SealingKey | None) -> bool:
-    sealed = (each.value for each in change.registers.values() if each.kind is Kind.SEALED)
+    sealed = (each.value for _, each in change.stored() if each.kind is Kind.SEALED)
     try:
         return all(
             key is not None and key.has_sealed(SealedValue.parse(value).ciphertext) for value in sealed

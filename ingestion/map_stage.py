@@ -190,6 +190,7 @@ class MapStage:
     ) -> None:
         """Join events of one fragment into the output's state of it."""
         state = output.fragments.get(fragment_id)
+        policies = self._snapshot.attributes.policies
         sealed = seal_events(self._sealer, keys, events, state.registers if state else {})
         for event, registers in zip(events, sealed, strict=True):
             if isinstance(registers, Unsealed):
@@ -203,7 +204,8 @@ class MapStage:
             if state is None:
                 state = output.fragments[fragment_id] = FragmentState()
                 state.judged = output.judged.get(fragment_id, UNJUDGED)
-            state.apply(FragmentChange(fragment_id, event.origin, mutations, event.identifiers, event.scope))
+            _, _, origin, identifiers, _, scope = event
+            state.apply(FragmentChange(fragment_id, origin, mutations, identifiers, scope, policies))
 
     def _set_aside(
         self,

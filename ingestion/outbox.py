@@ -11,6 +11,7 @@ from merge.documents import document
 from merge.index import IndexDocument, ProfileIndex
 from merge.store import OutboxEntry, ProfileStore
 from model.errors import DamagedStateError, IdgraphError, StoreError
+from model.index_rules import IndexRules
 
 log = logging.getLogger(__name__)
 
@@ -25,13 +26,11 @@ class OutboxDrainer:
     """A thread that drains the outbox when its oldest entry has stayed for two looks: a younger one is
     most likely being indexed by the task that wrote it. Use as a context manager."""
 
-    def __init__(
-        self, store: ProfileStore, index: ProfileIndex, policy: Callable[[], Callable[[str], bool]]
-    ) -> None:
-        """`policy` gives, at each drain, what says which paths may be indexed."""
+    def __init__(self, store: ProfileStore, index: ProfileIndex, rules: Callable[[], IndexRules]) -> None:
+        """`rules` gives, at each drain, those of the newest snapshot."""
         self._store = store
         self._index = index
-        self._policy = policy
+        self._rules = rules
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="outbox-drainer", daemon=True)
 
@@ -65,7 +64,7 @@ class OutboxDrainer:
     def _drain(self) -> int:
         """Gives how many profiles the index refused."""
         try:
-            left = drain_outbox(self._store, self._index, self._policy())
+            left = drain_outbox(self._store, self._index, self._rules())
             if left:
                 log.warning("the index refused %d profile(s), which stay in the outbox", left)
             return left
@@ -78,9 +77,7 @@ class OutboxDrainer:
         return 0
 
 
-def drain_outbox(
-    store: ProfileStore, index: ProfileIndex, is_indexable: Callable[[str], bool], at_once: int = 1000
-) -> int:
+def drain_outbox(store: ProfileStore, index: ProfileIndex, rules: IndexRules, at_once: int = 1000) -> int:
     """Index what commits left in the outbox, past what the index refuses; gives how many it refused.
 
     Raises ProfileIndexError when the index is away, StoreError when the store is: to be called again.
@@ -88,7 +85,7 @@ def drain_outbox(
     refused: set[OutboxEntry] = set()
     while entries := _untried(store, refused, at_once):
         for start in range(0, len(entries), at_once):
-            refused |= _index_some(store, index, is_indexable, entries[start : start + at_once])
+            refused |= _index_some(store, index, rules, entries[start : start + at_once])
     return len(refused)
 
 
@@ -99,7 +96,7 @@ def _untried(store: ProfileStore, refused: set[OutboxEntry], at_once: int) -> li
 
 
 def _index_some(
-    store: ProfileStore, index: ProfileIndex, is_indexable: Callable[[str], bool], entries: list[OutboxEntry]
+    store: ProfileStore, index: ProfileIndex, rules: IndexRules, entries: list[OutboxEntry]
 ) -> set[OutboxEntry]:
     """Index a page of entries and settle them; gives those that the index refused."""
     stored = store.read([entry.fragment_id for entry in entries])
@@ -108,7 +105,7 @@ def _index_some(
     for fragment in stored.values():
         try:
             state = codec.decode(fragment.state)
-            documents.append(document(fragment.id, fragment.version, state, is_indexable))
+            documents.append(document(fragment.id, fragment.version, state, rules))
         except DamagedStateError:
             log.warning("%s cannot be indexed: its stored state is damaged", fragment.id)
             unreadable.add(fragment.id)

@@ -15,7 +15,7 @@ from merge.tombstones import UNJUDGED
 from model.errors import DamagedStateError
 from transforms.key_holder import KeyHolder
 from transforms.stored_names import StoredNames
-from transforms.stored_values import Restatement, StoredValues
+from transforms.stored_values import OutdatedValue, StoredValues
 
 SHOWN = 5
 """How many fragments are named where more may be meant."""
@@ -51,13 +51,13 @@ class SealingProgress:
 
 
 class OutdatedFragment(NamedTuple):
-    """A fragment with something to restate: `todo` of its values by path, `types` of its names; `name` is its id
+    """A fragment with something to restate: `todo` of its values, `types` of its names; `name` is its id
     today, and `judged` the `until` of the tombstone that it was read beside."""
 
     stored: StoredFragment
     state: FragmentState
     judged: int
-    todo: dict[str, Restatement]
+    todo: list[OutdatedValue]
     name: str
     types: set[str]
 
@@ -94,8 +94,7 @@ class OutdatedSearch(KeyHolder):
 
     def types(self, fragment_id: str, state: FragmentState) -> set[str]:
         """The types of names that are written otherwise today."""
-        origins = {id(register.origin): register.origin for register in state.registers.values()}
-        origins |= {id(origin): origin for origin in state.identifiers.values()}
+        origins = {id(origin): origin for origin in state.origins()}
         return self._names.readable({fragment_id, *state.identifiers}, origins.values())
 
     def _tell(self, each: OutdatedFragment, progress: SealingProgress) -> bool:
@@ -125,7 +124,7 @@ class OutdatedSearch(KeyHolder):
                 damaged.append(stored.id)
                 continue
             until = judged.get(stored.id, UNJUDGED)
-            todo, types = self._values.outdated(state.registers), self.types(stored.id, state)
+            todo, types = self._values.outdated(state.stored()), self.types(stored.id, state)
             name = self._names.identifier(stored.id)
             outdated.append(OutdatedFragment(stored, state, until, todo, name, types))
         return outdated, damaged

@@ -9,7 +9,7 @@ anew, for the next run to move. Where only other names change, the fragment is w
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ingestion.commit_stage import CommitStage, put_and_settle
@@ -17,11 +17,13 @@ from ingestion.key_guard import KeyGuard
 from ingestion.outdated import OutdatedFragment
 from ingestion.workers import WorkerResources
 from merge import codec
+from merge.cells import Cell
 from merge.documents import document
 from merge.fragments import FragmentState
 from merge.store import FragmentWrite
 from model.errors import KeyProviderError, SealError
 from model.fragments import Kind, Origin, Register
+from model.index_rules import IndexRules
 from model.stamps import Stamp
 from transforms.key_holder import KeyHolder
 from transforms.sealing import SealingKey
@@ -51,16 +53,16 @@ class Renaming(KeyHolder):
         resources: WorkerResources,
         values: StoredValues,
         names: StoredNames,
-        is_indexable: Callable[[str], bool],
+        index_rules: IndexRules,
     ) -> None:
         self._store = resources.store
         self._index = resources.index
         self._data_keys = resources.data_keys
         self._guard = KeyGuard(resources.store, resources.data_keys)
-        self._is_indexable = is_indexable
+        self._index_rules = index_rules
         self._values = values
         self._names = names
-        self._commit = CommitStage(resources.store, resources.index, is_indexable, guard=self._guard)
+        self._commit = CommitStage(resources.store, resources.index, index_rules, guard=self._guard)
 
     def rename(self, found: Sequence[OutdatedFragment]) -> Renamed:
         """Rename fragments, each page of them durable in the store when it returns."""
@@ -114,8 +116,8 @@ class Renaming(KeyHolder):
         return states
 
     def _needs_key(self, state: FragmentState) -> bool:
-        is_sealed = any(each.kind is Kind.SEALED for each in state.registers.values())
-        return is_sealed or bool(self._values.outdated(state.registers))
+        is_sealed = any(each.kind is Kind.SEALED for _, each in state.stored())
+        return is_sealed or bool(self._values.outdated(state.stored()))
 
     def _renamed(self, state: FragmentState, keys: Keys) -> FragmentState:
         renamed = FragmentState()
@@ -125,6 +127,8 @@ class Renaming(KeyHolder):
             origin = origins[register.origin]
             stamps[register.stamp] = origin.stamp
             renamed.registers[path] = self._values.renamed(keys, path, register, origin)
+        for path, cells in state.cells.items():
+            renamed.put_cells(path, {each: self._cell(keys, path, cells[each], origins) for each in cells})
         for text, evidence in state.identifiers.items():
             name, origin = self._names.identifier(text), origins[evidence]
             stamps[evidence.stamp] = origin.stamp
@@ -135,6 +139,12 @@ class Renaming(KeyHolder):
         renamed.judged = state.judged
         renamed.normalise()
         return renamed
+
+    def _cell(self, keys: Keys, path: str, cell: Cell, origins: Mapping[Origin, Origin]) -> Cell:
+        def form(entry: Register) -> Register:
+            return self._values.renamed(keys, path, entry, origins[entry.origin])
+
+        return cell.rewritten(form, origins.__getitem__)
 
     def _move(
         self, found: Sequence[OutdatedFragment], states: dict[str, FragmentState], result: Renamed
@@ -157,7 +167,7 @@ class Renaming(KeyHolder):
         if buried := self._store.tombstones(refused):
             self._guard.erase_of_refused(list(buried))
         written = [each.stored for each in found if each.stored.id not in refused]
-        documents = [document(id_, v + 1, states[id_], self._is_indexable) for id_, v, _ in written]
+        documents = [document(id_, v + 1, states[id_], self._index_rules) for id_, v, _ in written]
         put_and_settle(self._store, self._index, documents)
         result.moved_on |= refused
         result.done.update(each.id for each in written)

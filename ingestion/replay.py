@@ -102,7 +102,7 @@ class _Replay:
             CommitStage,
             resources.store,
             resources.index,
-            compiled.attributes.is_indexable,
+            compiled.attributes.index_rules,
             BatchSize(plan.flow.commit_fragments),
         )
         self._commit = stage(self._guard)

@@ -26,7 +26,7 @@ from merge.fragments import FragmentState
 from merge.index import IndexDocument
 from merge.store import FragmentWrite
 from model.errors import ConflictError, KeyProviderError, ProfileIndexError, SealError
-from model.fragments import Register
+from model.fragments import Kind, Register
 from transforms.compiled import CompiledSnapshot
 from transforms.sealing import SealingKey
 from transforms.stored_names import StoredNames
@@ -35,6 +35,9 @@ from transforms.stored_values import Restatement, StoredValues
 __all__ = ["PAGE", "SealingProgress", "StoredSealing"]
 
 PAGE = 500
+
+_Restated = list[tuple[str, Register, Register]]
+"""Paths, the registers that stand there, and what takes their places."""
 
 
 class StoredSealing:
@@ -53,11 +56,11 @@ class StoredSealing:
         self._resources = resources
         self._store = resources.store
         self._guard = KeyGuard(resources.store, resources.data_keys)
-        self._is_indexable = snapshot.attributes.is_indexable
+        self._index_rules = snapshot.attributes.index_rules
         self._values = StoredValues(snapshot, resources.blind_index)
         self._names = StoredNames(snapshot.snapshot, resources.blind_index, snapshot.protected_names)
         self._search = OutdatedSearch(resources, self._values, self._names, on_readable)
-        self._renaming = Renaming(resources, self._values, self._names, self._is_indexable)
+        self._renaming = Renaming(resources, self._values, self._names, self._index_rules)
         self._letters = LetterRenaming(resources, self._names, self.seal_change)
         self._backoff = backoff or Backoff()
         self._sleep = sleep
@@ -92,13 +95,10 @@ class StoredSealing:
                 return fragment_id, change
         if self._search.types(fragment_id, change):
             return self._renaming.renamed_change(fragment_id, change)
-        todo = self._values.outdated(change.registers)
+        todo = self._values.outdated(change.stored())
         if todo:
             key = self._resources.data_keys.fetch([fragment_id], create=True)[fragment_id]
-            registers = change.registers
-            change.restate(
-                {path: self._values.restated(key, path, registers[path], what) for path, what in todo.items()}
-            )
+            change.restate([(each.path, each.register, self._values.restated(key, each)) for each in todo])
         return fragment_id, change
 
     def finish(self) -> int:
@@ -109,7 +109,7 @@ class StoredSealing:
         log: the old bytes may be there until it is done again.
         """
         self._renaming.settle()
-        refused = drain_outbox(self._store, self._resources.index, self._is_indexable)
+        refused = drain_outbox(self._store, self._resources.index, self._index_rules)
         self._resources.index.compact()
         self._store.finish([])
         return refused
@@ -129,11 +129,13 @@ class StoredSealing:
     def _count(self, outdated: Sequence[OutdatedFragment], progress: SealingProgress) -> None:
         keys = self._resources.data_keys.fetch([each.stored.id for each in outdated], create=False)
         for each in outdated:
-            missing = {path: what for path, what in each.todo.items() if what is Restatement.SEAL}
             key = keys.get(each.stored.id)
-            found = missing if key is None else {**missing, **self._changed(each, key, progress)}
+            found = [value.path for value in each.todo if value.what is Restatement.SEAL]
+            if key is not None:
+                changed = self._changed(each, key, progress)
+                found += [path for path, register, _ in changed if register.kind is Kind.SEALED]
             progress.fragments += bool(found or each.types)
-            progress.values.update(found.keys())
+            progress.values.update(found)
             progress.renamed.update(each.types)
 
     def _seal(self, outdated: Sequence[OutdatedFragment], progress: SealingProgress) -> None:
@@ -175,7 +177,7 @@ class StoredSealing:
 
     def _write(self, outdated: Sequence[OutdatedFragment], progress: SealingProgress) -> set[str]:
         keys = self._resources.data_keys.fetch([each.stored.id for each in outdated], create=True)
-        changes: dict[str, dict[str, Register]] = {}
+        changes: dict[str, _Restated] = {}
         writes: list[FragmentWrite] = []
         for each in outdated:
             name, version, _ = each.stored
@@ -198,26 +200,23 @@ class StoredSealing:
             name, version, _ = each.stored
             if name in changes and name not in refused:
                 progress.fragments += 1
-                progress.values.update(changes[name].keys())
-                documents.append(document(name, version + 1, each.state, self._is_indexable))
+                progress.values.update(path for path, _, _ in changes[name])
+                documents.append(document(name, version + 1, each.state, self._index_rules))
         put_and_settle(self._store, self._resources.index, documents)
         return refused
 
-    def _changed(
-        self, each: OutdatedFragment, key: SealingKey, progress: SealingProgress
-    ) -> dict[str, Register]:
+    def _changed(self, each: OutdatedFragment, key: SealingKey, progress: SealingProgress) -> _Restated:
         """What is written of a fragment. One value that cannot be opened does not hold the others."""
-        changed: dict[str, Register] = {}
+        changed: _Restated = []
         failed = False
-        for path, what in each.todo.items():
-            register = each.state.registers[path]
+        for value in each.todo:
             try:
-                restated = self._values.restated(key, path, register, what)
+                restated = self._values.restated(key, value)
             except (SealError, KeyProviderError):
                 failed = True
                 continue
-            if restated is not register:
-                changed[path] = restated
+            if restated is not value.register:
+                changed.append((value.path, value.register, restated))
         if failed and not each.types:
             progress.fail(each.name)
         return changed

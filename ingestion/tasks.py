@@ -209,7 +209,7 @@ def _commit(
     stage = CommitStage(
         tools.store,
         tools.index,
-        compiled(order).attributes.is_indexable,
+        compiled(order).attributes.index_rules,
         commit_size(plan),
         KeyGuard(tools.store, tools.data_keys),
         Backoff(plan.flow.commit_retries),

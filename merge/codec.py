@@ -1,12 +1,17 @@
 """A fragment's state as bytes, for the store and the shuffle.
 
-Byte 0 is the format, 0x01; bytes 1 to 4 are the CRC-32 of byte 0 and of all that follows them, so that a
+Byte 0 is the format: 0x01, or 0x02 for a state with cells, so that an idgraph that knows no cells refuses what
+it would lose; bytes 1 to 4 are the CRC-32 of byte 0 and of all that follows them, so that a
 damaged state is seen as one and not read as another. Then canonical JSON (`model.canonical`), an array of
 
     [origins:     [[priority, ordinal, source, event id, spec name, spec version], ...] sorted,
      registers:   {path: [origin, kind, value]},
      markers:     [[source, scope, [priority, ordinal, source, event id]], ...] sorted,
      identifiers: {identifier: origin}]
+
+and behind it, in format 2, the cells (`merge.cell_codec`):
+
+    [..., makers, cells]
 
 where `origin` is a place in `origins`: the values of one event share one. Equal states give equal bytes.
 """
@@ -19,6 +24,7 @@ from zlib import crc32
 
 import msgspec
 
+from merge import cell_codec
 from merge.fragments import FragmentState
 from model import canonical, native
 from model.errors import DamagedStateError, StoreError
@@ -26,6 +32,7 @@ from model.fragments import Kind, Origin, Register
 from model.stamps import SpecRef, Stamp
 
 FORMAT = b"\x01"
+WITH_CELLS = b"\x02"
 _HEADER = 5
 
 _Origin = tuple[int, int, str, str, str, int]
@@ -36,6 +43,8 @@ class _Wire(msgspec.Struct, array_like=True):
     registers: dict[str, tuple[int, int, Any]]
     markers: list[tuple[str, str, tuple[int, int, str, str]]]
     identifiers: dict[str, int]
+    makers: list[cell_codec.Maker] = []
+    cells: cell_codec.Cells = {}
 
 
 _decoder = msgspec.json.Decoder(_Wire, float_hook=canonical.exact_number)
@@ -45,12 +54,15 @@ def encode(state: FragmentState) -> bytes:
     """Canonical bytes of a normalised state."""
     if state.encoded is not None:
         return state.encoded
-    return framed(_native_body(state) or _body(state))
+    body = _native_body(state) or _body(state)
+    if not state.cells:
+        return framed(body)
+    return framed(b"%s,%s]" % (body[:-1], cell_codec.encode(state.cells)), WITH_CELLS)
 
 
-def framed(body: bytes) -> bytes:
+def framed(body: bytes, form: bytes = FORMAT) -> bytes:
     """The bytes of a state whose JSON this is."""
-    return FORMAT + _checksum(body) + body
+    return form + _checksum(body, form) + body
 
 
 def body(data: bytes) -> bytes:
@@ -92,16 +104,17 @@ def _markers(state: FragmentState) -> list[tuple[str, str, Stamp]]:
     return sorted((source, scope, stamp) for (source, scope), stamp in state.markers.items())
 
 
-def _checksum(body: bytes) -> bytes:
-    return crc32(body, crc32(FORMAT)).to_bytes(_HEADER - len(FORMAT), "big")
+def _checksum(body: bytes, form: bytes) -> bytes:
+    return crc32(body, crc32(form)).to_bytes(_HEADER - len(form), "big")
 
 
 def check(data: bytes) -> None:
     """Raises DamagedStateError for bytes whose checksum does not fit, StoreError for those of a later format."""
-    if data[:1] == FORMAT and data[1:_HEADER] != _checksum(body(data)):
-        raise DamagedStateError("a fragment's stored state is damaged: its checksum does not fit")
-    if data[:1] != FORMAT:
+    form = data[:1]
+    if form not in (FORMAT, WITH_CELLS):
         raise _foreign(data)
+    if data[1:_HEADER] != _checksum(body(data), form):
+        raise DamagedStateError("a fragment's stored state is damaged: its checksum does not fit")
 
 
 def decode(data: bytes) -> FragmentState:
@@ -113,7 +126,9 @@ def decode(data: bytes) -> FragmentState:
         origins, state.registers = _read(wire) if native.loops is None else _read_natively(wire, native.loops)
         state.markers = {(source, scope): Stamp(*stamp) for source, scope, stamp in wire.markers}
         state.identifiers = {identifier: origins[origin] for identifier, origin in wire.identifiers.items()}
-    except (*canonical.MalformedJSON, IndexError) as error:
+        if wire.cells:
+            state.cells = cell_codec.decode(wire.makers, wire.cells)
+    except (*canonical.MalformedJSON, LookupError, ValueError) as error:
         raise DamagedStateError(f"a fragment's stored state is damaged: {type(error).__name__}") from None
     state.encoded = data
     return state
@@ -141,7 +156,7 @@ def _read_natively(wire: _Wire, loops: native.Loops) -> tuple[list[Origin], dict
 def _foreign(data: bytes) -> StoreError:
     # A later format is told by its own checksum, so that a flipped bit is not taken for one.
     if crc32(data[_HEADER:], crc32(data[:1])).to_bytes(4, "big") == data[1:_HEADER]:
-        return StoreError(f"fragment state of format {data[0]}; this idgraph reads format {FORMAT[0]}")
+        return StoreError(f"fragment state of format {data[0]}; this idgraph reads up to {WITH_CELLS[0]}")
     return DamagedStateError("a fragment's stored state is damaged: its checksum does not fit")
 
 

@@ -2,35 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from decimal import Decimal
 from typing import Any
 
 from merge import codec
 from merge.fragments import FragmentState
 from merge.index import IndexDocument
+from merge.shown import Shown, shown
 from model import canonical, native
 from model.fragments import Kind
+from model.index_rules import IndexRules
 from model.queries import Scalar
 from model.sealed import SealedValue
 
 
-def document(
-    fragment_id: str, version: int, state: FragmentState, is_indexable: Callable[[str], bool]
-) -> IndexDocument:
+def document(fragment_id: str, version: int, state: FragmentState, rules: IndexRules) -> IndexDocument:
     """The index document of a fragment's normalised state at a store version.
 
-    `is_indexable` answers for a path whether policy lets its plaintext into the index. Of sealed values
-    only the blind-index token goes in, where there is one.
+    Of sealed values only the blind-index token goes in, where there is one.
     """
+    is_indexable = rules.is_indexable
     fields = _fields_of_bytes(state, is_indexable)
     if fields is None and native.loops is not None:
         fields = native.loops.fields(state.registers, state.replaced(), is_indexable, _shown)
     if fields is None:
         fields = _fields(state, is_indexable)
+    if _may_have_cells(state) and state.cells:
+        _set_reconciled(fields, state, rules)
     return IndexDocument(fragment_id, version, fields)
 
 
+def _may_have_cells(state: FragmentState) -> bool:
+    # Told by its bytes where it has some: it need not be decoded then.
+    return state.encoded is None or state.encoded[:1] != codec.FORMAT
+
+
+_Field = Scalar | list[Scalar] | None
 _Fields = dict[str, Scalar | list[Scalar]]
 
 
@@ -52,27 +60,53 @@ def _fields(state: FragmentState, is_indexable: Callable[[str], bool]) -> _Field
     return fields
 
 
-def _seen(kind: Kind, value: Any) -> Scalar | list[Scalar] | None:
+def _seen(kind: Kind, value: Any) -> _Field:
     # Most values are scalars, which stand as they are.
     return value if kind is Kind.PLAIN and type(value) in _SCALARS else _shown(kind, value)
 
 
-def _shown_of_json(kind: int, json: bytes) -> Scalar | list[Scalar] | None:
+def _shown_of_json(kind: int, json: bytes) -> _Field:
     return _seen(Kind(kind), canonical.decode(json))
 
 
-def _shown(kind: Kind, value: Any) -> Scalar | list[Scalar] | None:
+def _set_reconciled(fields: _Fields, state: FragmentState, rules: IndexRules) -> None:
+    """Put what policies other than `latest` show in place of the latest values."""
+    for path in state.cells:
+        fields.pop(path, None)
+    for each in shown(state, rules.policies):
+        if each.path in state.cells:
+            seen = _reconciled(each, rules.is_indexable)
+            if seen is not None:
+                fields[each.path] = seen
+
+
+def _reconciled(each: Shown, is_indexable: Callable[[str], bool]) -> _Field:
+    if each.is_sealed:
+        tokens = (SealedValue.parse(part.value).token for part in each.parts if part.kind is Kind.SEALED)
+        found: list[Scalar] = [token for token in tokens if token is not None]
+        return found or None
+    if not is_indexable(each.path):
+        return None
+    return _indexed(each.value([part.value for part in each.parts]))
+
+
+def _shown(kind: Kind, value: Any) -> _Field:
     return SealedValue.parse(value).token if kind is Kind.SEALED else _indexed(value)
 
 
-def _indexed(value: Any) -> Scalar | list[Scalar] | None:
-    if type(value) is Decimal:
-        return float(value)
+def _indexed(value: Any) -> _Field:
+    if type(value) is not list:
+        return _scalar(value)
     # Objects inside arrays are not indexed: they have no path of their own.
-    elements = [
-        float(e) if type(e) is Decimal else e for e in value if type(e) in _SCALARS or type(e) is Decimal
-    ]
-    return elements or None
+    return _scalars(value) or None
+
+
+def _scalar(value: Any) -> Scalar:
+    return float(value) if type(value) is Decimal else value
+
+
+def _scalars(elements: Iterable[Any]) -> list[Scalar]:
+    return [_scalar(each) for each in elements if type(each) in _SCALARS or type(each) is Decimal]
 
 
 _SCALARS = frozenset({str, int, float, bool})

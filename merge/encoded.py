@@ -6,7 +6,7 @@ the index may know - is read from the bytes (native/states.c). What those loops 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeGuard
 
 from merge import codec
 from merge.fragments import FragmentState
@@ -23,6 +23,11 @@ def state_of(data: bytes) -> FragmentState:
         return codec.decode(data)
     codec.check(data)
     return EncodedState(data)
+
+
+def _is_known(encoded: bytes | None) -> TypeGuard[bytes]:
+    # What the loops read has no cells.
+    return encoded is not None and encoded[:1] == codec.FORMAT
 
 
 class EncodedState(FragmentState):
@@ -45,7 +50,7 @@ class EncodedState(FragmentState):
         return getattr(decoded, name)
 
     def join(self, other: FragmentState) -> bool:
-        if native.states is not None and self.encoded is not None and other.encoded is not None:
+        if native.states is not None and self.encoded is not None and _is_known(other.encoded):
             joined = native.states.join(codec.body(self.encoded), codec.body(other.encoded))
             if joined is not None:
                 return self._become(codec.framed(joined))

@@ -10,18 +10,25 @@ What a profile shows is a function of the joined state:
   shows. Writing `a` replaces everything older below `a`; writing `a.b` replaces an older leaf at `a`.
 - **Snapshots.** A marker (source, scope, stamp) hides what the same source set earlier below the scope.
 
+What policies other than `latest` keep stands beside the registers, in cells (`merge.cells`). The register of
+such a path is there as well, and holds what was written last: it decides between leaf and subtree, and shows
+once the policy is `latest` again.
+
 `normalise` drops what can never show again. It removes only what the remaining state would hide anyway,
 so joining normalised states gives the same as joining the originals.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
+from merge.cells import Cell, Removals
+from merge.policies import POLICIES
 from merge.registers import tie_break
 from merge.tombstones import UNJUDGED
 from model import paths
+from model.attributes import ReconciliationPolicy
 from model.fragments import FragmentChange, Kind, Origin, Register
 from model.stamps import Stamp
 
@@ -31,13 +38,15 @@ _FEW = 100
 class FragmentState:
     """Mutable while it is being joined; not safe for several threads.
 
-    `registers` by attribute path, `markers` by (source, scope), `identifiers` by text form.
+    `registers` by attribute path, `cells` by path and policy, `markers` by (source, scope), `identifiers` by
+    text form.
     """
 
-    __slots__ = ("_newest", "encoded", "identifiers", "judged", "markers", "registers")
+    __slots__ = ("_newest", "cells", "encoded", "identifiers", "judged", "markers", "registers")
 
     def __init__(self) -> None:
         self.registers: dict[str, Register] = {}
+        self.cells: dict[str, dict[ReconciliationPolicy, Cell]] = {}
         self.markers: dict[tuple[str, str], Stamp] = {}
         self.identifiers: dict[str, Origin] = {}
         self.judged = UNJUDGED
@@ -57,6 +66,8 @@ class FragmentState:
             self._newest = origin
         else:
             self._join_registers(change.mutations)
+        if change.policies:
+            self._write_cells(change)
         for kind, value in change.identifiers:
             self._join_identifier(f"{kind}:{value}", origin)
         if change.scope is not None:
@@ -65,6 +76,8 @@ class FragmentState:
     def join(self, other: FragmentState) -> bool:
         """Join in another state of the same fragment; gives whether that changed anything."""
         changed = self._join_registers(other.registers)
+        if other.cells:
+            changed |= self._join_cells(other)
         for identifier, origin in other.identifiers.items():
             changed |= self._join_identifier(identifier, origin)
         changed |= self._join_markers(other.markers.items())
@@ -92,6 +105,24 @@ class FragmentState:
                 changed = True
         return changed
 
+    def _write_cells(self, change: FragmentChange) -> None:
+        for path in change.mutations.keys() & change.policies.keys():
+            self.cell(path, change.policies[path].policy).write(change.mutations[path])
+
+    def _join_cells(self, other: FragmentState) -> bool:
+        changed = False
+        for path, cells in other.cells.items():
+            for policy, cell in cells.items():
+                changed |= self.cell(path, policy).join(cell)
+        return changed
+
+    def cell(self, path: str, policy: ReconciliationPolicy) -> Cell:
+        """What a policy keeps at a path; an empty one if there was none."""
+        cells = self.cells.setdefault(path, {})
+        if policy not in cells:
+            cells[policy] = Cell(POLICIES[policy])
+        return cells[policy]
+
     def _join_identifier(self, identifier: str, origin: Origin) -> bool:
         mine = self.identifiers.get(identifier)
         if mine is not None and mine <= origin:
@@ -108,17 +139,66 @@ class FragmentState:
                 changed = True
         return changed
 
-    def restate(self, registers: Mapping[str, Register]) -> None:
-        """Write registers that are there in another form, each under the origin it has: which of them show
-        stays the same, and the state stays normalised."""
-        self.registers.update(registers)
+    def stored(self) -> Iterator[tuple[str, Register]]:
+        """All registers with their paths, and all entries of cells that hold something of a value."""
+        yield from self.registers.items()
+        for path, cells in self.cells.items():
+            for cell in cells.values():
+                if cell.policy.keeps_values:
+                    yield from ((path, entry) for entry in (*cell.entries.values(), *cell.best.values()))
+
+    def origins(self) -> Iterator[Origin]:
+        """The origins of all that is there; the values of one event mostly share one, the very object."""
+        yield from (register[0] for register in self.registers.values())
+        yield from self.identifiers.values()
+        for cells in self.cells.values():
+            for cell in cells.values():
+                yield from cell.origins()
+
+    def restate(self, restated: Sequence[tuple[str, Register, Register]]) -> None:
+        """Write what `stored` gave in another form: each path, the very register, and what takes its place under
+        the same origin. Which of them show stays the same, and the state stays normalised."""
+        forms = {id(old): new for _, old, new in restated}
+
+        def form(register: Register) -> Register:
+            return forms.get(id(register), register)
+
+        for path in {path for path, _, _ in restated}:
+            self.registers[path] = form(self.registers[path])
+            cells = self.cells.pop(path, {})
+            self.put_cells(path, {policy: cell.rewritten(form) for policy, cell in cells.items()})
         self.encoded = None
+
+    def put_cells(self, path: str, cells: Mapping[ReconciliationPolicy, Cell]) -> None:
+        """Have these for the cells of a path, but for those that keep nothing."""
+        if kept := {policy: cell for policy, cell in cells.items() if cell.keeps_anything}:
+            self.cells[path] = kept
 
     def normalise(self) -> None:
         """Drop what can never show again; idempotent."""
         if self.markers:
             self._delete_what_snapshots_hide()
         self._drop_what_ancestors_hide()
+        if self.cells:
+            self._normalise_cells()
+
+    def _normalise_cells(self) -> None:
+        self.encoded = None
+        for path, cells in list(self.cells.items()):
+            removals = self._removals(path)
+            kept = {policy: cell for policy, cell in cells.items() if cell.normalise(removals)}
+            if kept:
+                self.cells[path] = kept
+            else:
+                del self.cells[path]
+
+    def _removals(self, path: str) -> Removals:
+        above = [self.registers[each].origin for each in paths.ancestors(path) if each in self.registers]
+        snapshots: dict[str, Stamp] = {}
+        for (source, scope), stamp in self.markers.items():
+            if paths.is_within(path, scope):
+                snapshots[source] = max(stamp, snapshots.get(source, stamp))
+        return Removals(max(above, default=None), snapshots)
 
     def _delete_what_snapshots_hide(self) -> None:
         # The stamp stays, as a delete: an older value of another source must not come back because

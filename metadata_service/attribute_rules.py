@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from metadata_service.refusals import RefusedError
-from model.attributes import IMPLEMENTED_POLICIES, AttributeDefinition, DataType, ReconciliationPolicy
+from model.attributes import AttributeDefinition, DataType, ReconciliationPolicy
 from model.classification import Classification, EncryptionLevel
 from model.paths import is_within, join, split
 
@@ -11,9 +11,20 @@ RESERVED = "_event"
 MAX_PATH_BYTES = 2048  # an index entry of PostgreSQL holds little more
 
 SEALED_POLICIES = frozenset(
-    {ReconciliationPolicy.LATEST, ReconciliationPolicy.FIRST, ReconciliationPolicy.SOURCE_PRIORITY}
+    {
+        ReconciliationPolicy.LATEST,
+        ReconciliationPolicy.FIRST,
+        ReconciliationPolicy.SOURCE_PRIORITY,
+        ReconciliationPolicy.APPEND,
+        ReconciliationPolicy.COUNT,
+    }
 )
-"""The policies that decide between two values without reading them."""
+"""The policies that decide without reading values."""
+
+SEARCHABLE_POLICIES = SEALED_POLICIES | {ReconciliationPolicy.UNION}
+"""Those that need no more than to know which values are equal, which their blind-index tokens tell."""
+
+_SUMMED = frozenset({DataType.INTEGER, DataType.NUMBER})
 
 
 def check_attribute(definition: AttributeDefinition) -> None:
@@ -24,19 +35,41 @@ def check_attribute(definition: AttributeDefinition) -> None:
     if "\x00" in (definition.source or ""):
         raise RefusedError("a source name holds no NUL character", "/source")
     _check_protection(definition)
-    policy = definition.policy
-    if definition.is_protected and policy not in SEALED_POLICIES:
+    _check_policy(definition)
+
+
+def _check_policy(definition: AttributeDefinition) -> None:
+    policy, encryption = definition.policy, definition.encryption
+    allowed = SEARCHABLE_POLICIES if encryption is EncryptionLevel.SEARCHABLE else SEALED_POLICIES
+    if definition.is_protected and policy not in allowed:
         raise RefusedError(
-            f"policy {policy} needs to read values, which encryption {definition.encryption} forbids",
+            f"policy {policy} needs to read values, which encryption {encryption} forbids",
             "/policy",
-            f"sealed attributes take {_names(SEALED_POLICIES)}",
+            f"with encryption {encryption} the policies are {_names(allowed)}",
         )
-    if policy not in IMPLEMENTED_POLICIES:
+    if policy is ReconciliationPolicy.SUM and definition.data_type not in _SUMMED:
         raise RefusedError(
-            f"policy {policy} is not implemented yet",
+            f"policy sum needs numbers, and the data type is {definition.data_type}",
             "/policy",
-            f"this version takes {_names(IMPLEMENTED_POLICIES)}",
+            "say data type number or integer, or policy count to count events",
         )
+    _check_sources(definition)
+
+
+def _check_sources(definition: AttributeDefinition) -> None:
+    ranked = definition.policy is ReconciliationPolicy.SOURCE_PRIORITY
+    if ranked and not definition.sources:
+        raise RefusedError(
+            "policy source_priority needs to know which source is trusted most",
+            "/sources",
+            "name the sources, the most trusted first",
+        )
+    if definition.sources and not ranked:
+        raise RefusedError("sources are ranked for policy source_priority only", "/sources")
+    if len(set(definition.sources)) < len(definition.sources):
+        raise RefusedError("a source is named twice", "/sources")
+    if any("\x00" in source for source in definition.sources):
+        raise RefusedError("a source name holds no NUL character", "/sources")
 
 
 def policy_problem(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -12,13 +12,13 @@ from model.classification import Classification, EncryptionLevel
 from model.proposals import Proposal
 
 __all__ = [
-    "IMPLEMENTED_POLICIES",
     "AttributeDefinition",
     "AttributeMetadata",
     "AttributeStatus",
     "Classification",
     "DataType",
     "EncryptionLevel",
+    "Reconciliation",
     "ReconciliationPolicy",
     "TypeConflict",
 ]
@@ -48,8 +48,12 @@ class ReconciliationPolicy(StrEnum):
     SOURCE_PRIORITY = "source_priority"
 
 
-IMPLEMENTED_POLICIES = frozenset({ReconciliationPolicy.LATEST})
-"""Policies that the merge can carry out today; the metadata service refuses the others when saved."""
+class Reconciliation(NamedTuple):
+    """How the values of one attribute are reconciled: by a policy, and for `source_priority` by sources, the most
+    trusted first."""
+
+    policy: ReconciliationPolicy
+    sources: tuple[str, ...] = ()
 
 
 class AttributeStatus(StrEnum):
@@ -81,6 +85,11 @@ class AttributeDefinition(BaseModel):
     identifiable: bool = Field(default=False, description="Whether the value can single out a person.")
     authorization_level: int = Field(default=0, ge=0, le=100)
     policy: ReconciliationPolicy = ReconciliationPolicy.LATEST
+    sources: tuple[str, ...] = Field(
+        default=(),
+        max_length=100,
+        description="For policy source_priority: the sources, the most trusted first. Others come after them.",
+    )
     indexable: bool = True
     status: AttributeStatus = AttributeStatus.ACTIVE
 

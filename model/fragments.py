@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import IntEnum
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from model.attributes import Reconciliation
 from model.identifiers import Identifier
 from model.stamps import SpecRef, Stamp
 
@@ -44,11 +46,17 @@ class Register(NamedTuple):
         return self.origin.spec
 
 
+LATEST_ONLY: Mapping[str, Reconciliation] = MappingProxyType({})
+"""The policies of a snapshot in which every attribute has `latest`."""
+
+
 class FragmentChange(NamedTuple):
     """All that one event asks of one fragment: its mutations by path, each with `origin` for origin.
 
     `scope` is None for a delta; for a snapshot event it is the path below which values that the same
     source set earlier, and that are not among `mutations`, are deleted.
+
+    `policies` are those of the snapshot that mapped the event, of paths that have another than `latest`.
     """
 
     fragment_id: str
@@ -56,3 +64,4 @@ class FragmentChange(NamedTuple):
     mutations: Mapping[str, Register]
     identifiers: tuple[Identifier, ...]
     scope: str | None = None
+    policies: Mapping[str, Reconciliation] = LATEST_ONLY

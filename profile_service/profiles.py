@@ -10,10 +10,11 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from merge import codec
-from merge.fragments import FragmentState
 from merge.index import ProfileIndex
 from merge.render import tree
+from merge.shown import Shown, shown
 from merge.store import ProfileStore, StoredFragment, scan_all
+from model.attributes import ReconciliationPolicy
 from model.errors import DamagedStateError, KeyProviderError, QueryError, SealError
 from model.fragments import Kind, Origin, Register
 from model.identifiers import Identifier
@@ -38,7 +39,12 @@ class ProfileLeaf(NamedTuple):
     path: str
     value: Any
     protected: bool
-    register: Register
+    shown: Shown
+
+    @property
+    def register(self) -> Register:
+        """The register whose value shows; the latest, where a policy makes one value of several."""
+        return self.shown.newest
 
 
 class Profile(NamedTuple):
@@ -62,7 +68,7 @@ class Profile(NamedTuple):
             "attributes": self.attributes(),
         }
         if provenance:
-            body["provenance"] = {leaf.path: _origin(leaf.register) for leaf in self.leaves}
+            body["provenance"] = {leaf.path: _provenance(leaf) for leaf in self.leaves}
         return body
 
 
@@ -148,27 +154,32 @@ class ProfileReader:
 
     def _profile(self, fragment: StoredFragment, reveal: bool) -> Profile:
         state = codec.decode(fragment.state)
-        leaves = sorted(self._leaves(fragment.id, state, reveal), key=lambda leaf: leaf.path)
+        visible = sorted(shown(state, self._attributes.policies), key=lambda each: each.path)
+        leaves = self._leaves(fragment.id, visible, reveal)
         # Names are shown as today's events have them: one that was stored before policy protected it is hidden.
         name = self._names.identifier
         evidence = {name(text): self._names.origin(origin) for text, origin in state.identifiers.items()}
         identifiers = sorted(Identifier.parse(text) for text in evidence)
         return Profile(name(fragment.id), fragment.version, tuple(identifiers), tuple(leaves), evidence)
 
-    def _leaves(self, fragment_id: str, state: FragmentState, reveal: bool) -> Iterator[ProfileLeaf]:
-        visible = list(state.visible())
-        sealed = any(register.kind is Kind.SEALED for _, register in visible)
+    def _leaves(self, fragment_id: str, visible: list[Shown], reveal: bool) -> Iterator[ProfileLeaf]:
+        sealed = any(each.is_sealed for each in visible)
         keys = self._data_keys.fetch([fragment_id], create=False) if reveal and sealed else {}
-        for path, register in visible:
-            is_sealed = register.kind is Kind.SEALED
-            # Protected and not sealed means: stored before policy protected it.
-            protected = is_sealed or self._attributes.policy(path).is_protected
-            if protected and not reveal:
-                value: Any = MASK
-            else:
-                value = self._open(keys.get(fragment_id), path, register) if is_sealed else register.value
-            shown = register._replace(origin=self._names.origin(register.origin))
-            yield ProfileLeaf(path, value, protected, shown)
+        for each in visible:
+            # Protected and not sealed means: stored before policy protected it, or a count.
+            protected = each.is_sealed or self._attributes.policy(each.path).is_protected
+            masked = protected and not reveal
+            value = MASK if masked else self._value(keys.get(fragment_id), each)
+            yield ProfileLeaf(each.path, value, protected, each.named(self._names.origin))
+
+    def _value(self, key: Any, each: Shown) -> Any:
+        values: list[Any] = []
+        for part in each.parts:
+            value = self._open(key, each.path, part) if part.kind is Kind.SEALED else part.value
+            if value is UNREADABLE:
+                return UNREADABLE
+            values.append(value)
+        return each.value(values)
 
     def _open(self, key: Any, path: str, register: Register) -> Any:
         if key is None:
@@ -178,6 +189,19 @@ class ProfileReader:
             return key.open(sealed, path, register.stamp.source, register.stamp.event_id)
         except (SealError, KeyProviderError):
             return UNREADABLE
+
+
+def _provenance(leaf: ProfileLeaf) -> dict[str, Any]:
+    """Of a value that a policy made of several: the latest event, how many values, and whether these are all."""
+    origin = _origin(leaf.register)
+    policy = leaf.shown.policy
+    if policy is ReconciliationPolicy.LATEST:
+        return origin
+    return origin | {
+        "policy": policy,
+        "values": len(leaf.shown.parts),
+        "complete": leaf.shown.is_complete,
+    }
 
 
 def _origin(register: Register) -> dict[str, Any]:

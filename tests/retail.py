@@ -158,7 +158,7 @@ class Pipeline:
         return CommitStage(
             self.store,
             self.index,
-            CompiledSnapshot(self.snapshot).attributes.is_indexable,
+            CompiledSnapshot(self.snapshot).attributes.index_rules,
             guard=KeyGuard(self.store, self.data_keys),
         )
 

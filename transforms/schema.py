@@ -17,11 +17,19 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 from model import native, paths
-from model.attributes import AttributeMetadata, AttributeStatus, DataType, EncryptionLevel
+from model.attributes import (
+    AttributeMetadata,
+    AttributeStatus,
+    DataType,
+    EncryptionLevel,
+    Reconciliation,
+    ReconciliationPolicy,
+)
 from model.classification import Classification, LevelPolicy
 from model.dead_letters import DeadLetterReason
 from model.errors import EventError
 from model.fragments import Kind, Origin, Register
+from model.index_rules import IndexRules
 from model.proposals import Proposal
 from model.snapshots import DetectionMode, DiscoveryDefaults, MetadataSnapshot
 from transforms.detection import detection
@@ -176,10 +184,11 @@ class AttributeTree:
             for level in (Classification if mode is DetectionMode.SEAL else ())
         }
         self._root = AttributeNode("", 0, self._default, None)
+        self.policies: dict[str, Reconciliation] = {}
+        """How values are reconciled, by path; of those that are not by `latest`."""
         self._unknown = 0
         self._expected: dict[AttributeNode, tuple[frozenset[type], Proposal | None]] = {}
-        self.is_indexable: Callable[[str], bool] = _Indexable(self).__getitem__
-        """Whether policy lets the plaintext at a path into the index."""
+        self.index_rules = IndexRules(_Indexable(self).__getitem__, self.policies)
         # Parents come before children, so that a child finds what it inherits.
         for attribute in sorted(snapshot.attributes, key=lambda attribute: paths.split(attribute.path)):
             self._declare(attribute)
@@ -193,6 +202,8 @@ class AttributeTree:
         except EventError:
             # No mapped output can have this path, so what was declared of it must not stop the others.
             return
+        if attribute.policy is not ReconciliationPolicy.LATEST:
+            self.policies[attribute.path] = Reconciliation(attribute.policy, attribute.sources)
         own = policy_of(attribute)
         if attribute.status is AttributeStatus.RETIRED:
             own = own._replace(indexable=False)

@@ -6,9 +6,10 @@ grows here: what is sealed and need not be any more stays sealed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from enum import StrEnum
 from functools import lru_cache
+from typing import NamedTuple
 
 from model.errors import SealError
 from model.fragments import Kind, Origin, Register
@@ -31,6 +32,14 @@ class Restatement(StrEnum):
     DROP_TOKEN = "drop_token"  # noqa: S105
 
 
+class OutdatedValue(NamedTuple):
+    """A stored register, the path it stands at, and what is to be done with it."""
+
+    path: str
+    register: Register
+    what: Restatement
+
+
 class StoredValues(KeyHolder):
     """Judges and restates registers under one snapshot. One per thread."""
 
@@ -40,11 +49,11 @@ class StoredValues(KeyHolder):
         # Most fragments have the same paths.
         self._shows_in_a_key = lru_cache(MOST_PATHS)(snapshot.attributes.shows_in_a_key)
 
-    def outdated(self, registers: Mapping[str, Register]) -> dict[str, Restatement]:
-        """The registers that may not be as they would be written today, by path. Whether a token is right only
-        `restated` tells: it depends on the value, and on the type that is declared today."""
-        found = ((path, self._judge(path, register)) for path, register in registers.items())
-        return {path: what for path, what in found if what is not None}
+    def outdated(self, stored: Iterable[tuple[str, Register]]) -> list[OutdatedValue]:
+        """The registers that may not be as they would be written today. Whether a token is right only `restated`
+        tells: it depends on the value, and on the type that is declared today."""
+        found = ((path, register, self._judge(path, register)) for path, register in stored)
+        return [OutdatedValue(path, register, what) for path, register, what in found if what is not None]
 
     def _judge(self, path: str, register: Register) -> Restatement | None:
         if register.kind is Kind.PLAIN:
@@ -59,11 +68,12 @@ class StoredValues(KeyHolder):
         has_token = SealedValue.parse(register.value).token is not None
         return Restatement.DROP_TOKEN if has_token and policy.is_protected else None
 
-    def restated(self, key: SealingKey, path: str, register: Register, what: Restatement) -> Register:
+    def restated(self, key: SealingKey, outdated: OutdatedValue) -> Register:
         """The register as it is written today; the same one where it stays as it is.
 
         Raises SealError for a sealed value that cannot be opened, KeyProviderError for an unusable key.
         """
+        path, register, what = outdated
         if what is Restatement.SEAL:
             policy = self._attributes.policy_of_value(path, register.value)
             return self._sealer.seal(

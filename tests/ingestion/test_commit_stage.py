@@ -18,6 +18,7 @@ from merge.store import FragmentWrite, OutboxEntry, scan_all
 from model.errors import ProfileIndexError, StoreError
 from model.fragments import FragmentChange, Kind, Origin, Register
 from model.identifiers import Identifier
+from model.index_rules import IndexRules
 from model.queries import Query, Range, Term
 from model.stamps import SpecRef, Stamp
 from sinks.memory_index import MemoryProfileIndex
@@ -27,9 +28,7 @@ from sinks.sqlite_profiles import SqliteProfileStore
 from tests.contracts.processes import finish, start
 from tests.retail import Pipeline, durable_keys, records
 
-
-def everything(_path: str) -> bool:
-    return True
+EVERYTHING = IndexRules(lambda _path: True)
 
 
 def one(number: int, ordinal: int = 1, age: int = 30) -> tuple[str, FragmentState]:
@@ -73,7 +72,7 @@ def index() -> _Index:
 
 @pytest.fixture
 def stage(store: MemoryProfileStore, index: _Index) -> CommitStage:
-    return CommitStage(store, index, everything, size=BatchSize(2))
+    return CommitStage(store, index, EVERYTHING, size=BatchSize(2))
 
 
 def test_what_is_written_is_found_and_leaves_the_outbox(
@@ -110,7 +109,7 @@ def test_the_same_again_writes_and_indexes_nothing(stage: CommitStage, index: _I
 
 
 def test_only_what_policy_allows_is_indexed(store: MemoryProfileStore, index: _Index) -> None:
-    CommitStage(store, index, lambda path: path != "age").run([one(1)])
+    CommitStage(store, index, IndexRules(lambda path: path != "age")).run([one(1)])
     assert index.count(Query((Term("age", 30),))) == 0
     assert index.count(Query()) == 1
 
@@ -123,10 +122,10 @@ def test_an_index_that_is_away_only_leaves_the_outbox_longer(
     assert (output.written, output.unindexed) == (3, 3)
     assert len(store.outbox()) == 3
     with pytest.raises(ProfileIndexError):
-        drain_outbox(store, index, everything, 2)
+        drain_outbox(store, index, EVERYTHING, 2)
 
     index.is_away = False
-    assert drain_outbox(store, index, everything, 2) == 0
+    assert drain_outbox(store, index, EVERYTHING, 2) == 0
     assert store.outbox() == []
     assert index.count(Query((Term("age", 30),))) == 3
 
@@ -138,10 +137,10 @@ def test_a_document_that_is_refused_holds_up_no_other(
     stage.run(one(number) for number in range(1, 8))
     index.is_away = False
     index.refused = {"user_id:1"}
-    assert drain_outbox(store, index, everything, 2) == 1
+    assert drain_outbox(store, index, EVERYTHING, 2) == 1
     assert store.outbox() == [OutboxEntry("user_id:1", 1)]
     index.refused = set()
-    assert drain_outbox(store, index, everything, 2) == 0
+    assert drain_outbox(store, index, EVERYTHING, 2) == 0
     assert store.outbox() == []
 
 
@@ -170,14 +169,14 @@ def test_an_entry_that_was_written_again_meanwhile_stays(store: MemoryProfileSto
         def put(self, documents: Sequence[IndexDocument]) -> dict[str, str]:
             # While the index works on version 1 another task writes version 2, and dies.
             if documents[0].version == 1:
-                CommitStage(store, away, everything).run([one(1, 2, 31)])
+                CommitStage(store, away, EVERYTHING).run([one(1, 2, 31)])
             return super().put(documents)
 
     away, slow = _Index(), Slow()
     away.is_away = True
-    CommitStage(store, slow, everything).run([one(1, 1, 30)])
+    CommitStage(store, slow, EVERYTHING).run([one(1, 1, 30)])
     assert store.outbox() == [OutboxEntry("user_id:1", 2)]
-    assert drain_outbox(store, slow, everything) == 0
+    assert drain_outbox(store, slow, EVERYTHING) == 0
     assert store.outbox() == []
     assert slow.search(Query((Term("age", 31),))).ids == ["user_id:1"]
 
@@ -208,10 +207,10 @@ def test_a_crash_anywhere_is_healed_by_giving_the_batch_again(where: str) -> Non
 
     store = Store()
     with pytest.raises(_CrashError):
-        CommitStage(store, index, everything).run([one(1)])
+        CommitStage(store, index, EVERYTHING).run([one(1)])
     store.crash = False
-    CommitStage(store, index, everything).run([one(1)])
-    drain_outbox(store, index, everything)
+    CommitStage(store, index, EVERYTHING).run([one(1)])
+    drain_outbox(store, index, EVERYTHING)
     assert store.outbox() == []
     assert [fragment.version for fragment in scan_all(store)] == [1]
     assert index.search(Query((Term("age", 30),))).ids == ["user_id:1"]
@@ -229,12 +228,12 @@ def test_a_profile_of_which_no_document_can_be_made_waits_alone(
     def fails(_path: str) -> bool:
         raise RecursionError("a value")
 
-    output = CommitStage(store, index, fails).run([one(1)])
+    output = CommitStage(store, index, IndexRules(fails)).run([one(1)])
     assert (output.written, output.unindexed) == (1, 1)
     stage.run([one(2)])
     assert [entry.fragment_id for entry in store.outbox()] == ["user_id:1"]
-    assert drain_outbox(store, index, fails) == 1
-    assert drain_outbox(store, index, everything) == 0
+    assert drain_outbox(store, index, IndexRules(fails)) == 1
+    assert drain_outbox(store, index, EVERYTHING) == 0
     assert store.outbox() == []
 
 
@@ -253,7 +252,7 @@ def test_batches_adapt_to_a_store_that_fails(index: _Index) -> None:
             return super().write(writes)
 
     store = Failing()
-    stage = CommitStage(store, index, everything, BatchSize(8), backoff=Backoff(base=0.0))
+    stage = CommitStage(store, index, EVERYTHING, BatchSize(8), backoff=Backoff(base=0.0))
     output = stage.run(one(number) for number in range(40))
     assert (output.written, output.retries) == (40, 2)
     assert store.sizes[:5] == [8, 4, 2, 2, 4]
@@ -290,7 +289,7 @@ def half(pipeline: Pipeline, which: int) -> None:
 def states(folder: Path) -> dict[str, bytes]:
     pipeline = open_pipeline(folder)
     try:
-        drain_outbox(pipeline.store, pipeline.index, everything)
+        drain_outbox(pipeline.store, pipeline.index, EVERYTHING)
         assert pipeline.store.outbox() == []
         assert pipeline.index.count(Query()) == pipeline.store.count()
         return {fragment.id: fragment.state for fragment in scan_all(pipeline.store)}

@@ -15,6 +15,7 @@ from merge.fragments import FragmentState
 from merge.store import FragmentWrite
 from model.dead_letters import DeadLetterReason
 from model.events import RawRecord
+from model.index_rules import IndexRules
 from model.schema_changes import SchemaChange
 from tests.retail import Pipeline, records
 
@@ -108,5 +109,5 @@ def test_the_outbox_goes_past_it(tmp_path: Path, given: list[RawRecord]) -> None
     overwrite(pipeline, ids[0], b"x")
     overwrite(pipeline, ids[1], pipeline.store.read([ids[1]])[ids[1]].state)
     assert [entry.fragment_id for entry in pipeline.store.outbox()] == ids[:2]
-    assert drain_outbox(pipeline.store, pipeline.index, lambda _: True) == 1
+    assert drain_outbox(pipeline.store, pipeline.index, IndexRules(lambda _: True)) == 1
     assert [entry.fragment_id for entry in pipeline.store.outbox()] == ids[:1]

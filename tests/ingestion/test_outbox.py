@@ -13,6 +13,7 @@ from merge import codec
 from merge.index import IndexDocument
 from merge.store import FragmentWrite, OutboxEntry
 from model.errors import ProfileIndexError, StoreError
+from model.index_rules import IndexRules
 from model.queries import Query
 from sinks.memory_index import MemoryProfileIndex
 from sinks.memory_profiles import MemoryProfileStore
@@ -25,8 +26,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outbox, "POLL_SECONDS", 0.01)
 
 
-def everything(_path: str) -> bool:
-    return True
+EVERYTHING = IndexRules(lambda _path: True)
 
 
 def written(store: MemoryProfileStore, name: str = "user_id:1", version: int = 0) -> None:
@@ -36,7 +36,7 @@ def written(store: MemoryProfileStore, name: str = "user_id:1", version: int = 0
 
 def test_what_stays_is_indexed_while_the_flow_is_idle() -> None:
     store, index = MemoryProfileStore(), MemoryProfileIndex()
-    with OutboxDrainer(store, index, lambda: everything):
+    with OutboxDrainer(store, index, lambda: EVERYTHING):
         written(store)
         eventually(lambda: not store.outbox())
         assert index.count(Query()) == 1
@@ -45,7 +45,7 @@ def test_what_stays_is_indexed_while_the_flow_is_idle() -> None:
 def test_the_policy_of_now_decides_at_each_drain() -> None:
     store, index = MemoryProfileStore(), MemoryProfileIndex()
     allowed: set[str] = set()
-    with OutboxDrainer(store, index, lambda: allowed.__contains__):
+    with OutboxDrainer(store, index, lambda: IndexRules(allowed.__contains__)):
         written(store, "user_id:1")
         eventually(lambda: not store.outbox())
         allowed.add("a")
@@ -58,7 +58,7 @@ def test_the_policy_of_now_decides_at_each_drain() -> None:
 def test_at_its_end_it_drains_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outbox, "POLL_SECONDS", 3600.0)
     store, index = MemoryProfileStore(), MemoryProfileIndex()
-    with OutboxDrainer(store, index, lambda: everything):
+    with OutboxDrainer(store, index, lambda: EVERYTHING):
         written(store)
         assert store.outbox()
     assert not store.outbox()
@@ -75,7 +75,7 @@ def test_a_store_or_index_that_is_away_is_told_and_does_not_end_it(caplog: pytes
             return super().outbox(limit)
 
     store, index = Store(), MemoryProfileIndex()
-    with caplog.at_level(logging.WARNING), OutboxDrainer(store, index, lambda: everything):
+    with caplog.at_level(logging.WARNING), OutboxDrainer(store, index, lambda: EVERYTHING):
         written(store)
         eventually(lambda: not store.failures and not store.outbox())
     assert "the outbox cannot be read: away for a moment" in caplog.text
@@ -84,14 +84,14 @@ def test_a_store_or_index_that_is_away_is_told_and_does_not_end_it(caplog: pytes
 def test_what_nobody_expected_does_not_end_it() -> None:
     calls: list[int] = []
 
-    def policy() -> object:
+    def rules() -> IndexRules:
         calls.append(1)
         if len(calls) == 1:
             raise RuntimeError("odd")
-        return everything
+        return EVERYTHING
 
     store, index = MemoryProfileStore(), MemoryProfileIndex()
-    with OutboxDrainer(store, index, policy):  # type: ignore[arg-type]
+    with OutboxDrainer(store, index, rules):
         written(store)
         eventually(lambda: not store.outbox())
 
@@ -99,7 +99,7 @@ def test_what_nobody_expected_does_not_end_it() -> None:
 def test_an_index_that_is_closed_leaves_the_outbox() -> None:
     store, index = MemoryProfileStore(), MemoryProfileIndex()
     index.close()
-    with OutboxDrainer(store, index, lambda: everything):
+    with OutboxDrainer(store, index, lambda: EVERYTHING):
         written(store)
     assert store.outbox()
 
@@ -124,11 +124,11 @@ def test_what_is_refused_holds_up_nothing_behind_it_however_much_it_is() -> None
     for number in range(50):
         written(store, f"user_id:{number:02d}")
     picky = _Picky({f"user_id:{number:02d}" for number in range(30)})
-    assert drain_outbox(store, picky, everything, 4) == 30
+    assert drain_outbox(store, picky, EVERYTHING, 4) == 30
     assert {entry.fragment_id for entry in store.outbox()} == picky.refused
     assert picky.given == 50
     picky.refused = set()
-    assert drain_outbox(store, picky, everything, 4) == 0
+    assert drain_outbox(store, picky, EVERYTHING, 4) == 0
     assert store.outbox() == []
     assert picky.count(Query()) == 50
 
@@ -143,7 +143,7 @@ def test_an_index_that_is_away_is_asked_once_and_not_for_each_page() -> None:
     for number in range(50):
         written(store, f"user_id:{number:02d}")
     with pytest.raises(ProfileIndexError):
-        drain_outbox(store, index, everything, 4)
+        drain_outbox(store, index, EVERYTHING, 4)
     assert index.given == 4
     assert len(store.outbox()) == 50
 
@@ -151,7 +151,7 @@ def test_an_index_that_is_away_is_asked_once_and_not_for_each_page() -> None:
 def test_what_the_index_refuses_is_given_to_it_ever_more_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
     store, index = MemoryProfileStore(), _Picky({"user_id:1"})
     written(store)
-    with OutboxDrainer(store, index, lambda: everything) as drainer:
+    with OutboxDrainer(store, index, lambda: EVERYTHING) as drainer:
         waits: list[float] = []
         plain = drainer._stop.wait
 

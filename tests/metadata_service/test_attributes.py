@@ -70,8 +70,14 @@ def test_any_path_can_be_written_and_read(service: Running, path: str) -> None:
         ({"path": "nul\x00"}, "/path", "NUL"),
         ({"path": "ü" * 1024 + "x"}, "/path", "1024"),
         ({"path": "€" * 1000}, "/path", "bytes"),
-        ({"policy": "sum"}, "/policy", "not implemented"),
         ({"policy": "sum", "encryption": "protected"}, "/policy", "needs to read"),
+        ({"policy": "max", "encryption": "searchable"}, "/policy", "needs to read"),
+        ({"policy": "union", "encryption": "protected"}, "/policy", "needs to read"),
+        ({"policy": "sum", "data_type": "string"}, "/policy", "needs numbers"),
+        ({"policy": "source_priority"}, "/sources", "trusted most"),
+        ({"policy": "source_priority", "sources": ["crm", "crm"]}, "/sources", "twice"),
+        ({"policy": "source_priority", "sources": ["\x00"]}, "/sources", "NUL"),
+        ({"policy": "max", "sources": ["crm"]}, "/sources", "source_priority only"),
         ({"data_type": "date"}, "/data_type", "'string'"),
         ({"authorization_level": 101}, "/authorization_level", "100"),
         ({"colour": "red"}, "/colour", "not permitted"),
@@ -174,3 +180,20 @@ def test_conditional_requests(service: Running) -> None:
 def test_unknown_attributes_are_not_found(service: Running) -> None:
     for url in (url_of("a"), url_of("a") + "/versions"):
         assert service.reader.get(url).status_code == 404
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"policy": "sum", "data_type": "integer"},
+        {"policy": "count", "encryption": "protected"},
+        {"policy": "union", "encryption": "searchable"},
+        {"policy": "first", "encryption": "protected"},
+        {"policy": "source_priority", "sources": ["crm", "shop"]},
+    ],
+)
+def test_policies_that_can_be_carried_out_are_saved(service: Running, fields: dict[str, Any]) -> None:
+    body = definition("a", **fields)
+    assert service.admin.put("/v1/attributes/a", json=body).status_code == 201
+    saved = service.reader.get("/v1/attributes/a").json()
+    assert {name: saved[name] for name in fields} == fields

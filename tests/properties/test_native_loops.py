@@ -13,6 +13,7 @@ from merge.documents import document
 from merge.fragments import FragmentState
 from model import canonical, native
 from model.fragments import Kind, Origin, Register
+from model.index_rules import IndexRules
 from model.stamps import SpecRef, Stamp
 from sinks.sqlite_index_tokens import PathTokens, Tokenizer
 from tests.properties import odd_values
@@ -90,7 +91,7 @@ def test_a_state_of_many_events() -> None:
 )
 def test_places_out_of_range(register: list[int]) -> None:
     body = canonical.encode([[[0, 0, "s", "e", "m", 1]], {"a": register}, [], {}])
-    data = codec.FORMAT + codec._checksum(body) + body
+    data = codec.FORMAT + codec._checksum(body, codec.FORMAT) + body
     one, other = both(lambda: parts(codec.decode(data)))
     assert one == other
 
@@ -98,7 +99,7 @@ def test_places_out_of_range(register: list[int]) -> None:
 @more
 @given(states(), st.sets(paths))
 def test_documents(state: FragmentState, indexable: set[str]) -> None:
-    one, other = both(lambda: document("f", 1, state, indexable.__contains__))
+    one, other = both(lambda: document("f", 1, state, IndexRules(indexable.__contains__)))
     assert one == other
 
 

@@ -16,6 +16,7 @@ from model import canonical, native
 from model.errors import DamagedStateError
 from model.fragments import FragmentChange, Kind, Origin, Register
 from model.identifiers import Identifier
+from model.index_rules import IndexRules
 from model.stamps import SpecRef, Stamp
 from tests.properties import odd_values
 from tests.properties.test_native_loops import states as odd_states
@@ -81,7 +82,13 @@ def test_joins(mine: list[FragmentChange], others: list[FragmentChange]) -> None
         changed = state.join(state_of(other))
         state.normalise()
         data = codec.encode(state)
-        return changed, data, before, sorted(state.names()), document("f", 1, state, PATHS_SHOWN.__contains__)
+        return (
+            changed,
+            data,
+            before,
+            sorted(state.names()),
+            document("f", 1, state, IndexRules(PATHS_SHOWN.__contains__)),
+        )
 
     natively, plainly = both(work)
     assert natively == plainly
@@ -120,7 +127,9 @@ def test_odd_states_are_looked_into(state: FragmentState) -> None:
         data = codec.encode(state)
     except Exception:
         return
-    one, other = both(lambda: (state_of(data).names(), document("f", 1, state_of(data), lambda _: True)))
+    one, other = both(
+        lambda: (state_of(data).names(), document("f", 1, state_of(data), IndexRules(lambda _: True)))
+    )
     assert one == other
 
 
@@ -134,7 +143,7 @@ def test_the_common_form_is_joined_and_read_without_decoding() -> None:
     assert isinstance(state, EncodedState)
     assert state.join(state_of(new))
     assert state.names() == {"u:1"}
-    assert document("f", 1, state, lambda _: True).fields == {"a": 1, "b": "x"}
+    assert document("f", 1, state, IndexRules(lambda _: True)).fields == {"a": 1, "b": "x"}
     assert "registers" not in _set_slots(state)
     assert state.registers.keys() == {"a", "b"}
 
@@ -195,7 +204,7 @@ def test_no_byte_is_trusted(mine: list[FragmentChange], data: st.DataObject) -> 
             state = state_of(one)
             state.names()
             state.join(state_of(other))
-            document("f", 1, state, lambda _: True)
+            document("f", 1, state, IndexRules(lambda _: True))
             codec.encode(state)
         except (DamagedStateError, *canonical.MalformedJSON, ValueError, TypeError):
             # Of what nobody can have written the twins raise these too; what counts is that it ends.

@@ -44,6 +44,14 @@ CLOSED: dict[str, list[AttributeMetadata]] = {
         attribute("activity.purchase.total", "number", encryption="searchable"),
         SHIPPING,
     ],
+    "and other reconciliation": [
+        *(each for each in attributes() if each.path != "activity.lastSeenAt"),
+        attribute("activity.lastSeenAt", "integer", encryption="protected", policy="first"),
+        attribute("activity.lastEvent", encryption="searchable", policy="union"),
+        attribute("activity.platform", encryption="protected", policy="append"),
+        attribute("activity.purchase.total", "number", encryption="protected", policy="count"),
+        attribute("demographics.age", "integer", encryption="protected", policy="source_priority"),
+    ],
 }
 NAMES = "and names"
 CLOSED[NAMES] = [
@@ -84,9 +92,9 @@ def state(pipeline: Pipeline) -> dict[str, bytes]:
 
 def fields(pipeline: Pipeline) -> dict[str, object]:
     """What the index was given of each profile."""
-    indexable = CompiledSnapshot(pipeline.snapshot).attributes.is_indexable
+    rules = CompiledSnapshot(pipeline.snapshot).attributes.index_rules
     return {
-        each.id: document(each.id, 1, codec.decode(each.state), indexable)
+        each.id: document(each.id, 1, codec.decode(each.state), rules)
         for each in pipeline.store.scan(limit=10_000)
     }
 
@@ -214,3 +222,18 @@ def test_what_is_opened_again_stays_sealed() -> None:
     assert state(pipeline) == before
     kinds = [r.kind for each in before.values() for r in codec.decode(each).registers.values()]
     assert Kind.SEALED in kinds
+
+
+def test_what_another_policy_kept_in_the_clear_does_not_outlive_protection() -> None:
+    """An attribute of policy `max` cannot be protected as it is: what `max` kept cannot be sealed and goes."""
+    path = "activity.lastSeenAt"
+    rest = [each for each in attributes() if each.path != path]
+    open_ = snapshot(1, declared=[*rest, attribute(path, "integer", policy="max")])
+    closed = snapshot(2, declared=[*rest, attribute(path, "integer", encryption="protected")])
+    pipeline, expected = running(open_), running(closed)
+    pipeline.process(EVENTS)
+    expected.process(EVENTS)
+    assert any(codec.decode(each).cells for each in state(pipeline).values())
+    pipeline.snapshot = closed
+    sealed(pipeline)
+    assert state(pipeline) == state(expected)

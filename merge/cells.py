@@ -1,0 +1,181 @@
+"""What a policy other than `latest` keeps at a path: a join-semilattice beside the path's register.
+
+A cell is made of entries (see `merge.policies.Policy`), joined by source and key; of the latest null; and, for
+some policies, of the best entry of each source. Everything that takes entries away takes a beginning of what
+one source wrote, in the order of the stamps:
+
+- a null takes what is not later than it, and so does a later leaf above the path (of all sources);
+- a snapshot event takes what its source wrote earlier: what it says replaces what the source had said;
+- the bound takes what is older than the newest so many of a source.
+
+Such removals commute with each other and with the join, so normalised cells join to what the originals do. The
+best entry is another matter: what would be the best once it is taken away may have been dropped. So where
+something takes entries of a source away, however old, the best is among the newest that are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from itertools import groupby
+from typing import NamedTuple
+
+from merge.policies.policy import Kept, Policy
+from merge.registers import later, tie_break
+from model.fragments import Kind, Origin, Register
+from model.stamps import Stamp
+
+
+class Removals(NamedTuple):
+    """What takes entries away from outside of the cell: the latest register above its path, and the newest
+    snapshot event that covers it, by source."""
+
+    above: Origin | None
+    snapshots: Mapping[str, Stamp]
+
+
+class Cell:
+    """What one policy keeps at one path. Mutable while it is joined; call `normalise` before it is read."""
+
+    __slots__ = ("best", "entries", "floor", "policy")
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self.entries: dict[tuple[str, Hashable], Register] = {}
+        self.best: dict[str, Register] = {}
+        self.floor: Origin | None = None
+        """Of the latest null; entries that are not later are gone."""
+
+    def write(self, register: Register) -> None:
+        """Join in what one event wrote at the path."""
+        if register.kind is Kind.DELETED and self.policy.null_deletes:
+            self._raise_floor(register.origin)
+            return
+        for entry in self.policy.entries(register):
+            self.add(entry)
+
+    def add(self, entry: Register) -> None:
+        """Join in one entry."""
+        self._add(entry)
+        if self.policy.keeps_best:
+            self._add_best(entry)
+
+    def join(self, other: Cell) -> bool:
+        """Join in another cell of the same policy; gives whether that changed anything."""
+        changed = self._raise_floor(other.floor)
+        for entry in other.entries.values():
+            changed |= self._add(entry)
+        for entry in other.best.values():
+            changed |= self._add_best(entry)
+        return changed
+
+    def _raise_floor(self, origin: Origin | None) -> bool:
+        if origin is None or (self.floor is not None and self.floor >= origin):
+            return False
+        self.floor = origin
+        return True
+
+    def _add(self, entry: Register) -> bool:
+        place = entry[0][0][2], self.policy.key(entry)
+        mine = self.entries.get(place)
+        if mine is not None and later(mine, entry) is mine:
+            return False
+        self.entries[place] = entry
+        return True
+
+    def _add_best(self, entry: Register) -> bool:
+        source = entry[0][0][2]
+        mine = self.best.get(source)
+        if mine is not None and not self.policy.better(entry, mine):
+            return False
+        self.best[source] = entry
+        return True
+
+    def normalise(self, removals: Removals) -> bool:
+        """Drop what can never show again; idempotent. Gives whether anything is left to keep."""
+        above, snapshots = removals
+        if self.floor is not None and above is not None and above >= self.floor:
+            # Forgotten, as it is where the whole cell went before something came that is later than both.
+            self.floor = None
+        floor = above if self.floor is None else self.floor
+        if floor is not None:
+            self.best.clear()
+            self._keep(lambda entry: entry[0] > floor)
+        for source in snapshots:
+            self.best.pop(source, None)
+        if snapshots:
+            self._keep(lambda entry: not _is_replaced(entry, snapshots))
+        if len(self.entries) > self.policy.bound:
+            self._drop_the_oldest()
+        return self.keeps_anything
+
+    @property
+    def keeps_anything(self) -> bool:
+        """Whether it is more than an empty one."""
+        return bool(self.floor or self.entries or self.best)
+
+    def _keep(self, stays: Callable[[Register], bool]) -> None:
+        if not all(map(stays, self.entries.values())):
+            self.entries = {place: entry for place, entry in self.entries.items() if stays(entry)}
+
+    def _drop_the_oldest(self) -> None:
+        kept: dict[tuple[str, Hashable], Register] = {}
+        for _, some in groupby(sorted(self.entries.items(), key=_rank), key=lambda item: item[0][0]):
+            kept.update(list(some)[-self.policy.bound :])
+        self.entries = kept
+
+    def shown(self, sources: Iterable[str]) -> list[Register]:
+        """The entries that show, in the order in which `Policy.value` takes their values."""
+        return self.policy.chosen(
+            Kept(tuple(self.entries.values()), tuple(self.best.values()), tuple(sources))
+        )
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether no entry that counts was dropped for the bound, as far as can be told."""
+        if self.policy.keeps_best or not self.policy.null_deletes:
+            return True
+        if len(self.entries) < self.policy.bound:
+            return True
+        sources = sorted(source for source, _ in self.entries)
+        return all(len(list(some)) < self.policy.bound for _, some in groupby(sources))
+
+    def rewritten(
+        self, form: Callable[[Register], Register], origin: Callable[[Origin], Origin] = lambda same: same
+    ) -> Cell:
+        """A cell with all entries in another form, and their origins too: `form` gives an entry's register with
+        both. What the policy cannot keep in that form, a sealed value perhaps, is dropped."""
+        made = Cell(self.policy)
+        made.floor = None if self.floor is None else origin(self.floor)
+        if not self.policy.keeps_values:
+            made.keep((e._replace(origin=origin(e.origin)) for e in self.entries.values()), ())
+            return made
+        made.keep(self._forms(self.entries.values(), form), self._forms(self.best.values(), form))
+        return made
+
+    def _forms(self, entries: Iterable[Register], form: Callable[[Register], Register]) -> Iterator[Register]:
+        for entry in entries:
+            made = form(entry)
+            yield from (made,) if made.kind is entry.kind else self.policy.entries(made)
+
+    def origins(self) -> Iterator[Origin]:
+        """All origins that it holds."""
+        yield from () if self.floor is None else (self.floor,)
+        yield from (entry.origin for entry in (*self.entries.values(), *self.best.values()))
+
+    def keep(self, entries: Iterable[Register], best: Iterable[Register]) -> None:
+        """Join in entries, and those that are the best, each as they were kept by a cell."""
+        for entry in entries:
+            self._add(entry)
+        for entry in best:
+            self._add_best(entry)
+
+
+def _is_replaced(entry: Register, snapshots: Mapping[str, Stamp]) -> bool:
+    stamp = entry[0][0]
+    newest = snapshots.get(stamp[2])
+    return newest is not None and stamp < newest
+
+
+def _rank(item: tuple[tuple[str, Hashable], Register]) -> tuple[str, Origin, tuple[int, bytes]]:
+    (source, _), entry = item
+    return source, entry[0], tie_break(entry)

@@ -1,0 +1,66 @@
+"""What a reconciliation policy says: which entries it keeps of what was written at a path, and what they show."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+from model.fragments import Kind, Register
+from model.stamps import Stamp
+
+
+class Kept(NamedTuple):
+    """What there is to choose from: the entries, the best of each source where it is kept, and the sources that
+    the attribute names, the most trusted first."""
+
+    entries: Sequence[Register]
+    best: Sequence[Register]
+    sources: Sequence[str]
+
+
+class Policy(ABC):
+    """Stateless; `merge.cells.Cell` holds the entries and joins them, `better` and `key` say how.
+
+    An entry is a register: a value, or a part of one, under the origin of the event that wrote it. Of two
+    entries of one source with one key the later stays, and of each source the newest `bound` entries. What
+    takes entries away (a null, a snapshot event, a later leaf above the path) takes all of a source up to some
+    stamp, so that it does not matter whether it comes before or after the bound is reached.
+    """
+
+    BOUND: ClassVar[int]
+    keeps_best: ClassVar[bool] = False
+    """Whether the best entry of each source is kept beyond the bound."""
+    keeps_values: ClassVar[bool] = True
+    """Whether entries hold anything of the values that were written."""
+    null_deletes: ClassVar[bool] = True
+    """Whether a null takes away all that is older, of whatever source. If not, it is an entry."""
+
+    def __init__(self, bound: int | None = None) -> None:
+        self.bound = self.BOUND if bound is None else bound
+
+    def entries(self, register: Register) -> Sequence[Register]:
+        """What a written register adds; nothing if the policy cannot read it."""
+        return (register,)
+
+    def key(self, entry: Register) -> Hashable:
+        """What tells an entry from others of its source."""
+        stamp: Stamp = entry[0][0]
+        return stamp
+
+    def better(self, one: Register, other: Register) -> bool:
+        """Whether `one` is to show rather than `other`; a total order. Only asked where `keeps_best`."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def chosen(self, kept: Kept) -> list[Register]:
+        """The entries that show, in the order in which `value` takes them."""
+
+    @abstractmethod
+    def value(self, values: Sequence[Any]) -> Any:
+        """What shows, of the values of the chosen entries."""
+
+
+def is_plain(register: Register) -> bool:
+    """Whether a register has a value that can be read."""
+    return register[1] is Kind.PLAIN

@@ -1,0 +1,39 @@
+"""`sum`: the exact sum of the numbers of all events, each counted once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
+from typing import Any
+
+from merge.policies.magnitude import NUMBERS, exact
+from merge.policies.policy import Kept, Policy, is_plain
+from model import canonical
+from model.fragments import Register
+
+_EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
+
+
+class Sum(Policy):
+    """Each event's number is an entry under its stamp, so that an event that comes again adds nothing. Of more
+    events than the bound the newest of each source are summed. What is no number adds nothing."""
+
+    BOUND = 10_000
+
+    def entries(self, register: Register) -> Sequence[Register]:
+        return (register,) if is_plain(register) and type(register.value) in NUMBERS else ()
+
+    def chosen(self, kept: Kept) -> list[Register]:
+        return sorted(kept.entries, key=lambda entry: entry.origin)
+
+    def value(self, values: Sequence[Any]) -> Any:
+        if all(type(value) is int for value in values):
+            return sum(values)
+        total = Decimal(0)
+        for value in values:
+            total = _EXACT.add(total, Decimal(exact(value)))
+        try:
+            return canonical.exact_number(str(_EXACT.normalize(total)))
+        except OverflowError:
+            # Too large to be read again from JSON, and still exact.
+            return total

@@ -1,0 +1,72 @@
+"""What a fragment's state shows under the policies of a snapshot: of each path the registers that make its value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from merge.fragments import FragmentState
+from merge.policies import POLICIES
+from model.attributes import Reconciliation, ReconciliationPolicy
+from model.fragments import Kind, Origin, Register
+
+
+class Shown(NamedTuple):
+    """One path that shows. `parts` are registers whose values make the one that shows, for most policies one.
+
+    `is_complete` is False where a bound keeps a policy from seeing all that was written.
+    """
+
+    path: str
+    parts: Sequence[Register]
+    policy: ReconciliationPolicy = ReconciliationPolicy.LATEST
+    is_complete: bool = True
+
+    @property
+    def newest(self) -> Register:
+        """The part with the latest origin."""
+        return max(self.parts, key=lambda part: part.origin)
+
+    @property
+    def is_sealed(self) -> bool:
+        return any(part.kind is Kind.SEALED for part in self.parts)
+
+    def named(self, origin: Callable[[Origin], Origin]) -> Shown:
+        """The same with the origins of its parts as they may be told."""
+        return self._replace(parts=[part._replace(origin=origin(part.origin)) for part in self.parts])
+
+    def value(self, values: Sequence[Any]) -> Any:
+        """What shows, given the values of `parts` as they may be read."""
+        return (
+            values[0] if self.policy is ReconciliationPolicy.LATEST else POLICIES[self.policy].value(values)
+        )
+
+
+def shown(state: FragmentState, policies: Mapping[str, Reconciliation]) -> Iterator[Shown]:
+    """All that a normalised state shows. A path of which the policy has kept nothing yet, because its events
+    were mapped under another, shows its latest value."""
+    reconciled = {
+        path: reconciliation
+        for path in state.cells
+        if (reconciliation := policies.get(path)) and reconciliation.policy in state.cells[path]
+    }
+    if not reconciled:
+        for path, register in state.visible():
+            yield Shown(path, (register,))
+        return
+    replaced = state.replaced()
+    for path, register in state.registers.items():
+        if path in replaced:
+            continue
+        if path in reconciled:
+            yield from _reconciled(state, path, reconciled[path])
+        elif register.kind is not Kind.DELETED:
+            yield Shown(path, (register,))
+
+
+def _reconciled(state: FragmentState, path: str, reconciliation: Reconciliation) -> Iterator[Shown]:
+    policy, sources = reconciliation
+    cell = state.cells[path][policy]
+    parts = cell.shown(sources)
+    if parts:
+        yield Shown(path, parts, policy, cell.is_complete)

@@ -1,0 +1,17 @@
+"""What a metadata snapshot says of the index: which plaintext goes into it, and of which values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from model.attributes import Reconciliation
+from model.fragments import LATEST_ONLY
+
+
+class IndexRules(NamedTuple):
+    """`is_indexable` answers for a path whether policy lets its plaintext into the index; `policies` are the
+    reconciliation policies of paths that have another than `latest`."""
+
+    is_indexable: Callable[[str], bool]
+    policies: Mapping[str, Reconciliation] = LATEST_ONLY

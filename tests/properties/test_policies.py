@@ -1,0 +1,167 @@
+"""The laws of every policy, by itself and mixed: order, duplication and batching do not show, joining is a
+semilattice, the state is bounded, the winner stays, and policies may change while events are under way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from merge import codec
+from merge.fragments import FragmentState
+from merge.policies import POLICIES
+from merge.shown import shown
+from model.attributes import Reconciliation, ReconciliationPolicy
+from model.fragments import FragmentChange, Kind, Origin, Register
+from model.stamps import SpecRef
+from tests import policies
+from tests.policies import PATHS, SOURCES, assignments, changes, fold, profile, small_bounds, split
+
+each_policy = pytest.mark.parametrize("policy", POLICIES)
+some = settings(max_examples=40, deadline=None)
+
+
+@pytest.fixture(autouse=True, params=[3, 1000], ids=["bound 3", "no bound"], scope="module")
+def bounds(request: pytest.FixtureRequest) -> Iterator[None]:
+    with small_bounds(request.param):
+        yield
+
+
+def under(policy: ReconciliationPolicy) -> dict[str, Reconciliation]:
+    return dict.fromkeys(PATHS, Reconciliation(policy, ("t", "s")))
+
+
+def events(policy: ReconciliationPolicy, size: int = 16) -> st.SearchStrategy[list[FragmentChange]]:
+    return st.lists(changes(st.just(under(policy))), min_size=size // 3, max_size=size)
+
+
+def disordered(data: st.DataObject, given: list[FragmentChange]) -> FragmentState:
+    """The same events in any order, some again, split anyhow."""
+    repeated = data.draw(st.lists(st.sampled_from(given), max_size=4)) if given else []
+    again = data.draw(st.permutations(given + repeated))
+    return fold(split(again, data.draw(st.lists(st.integers(0, len(again)), max_size=4))))
+
+
+@each_policy
+@some
+@given(data=st.data())
+def test_order_duplication_and_batching_do_not_show(
+    policy: ReconciliationPolicy, data: st.DataObject
+) -> None:
+    given = data.draw(events(policy))
+    once, other = fold([given]), disordered(data, given)
+    assert codec.encode(other) == codec.encode(once)
+    assert profile(other, under(policy)) == profile(once, under(policy))
+
+
+@some
+@given(data=st.data(), newest=assignments)
+def test_nor_do_they_when_the_policies_change(
+    data: st.DataObject, newest: Mapping[str, Reconciliation]
+) -> None:
+    catalogues = st.sampled_from(data.draw(st.lists(assignments, min_size=1, max_size=3)))
+    given = data.draw(st.lists(changes(catalogues), max_size=16))
+    once, other = fold([given]), disordered(data, given)
+    assert codec.encode(other) == codec.encode(once)
+    assert profile(other, newest) == profile(once, newest)
+
+
+@each_policy
+@some
+@given(data=st.data())
+def test_joining_is_a_semilattice(policy: ReconciliationPolicy, data: st.DataObject) -> None:
+    one, two, three = (fold([data.draw(events(policy, 6))]) for _ in range(3))
+
+    def joined(*states: FragmentState) -> bytes:
+        whole = FragmentState()
+        for each in states:
+            whole.join(codec.decode(codec.encode(each)))
+            whole.normalise()
+        return codec.encode(whole)
+
+    two_and_three = codec.decode(joined(two, three))
+    assert joined(one, two) == joined(two, one)
+    assert joined(one, one) == joined(one) == codec.encode(one)
+    assert joined(joined_first := codec.decode(joined(one, two)), three) == joined(one, two_and_three)
+    assert joined(joined_first, one) == joined(one, two)
+
+
+@each_policy
+@some
+@given(data=st.data())
+def test_joining_what_is_there_changes_nothing(policy: ReconciliationPolicy, data: st.DataObject) -> None:
+    given = data.draw(events(policy))
+    whole = fold([given])
+    before = codec.encode(whole)
+    again = codec.decode(before)
+    assert not again.join(codec.decode(before))
+    for event in given:
+        part = FragmentState()
+        part.apply(event)
+        whole.join(part)
+        whole.normalise()
+    assert codec.encode(whole) == before
+
+
+@each_policy
+@some
+@given(data=st.data())
+def test_the_state_is_bounded(policy: ReconciliationPolicy, data: st.DataObject) -> None:
+    state = fold([data.draw(events(policy, 25))])
+    for cells in state.cells.values():
+        for cell in cells.values():
+            assert len(cell.entries) <= cell.policy.bound * len(SOURCES)
+            assert len(cell.best) <= len(SOURCES)
+
+
+def _newest(values: list[Register], bound: int) -> list[Register]:
+    """The newest so many of each source, in the order of their origins."""
+    of = {source: [each for each in values if each.stamp.source == source][-bound:] for source in SOURCES}
+    return sorted(each for some in of.values() for each in some)
+
+
+def _expected(policy: ReconciliationPolicy, values: list[Register]) -> object:
+    """What a policy shows of values that nothing takes away, told in another way than it is computed."""
+    ordered, bound = sorted(values, key=lambda each: each.origin), POLICIES[policy].bound
+    if policy is ReconciliationPolicy.FIRST:
+        return min(ordered, key=lambda each: (-each.stamp.priority, each.stamp)).value
+    if policy is ReconciliationPolicy.MAX:
+        return max(reversed(ordered), key=lambda each: each.value).value
+    if policy is ReconciliationPolicy.MIN:
+        return min(reversed(ordered), key=lambda each: each.value).value
+    if policy is ReconciliationPolicy.SOURCE_PRIORITY:
+        return max(ordered, key=lambda each: (each.stamp.source, each.stamp)).value
+    if policy is ReconciliationPolicy.UNION:
+        last = {(each.stamp.source, each.value): each for each in ordered}
+        return sorted({each.value for each in _newest(sorted(last.values()), bound)})
+    newest = [each.value for each in _newest(ordered, bound)]
+    return newest if policy is ReconciliationPolicy.APPEND else sum(newest, 0)
+
+
+@each_policy
+@some
+@given(data=st.data())
+def test_the_winner_is_never_dropped(policy: ReconciliationPolicy, data: st.DataObject) -> None:
+    number = st.just(1) if policy is ReconciliationPolicy.COUNT else st.integers(-3, 3)
+    stamps = data.draw(st.lists(policies.stamps, min_size=1, max_size=14, unique=True))
+    values = [Register(Origin(stamp, SpecRef("m", 1)), Kind.PLAIN, data.draw(number)) for stamp in stamps]
+    given = [
+        FragmentChange("u:1", each.origin, {"d": each}, (policies.NAME,), None, under(policy))
+        for each in values
+    ]
+    (found,) = shown(disordered(data, given), under(policy))
+    assert found.value([part.value for part in found.parts]) == _expected(policy, values)
+
+
+@each_policy
+@some
+@given(data=st.data())
+def test_what_shows_is_a_tree_of_values_under_any_policy(
+    policy: ReconciliationPolicy, data: st.DataObject
+) -> None:
+    state = fold([data.draw(st.lists(changes(), max_size=10))])
+    found = [each.path for each in shown(state, under(policy))]
+    assert len(found) == len(set(found))
+    assert not {"a", "a.b"} <= set(found)

@@ -1,0 +1,106 @@
+"""Every way in which values add up, on the shop's month and through the whole system: exact, and the same whatever
+the order, the duplication and the batches."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import defaultdict
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from model.attributes import AttributeDefinition
+from model.canonical import decode, encode, exact_number
+from model.specs import SpecDefinition
+from sinks.metadata_client import MetadataClient
+from tests.installation import EXAMPLES, Installation, retail
+from tests.spark.conftest import serving_shop
+
+pytestmark = pytest.mark.spark
+EDITS = EXAMPLES / "retail" / "edits"
+
+
+def segment() -> list[bytes]:
+    """About a week, duplicates and late ones included."""
+    return retail("segment")[:8000]
+
+
+def spending_shop(client: MetadataClient) -> None:
+    for item in decode((EDITS / "spending-attributes.json").read_bytes()):
+        client.put_attribute(AttributeDefinition.model_validate(item))
+    client.put_spec(SpecDefinition.model_validate_json((EDITS / "spending.json").read_bytes()))
+
+
+def expected() -> dict[str, dict[str, Any]]:
+    """What each known customer did, told from the lines themselves."""
+    events: dict[str, dict[str, dict[str, Any]]] = defaultdict(dict)
+    for line in segment():
+        event = json.loads(line, parse_float=Decimal)
+        if event.get("userId") and (user := event["userId"].lstrip("0")):
+            events[user][event["messageId"]] = event
+    return {user: _told(list(done.values())) for user, done in events.items()}
+
+
+def _told(events: list[dict[str, Any]]) -> dict[str, Any]:
+    totals = [
+        Decimal(event["properties"]["cartTotal"]) for event in events if event.get("event") == "Purchase"
+    ]
+    first = min(datetime.fromisoformat(event["timestamp"]).timestamp() for event in events)
+    told: dict[str, Any] = {
+        "first": round(first * 1000),
+        "devices": sorted({event["anonymousId"] for event in events if event.get("anonymousId")}),
+    }
+    if totals:
+        told |= {
+            "total": exact_number(str(sum(totals))),
+            "largest": exact_number(str(max(totals))),
+            "orders": len(totals),
+        }
+    return told
+
+
+def shown(profile: dict[str, Any]) -> dict[str, Any]:
+    attributes = profile["attributes"]
+    spending = attributes.get("spending", {})
+    return {
+        "first": attributes["activity"]["firstSeenAt"],
+        "devices": attributes.get("device", {}).get("seen", []),
+        **{name: spending[name] for name in ("total", "largest", "orders") if name in spending},
+    }
+
+
+def test_what_a_month_adds_up_to(tmp_path: Path) -> None:
+    with serving_shop(tmp_path) as (shop, _), MetadataClient(shop.url, shop.token) as client:
+        spending_shop(client)
+        once = exported(Installation(tmp_path / "once", shop), copies=1)
+        again = exported(
+            Installation(tmp_path / "again", shop, partitions=3, split_bytes=200_000, max_files_per_batch=5),
+            copies=2,
+        )
+    assert again == once
+    profiles = {profile["id"]: profile for profile in map(decode, once.splitlines())}
+    wanted = expected()
+    found = {user: shown(profiles[f"user_id:{user}"]) for user in wanted}
+    assert {user: encode(each) for user, each in found.items()} == {
+        user: encode(each) for user, each in wanted.items()
+    }
+    assert sum("orders" in each for each in wanted.values()) > 100
+    bought = next(each for each in profiles.values() if "spending" in each["attributes"])
+    evidence = bought["provenance"]["spending.total"]
+    assert evidence["policy"] == "sum"
+    assert evidence["complete"] is True
+
+
+def exported(installation: Installation, copies: int) -> bytes:
+    chance = random.Random(copies)
+    for number in range(6 * copies):
+        lines = segment()[number % 6 :: 6]
+        chance.shuffle(lines)
+        installation.publish("segment", lines, f"{number:06d}.jsonl")
+    batches = installation.run()
+    assert not any(batch["dead_letters"] for batch in batches)
+    return installation.export("--provenance")
