@@ -13,19 +13,19 @@ _OF_WORKERS = (
     errors.KeyProviderError,
     errors.ProfileIndexError,
     errors.StoreError,
+    errors.UnstorableError,
 )
 """Kinds that keep their meaning, and with it the exit code of `run`; others stop the flow as such."""
 
 
 _LOST = re.compile(r"Python worker (?:exited unexpectedly|failed to connect back)")
-_WORKER_LOST = WorkerLostError(
-    "a Python worker died under its task, most often for want of memory; nothing is lost, run again"
-)
 
 
 def may_pass_again(error: IdgraphError) -> bool:
     """Whether the same micro-batch may pass when it is given again: another writer was faster, a store was away
     for a while, a worker was killed."""
+    if isinstance(error, (errors.UnstorableError, errors.DamagedStateError)):
+        return False
     return isinstance(error, (errors.StoreError, WorkerLostError))
 
 
@@ -39,7 +39,11 @@ def error_of_worker(text: str) -> IdgraphError:
     """The error of ours that stands in a message of Spark, else one that quotes its first line."""
     found = re.search(r"^model\.errors\.(\w+): (.*)$", text, re.MULTILINE)
     if found is None:
-        return _WORKER_LOST if _LOST.search(text) else stopped_by_spark(text)
+        if _LOST.search(text):
+            return WorkerLostError(
+                "a Python worker died under its task, most often for want of memory; run again"
+            )
+        return stopped_by_spark(text)
     kind = getattr(errors, found[1], FlowStoppedError)
     return kind(found[2]) if kind in _OF_WORKERS else FlowStoppedError(found[2])
 

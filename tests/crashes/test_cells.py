@@ -17,7 +17,6 @@ from tests.spark.conftest import serving_shop
 
 PLAYED = (
     "rows are written, not committed, worker, low_latency",
-    "the index has written, machine, high_throughput",
     "checkpoint torn: all of these, power, adaptive",
     "a backfill beside the running stream, backfill, high_throughput",
 )

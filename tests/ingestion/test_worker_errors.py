@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from ingestion.worker_errors import error_of_worker, stopped_by_spark
-from model.errors import ConfigError, FlowStoppedError, IdgraphError, KeyProviderError, StoreError
+from ingestion.worker_errors import error_of_worker, may_pass_again, stopped_by_spark
+from model.errors import (
+    ConfigError,
+    FlowStoppedError,
+    IdgraphError,
+    KeyProviderError,
+    StoreError,
+    WorkerLostError,
+)
 
 TRACEBACK = """Job aborted due to stage failure: Task 0 in stage 1.0 failed 1 times
 Traceback (most recent call last):
@@ -49,3 +56,25 @@ def test_an_error_of_ours_comes_through(said: str, kind: type[IdgraphError], mes
 def test_of_what_spark_says_the_first_line_is_enough(text: str, message: str) -> None:
     for error in (error_of_worker(text), stopped_by_spark(text)):
         assert (type(error), str(error)) == (FlowStoppedError, message)
+
+
+@pytest.mark.parametrize(
+    ("text", "passes"),
+    [
+        (TRACEBACK.format(error="StoreError: profiles.db: the disk is full"), True),
+        (TRACEBACK.format(error="ConflictError: 1 fragment(s) kept changing"), True),
+        ("org.apache.spark.SparkException: Python worker exited unexpectedly (crashed).", True),
+        (TRACEBACK.format(error="UnstorableError: text that is not valid Unicode"), False),
+        (TRACEBACK.format(error="KeyProviderError: the keyring: gone"), False),
+        (TRACEBACK.format(error="FlowStoppedError: a stage failed with TypeError"), False),
+        ("Job aborted: no space", False),
+    ],
+)
+def test_only_what_may_pass_is_given_again(text: str, passes: bool) -> None:
+    assert may_pass_again(error_of_worker(text)) is passes
+
+
+def test_a_worker_that_died_is_told_as_such() -> None:
+    error = error_of_worker("SparkException: Python worker exited unexpectedly (crashed). Consider ...")
+    assert type(error) is WorkerLostError
+    assert "died under its task" in str(error)
