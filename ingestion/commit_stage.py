@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from ingestion.key_guard import KeyGuard
+from merge.backoff import Backoff
 from merge.batch_size import BatchSize
-from merge.commit import Backoff, CommitResult, Committer
+from merge.commit import CommitResult, Committer
 from merge.documents import document
 from merge.encoded import state_of
 from merge.failures import CommitFailure

@@ -28,7 +28,7 @@ from ingestion.snapshots import PinnedSnapshot, SnapshotFollower
 from ingestion.source_files import spark_path
 from ingestion.worker_errors import is_of_spark, may_pass_again, stopped_by_spark
 from ingestion.workers import WorkerPlan
-from merge.commit import Backoff
+from merge.backoff import Backoff
 from model.dead_letters import DeadLetters
 from model.errors import FlowStoppedError, IdgraphError
 

@@ -20,7 +20,7 @@ from ingestion.outdated import OutdatedFragment, OutdatedSearch, SealingProgress
 from ingestion.renaming import Renaming
 from ingestion.workers import WorkerResources
 from merge import codec
-from merge.commit import Backoff
+from merge.backoff import Backoff
 from merge.documents import document
 from merge.fragments import FragmentState
 from merge.index import IndexDocument

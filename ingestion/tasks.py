@@ -26,7 +26,7 @@ from ingestion.source_files import folder_of, source_of
 from ingestion.worker_process import BatchOrder, commit_size, compiled, resources, telling_only_our_errors
 from ingestion.workers import WorkerPlan
 from merge import codec
-from merge.commit import Backoff
+from merge.backoff import Backoff
 from merge.encoded import state_of
 from merge.fragments import FragmentState
 from merge.tombstones import UNJUDGED

@@ -6,13 +6,13 @@ that was cut short is simply given again. A fragment that can never be written f
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
 from merge import codec
+from merge.backoff import Backoff
 from merge.encoded import state_of
 from merge.failures import CommitFailure
 from merge.fragments import FragmentState
@@ -24,20 +24,6 @@ from model.errors import ConflictError, DamagedStateError, StoreError, Unstorabl
 GuardedWrite = Callable[[Mapping[str, FragmentState], Callable[[set[str]], set[str]]], set[str]]
 """Runs a write of changes of fragments that were erased once, telling it which it must leave out; gives these
 and those the write refused."""
-
-
-@dataclass(frozen=True, slots=True)
-class Backoff:
-    """Exponential backoff with full jitter: before retry n, sleep a random time up to `base * 2**n`,
-    at most `cap` seconds. Gives up after `retries`."""
-
-    retries: int = 12
-    base: float = 0.005
-    cap: float = 1.0
-
-    def pause(self, attempt: int) -> float:
-        """Seconds to sleep before retry `attempt`, from 0."""
-        return random.uniform(0, min(self.cap, self.base * 2**attempt))  # noqa: S311 - no secret
 
 
 @dataclass(slots=True)

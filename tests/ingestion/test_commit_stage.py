@@ -10,8 +10,8 @@ import pytest
 
 from ingestion.commit_stage import CommitStage
 from ingestion.outbox import drain_outbox
+from merge.backoff import Backoff
 from merge.batch_size import BatchSize
-from merge.commit import Backoff
 from merge.fragments import FragmentState
 from merge.index import IndexDocument, SearchPage
 from merge.store import FragmentWrite, OutboxEntry, scan_all

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from merge import codec
-from merge.commit import Backoff, Committer
+from merge.backoff import Backoff
+from merge.commit import Committer
 from merge.fragments import FragmentState
 from merge.store import FragmentWrite, StoredFragment
 from model.errors import ConflictError, StoreError

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from merge.commit import Backoff, Committer
+from merge.backoff import Backoff
+from merge.commit import Committer
 from merge.fragments import FragmentState
 from merge.store import FragmentWrite, StoredFragment
 from model.dead_letters import DeadLetterReason

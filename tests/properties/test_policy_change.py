@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from ingestion.key_guard import KeyGuard
 from ingestion.map_output import MapOutput
 from merge import codec
-from merge.commit import Backoff, Committer
+from merge.backoff import Backoff
+from merge.commit import Committer
 from merge.documents import document
 from model.attributes import AttributeMetadata
 from model.classification import EncryptionLevel
