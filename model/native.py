@@ -66,14 +66,13 @@ class Loops(Protocol):
         odd: Callable[[Kind, Any], Any],
         /,
     ) -> dict[str, Any]: ...
-    def lines(
+    def tokens(
         self,
         fields: Mapping[str, Any],
-        seen: Mapping[str, dict[str, str]],
         paths: Mapping[str, tuple[str, ...]],
         odd: Callable[[str, Any], str],
         /,
-    ) -> list[str]: ...
+    ) -> str | None: ...
 
 
 class States(Protocol):

@@ -933,15 +933,15 @@ static int set_field(PyObject *fields, PyObject *path, PyObject *shown, PyObject
     return failed ? -1 : 0;
 }
 
-/* Fetches the values of a dict, and of those that are registers what they hold. */
-static void fetch(PyObject *dict, bool registers)
+/* Fetches the registers of a dict, and what they hold. */
+static void fetch(PyObject *dict)
 {
     PyObject *key, *value;
     for (Py_ssize_t place = 0; PyDict_Next(dict, &place, &key, &value);) {
         FETCH(value);
         FETCH((char *)value + 47);
     }
-    for (Py_ssize_t place = 0; registers && PyDict_Next(dict, &place, &key, &value);) {
+    for (Py_ssize_t place = 0; PyDict_Next(dict, &place, &key, &value);) {
         if (PyTuple_Check(value) && PyTuple_GET_SIZE(value) == 3) {
             FETCH(PyTuple_GET_ITEM(value, 2));
         }
@@ -960,7 +960,7 @@ static PyObject *fields(PyObject *Py_UNUSED(module), PyObject *const *arguments,
         PyErr_SetString(PyExc_TypeError, "bind comes first, and a set is needed");
         return NULL;
     }
-    fetch(arguments[0], true);
+    fetch(arguments[0]);
     PyObject *made = PyDict_New(), *path, *shown;
     Py_ssize_t place = 0, size = PyDict_GET_SIZE(arguments[0]);
     while (made != NULL && PyDict_Next(arguments[0], &place, &path, &shown)) {
@@ -989,6 +989,8 @@ static PyObject *fields(PyObject *Py_UNUSED(module), PyObject *const *arguments,
 /* ---- sinks.sqlite_index_tokens.Tokenizer.tokens ---- */
 
 #define EXACT 9007199254740992.0 /* 2**53 */
+#define LONGEST_TEXT 128 /* WORD_CHARACTERS: shorter ones are never cut */
+#define UUID_SIZE 36
 
 /* The positive number that a double holds exactly, 0 for any other value. */
 static double positive(PyObject *value)
@@ -1005,85 +1007,229 @@ static double positive(PyObject *value)
     return number > 0.0 && number < EXACT ? number : 0.0;
 }
 
-/* `begin`, a 1 and the number's bits as hexadecimal digits. */
-static PyObject *number_line(PyObject *begin, double number)
+static int put_hexadecimal(struct output *output, const unsigned char *bytes, Py_ssize_t size)
 {
-    Py_ssize_t size = PyUnicode_GET_LENGTH(begin);
-    PyObject *line = PyUnicode_New(size + 17, PyUnicode_MAX_CHAR_VALUE(begin));
-    if (line == NULL) {
-        return NULL;
+    char *end = more(output, 2 * (size_t)size);
+    if (end == NULL) {
+        return -1;
     }
-    uint64_t bits;
-    memcpy(&bits, &number, sizeof bits);
-    Py_UCS1 *text = PyUnicode_1BYTE_DATA(line);
-    memcpy(text, PyUnicode_1BYTE_DATA(begin), (size_t)size);
-    text[size] = '1';
-    for (int digit = 16; digit > 0; digit--, bits >>= 4) {
-        text[size + digit] = (Py_UCS1) "0123456789abcdef"[bits & 15];
+    for (Py_ssize_t each = 0; each < size; each++) {
+        *end++ = "0123456789abcdef"[bytes[each] >> 4];
+        *end++ = "0123456789abcdef"[bytes[each] & 15];
     }
-    return line;
+    output->size += 2 * (size_t)size;
+    return 0;
 }
 
-/* A line that needs no call: NULL with an exception, or without one when the twin must say it. */
-static PyObject *known_line(PyObject *path, PyObject *value, PyObject *seen, PyObject *paths)
+/* A text of Latin-1: tokens are made of such alone, but for words of other scripts. */
+static int put_latin(struct output *output, PyObject *text)
 {
-    if (PyUnicode_CheckExact(value)) {
-        PyObject *texts = PyDict_GetItemWithError(seen, path);
-        if (texts == NULL || !PyDict_CheckExact(texts)) {
-            return NULL;
-        }
-        PyObject *line = PyDict_GetItemWithError(texts, value);
-        return line != NULL && PyUnicode_CheckExact(line) && PyUnicode_GET_LENGTH(line) ? Py_NewRef(line) : NULL;
+    return put(output, (const char *)PyUnicode_1BYTE_DATA(text), (size_t)PyUnicode_GET_LENGTH(text));
+}
+
+/* A 1 and the number's bits as hexadecimal digits. */
+static int put_sortable(struct output *output, double number)
+{
+    uint64_t bits;
+    unsigned char bytes[8];
+    memcpy(&bits, &number, sizeof bits);
+    for (int each = 7; each >= 0; each--, bits >>= 8) {
+        bytes[each] = bits & 255;
     }
-    double number = positive(value);
-    PyObject *begin = number > 0.0 ? PyDict_GetItemWithError(paths, path) : NULL;
+    return put_character(output, '1') || put_hexadecimal(output, bytes, 8);
+}
+
+static bool is_digit(unsigned char each)
+{
+    return each >= '0' && each <= '9';
+}
+
+static bool is_hexadecimal(unsigned char each)
+{
+    return is_digit(each) || ((each | 0x20) >= 'a' && (each | 0x20) <= 'f');
+}
+
+static bool is_alphanumeric(unsigned char each)
+{
+    return is_digit(each) || ((each | 0x20) >= 'a' && (each | 0x20) <= 'z');
+}
+
+/* Whether a UUID begins here, as `_uuid` of sinks.index_values says. */
+static bool is_uuid(const unsigned char *text, Py_ssize_t size, Py_ssize_t place)
+{
+    const unsigned char *at = text + place;
+    if (size - place < UUID_SIZE || (place && (is_alphanumeric(at[-1]) || at[-1] == '_'))) {
+        return false;
+    }
+    for (int each = 0; each < UUID_SIZE; each++) {
+        bool is_dash = each == 8 || each == 13 || each == 18 || each == 23;
+        if (is_dash ? at[each] != '-' : !is_hexadecimal(at[each])) {
+            return false;
+        }
+    }
+    Py_ssize_t behind = place + UUID_SIZE;
+    return behind == size || !(is_alphanumeric(text[behind]) || text[behind] == '_');
+}
+
+/* The text as its words are found in it: in lower case, UUIDs without their dashes. Gives its size. */
+static Py_ssize_t fold(const unsigned char *text, Py_ssize_t size, unsigned char *folded)
+{
+    Py_ssize_t made = 0, uuid = -UUID_SIZE;
+    for (Py_ssize_t each = 0; each < size; each++) {
+        if (each >= uuid + UUID_SIZE && size >= UUID_SIZE && is_uuid(text, size, each)) {
+            uuid = each;
+        }
+        if (text[each] == '-' && each < uuid + UUID_SIZE) {
+            continue;
+        }
+        bool is_upper = text[each] >= 'A' && text[each] <= 'Z';
+        folded[made++] = is_upper ? text[each] | 0x20 : text[each];
+    }
+    return made;
+}
+
+struct word {
+    const unsigned char *start;
+    Py_ssize_t size;
+};
+
+static bool is_known(const struct word *words, int size, const struct word *word)
+{
+    for (int each = 0; each < size; each++) {
+        if (words[each].size == word->size && !memcmp(words[each].start, word->start, (size_t)word->size)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Each word once, a blank before it and `ending` behind. */
+static int put_words(struct output *output, const unsigned char *text, Py_ssize_t size, PyObject *ending)
+{
+    struct word words[LONGEST_TEXT];
+    int found = 0;
+    for (Py_ssize_t place = 0; place < size; place++) {
+        struct word word = {text + place, 0};
+        while (place < size && is_alphanumeric(text[place])) {
+            place++;
+        }
+        word.size = text + place - word.start;
+        if (word.size && !is_known(words, found, &word)) {
+            words[found++] = word;
+            if (put_character(output, ' ') || put(output, (const char *)word.start, (size_t)word.size) ||
+                put_latin(output, ending)) {
+                return -1;
+            }
+        }
+    }
+    return 0;
+}
+
+static int put_text_line(struct output *output, PyObject *text, PyObject *begin)
+{
+    unsigned char folded[LONGEST_TEXT];
+    const unsigned char *characters = PyUnicode_1BYTE_DATA(text);
+    Py_ssize_t size = PyUnicode_GET_LENGTH(text);
+    if (put_latin(output, PyTuple_GET_ITEM(begin, 1)) || put_hexadecimal(output, characters, size)) {
+        return -1;
+    }
+    return put_words(output, folded, fold(characters, size, folded), PyTuple_GET_ITEM(begin, 0));
+}
+
+/* What the tokens of a path begin and end with, borrowed; NULL for a path that the twin must see. */
+static PyObject *begin_of(PyObject *paths, PyObject *path)
+{
+    PyObject *begin = PyDict_GetItemWithError(paths, path);
     if (begin == NULL || !PyTuple_Check(begin) || PyTuple_GET_SIZE(begin) < 3) {
         return NULL;
     }
-    begin = PyTuple_GET_ITEM(begin, 2);
-    if (!PyUnicode_CheckExact(begin) || !PyUnicode_IS_READY(begin) ||
-        PyUnicode_KIND(begin) != PyUnicode_1BYTE_KIND) {
-        return NULL;
-    }
-    return number_line(begin, number);
-}
-
-static int add_line(PyObject *lines, PyObject *path, PyObject *value, PyObject *seen, PyObject *paths,
-                    PyObject *odd)
-{
-    PyObject *line = known_line(path, value, seen, paths);
-    if (line == NULL && !PyErr_Occurred()) {
-        line = PyObject_CallFunctionObjArgs(odd, path, value, NULL);
-    }
-    int filled = line == NULL ? -1 : PyObject_IsTrue(line);
-    int failed = filled < 0 || (filled && PyList_Append(lines, line));
-    Py_XDECREF(line);
-    return failed ? -1 : 0;
-}
-
-PyDoc_STRVAR(lines_doc, "lines(fields, seen, paths, odd): the tokens of each field that has some, a line each; of texts\n"
-                        "as seen[path][text] has them, of others than plain numbers as odd(path, value) says.");
-
-static PyObject *lines(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t given)
-{
-    if (!check_arguments(given, 4) || !check_dict(arguments[0]) || !check_dict(arguments[1]) ||
-        !check_dict(arguments[2])) {
-        return NULL;
-    }
-    fetch(arguments[0], false);
-    PyObject *made = PyList_New(0), *path, *value;
-    Py_ssize_t place = 0, size = PyDict_GET_SIZE(arguments[0]);
-    while (made != NULL && PyDict_Next(arguments[0], &place, &path, &value)) {
-        Py_INCREF(path);
-        Py_INCREF(value);
-        int failed = add_line(made, path, value, arguments[1], arguments[2], arguments[3]);
-        Py_DECREF(path);
-        Py_DECREF(value);
-        failed = failed || !still_as_long(arguments[0], size);
-        if (failed) {
-            Py_CLEAR(made);
+    for (int each = 0; each < 3; each++) {
+        PyObject *part = PyTuple_GET_ITEM(begin, each);
+        if (!PyUnicode_CheckExact(part) || !PyUnicode_IS_READY(part) || PyUnicode_KIND(part) != PyUnicode_1BYTE_KIND) {
+            return NULL;
         }
     }
+    return begin;
+}
+
+/* A line that needs no call: 1, 0 for one that the twin must say, or -1 with an exception. */
+static int put_known_line(struct output *output, PyObject *path, PyObject *value, PyObject *paths)
+{
+    PyObject *begin = begin_of(paths, path);
+    if (begin == NULL) {
+        return PyErr_Occurred() ? -1 : 0;
+    }
+    if (PyUnicode_CheckExact(value)) {
+        if (!PyUnicode_IS_READY(value) || !PyUnicode_IS_ASCII(value) ||
+            PyUnicode_GET_LENGTH(value) > LONGEST_TEXT) {
+            return 0;
+        }
+        return put_text_line(output, value, begin) ? -1 : 1;
+    }
+    double number = positive(value);
+    if (number == 0.0) {
+        return 0;
+    }
+    return put_latin(output, PyTuple_GET_ITEM(begin, 2)) || put_sortable(output, number) ? -1 : 1;
+}
+
+/* As the other, of what `odd` says. 0 for a line that is not of Latin-1. */
+static int put_odd_line(struct output *output, PyObject *path, PyObject *value, PyObject *odd)
+{
+    PyObject *line = PyObject_CallFunctionObjArgs(odd, path, value, NULL);
+    if (line == NULL) {
+        return -1;
+    }
+    int done = 0;
+    if (PyUnicode_CheckExact(line) && PyUnicode_IS_READY(line) && PyUnicode_KIND(line) == PyUnicode_1BYTE_KIND) {
+        done = put_latin(output, line) ? -1 : 1;
+    }
+    Py_DECREF(line);
+    return done;
+}
+
+/* As the others; a line end comes before each line but the first, and goes where a line is empty. */
+static int put_line(struct output *output, PyObject *path, PyObject *value, PyObject *paths, PyObject *odd)
+{
+    size_t before = output->size;
+    if (before && put_character(output, '\n')) {
+        return -1;
+    }
+    size_t start = output->size;
+    int done = put_known_line(output, path, value, paths);
+    if (!done) {
+        done = put_odd_line(output, path, value, odd);
+    }
+    if (output->size == start) {
+        output->size = before;
+    }
+    return done;
+}
+
+PyDoc_STRVAR(tokens_doc, "tokens(fields, paths, odd): the tokens of each field that has some, a line each; of others than\n"
+                         "short ASCII texts and plain numbers as odd(path, value) says. None for the twin to say.");
+
+static PyObject *tokens(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t given)
+{
+    if (!check_arguments(given, 3) || !check_dict(arguments[0]) || !check_dict(arguments[1])) {
+        return NULL;
+    }
+    struct output output = {NULL, 0, 0};
+    PyObject *path, *value, *made = NULL;
+    Py_ssize_t place = 0, size = PyDict_GET_SIZE(arguments[0]);
+    int done = more(&output, 1024) == NULL ? -1 : 1;
+    while (done == 1 && PyDict_Next(arguments[0], &place, &path, &value)) {
+        Py_INCREF(path);
+        Py_INCREF(value);
+        done = put_line(&output, path, value, arguments[1], arguments[2]);
+        Py_DECREF(path);
+        Py_DECREF(value);
+        done = done == 1 && !still_as_long(arguments[0], size) ? -1 : done;
+    }
+    if (done >= 0) {
+        made = done ? PyUnicode_DecodeLatin1(output.bytes, (Py_ssize_t)output.size, NULL) : Py_NewRef(Py_None);
+    }
+    PyMem_Free(output.bytes);
     return made;
 }
 
@@ -1091,7 +1237,7 @@ static PyObject *lines(PyObject *Py_UNUSED(module), PyObject *const *arguments, 
 static PyMethodDef methods[] = {
     LOOP(bind, METH_FASTCALL),   LOOP(bind_walk, METH_FASTCALL), LOOP(walk, METH_FASTCALL),
     LOOP(body, METH_FASTCALL),   LOOP(registers, METH_FASTCALL), LOOP(origins, METH_O),
-    LOOP(fields, METH_FASTCALL), LOOP(lines, METH_FASTCALL),     {NULL, NULL, 0, NULL},
+    LOOP(fields, METH_FASTCALL), LOOP(tokens, METH_FASTCALL),    {NULL, NULL, 0, NULL},
 };
 
 static struct PyModuleDef definition = {

@@ -70,12 +70,14 @@ class Tokenizer:
         if self._held > _MOST_SEEN:
             self._seen.clear()
             self._held = 0
-        if native.loops is None:
-            return "\n".join(self._lines(fields))
-        return "\n".join(native.loops.lines(fields, self._seen, self._paths, self._of_any))
+        if native.loops is not None:
+            tokens = native.loops.tokens(fields, self._paths, self._of_any)
+            if tokens is not None:
+                return tokens
+        return "\n".join(self._lines(fields))
 
     def _lines(self, fields: Mapping[str, Any]) -> list[str]:
-        # Twin of `lines` in native/loops.c.
+        # Twin of `tokens` in native/loops.c.
         lines: list[str] = []
         seen = self._seen
         for path, value in fields.items():
@@ -105,7 +107,7 @@ class Tokenizer:
 
     def _of_any(self, path: str, value: Any) -> str:
         if type(value) is str:
-            return self._of_text(path, value)
+            return self._seen[path].get(value) or self._of_text(path, value)
         tokens: dict[str, None] = {}
         for scalar in value if type(value) is list else (value,):
             if type(scalar) is str:

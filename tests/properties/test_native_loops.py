@@ -104,9 +104,12 @@ def test_documents(state: FragmentState, indexable: set[str]) -> None:
 
 
 KNOWN = ["a", "a.b", "b", "ü", "日"]
-documents = st.dictionaries(st.sampled_from(KNOWN), odd_values.texts | odd_values.integers | st.floats()) | (
-    st.dictionaries(paths, odd_values.leaves, max_size=3)
-)
+UUIDS = ("12345678-abcd-EF01-2345-6789abcdef01", "12345678-abcd-EF01-2345-6789abcdef0", "1234567-8-abcd")
+around_uuids = st.lists(st.sampled_from([*UUIDS, "-", "_", "a", "A b", ".", "ü", "0", " " * 60]), max_size=5)
+words = st.text("aAbZz09 _-.", max_size=140) | around_uuids.map("".join)
+documents = st.dictionaries(
+    st.sampled_from(KNOWN), words | odd_values.texts | odd_values.integers | st.floats()
+) | (st.dictionaries(paths, odd_values.leaves, max_size=3))
 
 
 @more
