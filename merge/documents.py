@@ -45,7 +45,7 @@ _Fields = dict[str, Scalar | list[Scalar]]
 def _fields_of_bytes(state: FragmentState, is_indexable: Callable[[str], bool]) -> _Fields | None:
     if native.states is None or state.encoded is None or state.encoded[:1] != codec.FORMAT:
         return None
-    return native.states.fields(codec.body(state.encoded), is_indexable, _shown_of_json)
+    return native.states.fields(state.encoded, is_indexable, _shown_of_json)
 
 
 def _fields(state: FragmentState, is_indexable: Callable[[str], bool]) -> _Fields:

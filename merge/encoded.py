@@ -51,7 +51,7 @@ class EncodedState(FragmentState):
 
     def join(self, other: FragmentState) -> bool:
         if native.states is not None and self.encoded is not None and _is_known(other.encoded):
-            joined = native.states.join(codec.body(self.encoded), codec.body(other.encoded))
+            joined = native.states.join(self.encoded, other.encoded)
             if joined is not None:
                 return self._become(codec.framed(joined))
         return super().join(other)
@@ -74,7 +74,7 @@ class EncodedState(FragmentState):
 
     def names(self) -> frozenset[str]:
         if native.states is not None and self.encoded is not None:
-            names = native.states.identifiers(codec.body(self.encoded))
+            names = native.states.identifiers(self.encoded)
             if names is not None:
                 return frozenset(names)
         return super().names()

@@ -23,6 +23,8 @@
 #define MOST_IDENTIFIERS 32
 #define MOST_REGISTERS 1024
 #define DEEPEST 32
+/* Before the JSON of a state stand its format and its checksum, which the caller has looked at. */
+#define HEADER 5
 enum { DELETED, PLAIN, SEALED, KINDS };
 
 /* ---- reading ---- */
@@ -276,10 +278,10 @@ static bool is_nested(const struct entry *registers, int size)
 }
 
 /* Whether these bytes are a state of the common form: without markers, no path below another. */
-static bool read_state(PyObject *body, struct state *state)
+static bool read_state(PyObject *data, struct state *state)
 {
-    struct reader reader = {PyBytes_AS_STRING(body), PyBytes_AS_STRING(body) + PyBytes_GET_SIZE(body)};
-    return take(&reader, '[') && read_origins(&reader, state) && take(&reader, ',') &&
+    struct reader reader = {PyBytes_AS_STRING(data) + HEADER, PyBytes_AS_STRING(data) + PyBytes_GET_SIZE(data)};
+    return PyBytes_GET_SIZE(data) >= HEADER && take(&reader, '[') && read_origins(&reader, state) && take(&reader, ',') &&
            read_registers(&reader, state) && take(&reader, ',') && take(&reader, '[') && take(&reader, ']') &&
            take(&reader, ',') && read_identifiers(&reader, state) && take(&reader, ']') &&
            reader.at == reader.end && !is_nested(state->registers, state->registers_size);
@@ -481,7 +483,7 @@ static char *put_identifiers(char *end, const struct join *join)
 /* One join at a time: the lock of the interpreter is held throughout. */
 static struct join workplace;
 
-PyDoc_STRVAR(join_doc, "join(one, other): the body of the join of the states of two bodies; None for the twin to say.");
+PyDoc_STRVAR(join_doc, "join(one, other): the JSON of the join of two states; None for the twin to say.");
 
 static PyObject *join(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t given)
 {
@@ -512,19 +514,19 @@ static PyObject *join(PyObject *Py_UNUSED(module), PyObject *const *arguments, P
 
 /* ---- frozenset(merge.codec.decode(...).identifiers) ---- */
 
-PyDoc_STRVAR(identifiers_doc, "identifiers(body): the identifiers of the state of a body, a tuple; None for the twin.");
+PyDoc_STRVAR(identifiers_doc, "identifiers(data): the identifiers of a state, a tuple; None for the twin to say.");
 
-static PyObject *identifiers(PyObject *Py_UNUSED(module), PyObject *body)
+static PyObject *identifiers(PyObject *Py_UNUSED(module), PyObject *data)
 {
-    if (!are_bytes(&body, 1)) {
+    if (!are_bytes(&data, 1)) {
         return NULL;
     }
     struct state *state = &workplace.joined;
-    const char *start = PyBytes_AS_STRING(body), *end = start + PyBytes_GET_SIZE(body);
+    const char *start = PyBytes_AS_STRING(data), *end = start + PyBytes_GET_SIZE(data);
     /* They come last, and neither a brace nor a quotation mark stands in the places behind them: so the last
      * `},[],{` that parses to the end is where they begin, unless one stands in an identifier. */
     struct reader reader = {NULL, end};
-    for (const char *at = end - 2; at > start + 5; at--) {
+    for (const char *at = end - 2; at - 5 > start + HEADER; at--) {
         if (!memcmp(at - 5, "},[],{", 6)) {
             reader.at = at;
             break;
@@ -591,9 +593,26 @@ static PyObject *scalar_of(const struct text *value)
     return first == '-' || (first >= '0' && first <= '9') ? number_of(value) : NULL;
 }
 
+/* The token of a sealed value, as model.sealed says, or None: NULL without an exception for odd ones. */
+static PyObject *token_of(const struct text *value)
+{
+    const char *end = value->start + value->size - 1;
+    if (value->size < 2 || *value->start != '"' || memchr(value->start, '\\', (size_t)value->size) != NULL) {
+        return NULL;
+    }
+    const char *dot = memchr(value->start, '.', (size_t)value->size);
+    return dot == NULL || dot + 1 == end ? Py_NewRef(Py_None) : PyUnicode_DecodeUTF8(dot + 1, end - dot - 1, NULL);
+}
+
 /* What the index may know of a register; None for nothing. */
 static PyObject *field(const struct entry *entry, PyObject *path, PyObject *is_indexable, PyObject *odd)
 {
+    if (entry->kind == SEALED) {
+        PyObject *token = token_of(&entry->value);
+        if (token != NULL || PyErr_Occurred()) {
+            return token;
+        }
+    }
     if (entry->kind == PLAIN) {
         PyObject *answer = PyObject_CallOneArg(is_indexable, path);
         int indexable = answer == NULL ? -1 : PyObject_IsTrue(answer);
@@ -619,7 +638,7 @@ static int set_field(PyObject *fields, const struct entry *entry, PyObject *is_i
     return failed ? -1 : 0;
 }
 
-PyDoc_STRVAR(fields_doc, "fields(body, is_indexable, odd): what the index may know of a state, by path; odd(kind, json)\n"
+PyDoc_STRVAR(fields_doc, "fields(data, is_indexable, odd): what the index may know of a state, by path; odd(kind, json)\n"
                          "says what stands for a value that is no plain scalar. None for the twin to say.");
 
 static PyObject *fields(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t given)

@@ -78,7 +78,7 @@ def test_joins(mine: list[FragmentChange], others: list[FragmentChange]) -> None
 
     def work() -> tuple[Any, ...]:
         state = state_of(one)
-        before = state.names()
+        before = sorted(state.names())
         changed = state.join(state_of(other))
         state.normalise()
         data = codec.encode(state)
