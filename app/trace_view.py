@@ -19,21 +19,26 @@ _SIGNS = {"added": "+", "removed": "-", "changed": "~"}
 class TraceView:
     """Shows what a spec does to payloads, each step against what the step before gave."""
 
-    def __init__(self, trace: Trace, place: str, reveal: bool) -> None:
-        """`place` is where the operations stand in their file; values are hidden unless `reveal`, and keys that
-        are personal data."""
+    def __init__(self, trace: Trace, spec: Any, place: str, reveal: bool) -> None:
+        """`place` is where the operations of `spec` stand in their file; values are hidden unless `reveal`, and keys
+        that are personal data or were made of values."""
         self._trace = trace
         self._place = place
         self._show = (lambda value: value) if reveal else masked
-        self._keys: Callable[[Any], Any] = (lambda value: value) if reveal else KeyMasks().masked
+        self._masks = None if reveal else KeyMasks(spec)
 
     def steps(self, payload: Any) -> Iterator[StepView]:
         """Raises TransformError at the operation that fails."""
-        before = self._keys(payload)
+        if self._masks:
+            self._masks.begin(payload)
+        before = self._shown(payload)
         for step in self._trace(payload, None):
-            shown = step._replace(value=self._keys(step.value))
+            shown = step._replace(value=self._shown(step.value))
             yield StepView(before, shown, self._place, self._show)
             before = shown.value
+
+    def _shown(self, value: Any) -> Any:
+        return self._masks.masked(value) if self._masks else value
 
 
 class StepView:

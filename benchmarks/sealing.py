@@ -1,4 +1,5 @@
-"""What privacy costs: three sealed attributes an event in the whole flow, cached keys, rotation, one erasure.
+"""What privacy costs: three sealed attributes an event in the whole flow, cached keys, rotation, sealing
+what is stored, one erasure.
 
 `make bench ARGS="sealing"`. Two flows over the same events in one run, Spark and all; CPU of all processes, which
 other work on the machine disturbs less than seconds.
@@ -14,6 +15,7 @@ from benchmarks.erasure import measure as measure_erasure
 from benchmarks.keys import measure as measure_keys
 from benchmarks.processes import ProcessWatch
 from benchmarks.product import RunningFlow, installed
+from benchmarks.stored_sealing import measure as measure_stored
 from benchmarks.workload import EXAMPLE, clear, write_inbox
 
 MOST_SHARE = 0.15
@@ -32,6 +34,7 @@ def measure(folder: Path, shops: int, fragments: int) -> dict[str, Any]:
     with_it = _flow(folder / "sealed", shops, True)
     without = _flow(folder / "plain", shops, False)
     keys = measure_keys(folder / "keys")
+    stored = measure_stored(folder / "stored")
     erasure = measure_erasure(fragments)
     return {
         "events": with_it["events"],
@@ -44,6 +47,8 @@ def measure(folder: Path, shops: int, fragments: int) -> dict[str, Any]:
         "data_key_cache_hit_rate": keys["data_key_cache_hit_rate"],
         "rotated_a_second": keys["rotated_a_second"],
         "rotation_of_limit": keys["of_limit"],
+        "stored_values_sealed_a_second": stored["values_sealed_a_second"],
+        "stored_fragments_written_a_second": stored["fragments_written_a_second"],
         "erase_from_fragments": fragments,
         "erase_first_person_seconds": erasure["one_person_first_seconds"],
         "erase_next_person_seconds": erasure["one_person_then_seconds"],

@@ -76,7 +76,7 @@ def _run(folder: Path, protected: bool) -> dict[str, float]:
     wiring.prepare_directory(settings)
     provider = KeyringFile.create(settings.keyring_file())
     write_inbox(folder / "inbox", 1)
-    compiled = CompiledSnapshot(_snapshot(protected))
+    compiled = CompiledSnapshot(snapshot(protected))
     gc.collect()
     gc.disable()
     events = sealed = 0
@@ -119,7 +119,8 @@ def _files(inbox: Path) -> Iterator[tuple[Path, str]]:
             yield path, source
 
 
-def _snapshot(protected: bool) -> MetadataSnapshot:
+def snapshot(protected: bool) -> MetadataSnapshot:
+    """The example's specs and attributes, with its protection or without any."""
     created = {"version": 1, "created": "2024-01-01T00:00:00Z"}
     specs = [
         SpecDocument.model_validate({**canonical.decode(file.read_bytes()), **created})

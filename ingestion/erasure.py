@@ -114,7 +114,8 @@ class Erasure:
         ]
 
     def again(self) -> Erased:
-        """Go on with what was cut short, and erase what a restored backup brought back."""
+        """Go on with what was cut short, and erase what a restored backup brought back. Beside a flow: what it would
+        join to that is refused once the tombstones are there again, and given again."""
         tombstones = self._keeper.read()
         self._store.reinstate(tombstones)
         pending = self._store.unfinished()
@@ -185,7 +186,7 @@ class Erasure:
             for fragment in page:
                 tombstone = buried.get(fragment.id)
                 # One that later events made goes on behind the erased version.
-                if tombstone and tombstone.until != UNJUDGED and fragment.version <= tombstone.version:
+                if tombstone and tombstone.covers(fragment.version):
                     yield fragment.id
 
     def _restored_documents(self) -> Iterator[str]:

@@ -59,7 +59,8 @@ class ProfileStore(Protocol):
     def write(self, writes: Sequence[FragmentWrite]) -> set[str]:
         """Write each fragment whose version is still the expected one, as version `expected + 1`, and put
         it into the outbox in the same transaction. Gives the ids that were NOT written: their version had
-        moved on, or a tombstone forbids more than they were judged by. At most one write an id. Durable
+        moved on, a tombstone forbids more than they were judged by, or what is there is what was erased, brought back
+        by a backup: joined to it, a later event would go when it is erased again. At most one write an id. Durable
         when it returns. The version of a fragment that was erased is that of its tombstone."""
         ...
 

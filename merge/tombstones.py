@@ -25,6 +25,10 @@ class Tombstone(NamedTuple):
     until: int
     version: int
 
+    def covers(self, version: int) -> bool:
+        """Whether a fragment of this version is one that was erased, which a restored backup brought back."""
+        return self.until > UNJUDGED and version <= self.version
+
     def joined(self, other: Tombstone) -> Tombstone:
         """What both forbid."""
         return Tombstone(max(self.until, other.until), max(self.version, other.version))

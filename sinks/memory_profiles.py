@@ -42,6 +42,8 @@ class MemoryProfileStore:
         version = present.version if present else tombstone.version
         if version != write.expected_version or tombstone.until > write.judged:
             return False
+        if present and tombstone.covers(version):
+            return False
         self._fragments[write.id] = StoredFragment(write.id, write.expected_version + 1, write.state)
         self._identifiers.setdefault(write.id, set()).update(write.identifiers)
         for identifier in write.identifiers:

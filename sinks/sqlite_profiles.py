@@ -191,7 +191,11 @@ def _write(
     for write in sorted(writes):
         tombstone = buried.get(write.id, _NONE)
         found, version = stored.get(write.id, (0, tombstone.version))
-        if version != write.expected_version or tombstone.until > write.judged:
+        if (
+            version != write.expected_version
+            or tombstone.until > write.judged
+            or (found and tombstone.covers(version))
+        ):
             refused.add(write.id)
             continue
         named, unnamed = write.id in write.identifiers, write.id in write.dropped

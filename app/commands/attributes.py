@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable
 from itertools import islice
@@ -80,8 +81,10 @@ def search_attributes(
 
 @commands.command("show")
 def show_attribute(context: typer.Context, path: str) -> None:
-    """Print all that is known of an attribute, as JSON."""
+    """Print all that is known of an attribute, as JSON; `in_force` is what holds for it, inherited or not, and
+    why."""
     from transforms.pointers import nearest
+    from transforms.protection_in_force import protection_in_force
 
     with told(), wiring.metadata_client(settings_of(context)) as client:
         found = client.get_attribute(path)
@@ -90,7 +93,12 @@ def show_attribute(context: typer.Context, path: str) -> None:
             close = nearest(path, islice(known, _MOST_COMPARED))
             print(f"no such attribute{f' ({visible(close)})' if close else ''}", file=sys.stderr)
             raise typer.Exit(Exit.NOT_FOUND)
-        print(visible_lines(found.model_dump_json(indent=2)))
+        answer = client.snapshot(None, 0)
+        shown = found.model_dump(mode="json")
+        if answer is not None:
+            policy, because = protection_in_force(answer.snapshot, path)
+            shown["in_force"] = {**policy._asdict(), "because": because}
+        print(visible_lines(json.dumps(shown, indent=2, ensure_ascii=False)))
 
 
 @commands.command("apply")

@@ -38,7 +38,8 @@ def map_payloads(
         typer.Option(
             "--reveal-values",
             help="With --trace: show values. Without it only their kind is shown, since they may be personal "
-            "data; keys are shown, but for those that look like an address or a number of somebody.",
+            "data; keys are shown, but for those that look like an address or a number of somebody, or were made "
+            "of a value.",
         ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="With --trace: one JSON object a payload.")] = False,
@@ -92,7 +93,7 @@ def _traced(
     from transforms.tracing import compile_trace
 
     write = json_writer()
-    view = TraceView(compile_trace(spec.operations), spec.place, reveal)
+    view = TraceView(compile_trace(spec.operations), spec.operations, spec.place, reveal)
     for line in lines:
         mistake = line.mistake
         steps: list[dict[str, Any]] = []

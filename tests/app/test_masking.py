@@ -42,6 +42,8 @@ CHAINS: dict[str, Any] = {
     "time": {"operation": "modify-overwrite-beta", "spec": {"user": {"mail": "=epochMs"}}},
     "jmespath": {"operation": "jmespath", "spec": {"when": "epoch_ms(note)"}},
     "wrong type": {"operation": "jmespath", "spec": {"when": "epoch_ms(list)"}},
+    "key": {"operation": "shift", "spec": {"note": "by.@(1,note)"}},
+    "keys of others": {"operation": "shift", "spec": {"user": {"*": "by.@(1,age).&"}}},
     "split": {"operation": "modify-overwrite-beta", "spec": {"x": "=split(@(1,note),@(1,user.mail))"}},
 }
 

@@ -121,6 +121,8 @@ def test_attributes_are_declared_found_and_shown(served: CommandLine) -> None:
     assert served.json("attributes", "search", "--json", "--status", "discovered") == []
     assert "searchable" in served("attributes", "search", "e-mail").stdout
     shown = json.loads(served("attributes", "show", "identity.email").stdout)
+    assert shown["in_force"]["encryption"] == shown["encryption"]
+    assert "its own encryption" in shown["in_force"]["because"][0]
     assert (shown["encryption"], shown["version"]) == ("searchable", 1)
     served("attributes", "apply", EXAMPLE / "attributes.json")
     assert json.loads(served("attributes", "show", "identity.email").stdout)["version"] == 1

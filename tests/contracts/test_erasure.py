@@ -12,7 +12,7 @@ from merge.store import NEW, FragmentWrite, OutboxEntry, ProfileStore, StoredFra
 from merge.tombstones import UNJUDGED, Holding, Tombstone
 from model.errors import StoreError
 from sinks.sqlite_profiles import SqliteProfileStore
-from tests.contracts.implementations import Implementation
+from tests.contracts.implementations import Implementation, reversed_name
 from tests.contracts.processes import finish, killed_after, start
 
 CARRIED = frozenset({"a:1", "mail:x"})
@@ -285,3 +285,17 @@ def test_a_write_drops_identifiers(store: ProfileStore) -> None:
     unnamed = FragmentWrite("a:1", 2, b"t", frozenset(), dropped=frozenset({"a:1"}))
     store.write([unnamed])
     assert store.find("a:1") == []
+
+
+def test_what_a_backup_brought_back_takes_no_later_event(store: ProfileStore) -> None:
+    """A later event, joined to it, would be lost when it is erased again."""
+    store.write([write("a:1")])
+    store.write([write("a:1", 1)])
+    name = reversed_name("a:1") if isinstance(store, SqliteProfileStore) else b"a:1"
+    store.reinstate({name: Tombstone(100, 5)})
+    assert store.write([write("a:1", 2, judged=100)]) == {"a:1"}
+    store.erase(["a:1"], 100)
+    assert store.write([write("a:1", 5, judged=100)]) == set()
+    assert store.write([write("a:1", 6, judged=100)]) == set()
+    store.lift(["a:1"])
+    assert store.write([write("a:1", 7)]) == set()

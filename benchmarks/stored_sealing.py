@@ -1,0 +1,61 @@
+"""How fast `idgraph seal` seals what is stored: values a second, and fragments that are renamed with it."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from app import wiring
+from app.settings import load
+from benchmarks.sealing_cost import snapshot
+from benchmarks.stages import wire
+from benchmarks.workload import SOURCES, clear, lay_out, write_inbox
+from ingestion.commit_stage import CommitStage
+from ingestion.files import read_records
+from ingestion.map_stage import MapStage
+from ingestion.set_aside import BatchAttempt, LetterWriter
+from ingestion.stored_sealing import StoredSealing
+from sinks.keyring import KeyringFile
+from transforms.compiled import CompiledSnapshot
+
+
+def measure(folder: Path) -> dict[str, Any]:
+    """One shop's events, stored with nothing protected and then sealed as the example protects them: seconds of the
+    clock, the last step, which takes the old bytes out of the files, apart."""
+    clear(folder)
+    settings = load(lay_out(folder, 9))
+    wiring.prepare_directory(settings)
+    KeyringFile.create(settings.keyring_file())
+    write_inbox(folder / "inbox", 1)
+    with wiring.opened(settings) as tools:
+        before = CompiledSnapshot(snapshot(protected=False))
+        stage = MapStage(
+            before,
+            settings.sources_by_name(),
+            settings.flow,
+            BatchAttempt("bench", "1"),
+            tools.data_keys,
+            tools.blind_index,
+            LetterWriter(tools.sealer),
+        )
+        commit = CommitStage(tools.store, tools.index, before.attributes.is_indexable)
+        for source in SOURCES:
+            for path in sorted((folder / "inbox" / source).iterdir()):
+                commit.run(wire(list(stage.run(read_records(path, source, 1 << 20, path.parent)))))
+        with closing(tools.dead_letters):
+            sealing = StoredSealing(tools, CompiledSnapshot(snapshot(protected=True)))
+            started = time.perf_counter()
+            *_, done = sealing.run()
+            sealed = time.perf_counter() - started
+            sealing.finish()
+            finished = time.perf_counter() - started - sealed
+    return {
+        "fragments": done.total,
+        "values_sealed": done.values.total(),
+        "fragments_renamed_or_changed": sum(done.renamed.values()),
+        "values_sealed_a_second": round(done.values.total() / sealed),
+        "fragments_written_a_second": round(done.fragments / sealed),
+        "last_step_seconds": round(finished, 2),
+    }
