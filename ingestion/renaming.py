@@ -94,7 +94,7 @@ class Renaming(KeyHolder):
             self._store.forget_withdrawn(list(withdrawn))
 
     def _states(self, found: Sequence[OutdatedFragment], result: Renamed) -> dict[str, FragmentState]:
-        sealed = [each for each in found if self._needs_key(each.state)]
+        sealed = [each for each in found if each.todo or _has_sealed(each.state)]
         before = self._data_keys.fetch([each.stored.id for each in sealed], create=False)
         after = self._data_keys.fetch({each.name for each in sealed}, create=True)
         states: dict[str, FragmentState] = {}
@@ -114,10 +114,6 @@ class Renaming(KeyHolder):
         result.failed -= changed
         result.moved_on |= changed
         return states
-
-    def _needs_key(self, state: FragmentState) -> bool:
-        is_sealed = any(each.kind is Kind.SEALED for _, each in state.stored())
-        return is_sealed or bool(self._values.outdated(state.stored()))
 
     def _renamed(self, state: FragmentState, keys: Keys) -> FragmentState:
         renamed = FragmentState()
@@ -190,6 +186,10 @@ def _write_of(each: OutdatedFragment, state: FragmentState) -> FragmentWrite:
     dropped = frozenset(each.state.identifiers) - identifiers
     version = each.stored.version
     return FragmentWrite(each.stored.id, version, codec.encode(state), identifiers, each.judged, dropped)
+
+
+def _has_sealed(state: FragmentState) -> bool:
+    return any(each.kind is Kind.SEALED for _, each in state.stored())
 
 
 def _sealed_paths(before: FragmentState, after: FragmentState) -> Iterable[str]:

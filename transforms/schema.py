@@ -229,9 +229,17 @@ class AttributeTree:
         """What `leaves` would ask for this value, told of one that is stored already: a value that looks
         sensitive, at a path on which no admin decided, is judged by itself. Nothing is reported, and no path
         is refused: it is there already."""
+        return self.policy_at(self.stored_node(path), value)
+
+    def stored_node(self, path: str) -> AttributeNode:
+        """The node of a path that is stored already."""
         node = self._root
         for key in paths.split(path):
             node = node.children.get(key) or self._stored_node(node, key)
+        return node
+
+    def policy_at(self, node: AttributeNode, value: Any) -> AttributePolicy:
+        """`policy_of_value` of the node's path."""
         test = (node.tests or node.make_tests()).get(type(value)) if node.is_undecided else None
         return self._policy_of_value(node, None if test is None else test(value))
 

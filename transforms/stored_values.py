@@ -47,6 +47,7 @@ class StoredValues(KeyHolder):
         self._attributes = snapshot.attributes
         self._sealer = RegisterSealer(snapshot.snapshot, blind_index)
         # Most fragments have the same paths.
+        self._node = lru_cache(MOST_PATHS)(snapshot.attributes.stored_node)
         self._shows_in_a_key = lru_cache(MOST_PATHS)(snapshot.attributes.shows_in_a_key)
 
     def outdated(self, stored: Iterable[tuple[str, Register]]) -> list[OutdatedValue]:
@@ -57,8 +58,11 @@ class StoredValues(KeyHolder):
 
     def _judge(self, path: str, register: Register) -> Restatement | None:
         if register.kind is Kind.PLAIN:
-            policy = self._attributes.policy_of_value(path, register.value)
-            return Restatement.SEAL if policy.is_protected else None
+            node = self._node(path)
+            if not (node.is_sealed or node.is_undecided):
+                return None
+            is_protected = self._attributes.policy_at(node, register.value).is_protected
+            return Restatement.SEAL if is_protected else None
         if register.kind is Kind.DELETED:
             return None
         # Of a sealed value the path alone tells: no reading it to see what it looks like.
@@ -102,6 +106,8 @@ class StoredValues(KeyHolder):
         Raises SealError for a sealed value that cannot be opened, KeyProviderError for an unusable key.
         """
         before, after = keys
+        if register.kind is Kind.DELETED:
+            return Register(origin, Kind.DELETED, None)
         value, token, kind = register.value, None, register.kind
         if kind is Kind.SEALED:
             sealed = SealedValue.parse(value)
@@ -110,9 +116,9 @@ class StoredValues(KeyHolder):
             stamp = register.stamp
             value = before.open(sealed.ciphertext, path, stamp.source, stamp.event_id)
             token = sealed.token
-        policy = self._attributes.policy_of_value(path, value) if kind is not Kind.DELETED else None
-        if policy is None or (kind is Kind.PLAIN and not policy.is_protected):
-            return register._replace(origin=origin)
+        policy = self._attributes.policy_at(self._node(path), value)
+        if kind is Kind.PLAIN and not policy.is_protected:
+            return Register(origin, kind, value)
         if after is None:
             raise SealError(f"there is no data key to seal the value at {path!a} by")
         sealed_anew = self._sealer.seal(after, origin, ValueToSeal(path, value, policy.is_searchable))
