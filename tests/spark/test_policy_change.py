@@ -21,11 +21,12 @@ from tests.spark.conftest import declare
 pytestmark = pytest.mark.spark
 OLD, NEW = "Zitronengelb-before", "Zitronengelb-after"
 PATH = "activity.platform"
+USER = "canary-user"
 
 
 def searching(platform: str, number: int) -> bytes:
     line = json.loads(retail("segment")[0])
-    changed = {"messageId": f"canary-{number}", "userId": f"canary-user-{number}", "platform": platform}
+    changed = {"messageId": f"canary-{number}-{platform}", "userId": f"{USER}-{number}", "platform": platform}
     return json.dumps({**line, **changed}).encode()
 
 
@@ -56,9 +57,21 @@ def test_a_running_flow_seals_what_it_stored(tmp_path: Path) -> None:
             installation.publish("segment", [searching(NEW, 2)])
             until(lambda: sum(b["events"] for b in installation.batches()) == 51, what="the second batch")
             assert held(state, NEW) == []
+            # Profiles are named by this one.
+            assert "profiles.db" in {name.removesuffix("-wal") for name in held(state, USER)}
+            client.put_attribute(
+                AttributeDefinition(
+                    path="identity.userId", data_type=DataType.STRING, encryption=EncryptionLevel.PROTECTED
+                )
+            )
+            until(lambda: held(state, USER) == [], 90, "the renaming")
+            installation.publish("segment", [searching(NEW, 1)])
+            until(lambda: sum(b["events"] for b in installation.batches()) == 52, what="the third batch")
         finally:
             process.terminate()
             assert process.wait(60) == 0
-    assert held(state, OLD, NEW) == []
+    assert held(state, OLD, NEW, USER) == []
+    found = json.loads(installation.command("lookup", "--json", f"user_id:{USER}-1").stdout)
+    assert found["id"].startswith("user_id:~"), "one profile, before and after"
     assert installation.command("seal", "--dry-run").stdout == b"0 values of 0 profiles to seal\n"
     assert NEW.encode() in installation.export("--reveal")
