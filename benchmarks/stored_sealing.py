@@ -40,7 +40,7 @@ def measure(folder: Path) -> dict[str, Any]:
             tools.blind_index,
             LetterWriter(tools.sealer),
         )
-        commit = CommitStage(tools.store, tools.index, before.attributes.is_indexable)
+        commit = CommitStage(tools.store, tools.index, before.attributes.index_rules)
         for source in SOURCES:
             for path in sorted((folder / "inbox" / source).iterdir()):
                 commit.run(wire(list(stage.run(read_records(path, source, 1 << 20, path.parent)))))
