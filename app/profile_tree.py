@@ -55,8 +55,8 @@ def _policy(shown: Shown) -> str:
     """How a value was made of several, before the latest event that it is of."""
     if len(shown.parts) == 1:
         return "" if shown.policy is ReconciliationPolicy.LATEST else f"{shown.policy}: "
-    newest = "" if shown.is_complete else "newest "
-    return f"{shown.policy} of the {newest}{len(shown.parts)}, the latest from "
+    newest = "" if shown.is_complete else "the newest "
+    return f"{shown.policy} of {newest}{len(shown.parts)}, the latest from "
 
 
 def _short(value: Any) -> str:
