@@ -20,7 +20,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from merge.policies.policy import Kept, Policy
-from merge.registers import later, tie_break
+from merge.registers import later
 from model.fragments import Kind, Origin, Register
 from model.stamps import Stamp
 
@@ -119,7 +119,9 @@ class Cell:
 
     def _drop_the_oldest(self) -> None:
         kept: dict[tuple[str, Hashable], Register] = {}
-        for _, some in groupby(sorted(self.entries.items(), key=_rank), key=lambda item: item[0][0]):
+        rank = self.policy.rank
+        ranked = sorted(self.entries.items(), key=lambda item: (item[0][0], rank(item[1])))
+        for _, some in groupby(ranked, key=lambda item: item[0][0]):
             kept.update(list(some)[-self.policy.bound :])
         self.entries = kept
 
@@ -174,8 +176,3 @@ def _is_replaced(entry: Register, snapshots: Mapping[str, Stamp]) -> bool:
     stamp = entry[0][0]
     newest = snapshots.get(stamp[2])
     return newest is not None and stamp < newest
-
-
-def _rank(item: tuple[tuple[str, Hashable], Register]) -> tuple[str, Origin, tuple[int, bytes]]:
-    (source, _), entry = item
-    return source, entry[0], tie_break(entry)

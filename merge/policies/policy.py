@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
+from merge.registers import tie_break
 from model.fragments import Kind, Register
 from model.stamps import Stamp
 
@@ -31,6 +32,8 @@ class Policy(ABC):
     BOUND: ClassVar[int]
     keeps_best: ClassVar[bool] = False
     """Whether the best entry of each source is kept beyond the bound."""
+    shares_origins: ClassVar[bool] = False
+    """Whether one written value may make several entries."""
     keeps_values: ClassVar[bool] = True
     """Whether entries hold anything of the values that were written."""
     null_deletes: ClassVar[bool] = True
@@ -51,6 +54,10 @@ class Policy(ABC):
     def better(self, one: Register, other: Register) -> bool:
         """Whether `one` is to show rather than `other`; a total order. Only asked where `keeps_best`."""
         raise NotImplementedError
+
+    def rank(self, entry: Register) -> Any:
+        """What orders the entries of one source: by origin, and by what they hold where that does not tell."""
+        return (entry[0], tie_break(entry)) if self.shares_origins else entry[0]
 
     @abstractmethod
     def chosen(self, kept: Kept) -> list[Register]:

@@ -21,6 +21,7 @@ class Union(Policy):
     """
 
     BOUND = 1000
+    shares_origins = True
 
     def entries(self, register: Register) -> Sequence[Register]:
         if is_plain(register) and type(register.value) is list:
