@@ -53,7 +53,7 @@ def test_a_running_flow_seals_what_it_stored(tmp_path: Path) -> None:
                     path=PATH, data_type=DataType.STRING, encryption=EncryptionLevel.PROTECTED
                 )
             )
-            until(lambda: held(state, OLD) == [], 90, "the sealing")
+            until(lambda: held(state, OLD) == [], what="the sealing")
             installation.publish("segment", [searching(NEW, 2)])
             until(lambda: sum(b["events"] for b in installation.batches()) == 51, what="the second batch")
             assert held(state, NEW) == []
@@ -64,7 +64,7 @@ def test_a_running_flow_seals_what_it_stored(tmp_path: Path) -> None:
                     path="identity.userId", data_type=DataType.STRING, encryption=EncryptionLevel.PROTECTED
                 )
             )
-            until(lambda: held(state, USER) == [], 90, "the renaming")
+            until(lambda: held(state, USER) == [], what="the renaming")
             installation.publish("segment", [searching(NEW, 1)])
             until(lambda: sum(b["events"] for b in installation.batches()) == 52, what="the third batch")
         finally:
