@@ -40,16 +40,21 @@ SEALED = ("latest", "first", "append", "count", "union", "source_priority")
 Pair = tuple[RawRecord, int]
 """A record and the version of the snapshot that maps it."""
 
-numbers = st.sampled_from([1, 2, 0.1, 0.2, 10**20, -1, "text", True, None, [1, 2]])
-texts = st.sampled_from(["x", "y", "z", 1, None])
+ABSENT = "absent"
+FUTURE = int(NOW * 1000) * 2
+numbers = st.sampled_from([1, 2, 3, 0.1, 0.2, 10**20, -1, "text", None, [1, 2], ABSENT])
+texts = st.sampled_from(["x", "y", "z", 1, None, ABSENT])
 payloads = st.fixed_dictionaries(
     {
-        "id": st.sampled_from(["e1", "e2", "e3", "e4"]),
-        "ts": st.integers(1, 9) | st.just(int(NOW * 1000) * 2),
+        "id": st.sampled_from(["e1", "e1", "e2"]),
+        "ts": st.sampled_from([*range(1, 9), FUTURE]),
         "u": st.sampled_from(["1", "1", "1", "2"]),
-    },
-    optional={"a": numbers, "c": numbers, "p": texts},
-)
+        "a": numbers,
+        "c": numbers,
+        "p": texts,
+    }
+).map(lambda payload: {key: value for key, value in payload.items() if value is not ABSENT})
+policies = st.sampled_from([*ReconciliationPolicy])
 
 
 def spec(source: str, version: int, nested: bool, priority: int) -> SpecDocument:
@@ -135,10 +140,24 @@ class ConvergenceMachine(RuleBasedStateMachine):
         self.specs = dict.fromkeys(SOURCES, (1, False, 0))
         self.snapshots: dict[int, MetadataSnapshot] = {}
 
-    @initialize(policies=st.fixed_dictionaries({path: st.sampled_from(SEALED) for path in TYPES}))
-    def begin(self, policies: dict[str, str]) -> None:
-        self.policies = policies
+    @initialize(
+        a=policies,
+        below=policies,
+        c=policies,
+        sealed=st.sampled_from(SEALED),
+        some=st.lists(payloads, min_size=5),
+    )
+    def begin(
+        self,
+        a: ReconciliationPolicy,
+        below: ReconciliationPolicy,
+        c: ReconciliationPolicy,
+        sealed: str,
+        some: list[dict[str, Any]],
+    ) -> None:
+        self.policies = {"a": a.value, "a.b": below.value, "c": c.value, "p": sealed}
         self._save()
+        self.publish("delta", some)
 
     def _save(self) -> None:
         version = len(self.snapshots) + 1
@@ -149,7 +168,7 @@ class ConvergenceMachine(RuleBasedStateMachine):
             defaults=UNDETECTED,
         )
 
-    @rule(path=st.sampled_from(["a", "a.b", "c"]), policy=st.sampled_from(ReconciliationPolicy))
+    @rule(path=st.sampled_from(["a", "a.b", "c"]), policy=policies)
     def change_a_policy(self, path: str, policy: ReconciliationPolicy) -> None:
         self.policies[path] = policy.value
         self._save()
@@ -164,7 +183,10 @@ class ConvergenceMachine(RuleBasedStateMachine):
         self.specs[source] = self.specs[source][0] + 1, nested, priority
         self._save()
 
-    @rule(source=st.sampled_from(list(SOURCES)), some=st.lists(payloads, min_size=1, max_size=10))
+    @rule(source=st.sampled_from(list(SOURCES)), some=st.lists(payloads, min_size=3, max_size=10))
+    def publish_some(self, source: str, some: list[dict[str, Any]]) -> None:
+        self.publish(source, some)
+
     def publish(self, source: str, some: list[dict[str, Any]]) -> None:
         self.pool += [raw(payload, len(self.pool) + n, source) for n, payload in enumerate(some)]
         self.deliver(self.pool[-len(some) :], 1, 2)
