@@ -19,6 +19,7 @@ from app.commands import (
     seal,
     services,
     specs,
+    store,
     tokens,
 )
 from app.commands.backfill import backfill
@@ -95,6 +96,7 @@ app.add_typer(specs.commands, name="specs")
 app.add_typer(attributes.commands, name="attributes")
 app.add_typer(tokens.commands, name="tokens")
 app.add_typer(keys.commands, name="keys")
+app.add_typer(store.commands, name="store")
 app.add_typer(services.commands, name="serve")
 
 

@@ -14,8 +14,8 @@ from model.errors import ConfigError
 MINIMUM = 17
 
 
-def require_java() -> None:
-    """Raises ConfigError with the command that installs a Java runtime when there is none to be found."""
+def require_java() -> str:
+    """The program to run. Raises ConfigError with the command that installs a Java runtime when there is none to be found."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if java is None:
@@ -39,6 +39,7 @@ def require_java() -> None:
         raise ConfigError(
             f"{java} is Java {found[1]}; Spark needs {MINIMUM} or newer. Install it with:\n  {_install()}"
         )
+    return java
 
 
 def class_archives() -> Path:

@@ -10,10 +10,10 @@ import os
 import re
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -69,6 +69,32 @@ class MetadataSettings(BaseModel):
     )
 
 
+class StoreSettings(BaseModel):
+    """Where profiles and their data keys are."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: Literal["sqlite", "dynamodb"] = Field(
+        default="sqlite",
+        description="Files in `directory`, or tables in DynamoDB (see [dynamodb.md](dynamodb.md)).",
+    )
+    table_prefix: str = Field(
+        default="idgraph",
+        pattern=r"^[A-Za-z0-9_.-]{2,200}$",
+        description="What the names of the DynamoDB tables begin with.",
+    )
+    region: str | None = Field(default=None, description="AWS region of the DynamoDB tables.")
+    endpoint: Annotated[str | None, AfterValidator(lambda url: url and _http_url(url))] = Field(
+        default=None, description="URL of another DynamoDB than the region's own, such as DynamoDB Local."
+    )
+
+    @model_validator(mode="after")
+    def _has_region(self) -> StoreSettings:
+        if self.kind == "dynamodb" and not self.region:
+            raise ValueError("DynamoDB needs a `region`, for instance eu-central-1")
+        return self
+
+
 class Settings(BaseSettings):
     """All that idgraph can be told."""
 
@@ -88,6 +114,7 @@ class Settings(BaseSettings):
         default=None, description="Keyring file. Default: keyring.json in `directory`."
     )
     metadata: MetadataSettings = MetadataSettings()
+    store: StoreSettings = StoreSettings()
     flow: FlowConfig = FlowConfig()
     sources: tuple[SourceConfig, ...] = Field(default=(), description="Sources of the flow, as [[sources]].")
 

@@ -12,6 +12,7 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from app.stores import open_data_keys, open_profiles, require_whole, told_of
 from model.errors import ConfigError, MetadataError
 
 if TYPE_CHECKING:
@@ -46,18 +47,16 @@ def worker_plan(settings: Settings) -> WorkerPlan:
     """What Spark workers need to know: places, never keys or tokens."""
     from ingestion.workers import WorkerPlan
 
-    told = {"directory": str(settings.directory), "keyring": str(settings.keyring_file())}
+    told = {**told_of(settings), "keyring": str(settings.keyring_file())}
     return WorkerPlan(settings.flow, settings.sources_by_name(), json.dumps(told), open_resources)
 
 
 def open_resources(settings: str) -> WorkerResources:
-    """Open the embedded adapters; runs in workers as well as in commands."""
+    """Open the adapters; runs in workers as well as in commands."""
     from ingestion.workers import WorkerResources
     from sinks.keyring import KeyringFile
-    from sinks.sqlite_data_keys import SqliteDataKeys
     from sinks.sqlite_dead_letters import SqliteDeadLetters
     from sinks.sqlite_index import SqliteProfileIndex
-    from sinks.sqlite_profiles import SqliteProfileStore
     from transforms.blind_index import BlindIndex
     from transforms.dead_letter_sealing import DeadLetterSealer
     from transforms.sealing import DataKeys
@@ -68,10 +67,10 @@ def open_resources(settings: str) -> WorkerResources:
     provider = KeyringFile(Path(told["keyring"]))
     names = TombstoneNames(provider)
     return WorkerResources(
-        store=SqliteProfileStore(directory / "profiles.db", names),
+        store=open_profiles(told, names),
         index=SqliteProfileIndex(directory / "index.db", names),
         dead_letters=SqliteDeadLetters(directory / "dead-letters.db"),
-        data_keys=DataKeys(provider, SqliteDataKeys(directory / "data-keys.db")),
+        data_keys=DataKeys(provider, open_data_keys(told)),
         blind_index=BlindIndex(provider),
         sealer=DeadLetterSealer(provider),
     )
@@ -79,17 +78,13 @@ def open_resources(settings: str) -> WorkerResources:
 
 @contextmanager
 def opened(settings: Settings) -> Iterator[WorkerResources]:
-    """The embedded adapters for a command, closed at its end. Raises StoreError when the data keys are lost."""
-    from app.lost_keys import require_data_keys
-    from sinks.sqlite_data_keys import SqliteDataKeys
-
+    """The adapters for a command, closed at its end. Raises StoreError when the data keys are lost."""
     resources = open_resources(worker_plan(settings).settings)
     with ExitStack() as stack:
         for opened_one in (resources.store, resources.index, resources.dead_letters, resources.data_keys):
             stack.callback(opened_one.close)
-        profiles, keys = settings.directory / "profiles.db", settings.directory / "data-keys.db"
-        with closing(SqliteDataKeys(keys)) as key_store:
-            require_data_keys(profiles, keys, resources.store, key_store)
+        with closing(open_data_keys(told_of(settings))) as key_store:
+            require_whole(told_of(settings), resources.store, key_store)
         yield resources
 
 
@@ -97,16 +92,14 @@ def opened(settings: Settings) -> Iterator[WorkerResources]:
 def opened_keys(settings: Settings) -> Iterator[tuple[RotatingKeyProvider, DataKeyStore]]:
     """The key provider and the data keys alone. Raises KeyProviderError, and StoreError when the data keys
     are lost: an empty file in their place would count none in use."""
-    from app.lost_keys import require_data_keys
     from sinks.keyring import KeyringFile
-    from sinks.sqlite_data_keys import SqliteDataKeys
-    from sinks.sqlite_profiles import SqliteProfileStore
+    from transforms.tombstone_names import TombstoneNames
 
     provider = KeyringFile(settings.keyring_file())
-    profiles, keys = settings.directory / "profiles.db", settings.directory / "data-keys.db"
-    with closing(SqliteDataKeys(keys)) as key_store:
-        with closing(SqliteProfileStore(profiles)) as store:
-            require_data_keys(profiles, keys, store, key_store)
+    told = told_of(settings)
+    with closing(open_data_keys(told)) as key_store:
+        with closing(open_profiles(told, TombstoneNames(provider))) as store:
+            require_whole(told, store, key_store)
         yield provider, key_store
 
 

@@ -6,6 +6,7 @@ One contract suite (`tests/contracts/test_profile_store.py`) runs over every imp
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple, Protocol
 
 from merge.tombstones import UNJUDGED, Holding, Tombstone
@@ -58,10 +59,11 @@ class ProfileStore(Protocol):
 
     def write(self, writes: Sequence[FragmentWrite]) -> set[str]:
         """Write each fragment whose version is still the expected one, as version `expected + 1`, and put
-        it into the outbox in the same transaction. Gives the ids that were NOT written: their version had
-        moved on, a tombstone forbids more than they were judged by, or what is there is what was erased, brought back
-        by a backup: joined to it, a later event would go when it is erased again. At most one write an id. Durable
-        when it returns. The version of a fragment that was erased is that of its tombstone."""
+        it into the outbox, each fragment whole or not at all whatever becomes of the writer. Gives the ids that
+        were NOT written: their version had moved on, a tombstone forbids more than they were judged by, or what is
+        there is what was erased, brought back by a backup: joined to it, a later event would go when it is erased
+        again. At most one write an id. Durable when it returns. The version of a fragment that was erased is that
+        of its tombstone."""
         ...
 
     def find(self, identifier: str) -> list[str]:
@@ -73,7 +75,12 @@ class ProfileStore(Protocol):
         ...
 
     def scan(self, after: str = "", limit: int = 1000) -> list[StoredFragment]:
-        """Up to `limit` fragments with an id greater than `after`, sorted by id in UTF-8 byte order."""
+        """Up to `limit` fragments behind the one of id `after`, whether that is still there or not, in an order
+        of the store's own that does not change. Reads what was written before."""
+        ...
+
+    def ids(self) -> Iterator[str]:
+        """The ids of all fragments, sorted in UTF-8 byte order."""
         ...
 
     def count(self) -> int:
@@ -81,7 +88,8 @@ class ProfileStore(Protocol):
         ...
 
     def outbox(self, limit: int = 1000) -> list[OutboxEntry]:
-        """Oldest entries first: one entry a fragment, with its newest written version."""
+        """One entry a fragment. Those come first that wait longest; one that is written again may go behind. May
+        lag behind `write` by a second or so, and give a version that is no longer the newest."""
         ...
 
     def settle(self, entries: Sequence[OutboxEntry]) -> None:
@@ -99,8 +107,9 @@ class ProfileStore(Protocol):
 
     def erase(self, ids: Sequence[str], until: int) -> list[Holding]:
         """Remove fragments with their identifiers and outbox entries, put a tombstone in place of each (of
-        two the later `until` and the higher version stay), and note them as `unfinished`, in one
-        transaction. Gives what there was, with the version of the tombstone. Durable when it returns."""
+        two the later `until` and the higher version stay), and note them as `unfinished`: each fragment
+        whole or not at all. Gives what there was, with the version of the tombstone. Durable when it
+        returns."""
         ...
 
     def unfinished(self) -> list[Holding]:
@@ -108,14 +117,15 @@ class ProfileStore(Protocol):
         ...
 
     def finish(self, ids: Sequence[str]) -> None:
-        """Forget the unfinished ones, and leave nothing of what was erased in a file."""
+        """Forget the unfinished ones, and leave nothing of what was erased, in a file or elsewhere in the
+        store."""
         ...
 
     def withdraw(self, versions: Mapping[str, int]) -> set[str]:
         """Remove fragments, whose content is stored under another id, where their version is still this one; gives
         the ids of those that were written since, which stay. Each that is gone is noted as `withdrawn`, and leaves
         a tombstone that refuses nothing, from whose version, one behind its own, a new one goes on: a writer that
-        read it before is refused. One transaction, durable when it returns."""
+        read it before is refused. Durable when it returns."""
         ...
 
     def withdrawn(self) -> dict[str, int]:
@@ -141,8 +151,16 @@ class ProfileStore(Protocol):
 
 
 def scan_all(store: ProfileStore, page: int = 1000) -> Iterator[StoredFragment]:
-    """All fragments in the order of their ids, a page in memory at a time."""
+    """All fragments in the store's own order, a page in memory at a time."""
     after = ""
     while fragments := store.scan(after, page):
         yield from fragments
         after = fragments[-1].id
+
+
+def sorted_all(store: ProfileStore, page: int = 1000) -> Iterator[StoredFragment]:
+    """All fragments in the order of their ids, a page in memory at a time."""
+    ids = store.ids()
+    while some := list(islice(ids, page)):
+        found = store.read(some)
+        yield from (found[each] for each in some if each in found)

@@ -140,3 +140,7 @@ class FlowStoppedError(IdgraphError):
 
 class WorkerLostError(FlowStoppedError):
     """A worker process of the flow died under its task: it was killed, or ran out of memory. Retryable."""
+
+
+class ServerUnavailableError(IdgraphError):
+    """A server for tests or development cannot be had on this machine. The message says why."""

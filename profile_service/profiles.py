@@ -13,7 +13,7 @@ from merge import codec
 from merge.index import ProfileIndex
 from merge.render import tree
 from merge.shown import Shown, shown
-from merge.store import ProfileStore, StoredFragment, scan_all
+from merge.store import ProfileStore, StoredFragment, sorted_all
 from model.attributes import ReconciliationPolicy
 from model.errors import DamagedStateError, KeyProviderError, QueryError, SealError
 from model.fragments import Kind, Origin, Register
@@ -123,7 +123,7 @@ class ProfileReader:
 
     def scan(self, reveal: bool = False) -> Iterator[Profile]:
         """All profiles, sorted by id, a page in memory at a time."""
-        yield from self._profiles(scan_all(self._store), reveal)
+        yield from self._profiles(sorted_all(self._store), reveal)
 
     def _profiles(self, fragments: Iterable[StoredFragment], reveal: bool) -> Iterator[Profile]:
         for fragment in fragments:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from merge.store import NEW, FragmentWrite, OutboxEntry, StoredFragment
 from merge.tombstones import UNJUDGED, Holding, Tombstone, TombstoneNames
@@ -67,6 +67,10 @@ class MemoryProfileStore:
         with self._lock():
             later = sorted(each for each in self._fragments if each > after)
             return [self._fragments[each] for each in later[:limit]]
+
+    def ids(self) -> Iterator[str]:
+        with self._lock():
+            return iter(sorted(self._fragments))
 
     def count(self) -> int:
         with self._lock():

@@ -6,7 +6,7 @@ See docs/adr/0002-profile-store.md for the tables and what they cost.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from merge.store import NEW, FragmentWrite, OutboxEntry, StoredFragment
@@ -87,6 +87,12 @@ class SqliteProfileStore:
     def scan(self, after: str = "", limit: int = 1000) -> list[StoredFragment]:
         query = "SELECT id, version, state FROM fragments WHERE id > ? ORDER BY id LIMIT ?"
         return [StoredFragment._make(row) for row in self._rows(query, (after, limit))]
+
+    def ids(self) -> Iterator[str]:
+        after = ""
+        while page := self._rows("SELECT id FROM fragments WHERE id > ? ORDER BY id LIMIT 10000", (after,)):
+            yield from (row[0] for row in page)
+            after = page[-1][0]
 
     def count(self) -> int:
         return int(self._rows("SELECT count(*) FROM fragments", ())[0][0])

@@ -39,7 +39,7 @@ def retail(source: str) -> list[bytes]:
 
 
 class Installation:
-    """One folder with a configuration of its own. `flow` overrides keys of `[flow]`.
+    """One folder with a configuration of its own. `flow` overrides keys of `[flow]`; `store` are those of `[store]`.
 
     Its processes run under a umask that protects nothing: what they write is private by their own doing."""
 
@@ -50,6 +50,7 @@ class Installation:
         self.config = folder / "idgraph.toml"
         settings = {"name": "shop", "driver_memory": "512m", **flow}
         limits = settings.pop("dead_letters", None)
+        store = settings.pop("store", {})
         sources = "".join(
             f'[[sources]]\nname = "{name}"\npath = "inbox/{name}"\ntype = {kind}\n'
             for name, kind in (
@@ -59,7 +60,9 @@ class Installation:
             )
         )
         self.config.write_text(
-            f'keyring = "{shop.keyring}"\n[metadata]\nurl = "{shop.url}"\ntoken = "{shop.token}"\n[flow]\n'
+            f'keyring = "{shop.keyring}"\n[metadata]\nurl = "{shop.url}"\ntoken = "{shop.token}"\n[store]\n'
+            + "".join(f"{key} = {json.dumps(value)}\n" for key, value in store.items())
+            + "[flow]\n"
             + "".join(f"{key} = {json.dumps(value)}\n" for key, value in settings.items())
             + (
                 "".join(["[flow.dead_letters]\n", *(f"{k} = {v}\n" for k, v in limits.items())])

@@ -36,8 +36,8 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "py4j": (),
     "pyarrow": ("ingestion/parcels.py", "ingestion/tasks.py"),
     "pandas": (),
-    "boto3": ("sinks/",),
-    "botocore": ("sinks/",),
+    "boto3": ("sinks/dynamo_connection.py",),
+    "botocore": ("sinks/dynamo_connection.py", "sinks/dynamo_client.py"),
     "elasticsearch": ("sinks/",),
     "httpx": ("sinks/",),
     # The metadata service opens its own SQLite file; SQLAlchemy only borrows the connection.

@@ -111,7 +111,8 @@ class DataKeyStore(Protocol):
         ...
 
     def wrapped_by(self, version: int, after: str, limit: int) -> dict[str, WrappedKey]:
-        """At most `limit` keys of this KEK version, by fragment id, from behind `after` on; `""` is the start."""
+        """At most `limit` keys of this KEK version by fragment id, in an order of the store's own, from behind the
+        fragment `after` on; `""` is the start."""
         ...
 
     def counts(self) -> dict[int, int]:

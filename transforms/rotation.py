@@ -102,7 +102,7 @@ def _rewrap(
         progress.unusable += len(unusable)
         progress.named += unusable[: SHOWN - len(progress.named)]
         progress.looked_at += len(found)
-        after = max(found)
+        after = next(reversed(found))
         yield progress
 
 

@@ -19,12 +19,20 @@ def name(implementation: Implementation[ProfileStore]) -> str:
 
 @pytest.fixture(params=PROFILE_STORES, ids=name)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ProfileStore]:
+    request.param.require()
     opened: ProfileStore = request.param.open(tmp_path)
     yield opened
     opened.close()
 
 
+@pytest.fixture
+def many(request: pytest.FixtureRequest) -> int:
+    """Many fragments, for the store of this test."""
+    return next(each.many for each in PROFILE_STORES if each.name in request.node.name)
+
+
 @pytest.fixture(params=DURABLE, ids=name)
 def durable(request: pytest.FixtureRequest) -> Implementation[ProfileStore]:
     implementation: Implementation[ProfileStore] = request.param
+    implementation.require()
     return implementation

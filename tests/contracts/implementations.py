@@ -6,6 +6,7 @@ with the same folder must find what was written, if `durable`.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,8 @@ from typing import Generic, TypeVar
 from merge.index import ProfileIndex
 from merge.store import ProfileStore
 from model.dead_letters import DeadLetters
+from sinks.dynamo_data_keys import DynamoDataKeys
+from sinks.dynamo_profiles import DynamoProfileStore
 from sinks.memory_data_keys import MemoryDataKeys
 from sinks.memory_index import MemoryProfileIndex
 from sinks.memory_profiles import MemoryProfileStore
@@ -21,6 +24,7 @@ from sinks.sqlite_data_keys import SqliteDataKeys
 from sinks.sqlite_dead_letters import SqliteDeadLetters
 from sinks.sqlite_index import SqliteProfileIndex
 from sinks.sqlite_profiles import SqliteProfileStore
+from tests.servers.dynamodb import place, require_dynamodb
 from transforms.keys import DataKeyStore
 
 T = TypeVar("T")
@@ -28,11 +32,17 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Implementation(Generic[T]):
-    """`durable`: outlives its process and is shared between processes."""
+    """`durable`: outlives its process and is shared between processes. `in_files`: in the given folder, where
+    what is erased must be gone. `many`: as many fragments as a test should write of which it only wants many.
+    `require` skips a test where what it needs cannot be had.
+    """
 
     name: str
     open: Callable[[Path], T]
     durable: bool
+    in_files: bool = True
+    many: int = 1000
+    require: Callable[[], object] = lambda: None
 
 
 def reversed_name(fragment_id: str) -> bytes:
@@ -40,10 +50,23 @@ def reversed_name(fragment_id: str) -> bytes:
     return fragment_id[::-1].encode()
 
 
+def hashed_name(text: str) -> bytes:
+    """The same, of as many bytes."""
+    return hashlib.sha256(text.encode()).digest()[:16]
+
+
 PROFILE_STORES: list[Implementation[ProfileStore]] = [
     Implementation("memory", lambda _: MemoryProfileStore(), durable=False),
     Implementation(
         "sqlite", lambda folder: SqliteProfileStore(folder / "profiles.db", reversed_name), durable=True
+    ),
+    Implementation(
+        "dynamodb",
+        lambda folder: DynamoProfileStore(place(folder), hashed_name),
+        durable=True,
+        in_files=False,
+        many=50,
+        require=require_dynamodb,
     ),
 ]
 
@@ -61,4 +84,12 @@ DEAD_LETTERS: list[Implementation[DeadLetters]] = [
 DATA_KEYS: list[Implementation[DataKeyStore]] = [
     Implementation("memory", lambda _: MemoryDataKeys(), durable=False),
     Implementation("sqlite", lambda folder: SqliteDataKeys(folder / "keys.db"), durable=True),
+    Implementation(
+        "dynamodb",
+        lambda folder: DynamoDataKeys(place(folder)),
+        durable=True,
+        in_files=False,
+        many=50,
+        require=require_dynamodb,
+    ),
 ]

@@ -27,14 +27,21 @@ def name(implementation: Implementation[DataKeyStore]) -> str:
 
 @pytest.fixture(params=DATA_KEYS, ids=name)
 def keys(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[DataKeyStore]:
+    request.param.require()
     opened: DataKeyStore = request.param.open(tmp_path)
     yield opened
     opened.close()
 
 
+@pytest.fixture
+def many_keys(request: pytest.FixtureRequest) -> int:
+    return next(3 * each.many for each in DATA_KEYS if each.name in request.node.name)
+
+
 @pytest.fixture(params=DURABLE, ids=name)
 def durable(request: pytest.FixtureRequest) -> Implementation[DataKeyStore]:
     implementation: Implementation[DataKeyStore] = request.param
+    implementation.require()
     return implementation
 
 
@@ -96,8 +103,8 @@ def test_no_key_goes_while_it_is_held(keys: DataKeyStore) -> None:
     assert keys.get(["a:1"]) == {"a:1": KEY}
 
 
-def test_many_keys_and_odd_ids(keys: DataKeyStore) -> None:
-    many = {f"a:{number}": WrappedKey(number, str(number).encode()) for number in range(3000)}
+def test_many_keys_and_odd_ids(keys: DataKeyStore, many_keys: int) -> None:
+    many = {f"a:{number}": WrappedKey(number, str(number).encode()) for number in range(many_keys)}
     many |= dict.fromkeys(["quote:'\"", "é:1", "e\u0301:1", "\U0001f600:1", "long:" + "x" * 1024], KEY)
     assert keys.put_absent(many) == many
     assert keys.get(list(many)) == many
@@ -128,7 +135,7 @@ def test_a_key_is_replaced_where_it_is_still_the_same(keys: DataKeyStore) -> Non
 
 
 def test_keys_are_found_by_version_in_pages(keys: DataKeyStore) -> None:
-    odd = ["", "a:1", "A:1", "e\u0301:1", "\uffff:1", "\U0001f600:1", "~:1", "z" * 300]
+    odd = ["a:1", "A:1", "e\u0301:1", "\uffff:1", "\U0001f600:1", "~:1", "z" * 300]
     mine = dict.fromkeys([*odd, *(f"b:{number}" for number in range(40))], KEY)
     keys.put_absent({**mine, **dict.fromkeys([f"{name}x" for name in mine], OTHER)})
     assert keys.counts() == {1: len(mine), 2: len(mine)}
@@ -136,8 +143,8 @@ def test_keys_are_found_by_version_in_pages(keys: DataKeyStore) -> None:
     while page := keys.wrapped_by(1, seen[-1] if seen else "", 7):
         assert len(page) <= 7
         assert set(page.values()) == {KEY}
-        seen += sorted(page)
-    assert sorted(seen) == sorted(mine.keys() - {""}), "no fragment has the empty id"
+        seen += page
+    assert sorted(seen) == sorted(mine)
     assert len(seen) == len(set(seen))
     assert keys.wrapped_by(3, "", 7) == {}
 
@@ -199,7 +206,7 @@ from transforms.keys import WrappedKey
 keys = next(each for each in DATA_KEYS if each.name == sys.argv[1]).open(Path(sys.argv[2]))
 worker = int(sys.argv[3])
 mine = {}
-for number in range(100):
+for number in range(int(sys.argv[4])):
     asked = {f"a:{number}:{each}": WrappedKey(worker, b"x") for each in range(10)}
     mine.update({fragment: key.kek_version for fragment, key in keys.put_absent(asked).items()})
 keys.close()
@@ -210,9 +217,10 @@ print(json.dumps(mine))
 def test_processes_that_create_at_once_go_on_with_the_same_key(
     durable: Implementation[DataKeyStore], tmp_path: Path
 ) -> None:
-    running = [start(_CREATE, durable.name, tmp_path, str(number)) for number in range(3)]
+    rounds = str(durable.many // 10)
+    running = [start(_CREATE, durable.name, tmp_path, str(number), rounds) for number in range(3)]
     results = [json.loads(finish(process)) for process in running]
-    assert len(results[0]) == 1000
+    assert len(results[0]) == durable.many
     assert results[0] == results[1] == results[2]
 
 
@@ -223,7 +231,7 @@ from tests.contracts.implementations import DATA_KEYS
 from transforms.keys import WrappedKey
 keys = next(each for each in DATA_KEYS if each.name == sys.argv[1]).open(Path(sys.argv[2]))
 new = WrappedKey(int(sys.argv[3]), b"new")
-print(sum(keys.replace({f"a:{number}": (WrappedKey(1, b"old"), new)}) for number in range(300)))
+print(sum(keys.replace({f"a:{number}": (WrappedKey(1, b"old"), new)}) for number in range(int(sys.argv[4]))))
 keys.close()
 """
 
@@ -232,10 +240,11 @@ def test_of_processes_that_replace_at_once_one_wins_each_key(
     durable: Implementation[DataKeyStore], tmp_path: Path
 ) -> None:
     keys = durable.open(tmp_path)
-    keys.put_absent({f"a:{number}": WrappedKey(1, b"old") for number in range(300)})
-    running = [start(_REPLACE, durable.name, tmp_path, str(number)) for number in (2, 3)]
+    size = durable.many // 3
+    keys.put_absent({f"a:{number}": WrappedKey(1, b"old") for number in range(size)})
+    running = [start(_REPLACE, durable.name, tmp_path, str(number), str(size)) for number in (2, 3)]
     won = {number: int(finish(process)) for number, process in zip((2, 3), running, strict=True)}
-    assert sum(won.values()) == 300
+    assert sum(won.values()) == size
     assert keys.counts() == {number: count for number, count in won.items() if count}
     keys.close()
 
@@ -252,6 +261,8 @@ def test_keys_are_there_when_opened_again(durable: Implementation[DataKeyStore],
 def test_no_byte_of_a_deleted_key_is_left_in_a_file(
     durable: Implementation[DataKeyStore], tmp_path: Path
 ) -> None:
+    if not durable.in_files:
+        pytest.skip("what it keeps is in no file of ours")
     secret = b"the only copy of this key"
     keys = durable.open(tmp_path)
     keys.put_absent(

@@ -1,0 +1,58 @@
+"""One DynamoDB Local for all tests of this process, and for the processes that they start."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import hashlib
+import os
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from app.servers.dynamodb import dynamodb
+from model.errors import ServerUnavailableError
+from sinks.dynamo_client import DynamoClient
+from sinks.dynamo_connection import Place
+from sinks.dynamo_schema import create_tables
+
+URL = "TEST_DYNAMODB_URL"
+"""Tells a test's own processes where it is."""
+REQUIRED = "TEST_SERVERS_REQUIRED"
+"""When set, what cannot be had fails the tests, rather than leaving them out."""
+
+
+def require_dynamodb() -> str:
+    """Where the server is, started when first asked for. Skips the test, with the reason, when it cannot be
+    had."""
+    try:
+        return os.environ.get(URL) or _started()
+    except ServerUnavailableError as error:
+        if os.environ.get(REQUIRED):
+            raise
+        pytest.skip(" ".join(str(error).split()))
+
+
+def place(folder: Path) -> Place:
+    """Tables that belong to a folder, made when first asked for."""
+    prefix = "t" + hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:24]
+    place = Place(prefix, "eu-central-1", require_dynamodb())
+    made = folder / "dynamodb-tables"
+    if not made.exists():
+        client = DynamoClient(place)
+        create_tables(client)
+        client.close()
+        made.touch()
+    return place
+
+
+@functools.cache
+def _started() -> str:
+    stack = ExitStack()
+    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="dynamodb-"))
+    url = stack.enter_context(dynamodb(Path(folder)))
+    atexit.register(stack.close)
+    os.environ[URL] = url
+    return url

@@ -1,0 +1,125 @@
+"""Throttling, outages and half-done batches, between a store and a real DynamoDB."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app.servers.processes import free_port
+from merge.store import NEW, FragmentWrite
+from model.errors import StoreError
+from sinks import dynamo_connection
+from sinks.dynamo_connection import Place
+from sinks.dynamo_data_keys import DynamoDataKeys
+from sinks.dynamo_profiles import DynamoProfileStore
+from tests.contracts.implementations import hashed_name
+from tests.servers.dynamodb import place
+from tests.servers.faulty_proxy import (
+    Fault,
+    broken,
+    cut,
+    faulty_proxy,
+    half_unprocessed,
+    lost_answer,
+    throttled,
+)
+from transforms.keys import WrappedKey
+
+
+@pytest.fixture
+def proxied(tmp_path: Path) -> Iterator[tuple[Place, deque[Fault]]]:
+    real = place(tmp_path)
+    assert real.endpoint
+    with faulty_proxy(real.endpoint) as (url, faults):
+        yield real._replace(endpoint=url), faults
+
+
+@pytest.fixture
+def store(proxied: tuple[Place, deque[Fault]]) -> Iterator[DynamoProfileStore]:
+    opened = DynamoProfileStore(proxied[0], hashed_name)
+    yield opened
+    opened.close()
+
+
+def writes(number: int, version: int = NEW) -> list[FragmentWrite]:
+    return [FragmentWrite(f"a:{each}", version, b"s", frozenset({f"mail:{each}"})) for each in range(number)]
+
+
+@pytest.mark.parametrize("fault", [throttled, broken, cut])
+def test_what_passes_is_tried_again(
+    store: DynamoProfileStore, proxied: tuple[Place, deque[Fault]], fault: Fault
+) -> None:
+    faults = proxied[1]
+    faults.extend([fault] * 2)
+    assert store.write(writes(3)) == set()
+    faults.extend([fault] * 2)
+    assert len(store.read(["a:0", "a:1", "a:2"])) == 3
+    assert not faults
+
+
+def test_what_was_not_processed_is_given_again(
+    store: DynamoProfileStore, proxied: tuple[Place, deque[Fault]]
+) -> None:
+    faults = proxied[1]
+    faults.append(half_unprocessed)
+    assert store.write(writes(20)) == set()
+    faults.extend([half_unprocessed] * 2)
+    assert len(store.read([f"a:{each}" for each in range(20)])) == 20
+    assert not faults
+    assert all(store.find(f"mail:{each}") == [f"a:{each}"] for each in range(20))
+
+
+def test_a_write_whose_answer_was_lost_is_there_once_and_in_the_outbox(
+    store: DynamoProfileStore, proxied: tuple[Place, deque[Fault]]
+) -> None:
+    faults = proxied[1]
+    without_links = [each._replace(identifiers=frozenset({each.id})) for each in writes(3)]
+    faults.append(lost_answer)
+    assert store.write(without_links) == {"a:0", "a:1", "a:2"}, "its own write is in the way"
+    assert {each.version for each in store.read(["a:0", "a:1", "a:2"]).values()} == {1}
+    assert len(store.outbox()) == 3
+
+
+def test_new_keys_whose_answer_was_lost_are_those_that_are_there(
+    proxied: tuple[Place, deque[Fault]],
+) -> None:
+    where, faults = proxied
+    keys = DynamoDataKeys(where)
+    keys.get(["a:1"])
+    faults.extend([lambda send, body: send(body), lost_answer])
+    mine = {f"a:{each}": WrappedKey(1, b"%d" % each) for each in range(5)}
+    assert keys.put_absent(mine) == mine
+    assert not faults
+    keys.close()
+
+
+def test_throttled_for_too_long_is_a_store_error(
+    store: DynamoProfileStore, proxied: tuple[Place, deque[Fault]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dynamo_connection, "RETRY_SECONDS", 0.2)
+    proxied[1].extend([throttled] * 100)
+    with pytest.raises(StoreError, match=r"fragments: ProvisionedThroughputExceededException, for 0 s"):
+        store.read(["a:1"])
+    proxied[1].clear()
+    assert store.read(["a:1"]) == {}
+
+
+def test_a_server_that_is_away_is_a_store_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dynamo_connection, "RETRY_SECONDS", 0.2)
+    away = Place("away", "eu-central-1", f"http://127.0.0.1:{free_port()}")
+    store = DynamoProfileStore(away, hashed_name)
+    with pytest.raises(StoreError, match="away-fragments: EndpointConnectionError"):
+        store.read(["a:1"])
+    store.close()
+
+
+def test_tables_that_were_not_made_are_told_with_the_command(proxied: tuple[Place, deque[Fault]]) -> None:
+    store = DynamoProfileStore(proxied[0]._replace(prefix="never-made"), hashed_name)
+    with pytest.raises(StoreError, match=r"never-made-fragments: .*idgraph store create"):
+        store.read(["a:1"])
+    with pytest.raises(StoreError, match=r"never-made-\w+: .*idgraph store create"):
+        store.write(writes(1))
+    store.close()

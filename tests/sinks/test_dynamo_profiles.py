@@ -1,0 +1,144 @@
+"""What is particular to the profile store in DynamoDB: sizes, links, capacity, and its tables."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from merge import codec
+from merge.commit import Committer
+from merge.fragments import FragmentState
+from merge.store import NEW, FragmentWrite, OutboxEntry
+from model.errors import UnstorableError
+from model.fragments import FragmentChange, Kind, Origin, Register
+from model.stamps import SpecRef, Stamp
+from sinks import dynamo_items as items
+from sinks.dynamo_client import DynamoClient
+from sinks.dynamo_profiles import DynamoProfileStore
+from sinks.dynamo_schema import FRAGMENTS, LINKS, create_tables
+from tests.contracts.implementations import hashed_name
+from tests.servers.dynamodb import place
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[DynamoProfileStore]:
+    opened = DynamoProfileStore(place(tmp_path), hashed_name)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[DynamoClient]:
+    opened = DynamoClient(place(tmp_path))
+    yield opened
+    opened.close()
+
+
+def test_what_does_not_fit_is_told_before_anything_is_written(store: DynamoProfileStore) -> None:
+    large = FragmentWrite("a:1", NEW, secrets.token_bytes(400_000), frozenset())
+    with pytest.raises(UnstorableError, match="400,000 bytes"):
+        store.write([FragmentWrite("a:2", NEW, b"s", frozenset()), large])
+    assert store.count() == 0
+    fitting = large._replace(state=secrets.token_bytes(399_000))
+    assert store.write([fitting]) == set()
+    assert store.read(["a:1"])["a:1"].state == fitting.state
+
+
+def test_identifiers_that_no_longer_fit_beside_the_state_are_told(store: DynamoProfileStore) -> None:
+    state = secrets.token_bytes(200_000)
+    many = [frozenset(f"n{part}:" + secrets.token_hex(500) for _ in range(120)) for part in range(2)]
+    assert store.write([FragmentWrite("a:1", NEW, state, many[0])]) == set()
+    with pytest.raises(UnstorableError, match="400,000 bytes"):
+        store.write([FragmentWrite("a:1", 1, state, many[1])])
+    assert store.read(["a:1"])["a:1"].version == 1
+
+
+def test_the_commit_sets_aside_what_does_not_fit_and_writes_the_rest(store: DynamoProfileStore) -> None:
+    def state(name: str, value: str) -> FragmentState:
+        made = FragmentState()
+        origin = Origin(Stamp(0, 1, "shop", "e1"), SpecRef("spec", 1))
+        made.apply(FragmentChange(name, origin, {"path": Register(origin, Kind.PLAIN, value)}, ()))
+        return made
+
+    changes = {"a:1": state("a:1", secrets.token_hex(500_000)), "a:2": state("a:2", "small")}
+    result = Committer(store).commit(changes)
+    assert result.failed.keys() == {"a:1"}
+    assert [(name, version) for name, version, _ in result.written] == [("a:2", 1)]
+    assert store.read(["a:1", "a:2"]).keys() == {"a:2"}
+    assert codec.encode(result.failed["a:1"].change) == codec.encode(changes["a:1"])
+
+
+def test_a_link_that_no_fragment_confirms_is_not_followed(
+    store: DynamoProfileStore, client: DynamoClient
+) -> None:
+    """As a writer leaves it that was killed before it wrote the fragment."""
+    link = items.link(hashed_name, "mail:x", hashed_name("a:1"), 1)
+    client.put(LINKS, [{"PutRequest": {"Item": link}}])
+    assert store.find("mail:x") == []
+    store.write([FragmentWrite("a:1", NEW, b"s", frozenset({"a:1"}))])
+    assert store.find("mail:x") == []
+    store.write([FragmentWrite("a:1", 1, b"s", frozenset({"mail:x"}))])
+    assert store.find("mail:x") == ["a:1"]
+
+
+def test_a_finished_erasure_leaves_no_link_of_the_erased_and_all_of_a_later_one(
+    store: DynamoProfileStore, client: DynamoClient
+) -> None:
+    carried = frozenset({"a:1", "mail:x", "mail:y"})
+    store.write([FragmentWrite("a:1", NEW, b"s", carried)])
+    store.erase(["a:1"], 100)
+    store.write([FragmentWrite("a:1", 1, b"s", frozenset({"mail:x"}), judged=100)])
+    store.finish(["a:1"])
+    assert store.find("mail:x") == ["a:1"]
+    assert len(list(client.query("scan", LINKS))) == 1
+
+
+def test_no_identifier_stands_in_a_key_and_none_is_left_after_an_erasure(
+    store: DynamoProfileStore, client: DynamoClient
+) -> None:
+    store.write([FragmentWrite("id:canary", NEW, b"canary" * 9, frozenset({"id:canary", "mail:canary"}))])
+    assert "canary" not in str(list(client.query("scan", LINKS)))
+    store.erase(["id:canary"], 100)
+    store.finish(["id:canary"])
+    assert "canary" not in str([*client.query("scan", FRAGMENTS), *client.query("scan", LINKS)])
+
+
+def test_states_are_compressed_where_that_helps() -> None:
+    text = b'{"activity":"search"}' * 200
+    assert len(items.pack(text)) < len(text) / 10
+    for state in (b"", b"short", secrets.token_bytes(5000), text):
+        assert items.unpack(items.pack(state)) == state
+        assert len(items.pack(state)) <= len(state) + 1
+    damaged = items.pack(text)[:-30]
+    assert items.unpack(damaged) == damaged, "the reader finds it damaged, not this module"
+
+
+def test_consumed_capacity_is_counted(store: DynamoProfileStore) -> None:
+    # DynamoDB Local does not tell of PartiQL, but of the links.
+    store.write([FragmentWrite(f"a:{each}", NEW, b"s", frozenset({"mail:x"})) for each in range(10)])
+    written = store.consumed()
+    assert written.write >= 10
+    store.read([f"a:{each}" for each in range(10)])
+    assert store.consumed().read >= written.read + 10
+    assert store.consumed().write == written.write
+    store.erase(["a:1"], 100)
+    assert store.consumed().write > written.write
+
+
+def test_a_settled_entry_leaves_no_mark(store: DynamoProfileStore, client: DynamoClient) -> None:
+    store.write([FragmentWrite("a:1", NEW, b"s", frozenset())])
+    store.settle([OutboxEntry("a:1", 1)])
+    (item,) = client.query("scan", FRAGMENTS)
+    assert item.keys() == {"pk", "fragment", "revision", "body"}
+
+
+def test_tables_are_on_demand_protected_and_streamed(client: DynamoClient) -> None:
+    assert create_tables(client) == []
+    table = client.table(FRAGMENTS)
+    told = client.call("describe_table", table, TableName=table)["Table"]
+    assert told["BillingModeSummary"]["BillingMode"] == "PAY_PER_REQUEST"
+    assert told["StreamSpecification"] == {"StreamEnabled": True, "StreamViewType": "NEW_IMAGE"}
+    assert told["DeletionProtectionEnabled"] is True
