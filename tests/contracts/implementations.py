@@ -15,8 +15,6 @@ from typing import Generic, TypeVar
 from merge.index import ProfileIndex
 from merge.store import ProfileStore
 from model.dead_letters import DeadLetters
-from sinks.dynamo_data_keys import DynamoDataKeys
-from sinks.dynamo_profiles import DynamoProfileStore
 from sinks.memory_data_keys import MemoryDataKeys
 from sinks.memory_index import MemoryProfileIndex
 from sinks.memory_profiles import MemoryProfileStore
@@ -55,6 +53,18 @@ def hashed_name(text: str) -> bytes:
     return hashlib.sha256(text.encode()).digest()[:16]
 
 
+def _dynamodb_profiles(folder: Path) -> ProfileStore:
+    from sinks.dynamo_profiles import DynamoProfileStore
+
+    return DynamoProfileStore(place(folder), hashed_name)
+
+
+def _dynamodb_data_keys(folder: Path) -> DataKeyStore:
+    from sinks.dynamo_data_keys import DynamoDataKeys
+
+    return DynamoDataKeys(place(folder))
+
+
 PROFILE_STORES: list[Implementation[ProfileStore]] = [
     Implementation("memory", lambda _: MemoryProfileStore(), durable=False),
     Implementation(
@@ -62,7 +72,7 @@ PROFILE_STORES: list[Implementation[ProfileStore]] = [
     ),
     Implementation(
         "dynamodb",
-        lambda folder: DynamoProfileStore(place(folder), hashed_name),
+        _dynamodb_profiles,
         durable=True,
         in_files=False,
         many=50,
@@ -86,7 +96,7 @@ DATA_KEYS: list[Implementation[DataKeyStore]] = [
     Implementation("sqlite", lambda folder: SqliteDataKeys(folder / "keys.db"), durable=True),
     Implementation(
         "dynamodb",
-        lambda folder: DynamoDataKeys(place(folder)),
+        _dynamodb_data_keys,
         durable=True,
         in_files=False,
         many=50,

@@ -9,14 +9,15 @@ import os
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from app.servers.dynamodb import dynamodb
 from model.errors import ServerUnavailableError
-from sinks.dynamo_client import DynamoClient
-from sinks.dynamo_connection import Place
-from sinks.dynamo_schema import create_tables
+
+if TYPE_CHECKING:
+    from sinks.dynamo_connection import Place
 
 URL = "TEST_DYNAMODB_URL"
 """Tells a test's own processes where it is."""
@@ -26,7 +27,9 @@ REQUIRED = "TEST_SERVERS_REQUIRED"
 
 def require_dynamodb() -> str:
     """Where the server is, started when first asked for. Skips the test, with the reason, when it cannot be
-    had."""
+    had, or the extra `dynamodb` is not installed."""
+    if not os.environ.get(REQUIRED):
+        pytest.importorskip("boto3", reason="boto3 is not installed: pip install idgraph[dynamodb]")
     try:
         return os.environ.get(URL) or _started()
     except ServerUnavailableError as error:
@@ -37,15 +40,19 @@ def require_dynamodb() -> str:
 
 def place(folder: Path) -> Place:
     """Tables that belong to a folder, made when first asked for."""
+    from sinks.dynamo_client import DynamoClient
+    from sinks.dynamo_connection import Place
+    from sinks.dynamo_schema import create_tables
+
     prefix = "t" + hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:24]
-    place = Place(prefix, "eu-central-1", require_dynamodb())
+    tables = Place(prefix, "eu-central-1", require_dynamodb())
     made = folder / "dynamodb-tables"
     if not made.exists():
-        client = DynamoClient(place)
+        client = DynamoClient(tables)
         create_tables(client)
         client.close()
         made.touch()
-    return place
+    return tables
 
 
 @functools.cache

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("boto3", reason="boto3 is not installed: pip install idgraph[dynamodb]")
+
 from app.servers.processes import free_port
 from merge.store import NEW, FragmentWrite
 from model.errors import StoreError

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("boto3", reason="boto3 is not installed: pip install idgraph[dynamodb]")
+
 from merge import codec
 from merge.commit import Committer
 from merge.fragments import FragmentState
