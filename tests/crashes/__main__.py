@@ -1,5 +1,6 @@
 """The crash matrix: `python -m tests.crashes` plays all cells, which takes half an hour, and writes the table of
-docs/crashes.md. `--only TEXT` plays those whose name holds a text, and writes nothing. Exit code 1 if one ends
+docs/crashes.md. `--only TEXT` plays those whose name holds a text; with `--write` their rows are written, and those of
+the other cells stay. Exit code 1 if one ends
 with another export than an undisturbed run, byte for byte (`cmp`).
 """
 
@@ -38,6 +39,7 @@ def main() -> int:
     """Plays the cells."""
     parser = argparse.ArgumentParser(prog="python -m tests.crashes", description=__doc__)
     parser.add_argument("--only", help="cells whose name holds this text")
+    parser.add_argument("--write", action="store_true", help="write the rows of these cells")
     parser.add_argument("--list", action="store_true", help="name the cells")
     parser.add_argument("--jobs", type=int, default=1, help="so many at once (default 1)")
     options = parser.parse_args()
@@ -58,7 +60,7 @@ def main() -> int:
             outcomes = list(jobs.map(one, range(1, len(chosen) + 1), chosen))
     wrong = [outcome for outcome in outcomes if outcome.wrong]
     print(f"{len(outcomes)} cells, {len(wrong)} wrong")
-    if options.only is None:
+    if options.only is None or options.write:
         text = DOCUMENT.read_text(encoding="utf-8")
         DOCUMENT.write_text(rewritten(text, outcomes), encoding="utf-8")
     return 1 if wrong else 0
@@ -87,24 +89,31 @@ def play(cell: Cell, folder: Path, shop: Shop, reference: Scene) -> Outcome:
 
 
 def rewritten(text: str, outcomes: list[Outcome]) -> str:
-    """The document with the table of these outcomes."""
-    rows = [
-        f"| {cell.where} | {cell.killed} | {cell.strategy} | {runs} | {f'**{wrong}**' if wrong else 'same'} |"
-        for cell, _, runs, _, wrong in outcomes
-    ]
-    total = sum(outcome.seconds for outcome in outcomes)
-    table = [
+    """The document with the rows of these outcomes in its table, in the order of the cells."""
+    before, _, rest = text.partition(BEGIN)
+    table, _, after = rest.partition(END)
+    rows = {_place(line): line for line in table.splitlines() if line.startswith("| ")}
+    for cell, _, runs, _, wrong in outcomes:
+        row = f"{_start(cell)} {runs} | {f'**{wrong}**' if wrong else 'same'} |"
+        rows[_place(row)] = row
+    kept = [rows[_start(cell)] for cell in cells() if _start(cell) in rows]
+    written = [
         "| where | killed | strategy | runs | export |",
         "|---|---|---|---|---|",
-        *rows,
+        *kept,
         "",
-        f"{len(outcomes)} cells, {sum(bool(outcome.wrong) for outcome in outcomes)} wrong, "
-        f"{sum(outcome.deaths for outcome in outcomes)} kills, {sum(SHARES.values()):,} events each (some twice), "
-        f"{total / 60:.0f} minutes; Python {platform.python_version()}.",
+        f"{len(kept)} cells, {sum('**' in row for row in kept)} wrong; {sum(SHARES.values()):,} events each, some "
+        f"twice. Python {platform.python_version()}.",
     ]
-    before, _, rest = text.partition(BEGIN)
-    after = rest.partition(END)[2]
-    return "\n".join([before + BEGIN, "", *table, "", END + after])
+    return "\n".join([before + BEGIN, "", *written, "", END + after])
+
+
+def _start(cell: Cell) -> str:
+    return f"| {cell.where} | {cell.killed} | {cell.strategy} |"
+
+
+def _place(row: str) -> str:
+    return "|".join(row.split("|")[:4]) + "|"
 
 
 if __name__ == "__main__":

@@ -9,8 +9,8 @@ import pytest
 
 from app.java import require_java
 from model.errors import ConfigError
-from tests.crashes.__main__ import DOCUMENT, Outcome, play, rewritten, undisturbed
-from tests.crashes.cells import Cell, cells
+from tests.crashes.__main__ import BEGIN, DOCUMENT, END, Outcome, play, rewritten, undisturbed
+from tests.crashes.cells import cells
 from tests.crashes.scenes import Scene
 from tests.installation import Shop
 from tests.spark.conftest import serving_shop
@@ -50,11 +50,21 @@ def test_each_cell_has_a_name_of_its_own() -> None:
     assert len(names) == len(set(names))
 
 
-def test_what_is_wrong_stands_out() -> None:
-    def never(folder: Path, shop: Shop) -> Scene:
-        raise AssertionError
+def test_the_table_has_a_row_for_each_cell_of_today() -> None:
+    text = DOCUMENT.read_text(encoding="utf-8").partition(BEGIN)[2]
+    assert [
+        cell.name() for cell in cells() if f"| {cell.where} | {cell.killed} | {cell.strategy} |" not in text
+    ] == []
+    assert "**" not in text
 
-    cell = Cell("here", "driver", "adaptive", never)
-    text = rewritten(DOCUMENT.read_text(encoding="utf-8"), [Outcome(cell, 1, 2, 3.0, "the export")])
-    assert "| here | driver | adaptive | 2 | **the export** |" in text
+
+def test_rows_are_replaced_and_what_is_wrong_stands_out() -> None:
+    first, second = cells()[:2]
+    text = rewritten(f"Before.\n{BEGIN}\n{END}\nAfter.\n", [Outcome(first, 1, 2, 3.0, "the export")])
+    assert f"| {first.where} | {first.killed} | {first.strategy} | 2 | **the export** |" in text
     assert "1 cells, 1 wrong" in text
+    text = rewritten(text, [Outcome(second, 0, 1, 3.0, ""), Outcome(first, 1, 3, 3.0, "")])
+    assert text.index(f"| {first.where} | {first.killed}") < text.index(f"| {second.where} | {second.killed}")
+    assert "2 cells, 0 wrong" in text
+    assert text.startswith("Before.\n")
+    assert text.endswith("After.\n")
