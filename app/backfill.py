@@ -14,7 +14,7 @@ from typing import NamedTuple
 from app import wiring
 from app.flow_runner import alone, run_flow
 from app.settings import Settings
-from ingestion.archive import BackfillProgress, Tally, archive_files, archive_path, bytes_an_event
+from ingestion.archive import BackfillProgress, Tally, archive_files, archive_path, bytes_an_event, size_of
 from ingestion.background_sealing import keep_sealed_by, protection_of, sealed_by
 from ingestion.intake import Intake
 from ingestion.outcomes import BatchReport
@@ -57,7 +57,7 @@ def find_archive(settings: Settings, source: str, path: Path) -> Archive:
     name = f"backfill-{source[:40]}-{place}"
     flow = settings.flow.model_copy(update={"name": name, "trigger_seconds": 0.0})
     found = sorted(archive_files(config))
-    size = sum(file.stat().st_size for file in found)
+    size = sum(map(size_of, found))
     sample = bytes_an_event(found[len(found) // 2]) if found else 0.0
     return Archive(settings.model_copy(update={"flow": flow, "sources": (config,)}), len(found), size, sample)
 

@@ -15,7 +15,7 @@ from ingestion.configuration import SourceConfig
 from ingestion.durable_files import write_atomically
 from ingestion.outcomes import BatchReport
 from ingestion.source_files import folder_of, is_glob, source_of
-from model.errors import ConfigError
+from model.errors import ConfigError, StoreError
 
 SAMPLE_EVENTS = 5000
 LIKELY_BYTES = 100.0
@@ -49,6 +49,14 @@ def _belongs(file: Path, source: SourceConfig) -> bool:
         return source_of(file, {source.name: source}) == source.name
     except ConfigError:
         return False
+
+
+def size_of(file: Path) -> int:
+    """A file's bytes on disk; of one that has vanished none."""
+    try:
+        return file.stat().st_size
+    except OSError:
+        return 0
 
 
 def bytes_an_event(file: Path) -> float:
@@ -98,14 +106,17 @@ class BackfillProgress:
         self._read(query_id(state / "checkpoint"))
 
     def take(self, report: BatchReport) -> None:
-        """A micro-batch is done. Raises OSError."""
+        """A micro-batch is done. Raises StoreError."""
         if _query(report.batch) != _query(self._batch):
             self._before = self.done = Tally()
         if report.batch != self._batch:
             self._before = self.done
         self._batch, self.done = report.batch, self._before.plus(report)
         kept = {"batch": self._batch, "before": asdict(self._before), "done": asdict(self.done)}
-        write_atomically(self._file, json.dumps(kept).encode())
+        try:
+            write_atomically(self._file, json.dumps(kept).encode())
+        except OSError as error:
+            raise StoreError(f"{self._file}: {error.strerror}") from None
 
     def _read(self, query: str | None) -> None:
         try:

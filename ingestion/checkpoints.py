@@ -14,6 +14,7 @@ from pathlib import Path
 from zlib import crc32
 
 from ingestion.durable_files import write_atomically
+from model.errors import ConfigError
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +39,15 @@ def is_done(checkpoint: Path, number: str) -> bool:
 
 
 def mend(checkpoint: Path) -> None:
-    """Take back what a power cut left half written. To be called while no flow runs on it. Raises OSError."""
+    """Take back what a power cut left half written. To be called while no flow runs on it. Raises ConfigError when it
+    cannot be read or changed."""
+    try:
+        _mend(checkpoint)
+    except OSError as error:
+        raise ConfigError(f"{error.filename or checkpoint}: {error.strerror}") from None
+
+
+def _mend(checkpoint: Path) -> None:
     logs = [checkpoint / "offsets", checkpoint / "commits", *checkpoint.glob("sources/*")]
     metadata = checkpoint / "metadata"
     if not any(map(_numbered, logs)):

@@ -11,7 +11,7 @@ import pytest
 from ingestion.archive import BackfillProgress, Tally, archive_files, archive_path, bytes_an_event
 from ingestion.configuration import SourceConfig
 from ingestion.outcomes import BatchReport, StageReport
-from model.errors import ConfigError
+from model.errors import ConfigError, StoreError
 
 
 def config(path: Path) -> SourceConfig:
@@ -107,3 +107,9 @@ def test_a_torn_file_only_loses_the_count(state: Path, content: bytes) -> None:
     assert progress.done == Tally()
     progress.take(report(4, 5))
     assert json.loads((state / "progress.json").read_bytes())["done"]["events"] == 5
+
+
+def test_a_disk_that_refuses_is_told_with_the_file(state: Path) -> None:
+    (state / "progress.json").mkdir()
+    with pytest.raises(StoreError, match=r"progress\.json: Is a directory"):
+        BackfillProgress(state).take(report(0, 1))

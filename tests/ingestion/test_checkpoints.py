@@ -8,6 +8,7 @@ from zlib import crc32
 import pytest
 
 from ingestion.checkpoints import is_done, mend, query_id
+from model.errors import ConfigError
 
 ENTRY = 'v1\n{"path":"file:///inbox/a.jsonl","timestamp":1,"batchId":0}'
 
@@ -125,3 +126,9 @@ def test_a_whole_compaction_holds_what_came_before(checkpoint: Path) -> None:
         "offsets/1",
         "sources/0/1.compact",
     ]
+
+
+def test_what_cannot_be_read_is_told_with_its_name(checkpoint: Path) -> None:
+    (checkpoint / "offsets" / "7").mkdir()
+    with pytest.raises(ConfigError, match=r"offsets/7: Is a directory"):
+        mend(checkpoint)
