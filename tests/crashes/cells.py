@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.crashes.points import POINTS, Point
-from tests.crashes.scenes import Scene, events, second_flow
+from tests.crashes.scenes import PATIENCE, Scene, events, second_flow
 from tests.installation import Shop, kill_tree, until
 
 STRATEGIES = ("low_latency", "high_throughput")
@@ -116,10 +116,10 @@ def two_flows(folder: Path, shop: Shop, strategy: str) -> Scene:
         process = second.start("--until-done")
         scene.runs += 1
         first = scene.installation.start("--until-done")
-        until(lambda: second.batches() or process.poll() is not None, what="the second flow's first batch")
+        until(lambda: second.batches() or process.poll() is not None, PATIENCE, "the second flow's batch")
         kill_tree(process)
         scene.deaths += 1
-        assert first.wait(240) == 0
+        assert first.wait(PATIENCE) == 0
         second.run()
     return scene
 
@@ -138,7 +138,9 @@ def backfill(folder: Path, shop: Shop, strategy: str) -> Scene:
     try:
         command = ("backfill", "segment", str(archive), "--json", "--rate", "100")
         job = scene.installation.spawn("backfill", *command)
-        until(lambda: scene.installation.batches("backfill") or job.poll() is not None, what="the backfill")
+        until(
+            lambda: scene.installation.batches("backfill") or job.poll() is not None, PATIENCE, "the backfill"
+        )
         assert job.poll() is None, (folder / "backfill.err").read_text()
         kill_tree(job)
         scene.deaths += 1
@@ -149,7 +151,7 @@ def backfill(folder: Path, shop: Shop, strategy: str) -> Scene:
         assert again.stdout == b""
     finally:
         stream.send_signal(signal.SIGINT)
-        assert stream.wait(120) == 0
+        assert stream.wait(PATIENCE) == 0
     scene.run()
     return scene
 

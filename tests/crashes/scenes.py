@@ -29,6 +29,8 @@ FLOW: dict[str, Any] = {
 
 SHARES = {"segment": 1200, "amplitude": 900, "orders": 500}
 LINES_A_FILE = 300
+PATIENCE = 240.0
+"""Seconds that a flow may take on a busy machine, its start included."""
 BAD_LINE = b"{ not JSON\n"
 
 
@@ -72,7 +74,7 @@ class Scene:
             until(lambda: marker.exists() or process.poll() is not None, 120, f"the point ({point.words})")
             assert marker.exists(), f"no process came by: {self._said()}"
             if killed == "worker":
-                assert process.wait(240) == 0, self._said()
+                assert process.wait(PATIENCE) == 0, self._said()
         finally:
             if killed != "worker" or process.poll() is None:
                 _end(process, killed)
@@ -86,7 +88,10 @@ class Scene:
         self.runs += 1
         done = len(self.installation.batches())
         process = self.installation.start("--until-done")
-        until(lambda: len(self.installation.batches()) >= done + after_batches or process.poll() is not None)
+        until(
+            lambda: len(self.installation.batches()) >= done + after_batches or process.poll() is not None,
+            PATIENCE,
+        )
         time.sleep(random.Random(seed).uniform(0, 0.5))
         kill_tree(process)
         self.deaths += 1
