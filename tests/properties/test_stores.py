@@ -1,4 +1,4 @@
-"""The SQLite store and its companions do what their memory twins do, whatever is asked of them in turn."""
+"""The profile stores and their companions do what their memory twins do, whatever is asked of them in turn."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from merge.store import FragmentWrite, OutboxEntry
+from merge.store import FragmentWrite, OutboxEntry, ProfileStore
 from sinks.memory_data_keys import MemoryDataKeys
 from sinks.memory_profiles import MemoryProfileStore
 from sinks.sqlite_data_keys import SqliteDataKeys
 from sinks.sqlite_profiles import SqliteProfileStore
+from tests.contracts.implementations import hashed_name
+from tests.servers.dynamodb import place, require_dynamodb
 from transforms.keys import WrappedKey
 
 IDS = ["a:1", "a:10", "A:1", "b:'\"%_", "é:1", "\ue000:1", "\U0001f600:1", "long:" + "x" * 1024]
@@ -39,33 +41,35 @@ class StoreMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
-        self.path = Path(self.folder.name) / "profiles.db"
-        self.sqlite = SqliteProfileStore(self.path, str.encode)
-        self.memory = MemoryProfileStore()
+        self.store = self.opened(Path(self.folder.name))
+        self.memory = MemoryProfileStore(hashed_name)
+
+    def opened(self, folder: Path) -> ProfileStore:
+        return SqliteProfileStore(folder / "profiles.db", hashed_name)
 
     @rule(batch=writes)
     def write(self, batch: list[FragmentWrite]) -> None:
-        assert self.sqlite.write(batch) == self.memory.write(batch)
+        assert self.store.write(batch) == self.memory.write(batch)
 
     @rule(batch=writes, stale=st.sets(ids))
     def write_what_was_read(self, batch: list[FragmentWrite], stale: set[str]) -> None:
-        present = self.sqlite.read([write.id for write in batch])
-        versions = {each: buried.version for each, buried in self.sqlite.tombstones(IDS).items()}
+        present = self.store.read([write.id for write in batch])
+        versions = {each: buried.version for each, buried in self.store.tombstones(IDS).items()}
         versions |= {each: present[each].version - (each in stale) for each in present}
         self.write([write._replace(expected_version=versions.get(write.id, 0)) for write in batch])
 
     @rule(wanted=st.lists(ids, max_size=4))
     def read(self, wanted: list[str]) -> None:
-        assert self.sqlite.read(wanted) == self.memory.read(wanted)
+        assert self.store.read(wanted) == self.memory.read(wanted)
 
     @rule(entries=st.lists(st.builds(OutboxEntry, ids, st.integers(1, 4)), max_size=4))
     def settle_anything(self, entries: list[OutboxEntry]) -> None:
-        self.sqlite.settle(entries)
+        self.store.settle(entries)
         self.memory.settle(entries)
 
     @rule(limit=st.integers(1, 3))
     def settle_the_oldest(self, limit: int) -> None:
-        entries = self.sqlite.outbox(limit)
+        entries = self.store.outbox(limit)
         assert {entry.fragment_id for entry in entries} <= {
             entry.fragment_id for entry in self.memory.outbox()
         }
@@ -73,52 +77,62 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(name=names)
     def find(self, name: str) -> None:
-        assert self.sqlite.find(name) == self.memory.find(name)
-        assert self.sqlite.identifiers(name) == self.memory.identifiers(name)
+        assert self.store.find(name) == self.memory.find(name)
+        assert self.store.identifiers(name) == self.memory.identifiers(name)
 
     @rule(after=ids | st.just(""), limit=st.integers(1, 9))
     def scan(self, after: str, limit: int) -> None:
-        assert self.sqlite.scan(after, limit) == self.memory.scan(after, limit)
+        page = self.store.scan(after, limit)
+        assert len(page) <= limit
+        assert {each.id: each for each in page} == self.memory.read([each.id for each in page])
+        assert list(self.store.ids()) == list(self.memory.ids())
 
     @rule(gone=st.lists(ids, max_size=3, unique=True), until=st.integers(1, 3))
     def erase(self, gone: list[str], until: int) -> None:
-        assert self.sqlite.holdings(gone) == self.memory.holdings(gone)
-        assert self.sqlite.erase(gone, until) == self.memory.erase(gone, until)
+        assert self.store.holdings(gone) == self.memory.holdings(gone)
+        assert self.store.erase(gone, until) == self.memory.erase(gone, until)
 
     @rule(done=st.lists(ids, max_size=3), lifted=st.booleans())
     def finish(self, done: list[str], lifted: bool) -> None:
-        self.sqlite.finish(done)
+        self.store.finish(done)
         self.memory.finish(done)
         if lifted:
-            assert self.sqlite.lift(done) == self.memory.lift(done)
+            assert self.store.lift(done) == self.memory.lift(done)
 
     @rule(gone=st.sets(ids, max_size=3), stale=st.booleans())
     def withdraw(self, gone: set[str], stale: bool) -> None:
-        versions = {each: found.version - stale for each, found in self.sqlite.read(sorted(gone)).items()}
-        assert self.sqlite.withdraw(versions) == self.memory.withdraw(versions)
+        versions = {each: found.version - stale for each, found in self.store.read(sorted(gone)).items()}
+        assert self.store.withdraw(versions) == self.memory.withdraw(versions)
 
     @rule(done=st.lists(ids, max_size=3))
     def forget_withdrawn(self, done: list[str]) -> None:
-        self.sqlite.forget_withdrawn(done)
+        self.store.forget_withdrawn(done)
         self.memory.forget_withdrawn(done)
 
     @rule()
     def reopen(self) -> None:
-        self.sqlite.close()
-        self.sqlite = SqliteProfileStore(self.path, str.encode)
+        self.store.close()
+        self.store = self.opened(Path(self.folder.name))
 
     @invariant()
     def same(self) -> None:
-        assert self.sqlite.unfinished() == self.memory.unfinished()
-        assert self.sqlite.withdrawn() == self.memory.withdrawn()
-        assert self.sqlite.all_tombstones() == self.memory.all_tombstones()
-        assert self.sqlite.count() == self.memory.count()
+        assert self.store.unfinished() == self.memory.unfinished()
+        assert self.store.withdrawn() == self.memory.withdrawn()
+        assert self.store.all_tombstones() == self.memory.all_tombstones()
+        assert self.store.count() == self.memory.count()
         # The order within one batch is nobody's promise.
-        assert sorted(self.sqlite.outbox()) == sorted(self.memory.outbox())
+        assert sorted(self.store.outbox()) == sorted(self.memory.outbox())
 
     def teardown(self) -> None:
-        self.sqlite.close()
+        self.store.close()
         self.folder.cleanup()
+
+
+class DynamoMachine(StoreMachine):
+    def opened(self, folder: Path) -> ProfileStore:
+        from sinks.dynamo_profiles import DynamoProfileStore
+
+        return DynamoProfileStore(place(folder), hashed_name)
 
 
 class DataKeysMachine(RuleBasedStateMachine):
@@ -162,6 +176,12 @@ _SETTINGS = settings(max_examples=40, stateful_step_count=20, deadline=None)
 
 def test_sqlite_store_equals_memory_store() -> None:
     run_state_machine_as_test(StoreMachine, settings=_SETTINGS)
+
+
+def test_dynamodb_store_equals_memory_store() -> None:
+    require_dynamodb()
+    few = settings(_SETTINGS, max_examples=3, stateful_step_count=10)
+    run_state_machine_as_test(DynamoMachine, settings=few)
 
 
 def test_sqlite_data_keys_equal_memory_data_keys() -> None:
