@@ -10,7 +10,7 @@ import pytest
 from tests.installation import Installation, Shop, retail
 from tests.servers.dynamodb import require_dynamodb
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 FIRST = {"segment": 500, "amplitude": 300, "orders": 200}
 
