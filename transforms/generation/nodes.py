@@ -110,7 +110,7 @@ class FunctionDef(ast.FunctionDef):
 
 _LOAD, _STORE, _DELETE = ast.Load(), ast.Store(), ast.Del()
 _IS, _IS_NOT, _IN, _NOT_IN, _EQ, _LT = ast.Is(), ast.IsNot(), ast.In(), ast.NotIn(), ast.Eq(), ast.Lt()
-_OR, _AND, _MINUS, _PLUS = ast.Or(), ast.And(), ast.Sub(), ast.Add()
+_OR, _AND, _MINUS, _PLUS, _TIMES = ast.Or(), ast.And(), ast.Sub(), ast.Add(), ast.Mult()
 
 
 def name(identifier: str) -> Name:
@@ -188,6 +188,10 @@ def plus(one: ast.expr, other: ast.expr) -> BinOp:
 
 def minus(one: ast.expr, other: ast.expr) -> BinOp:
     return BinOp(one, _MINUS, other)
+
+
+def times(one: ast.expr, other: ast.expr) -> BinOp:
+    return BinOp(one, _TIMES, other)
 
 
 def either(one: ast.expr, other: ast.expr) -> BoolOp:
