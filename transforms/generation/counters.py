@@ -10,10 +10,12 @@ from transforms.generation import nodes
 MOST = 2**31 - 1
 
 
-def counters_of(function: nodes.FunctionDef, bound: dict[str, Any]) -> frozenset[str]:
+def counters_of(
+    function: nodes.FunctionDef, everything: list[ast.AST], bound: dict[str, Any]
+) -> frozenset[str]:
     """The variables that are only set to small integers, or made less by lengths."""
     found: dict[str, bool] = {argument.arg: False for argument in function.args.args}
-    for node in ast.walk(function):
+    for node in everything:
         if isinstance(node, nodes.Assign):
             for target in node.targets:
                 if isinstance(target, nodes.Name):

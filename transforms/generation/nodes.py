@@ -230,6 +230,20 @@ def when(test: ast.expr, body: Block, otherwise: Block | None = None) -> Block:
     return [If(test, body or [Expr(NONE)], otherwise or [])]
 
 
+def parts(tree: ast.AST) -> list[ast.AST]:
+    """The tree and all below it that is of this syntax; `ast.walk` takes five times as long."""
+    found: list[ast.AST] = []
+    waiting: list[object] = [tree]
+    while waiting:
+        node = waiting.pop()
+        if type(node) is list:
+            waiting += node
+        elif isinstance(node, ast.AST) and node._fields:
+            found.append(node)
+            waiting += node.__dict__.values()
+    return found
+
+
 def loop(targets: list[str], over: ast.expr, body: Block) -> Block:
     """A `for` over one or more variables."""
     names: list[ast.expr] = [Name(target, _STORE) for target in targets]

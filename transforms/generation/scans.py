@@ -9,11 +9,11 @@ from transforms.generation import nodes
 _FEWEST = 3
 
 
-def keys_asked_for(function: nodes.FunctionDef) -> dict[str, tuple[str, ...]]:
+def keys_asked_for(everything: list[ast.AST]) -> dict[str, tuple[str, ...]]:
     """For each variable whose object is only read the constant keys that it is asked for, if there are several."""
     found: dict[str, dict[str, None]] = {}
     changed: set[str] = set()
-    for node in ast.walk(function):
+    for node in everything:
         if isinstance(node, nodes.Compare) and type(node.ops[0]) is ast.In:
             _note(node.comparators[0], node.left, found)
         elif (

@@ -27,8 +27,9 @@ class Values(ABC):
     def __init__(self, program: Program, function: nodes.FunctionDef, bound: dict[str, Any]) -> None:
         self.program = program
         self.bound = bound
-        self.counters = counters_of(function, bound)
-        asked = keys_asked_for(function)
+        everything = nodes.parts(function)
+        self.counters = counters_of(function, everything, bound)
+        asked = keys_asked_for(everything)
         self._sites = {name: program.site(keys) for name, keys in asked.items()}
         self._numbers = {
             name: {key: number for number, key in enumerate(keys)} for name, keys in asked.items()
