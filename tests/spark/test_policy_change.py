@@ -26,7 +26,11 @@ USER = "canary-user"
 
 def searching(platform: str, number: int) -> bytes:
     line = json.loads(retail("segment")[0])
-    changed = {"messageId": f"canary-{number}-{len(platform)}", "userId": f"{USER}-{number}", "platform": platform}
+    changed = {
+        "messageId": f"canary-{number}-{len(platform)}",
+        "userId": f"{USER}-{number}",
+        "platform": platform,
+    }
     return json.dumps({**line, **changed}).encode()
 
 
