@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 from zlib import crc32
 
 from model.fragments import Kind, Origin, Register
@@ -87,6 +87,37 @@ class States(Protocol):
     ) -> dict[str, Any] | None: ...
 
 
+class Programs(Protocol):
+    """The machine that runs mapping functions: native/programs.c."""
+
+    SOURCE: int
+    INSTRUCTIONS: dict[str, tuple[int, str]]
+    """Number and operands of each instruction."""
+
+    def Program(  # noqa: N802 - a type
+        self,
+        code: list[int],
+        constants: tuple[Any, ...],
+        shape: tuple[int, int, int, int, int, int],
+        handlers: tuple[tuple[type[BaseException], int, int], ...],
+        sites: tuple[tuple[str, ...], ...],
+        /,
+    ) -> Callable[..., Any]: ...
+
+
+class Functions(Protocol):
+    """Functions that mapping code calls: native/functions.c."""
+
+    SOURCE: int
+
+    def twin(self, name: str, function: Callable[..., Any], /) -> Callable[..., Any]: ...
+    def planner(self, plan: Callable[..., Any], /) -> Callable[..., Any]: ...
+    def finder(self, find: Callable[..., Any], max_index: int, /) -> Callable[..., Any]: ...
+    def viewer(
+        self, view: Callable[..., Any], keys: frozenset[str], nothing: dict[str, Any], /
+    ) -> Callable[..., Any]: ...
+
+
 def _found(module: str, source: str) -> tuple[Any, str]:
     """What there is to use, and why."""
     if os.environ.get(VARIABLE) == "off":
@@ -110,7 +141,19 @@ if built is not None:
 built_states: States | None
 built_states, _of_states = _found("model._states", "states.c")
 
-state = _of_loops if _of_loops == _of_states else f"loops {_of_loops}, states {_of_states}"
+built_programs: Programs | None
+built_programs, _of_programs = _found("model._programs", "programs.c")
+
+built_functions: Functions | None
+built_functions, _of_functions = _found("model._functions", "functions.c")
+if built_functions is None:
+    built_programs = None
+    _of_programs = _of_functions
+
+_all = {"loops": _of_loops, "states": _of_states, "mapping": _of_programs}
+state = (
+    _of_loops if len({*_all.values()}) == 1 else ", ".join(f"{name} {told}" for name, told in _all.items())
+)
 """In words whether they are used: for `idgraph --version` and benchmarks."""
 
 loops: Loops | None = built
@@ -119,9 +162,47 @@ loops: Loops | None = built
 states: States | None = built_states
 """Looked up at each use."""
 
+programs: Programs | None = built_programs
+functions: Functions | None = built_functions if built_programs is not None else None
+"""Looked up when a spec is compiled."""
+
+_names: dict[Any, str] = {str.lower: "lower", str.strip: "strip"}
+"""Functions that have a twin in native/functions.c, and what that is called."""
+_twins: dict[Any, Callable[..., Any]] = {}
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def twin(name: str) -> Callable[[Function], Function]:
+    """Marks a function that has a twin of this name in native/functions.c, and says what is right."""
+
+    def mark(function: Function) -> Function:
+        _names[function] = name
+        return function
+
+    return mark
+
+
+def twin_of(function: Any) -> Any:
+    """The twin of a function, if it has one that can be used; else what was given."""
+    if functions is None or not callable(function):
+        return function
+    try:
+        name = _names.get(function)
+    except TypeError:
+        return function
+    if name is None:
+        return function
+    found = _twins.get(function)
+    if found is None:
+        found = _twins[function] = functions.twin(name, function)
+    return found
+
 
 def use(wanted: bool) -> None:
     """For tests and benchmarks, which run both: whether what is native is used, where it is there."""
-    global loops, states  # noqa: PLW0603 - a switch for the process
+    global loops, states, programs, functions  # noqa: PLW0603 - a switch for the process
     loops = built if wanted else None
     states = built_states if wanted else None
+    programs = built_programs if wanted else None
+    functions = built_functions if wanted and built_programs is not None else None

@@ -16,7 +16,12 @@ from pathlib import Path
 from zlib import crc32
 
 FOLDER = Path(__file__).parent
-MODULES = {"_loops": FOLDER / "loops.c", "_states": FOLDER / "states.c"}
+MODULES = {
+    "_loops": FOLDER / "loops.c",
+    "_states": FOLDER / "states.c",
+    "_programs": FOLDER / "programs.c",
+    "_functions": FOLDER / "functions.c",
+}
 TARGET = Path(__file__).parents[1] / "model"
 FLAGS = ("-std=c11", "-O3", "-Wall", "-Wextra")
 

@@ -1,4 +1,4 @@
-"""Tests of what the native loops do run with them and without."""
+"""Tests of what is native run with it and without."""
 
 from __future__ import annotations
 
@@ -19,6 +19,20 @@ WITH_AND_WITHOUT = (
     "properties/test_indexes.py",
     "properties/test_map_stage.py",
     "properties/test_merge.py",
+    "transforms/test_compiler.py",
+    "transforms/test_corpus.py",
+    "transforms/test_benchmark_specs.py",
+    "transforms/test_examples.py",
+    "transforms/test_expressions.py",
+    "transforms/test_hostile.py",
+    "transforms/test_jolt",
+    "transforms/test_limits.py",
+    "transforms/test_nesting.py",
+    "transforms/test_separators.py",
+    "transforms/test_stars.py",
+    "transforms/test_times.py",
+    "transforms/test_tracing.py",
+    "transforms/test_generated_code.py",
 )
 
 

@@ -18,6 +18,7 @@ from transforms.generation.nodes import (
     less,
     minus,
     name,
+    times,
     when,
 )
 from transforms.meter import CHARACTERS_A_STEP, too_many_steps
@@ -29,8 +30,8 @@ def count_steps(code: Code, over: ast.expr, most: int, body: Block, size: int = 
     """Before a loop over `over`: one step for each round, or more if a round may write many values. `size` is how
     many the spec has there."""
     steps = 1 + size // WRITES_A_STEP
-    counted = len if steps == 1 else lambda over: len(over) * steps
-    _take(code, call(code.bind(counted), over), most, body)
+    length = call(code.bind(len), over)
+    _take(code, length if steps == 1 else times(length, constant(steps)), most, body)
 
 
 def count_weight(code: Code, made: ast.expr, most: int, body: Block) -> None:

@@ -29,7 +29,7 @@ def run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 
 def state(folder: Path, **environment: str) -> str:
-    code = "from model import native; print(native.state, native.loops is not None)"
+    code = "from model import native; print(native.state, bool(native.loops), bool(native.programs))"
     # -S: an installation of this checkout would lend its own build to the one in the folder.
     return run(sys.executable, "-S", "-P", "-c", code, PYTHONPATH=_path(folder), **environment).stdout.strip()
 
@@ -60,15 +60,22 @@ def build(checkout: Path, *words: str, **environment: str) -> subprocess.Complet
 def test_they_compile_without_a_warning_and_are_used(checkout: Path) -> None:
     done = build(checkout, "--strict")
     assert (done.returncode, done.stderr) == (0, "")
-    assert state(checkout) == "in use True"
+    assert state(checkout) == "in use True True"
 
 
 @pytest.mark.skipif(bool(why := can_build()), reason=str(why))
-def test_an_old_build_is_not_used(checkout: Path) -> None:
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ("loops.c", "loops built from another source, states in use, mapping in use False True"),
+        ("programs.c", "loops in use, states in use, mapping built from another source True False"),
+    ],
+)
+def test_an_old_build_is_not_used(checkout: Path, changed: str, told: str) -> None:
     build(checkout)
-    for path in (checkout / "native").glob("*.c"):
-        path.write_text(path.read_text() + "\n")
-    assert state(checkout) == "built from another source False"
+    with (checkout / "native" / changed).open("a") as source:
+        source.write("\n")
+    assert state(checkout) == told
 
 
 def test_without_a_compiler_one_line_says_so_and_nothing_fails(checkout: Path) -> None:
@@ -77,7 +84,7 @@ def test_without_a_compiler_one_line_says_so_and_nothing_fails(checkout: Path) -
     assert done.stderr == (
         "note: the native loops are left out, everything runs without them: there is no C compiler\n"
     )
-    assert state(checkout) == "not built False"
+    assert state(checkout) == "not built False False"
 
 
 @pytest.mark.skipif(bool(why := can_build()), reason=str(why))
@@ -90,8 +97,8 @@ def test_what_does_not_compile_is_left_out(checkout: Path) -> None:
     assert "left out" in done.stderr
     assert "error" in done.stderr
     assert build(checkout, "--strict").returncode == 1
-    assert state(checkout) == "not built False"
+    assert state(checkout) == "not built False False"
 
 
 def test_they_can_be_left_out() -> None:
-    assert state(ROOT, **{native.VARIABLE: "off"}) == f"off ({native.VARIABLE}) False"
+    assert state(ROOT, **{native.VARIABLE: "off"}) == f"off ({native.VARIABLE}) False False"

@@ -167,7 +167,7 @@ def test_what_is_on_no_list_is_refused(statement: ast.stmt) -> None:
 
 
 def test_generated_code_sees_no_builtins() -> None:
-    run = build(_function(nodes.Return(V0)), NAMES, {})
+    run = verification.compiled(_function(nodes.Return(V0)), {})
     assert run.__globals__["__builtins__"] == {}
     assert run(5) == 5
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from model import native
 from tests.transforms.hostile import ATTACKS
 from tests.transforms.hostile_functions import VALUES
 
@@ -19,7 +21,12 @@ ROOT = Path(__file__).parents[2]
 
 def run(module: str, argument: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", module, argument], cwd=ROOT, capture_output=True, text=True, check=False
+        [sys.executable, "-m", module, argument],
+        cwd=ROOT,
+        env=os.environ | ({} if native.programs else {native.VARIABLE: "off"}),
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 

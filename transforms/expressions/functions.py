@@ -13,7 +13,7 @@ from decimal import Decimal
 from hashlib import sha256
 from typing import Any, NamedTuple, TypeAlias
 
-from model import canonical
+from model import canonical, native
 from model.errors import TransformError
 from transforms.expressions.growth import check_spelled
 from transforms.expressions.times import check_constants, epoch_ms
@@ -79,6 +79,7 @@ def _digits(text: str) -> str:
     return _NO_DIGITS.sub("", text)
 
 
+@native.twin("to_number_exact")
 def _to_number_exact(value: Any) -> Any:
     if value is None:
         return None

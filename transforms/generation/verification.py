@@ -11,7 +11,9 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
+from model import native
 from transforms.generation import nodes
+from transforms.generation.lowering import lower
 
 _SYNTAX: frozenset[type] = frozenset(
     kind
@@ -20,7 +22,7 @@ _SYNTAX: frozenset[type] = frozenset(
 )
 _MARKS = frozenset(
     {ast.Load, ast.Store, ast.Del, ast.Is, ast.IsNot, ast.In, ast.NotIn, ast.Eq, ast.Lt, ast.Or, ast.And}
-    | {ast.Add, ast.Sub}
+    | {ast.Add, ast.Sub, ast.Mult}
 )
 _CONSTANTS = frozenset([str, int, float, bool, type(None)])
 METHODS = frozenset(["get", "items", "values", "append", "pop"])
@@ -35,9 +37,16 @@ def build(function: nodes.FunctionDef, names: frozenset[str], bound: dict[str, A
     """The function that the tree stands for.
 
     `names` are all the identifiers it may use; `bound` are the objects behind some of them. The function sees
-    nothing else: not even the builtins. Raises RefusedError.
+    nothing else: not even the builtins. The machine in C runs it if there is one that can. Raises RefusedError.
     """
     verify(function, names)
+    machine = native.programs
+    lowered = lower(function, bound, machine) if machine is not None else None
+    return lowered or compiled(function, bound)
+
+
+def compiled(function: nodes.FunctionDef, bound: dict[str, Any]) -> Callable[..., Any]:
+    """The function that Python's compiler makes of a verified tree."""
     scope: dict[str, Any] = {"__builtins__": {}, **bound}
     module = ast.Module([function], [])
     exec(compile(module, "<spec>", "exec", dont_inherit=True), scope)  # noqa: S102 - docs/adr/0009-generated-code.md

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+from model import native
 from transforms.jolt.stars import LONG_KEY, Star
 
 _MAX_PLANS = 256
@@ -72,4 +73,4 @@ def planner(match: MatchKey) -> Callable[[dict[str, Any]], Plan]:
         last = keys, made
         return made
 
-    return plan
+    return native.functions.planner(plan) if native.functions else plan

@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any, Final
 
+from model import native
 from transforms.jolt.numbers import parse_int, to_int
 from transforms.meter import CHARACTERS_A_STEP, pay
 
@@ -27,6 +28,7 @@ def key_of(value: Any) -> str | None:
     return None
 
 
+@native.twin("checked_index")
 def checked_index(text: str | None) -> str | None:
     """The text if it is an array index, else None."""
     if text is None or text in SMALL_INDEXES:

@@ -64,8 +64,11 @@ class LoopCode:
             items = self._walked(values_walked, value, method(value, "values"))
             body.append(assign(over, choice(is_object, items, call(code.bind(values), value))))
         else:
-            spelled = assign(over, call(code.bind(members), value))
-            body += when(is_object, [assign(over, value)], [*metered(code, self._limits), spelled])
+            spelled: Block = [assign(over, call(code.bind(members), value))]
+            is_array = is_(call(code.bind(type), value), code.bind(list))
+            # To spell the indexes of an array takes no steps.
+            others = when(is_array, spelled, [*metered(code, self._limits), *spelled])
+            body += when(is_object, [assign(over, value)], others)
             self._note_long_keys(has_long_key, over, body)
         writes = max(child.effort for child in node.computed)
         stars = effort(child.element for child in node.computed if isinstance(child.element, Star))

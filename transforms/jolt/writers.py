@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
+from model import native
 from model.errors import TransformError
 from transforms.jolt.filling import Room, fill
 from transforms.jolt.output_paths import Kind
@@ -75,7 +76,7 @@ def element_finder(max_index: int) -> Callable[[list[Any], str, Room], dict[str,
                 _put(array, Kind.INDEX, text, found, max_index, room)
         return found
 
-    return find
+    return native.functions.finder(find, min(max_index, 2**31 - 1)) if native.functions else find
 
 
 def writer(kinds: Sequence[Kind], max_index: int) -> Write:

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any
 
+from model import native
 from transforms.jolt.functions.calling import Function, after, for_each, on_array
-from transforms.jolt.functions.quick import short_text
+from transforms.jolt.functions.quick import short_sum, short_text
 from transforms.jolt.numbers import (
     INT_MAX,
     INT_MIN,
@@ -159,16 +160,19 @@ def _to_double(value: Any) -> Any:
     return MISSING if double is None else double
 
 
+@native.twin("read_integer")
 def _read_integer(text: str) -> Any:
     return int(text) if len(text) <= _SURE_INT and text.isascii() and text.isdigit() else _to_integer(text)
 
 
+@native.twin("read_long")
 def _read_long(text: str) -> Any:
     if len(text) <= _SHORT_NUMBER and text.isascii() and text.isdigit():
         return int(text)
     return _to_plain_long(text)
 
 
+@native.twin("read_double")
 def _read_double(text: str) -> Any:
     if len(text) <= _SHORT_NUMBER and text.isascii() and text.replace(".", "", 1).isdigit():
         return float(text)
@@ -180,7 +184,7 @@ NUMERIC_FUNCTIONS: dict[str, Function] = {
     "max": on_array(lambda values: _extreme(values, highest=True), _number_only),
     "abs": for_each(_absolute),
     "avg": on_array(_average),
-    "intSum": on_array(_int_sum),
+    "intSum": on_array(_int_sum)._replace(shorten=short_sum),
     "longSum": on_array(_long_sum),
     "doubleSum": on_array(_double_sum),
     "intSubtract": _subtract("Integer"),

@@ -1,0 +1,615 @@
+/* Functions that mapping code calls for every event. Each has a twin in Python, which says what is right: the C one
+ * does the common case and hands everything else to its twin. `@native.twin` stands at each twin. See README.md.
+ */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <structmember.h>
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#ifndef SOURCE
+#define SOURCE 0
+#endif
+
+#define SMALL_INDEXES 64
+#define LONG_KEY 128
+#define LONGEST_INDEX 9
+#define LONGEST_INTEGER 9
+#define LONGEST_NUMBER 18
+
+static PyObject *small_indexes[SMALL_INDEXES];
+
+/* What an ASCII text holds, NULL for anything else. */
+static const char *ascii(PyObject *value, Py_ssize_t *size)
+{
+    if (!PyUnicode_CheckExact(value) || !PyUnicode_IS_COMPACT_ASCII(value)) {
+        return NULL;
+    }
+    *size = PyUnicode_GET_LENGTH(value);
+    return (const char *)PyUnicode_1BYTE_DATA(value);
+}
+
+static bool is_digit(char character)
+{
+    return character >= '0' && character <= '9';
+}
+
+/* The number that so many digits spell, -1 if some are none. */
+static long digits(const char *text, int count)
+{
+    long number = 0;
+    for (int place = 0; place < count; place++) {
+        if (!is_digit(text[place])) {
+            return -1;
+        }
+        number = number * 10 + (text[place] - '0');
+    }
+    return number;
+}
+
+static PyObject *by_twin(PyObject *twin, PyObject *const *arguments, Py_ssize_t given)
+{
+    return PyObject_Vectorcall(twin, arguments, (size_t)given, NULL);
+}
+
+/* ---- transforms.readings ---- */
+
+static bool is_leap(long year)
+{
+    return year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+}
+
+static long days_of(long year, long month)
+{
+    static const char days[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
+    return month == 2 && is_leap(year) ? 29 : days[month - 1];
+}
+
+/* Days from 1970-01-01, by the proleptic Gregorian calendar: years begin in March. */
+static int64_t day_number(long year, long month, long day)
+{
+    year -= month <= 2;
+    long era = year / 400, of_era = year % 400;
+    long of_year = (153 * (month + (month > 2 ? -3 : 9)) + 2) / 5 + day - 1;
+    return (int64_t)era * 146097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719468;
+}
+
+/* Minutes that an offset is east of Greenwich; false if it is none of the usual. */
+static bool read_offset(const char *text, Py_ssize_t left, long *minutes)
+{
+    if (left == 1 && text[0] == 'Z') {
+        *minutes = 0;
+        return true;
+    }
+    if (left != 6 || (text[0] != '+' && text[0] != '-') || text[3] != ':') {
+        return false;
+    }
+    long hour = digits(text + 1, 2), minute = digits(text + 4, 2);
+    *minutes = (text[0] == '-' ? -1 : 1) * (hour * 60 + minute);
+    return hour >= 0 && hour < 24 && minute >= 0 && minute < 60;
+}
+
+/* `2024-05-06T07:08:09Z`, with 3 or 6 digits of a second and another offset if need be. */
+static bool read_time(const char *text, Py_ssize_t size, int64_t *milliseconds)
+{
+    if (size < 20 || text[4] != '-' || text[7] != '-' || (text[10] != 'T' && text[10] != ' ') || text[13] != ':' ||
+        text[16] != ':') {
+        return false;
+    }
+    long year = digits(text, 4), month = digits(text + 5, 2), day = digits(text + 8, 2);
+    long hour = digits(text + 11, 2), minute = digits(text + 14, 2), second = digits(text + 17, 2);
+    if (year < 1000 || year > 9998 || month < 1 || month > 12 || day < 1 || day > days_of(year, month) || hour < 0 ||
+        hour > 23 || minute < 0 || minute > 59 || second < 0 || second > 59) {
+        return false;
+    }
+    Py_ssize_t at = 19;
+    long fraction = 0;
+    if (text[at] == '.') {
+        while (at + 1 < size && is_digit(text[at + 1])) {
+            at++;
+        }
+        if (at != 22 && at != 25) {
+            return false;
+        }
+        fraction = digits(text + 20, 3);
+        at++;
+    }
+    long offset;
+    if (!read_offset(text + at, size - at, &offset)) {
+        return false;
+    }
+    int64_t minutes = day_number(year, month, day) * 1440 + hour * 60 + minute - offset;
+    *milliseconds = (minutes * 60 + second) * 1000 + fraction;
+    return true;
+}
+
+static PyObject *epoch_milliseconds(PyObject *twin, PyObject *const *arguments, Py_ssize_t given)
+{
+    Py_ssize_t size;
+    const char *text = given == 1 || given == 2 ? ascii(arguments[0], &size) : NULL;
+    int64_t milliseconds;
+    if (text != NULL && read_time(text, size, &milliseconds)) {
+        return PyLong_FromLongLong(milliseconds);
+    }
+    return by_twin(twin, arguments, given);
+}
+
+static PyObject *strip_zeros(PyObject *twin, PyObject *const *arguments, Py_ssize_t given)
+{
+    Py_ssize_t size, zeros = 0;
+    const char *text = given == 1 ? ascii(arguments[0], &size) : NULL;
+    if (text == NULL || size == 0) {
+        return by_twin(twin, arguments, given);
+    }
+    while (zeros < size - 1 && text[zeros] == '0') {
+        zeros++;
+    }
+    return zeros == 0 ? Py_NewRef(arguments[0]) : PyUnicode_Substring(arguments[0], zeros, size);
+}
+
+/* ---- str.lower, str.strip ---- */
+
+static PyObject *lower(PyObject *twin, PyObject *const *arguments, Py_ssize_t given)
+{
+    Py_ssize_t size;
+    const char *text = given == 1 ? ascii(arguments[0], &size) : NULL;
+    if (text != NULL) {
+        Py_ssize_t place = 0;
+        while (place < size && !(text[place] >= 'A' && text[place] <= 'Z')) {
+            place++;
+        }
+        if (place == size) {
+            return Py_NewRef(arguments[0]);
+        }
+    }
+    return by_twin(twin, arguments, given);
+}
+
+static bool has_character(PyObject *characters, Py_UCS4 character)
+{
+    return PyUnicode_FindChar(characters, character, 0, PyUnicode_GET_LENGTH(characters), 1) >= 0;
+}
+
+static PyObject *strip(PyObject *twin, PyObject *const *arguments, Py_ssize_t given)
+{
+    Py_ssize_t size;
+    const char *text = given == 1 || given == 2 ? ascii(arguments[0], &size) : NULL;
+    if (text == NULL || size == 0 || (given == 2 && !PyUnicode_CheckExact(arguments[1]))) {
+        return by_twin(twin, arguments, given);
+    }
+    bool stays = given == 2 ? !has_character(arguments[1], (Py_UCS4)text[0]) &&
+                                  !has_character(arguments[1], (Py_UCS4)text[size - 1])
+                            : text[0] > ' ' && text[size - 1] > ' ';
+    return stays ? Py_NewRef(arguments[0]) : by_twin(twin, arguments, given);
+}
+
+/* ---- transforms.jolt.functions.numeric, transforms.expressions.functions ---- */
+
+static PyObject *read_whole(PyObject *twin, PyObject *const *arguments, Py_ssize_t given, int longest)
+{
+    Py_ssize_t size;
+    const char *text = given == 1 ? ascii(arguments[0], &size) : NULL;
+    if (text != NULL && size > 0 && size <= longest) {
+        long number = digits(text, (int)size);
+        if (number >= 0) {
+            return PyLong_FromLong(number);
+        }
+    }
+    return by_twin(twin, arguments, given);
+}
+
+static PyObject *read_integer(PyObject *twin, PyObject *const *arguments, Py_ssize_t given)
+{
+    return read_whole(twin, arguments, given, LONGEST_INTEGER);
+}
+
+static PyObject *read_long(PyObject *twin, PyObject *const *arguments, Py_ssize_t given)
+{
+    return read_whole(twin, arguments, given, sizeof(long) > 4 ? LONGEST_NUMBER : LONGEST_INTEGER);
+}
+
+/* Digits with one point among or behind them, or with none. So few of them that a division is exact: both numbers are
+ * doubles without rounding, and the quotient is rounded once, as in reading. */
+static bool read_decimal(const char *text, Py_ssize_t size, Py_ssize_t *point, double *number)
+{
+    static const double powers[] = {1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15};
+    int64_t whole = 0;
+    *point = -1;
+    if (size < 1 || size > 15) {
+        return false;
+    }
+    for (Py_ssize_t place = 0; place < size; place++) {
+        if (text[place] == '.' && *point < 0) {
+            *point = place;
+        } else if (is_digit(text[place])) {
+            whole = whole * 10 + (text[place] - '0');
+        } else {
+            return false;
+        }
+    }
+    if (size == 1 && *point == 0) {
+        return false;
+    }
+    *number = (double)whole / powers[*point < 0 ? 0 : size - 1 - *point];
+    return true;
+}
+
+static PyObject *read_double(PyObject *twin, PyObject *const *arguments, Py_ssize_t given)
+{
+    Py_ssize_t size, point;
+    double number;
+    const char *text = given == 1 ? ascii(arguments[0], &size) : NULL;
+    if (text != NULL && read_decimal(text, size, &point, &number)) {
+        return PyFloat_FromDouble(number);
+    }
+    return by_twin(twin, arguments, given);
+}
+
+static PyObject *to_number_exact(PyObject *twin, PyObject *const *arguments, Py_ssize_t given)
+{
+    Py_ssize_t size, point;
+    double number;
+    const char *text = given == 1 ? ascii(arguments[0], &size) : NULL;
+    if (text != NULL && read_decimal(text, size, &point, &number) && point != 0 && point != size - 1) {
+        return point < 0 ? PyLong_FromLongLong((long long)number) : PyFloat_FromDouble(number);
+    }
+    return by_twin(twin, arguments, given);
+}
+
+/* ---- transforms.jolt.views, transforms.jolt.readers ---- */
+
+static PyObject *is_long_key(PyObject *twin, PyObject *const *arguments, Py_ssize_t given)
+{
+    if (given == 1 && PyUnicode_CheckExact(arguments[0])) {
+        return PyBool_FromLong(PyUnicode_GET_LENGTH(arguments[0]) > LONG_KEY);
+    }
+    return by_twin(twin, arguments, given);
+}
+
+static PyObject *has_long_key(PyObject *twin, PyObject *const *arguments, Py_ssize_t given)
+{
+    if (given != 1 || !PyDict_CheckExact(arguments[0])) {
+        return by_twin(twin, arguments, given);
+    }
+    PyObject *key;
+    Py_ssize_t position = 0;
+    bool found = false;
+    while (PyDict_Next(arguments[0], &position, &key, NULL)) {
+        if (!PyUnicode_CheckExact(key)) {
+            return by_twin(twin, arguments, given);
+        }
+        found |= PyUnicode_GET_LENGTH(key) > LONG_KEY;
+    }
+    return PyBool_FromLong(found);
+}
+
+static PyObject *members(PyObject *twin, PyObject *const *arguments, Py_ssize_t given)
+{
+    if (given != 1 || !PyList_CheckExact(arguments[0]) || PyList_GET_SIZE(arguments[0]) > SMALL_INDEXES) {
+        return by_twin(twin, arguments, given);
+    }
+    PyObject *made = PyDict_New();
+    for (Py_ssize_t place = 0; made != NULL && place < PyList_GET_SIZE(arguments[0]); place++) {
+        if (PyDict_SetItem(made, small_indexes[place], PyList_GET_ITEM(arguments[0], place))) {
+            Py_CLEAR(made);
+        }
+    }
+    return made;
+}
+
+static PyObject *values(PyObject *twin, PyObject *const *arguments, Py_ssize_t given)
+{
+    if (given == 1 && PyList_CheckExact(arguments[0])) {
+        return PyList_GetSlice(arguments[0], 0, PY_SSIZE_T_MAX);
+    }
+    return by_twin(twin, arguments, given);
+}
+
+static long small_index(PyObject *value)
+{
+    Py_ssize_t size;
+    const char *text = ascii(value, &size);
+    return text != NULL && size > 0 && size <= LONGEST_INDEX ? digits(text, (int)size) : -1;
+}
+
+static PyObject *checked_index(PyObject *twin, PyObject *const *arguments, Py_ssize_t given)
+{
+    if (given == 1 && small_index(arguments[0]) >= 0) {
+        return Py_NewRef(arguments[0]);
+    }
+    return by_twin(twin, arguments, given);
+}
+
+/* ---- twins by name ---- */
+
+#define TWIN(name) {#name, (PyCFunction)(void (*)(void))name, METH_FASTCALL, NULL}
+static PyMethodDef twins[] = {
+    TWIN(epoch_milliseconds), TWIN(strip_zeros), TWIN(lower),         TWIN(strip),   TWIN(read_integer),
+    TWIN(read_long),          TWIN(read_double), TWIN(to_number_exact), TWIN(members), TWIN(values),
+    TWIN(is_long_key),        TWIN(has_long_key), TWIN(checked_index), {NULL, NULL, 0, NULL},
+};
+
+PyDoc_STRVAR(twin_doc, "twin(name, function): the function of this name, which calls its twin in Python where it must.\n"
+                       "Raises LookupError if there is none.");
+
+static PyObject *twin(PyObject *Py_UNUSED(module), PyObject *arguments)
+{
+    const char *name;
+    PyObject *function;
+    if (!PyArg_ParseTuple(arguments, "sO", &name, &function)) {
+        return NULL;
+    }
+    for (PyMethodDef *each = twins; each->ml_name != NULL; each++) {
+        if (strcmp(each->ml_name, name) == 0) {
+            return PyCFunction_New(each, function);
+        }
+    }
+    PyErr_Format(PyExc_LookupError, "there is no function '%s'", name);
+    return NULL;
+}
+
+/* ---- objects that remember ---- */
+
+#define MOST_KEYS 128
+#define MOST_CHARACTERS 8192
+#define MOST_PLANS 64
+
+/* The keys of an object, as objects, and what its twin answered for them. */
+typedef struct {
+    Py_ssize_t size;
+    PyObject *answer;
+    PyObject *keys[];
+} Plan;
+
+/* One of `Planner`, `Finder` and `View`. */
+typedef struct {
+    PyObject ob_base;
+    vectorcallfunc vectorcall;
+    PyObject *twin, *keys, *nothing;
+    long most;
+    Plan *plans[MOST_PLANS];
+} Twin;
+
+static void free_plan(Plan *plan)
+{
+    for (Py_ssize_t place = 0; place < plan->size; place++) {
+        Py_DECREF(plan->keys[place]);
+    }
+    Py_DECREF(plan->answer);
+    PyMem_Free(plan);
+}
+
+/* Keeps an answer in place of another one. That it cannot be kept is no error. */
+static void remember(Twin *self, size_t place, PyObject **keys, Py_ssize_t size, PyObject *answer)
+{
+    Plan *made = PyMem_Malloc(sizeof(Plan) + (size_t)size * sizeof(PyObject *));
+    if (made == NULL) {
+        return;
+    }
+    made->size = size;
+    made->answer = Py_NewRef(answer);
+    for (Py_ssize_t number = 0; number < size; number++) {
+        made->keys[number] = Py_NewRef(keys[number]);
+    }
+    Plan *old = self->plans[place];
+    self->plans[place] = made;
+    if (old != NULL) {
+        free_plan(old);
+    }
+}
+
+/* transforms.jolt.key_plans.planner: the same keys, as the same objects, have the same plan. */
+static PyObject *plan(PyObject *object, PyObject *const *arguments, size_t flags, PyObject *Py_UNUSED(names))
+{
+    Twin *self = (Twin *)object;
+    Py_ssize_t given = PyVectorcall_NARGS(flags), size = 0, position = 0, characters = 0;
+    if (given != 1 || !PyDict_CheckExact(arguments[0]) || PyDict_GET_SIZE(arguments[0]) > MOST_KEYS) {
+        return by_twin(self->twin, arguments, given);
+    }
+    PyObject *keys[MOST_KEYS];
+    uint64_t mixed = 0;
+    while (size < MOST_KEYS && PyDict_Next(arguments[0], &position, &keys[size], NULL)) {
+        mixed = (mixed ^ (uintptr_t)keys[size++] >> 4) * 0x9E3779B97F4A7C15U;
+    }
+    size_t place = (size_t)(mixed >> 32) % MOST_PLANS;
+    const Plan *known = self->plans[place];
+    if (known != NULL && known->size == size && memcmp(known->keys, keys, (size_t)size * sizeof(PyObject *)) == 0) {
+        return Py_NewRef(known->answer);
+    }
+    PyObject *answer = by_twin(self->twin, arguments, given);
+    if (answer == NULL || size != PyDict_GET_SIZE(arguments[0])) {
+        return answer;
+    }
+    for (Py_ssize_t number = 0; number < size; number++) {
+        if (!PyUnicode_CheckExact(keys[number])) {
+            return answer;
+        }
+        characters += PyUnicode_GET_LENGTH(keys[number]);
+    }
+    if (characters <= MOST_CHARACTERS) {
+        remember(self, place, keys, size, answer);
+    }
+    return answer;
+}
+
+/* transforms.jolt.writers.element_finder: an object that is there, or a new one at the end. */
+static PyObject *find(PyObject *object, PyObject *const *arguments, size_t flags, PyObject *Py_UNUSED(names))
+{
+    Twin *self = (Twin *)object;
+    Py_ssize_t given = PyVectorcall_NARGS(flags);
+    long index = given == 3 && PyList_CheckExact(arguments[0]) ? small_index(arguments[1]) : -1;
+    Py_ssize_t size = index >= 0 ? PyList_GET_SIZE(arguments[0]) : 0;
+    if (index >= 0 && index < size && PyList_GET_ITEM(arguments[0], index) != Py_None) {
+        return Py_NewRef(PyList_GET_ITEM(arguments[0], index));
+    }
+    if (index >= 0 && index == size && index <= self->most) {
+        PyObject *made = PyDict_New();
+        if (made != NULL && PyList_Append(arguments[0], made)) {
+            Py_CLEAR(made);
+        }
+        return made;
+    }
+    return by_twin(self->twin, arguments, given);
+}
+
+/* transforms.jolt.views.literal_view: a text that is none of the keys has nothing below it. */
+static PyObject *view(PyObject *object, PyObject *const *arguments, size_t flags, PyObject *Py_UNUSED(names))
+{
+    Twin *self = (Twin *)object;
+    Py_ssize_t given = PyVectorcall_NARGS(flags);
+    if (given == 1 && PyUnicode_CheckExact(arguments[0])) {
+        int is_in = PySet_Contains(self->keys, arguments[0]);
+        if (is_in <= 0) {
+            return is_in < 0 ? NULL : Py_NewRef(self->nothing);
+        }
+    }
+    return by_twin(self->twin, arguments, given);
+}
+
+static int drop(PyObject *object)
+{
+    Twin *self = (Twin *)object;
+    Py_CLEAR(self->twin);
+    Py_CLEAR(self->keys);
+    Py_CLEAR(self->nothing);
+    for (int place = 0; place < MOST_PLANS; place++) {
+        Plan *old = self->plans[place];
+        self->plans[place] = NULL;
+        if (old != NULL) {
+            free_plan(old);
+        }
+    }
+    return 0;
+}
+
+static int visit_parts(PyObject *object, visitproc visit, void *arg)
+{
+    Twin *self = (Twin *)object;
+    Py_VISIT(Py_TYPE(object));
+    Py_VISIT(self->twin);
+    Py_VISIT(self->keys);
+    Py_VISIT(self->nothing);
+    for (int place = 0; place < MOST_PLANS; place++) {
+        if (self->plans[place] != NULL) {
+            Py_VISIT(self->plans[place]->answer);
+        }
+    }
+    return 0;
+}
+
+static void deallocate(PyObject *object)
+{
+    PyTypeObject *type = Py_TYPE(object);
+    PyObject_GC_UnTrack(object);
+    drop(object);
+    type->tp_free(object);
+    Py_DECREF(type);
+}
+
+static PyMemberDef twin_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Twin, vectorcall), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyType_Slot twin_slots[] = {
+    {Py_tp_dealloc, deallocate},      {Py_tp_traverse, visit_parts}, {Py_tp_clear, drop},
+    {Py_tp_call, PyVectorcall_Call}, {Py_tp_members, twin_members},  {0, NULL},
+};
+
+static PyType_Spec twin_spec = {
+    .name = "model._functions.Twin",
+    .basicsize = sizeof(Twin),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_IMMUTABLETYPE |
+             Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = twin_slots,
+};
+
+static PyTypeObject *twin_type;
+
+static Twin *new_twin(vectorcallfunc does, PyObject *function)
+{
+    Twin *made = (Twin *)twin_type->tp_alloc(twin_type, 0);
+    if (made != NULL) {
+        made->vectorcall = does;
+        made->twin = Py_NewRef(function);
+    }
+    return made;
+}
+
+PyDoc_STRVAR(planner_doc, "planner(plan): as the function, which gives a list for an object by its keys alone.");
+
+static PyObject *planner(PyObject *Py_UNUSED(module), PyObject *function)
+{
+    return (PyObject *)new_twin(plan, function);
+}
+
+PyDoc_STRVAR(finder_doc, "finder(find, max_index): as the function that finds or makes an object in an array.");
+
+static PyObject *finder(PyObject *Py_UNUSED(module), PyObject *arguments)
+{
+    PyObject *function;
+    long most;
+    if (!PyArg_ParseTuple(arguments, "Ol", &function, &most)) {
+        return NULL;
+    }
+    Twin *made = new_twin(find, function);
+    if (made != NULL) {
+        made->most = most;
+    }
+    return (PyObject *)made;
+}
+
+PyDoc_STRVAR(viewer_doc, "viewer(view, keys, nothing): as the function that gives those of the keys that a value has.");
+
+static PyObject *viewer(PyObject *Py_UNUSED(module), PyObject *arguments)
+{
+    PyObject *function, *keys, *nothing;
+    if (!PyArg_ParseTuple(arguments, "OO!O", &function, &PyFrozenSet_Type, &keys, &nothing)) {
+        return NULL;
+    }
+    Twin *made = new_twin(view, function);
+    if (made != NULL) {
+        made->keys = Py_NewRef(keys);
+        made->nothing = Py_NewRef(nothing);
+    }
+    return (PyObject *)made;
+}
+
+/* ---- the module ---- */
+
+static PyMethodDef functions[] = {
+    {"twin", twin, METH_VARARGS, twin_doc},
+    {"planner", planner, METH_O, planner_doc},
+    {"finder", finder, METH_VARARGS, finder_doc},
+    {"viewer", viewer, METH_VARARGS, viewer_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "_functions", "Functions of mapping code; see native/functions.c.", -1, functions, NULL,
+    NULL, NULL, NULL,
+};
+
+PyMODINIT_FUNC PyInit__functions(void)
+{
+    for (int index = 0; index < SMALL_INDEXES && small_indexes[index] == NULL; index++) {
+        small_indexes[index] = PyUnicode_FromFormat("%d", index);
+        if (small_indexes[index] == NULL) {
+            return NULL;
+        }
+        PyUnicode_InternInPlace(&small_indexes[index]);
+    }
+    if (twin_type == NULL && (twin_type = (PyTypeObject *)PyType_FromSpec(&twin_spec)) == NULL) {
+        return NULL;
+    }
+    PyObject *module = PyModule_Create(&definition), *source = PyLong_FromUnsignedLong(SOURCE);
+    if (module == NULL || source == NULL || PyModule_AddObjectRef(module, "SOURCE", source)) {
+        Py_XDECREF(module);
+        Py_XDECREF(source);
+        return NULL;
+    }
+    Py_DECREF(source);
+    return module;
+}

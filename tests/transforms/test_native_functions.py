@@ -1,0 +1,184 @@
+"""The functions in C beside their twins in Python: the same value for everything, or the same exception."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from model import native
+from transforms import readings
+from transforms.expressions import functions as expression_functions
+from transforms.jolt import key_plans, readers, views, writers
+from transforms.jolt.functions import numeric
+from transforms.jolt.stars import Star
+
+pytestmark = pytest.mark.skipif(native.built_functions is None, reason=f"the functions are {native.state}")
+
+
+class Text(str):
+    __slots__ = ()
+
+
+def outcome(function: Callable[..., Any], *arguments: Any) -> Any:
+    try:
+        return repr(function(*arguments))
+    except Exception as error:
+        return type(error), str(error)
+
+
+def check(function: Callable[..., Any], *arguments: Any) -> None:
+    twin = native.twin_of(function)
+    assert twin is not function
+    assert outcome(twin, *arguments) == outcome(function, *arguments)
+
+
+TEXTS = (
+    st.text()
+    | st.text("0123456789.+-eE _", max_size=20)
+    | st.sampled_from(
+        [
+            "",
+            "0",
+            "000",
+            "0012",
+            "1.",
+            ".5",
+            ".",
+            "1.5.2",
+            "9" * 18,
+            "9" * 19,
+            "9" * 15,
+            "0.1",
+            "123456.789",
+            "٣",
+            "\ud800",
+        ]
+    )
+)
+ANY = (
+    TEXTS
+    | TEXTS.map(Text)
+    | st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.just(Decimal("1.5"))
+    | st.lists(st.integers(), max_size=70)
+    | st.dictionaries(TEXTS | st.text("k", min_size=120, max_size=140), st.integers(), max_size=4)
+)
+ZONES = st.integers(-1439, 1439).map(lambda minutes: timezone(timedelta(minutes=minutes)))
+TIMES = st.datetimes(timezones=ZONES)
+
+
+def spelled(time: datetime, way: int) -> str:
+    text = time.isoformat(timespec=("auto", "seconds", "milliseconds", "microseconds")[way % 4])
+    if way & 4:
+        text = text.replace("+00:00", "Z")
+    return text.replace("T", " ") if way & 8 else text
+
+
+@given(TIMES, st.integers(0, 15))
+@example(datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=3))), 0)
+@example(datetime(2024, 2, 29, 23, 59, 59, 999999, tzinfo=timezone(timedelta(hours=-11))), 3)
+def test_times(time: datetime, way: int) -> None:
+    check(readings.epoch_milliseconds, spelled(time, way))
+    check(readings.epoch_milliseconds, spelled(time, way), "otherwise")
+
+
+@given(TIMES, st.integers(0, 15), st.integers(0, 31), st.sampled_from("0123456789:-+TZz. \x00é"))
+def test_spoilt_times(time: datetime, way: int, place: int, character: str) -> None:
+    text = spelled(time, way)
+    for spoilt in (text[:place] + character + text[place + 1 :], text[:place], text + character):
+        check(readings.epoch_milliseconds, spoilt)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2023-02-29T00:00:00Z",
+        "1900-02-29T00:00:00Z",
+        "2000-02-29T00:00:00Z",
+        "2024-13-01T00:00:00Z",
+        "2024-01-01T24:00:00Z",
+        "2024-01-01T00:00:60Z",
+        "2024-01-01T00:00:00+24:00",
+        "2024-01-01T00:00:00-23:59",
+        "2024-01-01T00:00:00.1234Z",
+        "2024-01-01T00:00:00.1234567Z",
+        "2024-01-01T00:00:00,123Z",
+        "2024-01-01T00:00:00",
+        "1969-12-31T23:59:59.999999Z",
+        "0001-01-01T00:00:00+01:00",
+        "9999-12-31T23:59:59-01:00",
+    ],
+)
+def test_odd_times(text: str) -> None:
+    check(readings.epoch_milliseconds, text)
+
+
+# Functions of a text are called with texts only.
+@given(TEXTS | TEXTS.map(Text))
+def test_functions_of_texts(text: str) -> None:
+    for function in (readings.strip_zeros, str.lower, str.strip, views.is_long_key, readers.checked_index):
+        check(function, text)
+    for function in (numeric._read_integer, numeric._read_long, numeric._read_double):
+        check(function, text)
+    for characters in ("", " ", "\x00\t ", "é0"):
+        check(str.strip, text, characters)
+
+
+@given(ANY)
+def test_functions_of_anything(value: Any) -> None:
+    for function in (views.members, views.values, expression_functions._to_number_exact):
+        check(function, value)
+    if isinstance(value, dict):
+        check(views.has_long_key, value)
+
+
+@given(st.lists(st.none() | st.dictionaries(TEXTS, st.integers()), max_size=4), TEXTS, st.integers(0, 5))
+def test_finding_an_element(array: list[Any], text: str, most: int) -> None:
+    native.use(False)
+    find = writers.element_finder(most)
+    native.use(True)
+    found = []
+    for each in (find, writers.element_finder(most)):
+        copied, room = [*array], [10]
+        found.append((outcome(each, copied, text, room), repr(copied), room))
+    assert found[0] == found[1]
+
+
+@given(ANY)
+def test_viewing_a_value(value: Any) -> None:
+    keys = frozenset(["0", "1", "true"])
+    native.use(False)
+    view = views.literal_view(keys, {"0": 0, "1": 1})
+    native.use(True)
+    assert outcome(views.literal_view(keys, {"0": 0, "1": 1}), value) == outcome(view, value)
+
+
+@given(st.lists(st.lists(TEXTS, max_size=5), max_size=30))
+def test_plans(objects: list[list[str]]) -> None:
+    match = key_plans.key_matcher(["a", "0"], [Star("0*"), Star("*.*"), Star("*")])
+    native.use(False)
+    plan = key_plans.planner(match)
+    native.use(True)
+    twin = key_plans.planner(match)
+    for keys in objects * 2:
+        # Equal keys that are other objects, too.
+        for each in (dict.fromkeys(keys), dict.fromkeys("".join([*key]) for key in keys)):
+            assert twin(each) == plan(each)
+
+
+def test_many_shapes_and_long_keys() -> None:
+    plan = key_plans.planner(key_plans.key_matcher([], [Star("*")]))
+    for number in range(500):
+        value = {f"k{number % 97}": 1, "x" * (number * 20): 2}
+        assert [match[0] for match in plan(value)] == list(value)
+    wide = {f"k{number}": 1 for number in range(1000)}
+    assert [match[0] for match in plan(wide)] == list(wide)
