@@ -43,8 +43,6 @@ class _Lowering(Conditions):
         last = body[-1] if body else None
         if isinstance(last, nodes.Try):
             body.pop()
-            if any(isinstance(node, nodes.Try) for each in last.body for node in ast.walk(each)):
-                raise UnknownToMachineError
         # Only a few assignments stand before the `try`; none of them can fail.
         for statement in body:
             if not isinstance(statement, nodes.Assign):

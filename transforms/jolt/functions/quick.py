@@ -99,7 +99,17 @@ def short_split(code: Code, arguments: list[ast.expr], made: str, long_way: Bloc
     parts = call(code.bind(str.split), arguments[1], constant(plain))
     split: Block = [assign(made, parts)]
     split += when(equals(item(name(made), constant(-1)), constant("")), long_way)
-    return when(_is_short(code, arguments[1]), split, long_way)
+    text, missing = arguments[1], code.bind(MISSING)
+    of_others = when(is_(text, missing), [assign(made, missing)], long_way)
+    return when(_is_short(code, text), split, of_others)
+
+
+def short_spelling(code: Code, arguments: list[ast.expr], made: str, long_way: Block) -> Block:
+    """`toString` of a text: the text."""
+    if len(arguments) != 1 or isinstance(arguments[0], ast.Constant):
+        return long_way
+    is_text = is_(call(code.bind(type), arguments[0]), code.bind(str))
+    return when(is_text, [assign(made, arguments[0])], long_way)
 
 
 def short_size(code: Code, arguments: list[ast.expr], made: str, long_way: Block) -> Block:

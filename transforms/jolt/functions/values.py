@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from transforms.jolt.functions.calling import Function, after, for_each, of_arguments, on_array
-from transforms.jolt.functions.quick import short_size
+from transforms.jolt.functions.quick import short_size, short_spelling
 from transforms.jolt.numbers import is_int, kind_of
 from transforms.jolt.readers import MISSING
 from transforms.jolt.text import length, sort_key, text_of
@@ -112,7 +112,7 @@ def _same(value: Any) -> Any:
 
 VALUE_FUNCTIONS: dict[str, Function] = {
     "toBoolean": for_each(_to_boolean),
-    "toString": for_each(text_of),
+    "toString": for_each(text_of)._replace(shorten=short_spelling),
     "size": Function(_size, _size_of, short_size),
     "squashNulls": _squashing(_squash_nulls),
     "recursivelySquashNulls": _squashing(_squash_all_nulls),
