@@ -24,7 +24,14 @@ class ProtectionInForce(NamedTuple):
 
 def protection_in_force(snapshot: MetadataSnapshot, path: str) -> ProtectionInForce:
     """What a snapshot says of a path, declared or not."""
-    return ProtectionInForce(AttributeTree(snapshot).policy(path), tuple(_reasons(snapshot, path)))
+    policy = AttributeTree(snapshot).policy(path)
+    because = tuple(_reasons(snapshot, path))
+    if policy.is_protected and not because:
+        # Between it and an attribute further below stand paths that nobody declared.
+        because = (
+            f"a value here may hold what nobody declared: the discovery default, {snapshot.defaults.encryption}",
+        )
+    return ProtectionInForce(policy, because)
 
 
 def _reasons(snapshot: MetadataSnapshot, path: str) -> Iterator[str]:

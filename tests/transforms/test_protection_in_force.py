@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from model.attributes import AttributeMetadata, AttributeStatus, EncryptionLevel
@@ -23,6 +23,7 @@ attributes = st.lists(
 )
 
 
+@example([attribute("a"), attribute("a.a.a")], "a", EncryptionLevel.PROTECTED)
 @given(attributes, st.sampled_from(["a", "a.b", "a.b.a"]), st.sampled_from(EncryptionLevel))
 def test_there_is_a_reason_exactly_where_something_protects(
     known: list[AttributeMetadata], path: str, default: EncryptionLevel
