@@ -18,6 +18,7 @@ from ingestion.archive import BackfillProgress, Tally, archive_files, archive_pa
 from ingestion.background_sealing import keep_sealed_by, protection_of, sealed_by
 from ingestion.intake import Intake
 from ingestion.outcomes import BatchReport
+from model.errors import ConfigError
 
 BATCH_EVENTS = 100_000
 """About how many one micro-batch takes, as far as files allow: some seconds' worth, after which it can be stopped."""
@@ -63,10 +64,19 @@ def find_archive(settings: Settings, source: str, path: Path) -> Archive:
 
 
 def forget(archive: Archive) -> None:
-    """Have the next run take all files again. Raises ConfigError while the backfill runs."""
+    """Have the next run take all files again. Raises ConfigError while the backfill runs, or when it cannot be done."""
     wiring.prepare_directory(archive.settings)
+    checkpoint, forgotten = archive.state() / "checkpoint", archive.state() / "forgotten"
     with alone(archive.state()):
-        shutil.rmtree(archive.state() / "checkpoint", ignore_errors=True)
+        try:
+            if forgotten.exists():
+                shutil.rmtree(forgotten)
+            if checkpoint.exists():
+                # Whole or not at all: of half a checkpoint Spark would go on.
+                checkpoint.rename(forgotten)
+                shutil.rmtree(forgotten)
+        except OSError as error:
+            raise ConfigError(f"{error.filename or checkpoint}: {error.strerror}") from None
 
 
 def done_before(archive: Archive) -> Tally:

@@ -18,6 +18,8 @@ from ingestion.source_files import folder_of, is_glob, source_of
 from model.errors import ConfigError, StoreError
 
 SAMPLE_EVENTS = 5000
+SAMPLE_BYTES = 1 << 16
+"""Of a longer line so many are held at once; nothing has looked yet at how long lines are."""
 LIKELY_BYTES = 100.0
 """An event in a compressed file, where there is none to look at."""
 
@@ -64,7 +66,10 @@ def bytes_an_event(file: Path) -> float:
     try:
         with file.open("rb") as stored:
             stream = gzip.GzipFile(fileobj=stored) if file.suffix == ".gz" else stored
-            events = sum(not line.isspace() for line in islice(stream, SAMPLE_EVENTS))
+            events, begins = 0, True
+            for piece in islice(iter(lambda: stream.readline(SAMPLE_BYTES), b""), SAMPLE_EVENTS):
+                events += begins and not piece.isspace()
+                begins = piece.endswith(b"\n")
             # Read ahead of what was given: of a small file all, of a large one little too much.
             return stored.tell() / events if events else LIKELY_BYTES
     except (OSError, EOFError, zlib.error):

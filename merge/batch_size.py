@@ -23,6 +23,7 @@ class BatchSize:
             self.present = max(1, self.present >> min(outages, self.most.bit_length()))
         elif seconds > self._slow_seconds:
             # As fast as it was, half the size takes half the time.
-            self.present = max(min(_LEAST_FOR_SLOWNESS, self.most), min(self.present, count) // 2)
+            halved = max(_LEAST_FOR_SLOWNESS, min(self.present, count) // 2)
+            self.present = min(self.present, halved)
         elif seconds < self._slow_seconds / 2 and count >= self.present:
             self.present = min(self.most, self.present + max(1, self.present // 4))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -113,3 +114,14 @@ def test_a_disk_that_refuses_is_told_with_the_file(state: Path) -> None:
     (state / "progress.json").mkdir()
     with pytest.raises(StoreError, match=r"progress\.json: Is a directory"):
         BackfillProgress(state).take(report(0, 1))
+
+
+def test_the_sample_holds_no_line_without_bound(tmp_path: Path) -> None:
+    file = tmp_path / "long.jsonl.gz"
+    file.write_bytes(gzip.compress(b"x" * 100_000_000 + b"\n" + b"{}\n" * 9))
+    tracemalloc.start()
+    try:
+        assert bytes_an_event(file) == file.stat().st_size / 10
+        assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    finally:
+        tracemalloc.stop()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from merge.batch_size import BatchSize
+from merge.batch_size import SLOW_SECONDS, BatchSize
 
 
 def test_a_failure_halves_and_quick_commits_grow_back() -> None:
@@ -52,5 +52,16 @@ def test_a_small_rest_says_nothing_of_what_could_be_taken() -> None:
 def test_it_stays_within_its_bounds(history: list[tuple[int, float, int]], most: int) -> None:
     size = BatchSize(most)
     for count, seconds, outages in history:
+        before = size.present
         size.took(count, seconds, outages)
         assert 1 <= size.present <= most
+        if outages or seconds > SLOW_SECONDS:
+            assert size.present <= before
+
+
+def test_a_slow_commit_after_outages_gives_no_more() -> None:
+    size = BatchSize(8000)
+    size.took(8000, 0.1, outages=10)
+    assert size.present == 7
+    size.took(1, 3.0)
+    assert size.present == 7
