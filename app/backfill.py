@@ -16,8 +16,10 @@ from app.flow_runner import alone, run_flow
 from app.settings import Settings
 from ingestion.archive import BackfillProgress, Tally, archive_files, archive_path, bytes_an_event, size_of
 from ingestion.background_sealing import keep_sealed_by, protection_of, sealed_by
+from ingestion.configuration import SourceConfig
 from ingestion.intake import Intake
 from ingestion.outcomes import BatchReport
+from ingestion.source_files import folder_of, is_glob
 from model.errors import ConfigError
 
 BATCH_EVENTS = 100_000
@@ -54,6 +56,7 @@ class BackfillStep:
 def find_archive(settings: Settings, source: str, path: Path) -> Archive:
     """The archive, and the settings of the flow that takes it. Raises ConfigError."""
     config = settings.source(source).model_copy(update={"path": archive_path(path)})
+    _check_apart(settings, config)
     place = hashlib.sha256(str(config.path).encode()).hexdigest()[:8]
     name = f"backfill-{source[:40]}-{place}"
     flow = settings.flow.model_copy(update={"name": name, "trigger_seconds": 0.0})
@@ -61,6 +64,17 @@ def find_archive(settings: Settings, source: str, path: Path) -> Archive:
     size = sum(map(size_of, found))
     sample = bytes_an_event(found[len(found) // 2]) if found else 0.0
     return Archive(settings.model_copy(update={"flow": flow, "sources": (config,)}), len(found), size, sample)
+
+
+def _check_apart(settings: Settings, archive: SourceConfig) -> None:
+    """Raises ConfigError for an archive that holds what is no event of its source: nothing takes that back."""
+    folder = folder_of(archive)
+    others = [folder_of(each) for each in settings.sources if each.name != archive.name]
+    for place in (settings.directory, *others):
+        if not is_glob(archive.path) and place.is_relative_to(folder):
+            raise ConfigError(
+                f"{folder}: this archive holds {place}, whose files are no events of {archive.name}"
+            )
 
 
 def forget(archive: Archive) -> None:

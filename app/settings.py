@@ -210,7 +210,9 @@ def _absolute(settings: Settings, base: Path) -> Settings:
             "keyring": base / settings.keyring if settings.keyring else None,
             "metadata": metadata,
             "sources": tuple(
-                source.model_copy(update={"path": base / source.path}) for source in settings.sources
+                # Without `..`: Spark names the files that it finds without it.
+                source.model_copy(update={"path": Path(os.path.abspath(base / source.path))})  # noqa: PTH100 - links stay
+                for source in settings.sources
             ),
         }
     )

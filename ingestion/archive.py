@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import zlib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
@@ -26,7 +27,7 @@ LIKELY_BYTES = 100.0
 
 def archive_path(path: Path) -> Path:
     """The path as that of a source: a directory, a glob of files, or a file. Raises ConfigError."""
-    path = path.absolute()
+    path = Path(os.path.abspath(path))  # noqa: PTH100 - as Spark names what it finds: without `..`, links as they are
     if path.is_dir() or (is_glob(path) and path.parent.is_dir()):
         return path
     if not path.is_file():

@@ -23,6 +23,8 @@ _CLAUSE = re.compile(
     re.DOTALL,
 )
 
+_APART = re.compile(r"""(?:[^"\s]+\s+)?[=<>]{1,2}(?:\s|$)|[^"\s]+\s+[=<>]{1,2}\S""")
+
 
 def parse_query(words: Iterable[str], type_of: Callable[[str], DataType | None]) -> Query:
     """Clauses, one a word, all of which must hold. `type_of` gives an attribute's declared type if known.
@@ -37,6 +39,8 @@ def _clause(text: str, type_of: Callable[[str], DataType | None]) -> Clause:
     if found is None:
         if not text.strip():
             raise QueryError("an empty search word")
+        if _APART.match(text):
+            raise QueryError(f"{text!r}: write path, operator and value without blanks between: age>=65")
         return FullText(text)
     path = found["path"] or found["quoted"].replace('""', '"')
     operator, value = found["operator"], found["value"]

@@ -49,6 +49,17 @@ def test_an_archive_has_a_checkpoint_of_its_own(idgraph: CommandLine, archive: P
     assert found.state() != find_archive(settings, "segment", archive).state()
 
 
+def test_an_archive_that_holds_what_is_no_event_of_its_source_is_refused(
+    idgraph: CommandLine, archive: Path
+) -> None:
+    settings = idgraph.settings()
+    for place in (idgraph.folder, settings.source("segment").path):
+        place.mkdir(parents=True, exist_ok=True)
+        with pytest.raises(ConfigError, match="no events of orders"):
+            find_archive(settings, "orders", place)
+    assert idgraph("backfill", "orders", "").exit_code == 2
+
+
 def test_a_name_at_its_longest_is_still_one_of_a_flow(idgraph: CommandLine, archive: Path) -> None:
     settings = idgraph.settings()
     long = settings.source("orders").model_copy(update={"name": "x" * 64})

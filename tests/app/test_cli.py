@@ -68,6 +68,7 @@ COMMANDS = {
     "keys list": "List key-encryption keys",
     "keys rotate": "beside a running flow",
     "keys retire": "no way back",
+    "store create": "tables that are missing",
     "serve metadata": "Run the metadata service",
 }
 

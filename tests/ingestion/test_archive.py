@@ -45,6 +45,11 @@ def test_a_glob_and_a_single_file(folder: Path) -> None:
     assert list(archive_files(config(folder / "a.jsonl"))) == [folder / "a.jsonl"]
 
 
+def test_a_path_is_named_as_spark_names_it(folder: Path) -> None:
+    assert archive_path(folder / "2024" / "..") == folder
+    assert archive_path(folder / "2024" / ".." / "*.jsonl") == folder / "*.jsonl"
+
+
 @pytest.mark.parametrize("name", ["nothing", "nothing/*.jsonl"])
 def test_what_is_not_there_is_told(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigError, match="no such directory"):

@@ -58,6 +58,7 @@ def test_an_unknown_path_becomes_a_discovered_attribute(service: Running) -> Non
         "status": "discovered",
         "identifiable": False,
         "policy": "latest",
+        "sources": [],
         "version": 1,
         "conflicts": [],
         "proposal": None,

@@ -72,7 +72,9 @@ def test_all_words_must_hold() -> None:
     assert parse_query([], TYPES.get) == Query()
 
 
-@pytest.mark.parametrize("word", ["", "  ", "a=", "a>=", "a:", "a>true", "truth<=false"])
+@pytest.mark.parametrize(
+    "word", ["", "  ", "a=", "a>=", "a:", "a>true", "truth<=false", "a >= 5", "a = b", "a >5", ">=", "="]
+)
 def test_what_cannot_be_read(word: str) -> None:
     with pytest.raises(QueryError) as caught:
         parsed(word)

@@ -150,7 +150,7 @@ def test_attributes(client: MetadataClient) -> None:
     assert [found.path for found in client.search_attributes("B.C", encryption="protected")] == ["a/b.c"]
     with pytest.raises(MetadataError, match="/policy"):
         client.put_attribute(
-            AttributeDefinition.model_validate({"path": "a", "data_type": "number", "policy": "sum"})
+            AttributeDefinition.model_validate({"path": "a", "data_type": "string", "policy": "sum"})
         )
     with pytest.raises(MetadataError, match="412"):
         client.put_attribute(definition, etag='"old"')

@@ -269,3 +269,9 @@ def test_a_format_and_a_zone_of_an_event_are_not_told(payload: dict[str, Any]) -
         transform(payload)
     assert "alice" not in str(caught.value)
     assert "6789" not in str(caught.value)
+
+
+@pytest.mark.parametrize("style", ["{}", "[]", "[1]", "1", "true"])
+def test_a_format_that_is_no_text_is_told(style: str) -> None:
+    with pytest.raises(SpecError, match="expects a format"):
+        compile_spec({"operation": "jmespath", "spec": {"t": f"epoch_ms(at, `{style}`)"}})

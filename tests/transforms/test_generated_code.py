@@ -245,3 +245,9 @@ def test_texts_made_in_a_loop_are_bounded(function: str) -> None:
     chain = [{"operation": "modify-overwrite-beta", "spec": {"l": {"*": f"={function}"}}}]
     with pytest.raises(TransformError, match=r"steps|parts"):
         compile_spec(chain)({"a": "x," * 250_000, "l": list(range(10_000))})
+
+
+@pytest.mark.filterwarnings("error")
+def test_functions_of_constants_compile_without_a_warning() -> None:
+    for right in ("=split(',','a,b')", "=toString('a')", "=toLower('a')", "=size('a')", "=concat('a','b')"):
+        compile_spec({"operation": "modify-overwrite-beta", "spec": {"v": right}})

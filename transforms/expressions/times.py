@@ -19,6 +19,7 @@ _DIRECTIVES = frozenset("YymdBbHIMSfpzjaA%")
 _LONGEST = 100  # characters of a time and of a format
 _OFFSET = re.compile(r"([+-])(\d\d):(\d\d)")
 _NUMBER = re.compile(r"-?\d{1,18}(\.\d{1,18})?")
+_NO_FORMAT = "epoch_ms() expects a format as second argument, such as '%d.%m.%Y %H:%M'"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -52,6 +53,8 @@ def check_constants(constants: Sequence[Any]) -> None:
     """Raises SpecError for a format or zone that no event can change; None stands for what an event says."""
     style = constants[1] if len(constants) > 1 else None
     zone = constants[2] if len(constants) > 2 else None
+    if style is not None and type(style) is not str:
+        raise SpecError(_NO_FORMAT)
     if style is not None and style not in _UNITS:
         has_offset = "%z" in _checked_format(style)
         if len(constants) < 3 and not has_offset:
@@ -81,7 +84,7 @@ def _counted(value: Any, unit: str) -> int:
 @lru_cache(maxsize=256)
 def _checked_format(style: Any) -> str:
     if not isinstance(style, str) or not style or len(style) > _LONGEST:
-        raise SpecError("epoch_ms() expects a format as second argument, such as '%d.%m.%Y %H:%M'")
+        raise SpecError(_NO_FORMAT)
     directives = re.findall(r"%(.?)", style, re.DOTALL)
     unknown = [each for each in directives if each not in _DIRECTIVES or not each]
     if unknown or not directives:

@@ -99,8 +99,9 @@ def short_split(code: Code, arguments: list[ast.expr], made: str, long_way: Bloc
     parts = call(code.bind(str.split), arguments[1], constant(plain))
     split: Block = [assign(made, parts)]
     split += when(equals(item(name(made), constant(-1)), constant("")), long_way)
-    text, missing = arguments[1], code.bind(MISSING)
-    of_others = when(is_(text, missing), [assign(made, missing)], long_way)
+    text, missing, of_others = arguments[1], code.bind(MISSING), long_way
+    if not isinstance(text, ast.Constant):
+        of_others = when(is_(text, missing), [assign(made, missing)], long_way)
     return when(_is_short(code, text), split, of_others)
 
 
