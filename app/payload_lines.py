@@ -42,7 +42,7 @@ def read_payloads(file: Path | None, only_objects: bool = False) -> Iterator[Pay
         raw = file.open("rb") if file else sys.stdin.buffer
     except OSError as error:
         raise ConfigError(f"{file}: {error.strerror}") from None
-    with raw, _unpacked(raw) as lines:
+    with raw, unpacked(raw) as lines:
         try:
             for number, line in enumerate(_bounded(lines), 1):
                 if line is None:
@@ -71,7 +71,8 @@ def _bounded(stream: BinaryIO) -> Iterator[bytes | None]:
         yield None
 
 
-def _unpacked(raw: BinaryIO) -> BinaryIO:
+def unpacked(raw: BinaryIO) -> BinaryIO:
+    """A stream as it is, or what is packed in it if it begins as gzip does, whatever it is called."""
     buffered = raw if isinstance(raw, BufferedReader) else BufferedReader(cast(Any, raw))
     if buffered.peek(2)[:2] == _GZIP:
         return cast(BinaryIO, gzip.GzipFile(fileobj=buffered))

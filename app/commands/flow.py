@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import signal
 import sys
 import threading
@@ -77,7 +76,9 @@ def publish(
     source: Annotated[str, typer.Argument(help="Name of a configured source.")],
     files: Annotated[
         list[Path] | None,
-        typer.Argument(help="JSON Lines files, .gz too; standard input if left out.", show_default=False),
+        typer.Argument(
+            help="JSON Lines files, plain or gzip'd; standard input if left out or `-`.", show_default=False
+        ),
     ] = None,
 ) -> None:
     """Publish events to a source. Lines are passed on as they are; the flow judges them."""
@@ -113,15 +114,17 @@ def _chunks(lines: Iterator[bytes]) -> Iterator[list[bytes]]:
 
 
 def _lines(files: list[Path]) -> Iterator[bytes]:
-    if not files:
-        yield from (line for line in map(_ended, sys.stdin.buffer) if not line.isspace())
-    for file in files:
+    from app.payload_lines import unpacked
+
+    for file in files or [Path("-")]:
+        named = "standard input" if file == Path("-") else file
         try:
-            with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as stream:
+            raw = sys.stdin.buffer if file == Path("-") else file.open("rb")
+            with raw, unpacked(raw) as stream:
                 yield from (line for line in map(_ended, stream) if not line.isspace())
         except (OSError, EOFError, zlib.error) as error:
             reason = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
-            raise ConfigError(f"{file}: {reason}; what could be read before was published") from None
+            raise ConfigError(f"{named}: {reason}; what could be read before was published") from None
 
 
 def _ended(line: bytes) -> bytes:

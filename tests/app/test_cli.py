@@ -238,6 +238,15 @@ def test_publish_of_a_truncated_file_tells_it_and_keeps_what_was_whole(idgraph: 
     assert f"published {there} event" in result.stderr
 
 
+def test_publish_reads_what_map_reads(idgraph: CommandLine) -> None:
+    packed = gzip.compress(b'{"a":1}\n{"a":2}\n')
+    (idgraph.folder / "plainly").write_bytes(packed)
+    for words, given in ((["plainly"], b""), (["-"], packed), ([], packed)):
+        result = idgraph("publish", "orders", *words, given=given)
+        assert "published 2 events" in result.stderr
+    assert published(idgraph, "orders") == [b'{"a":1}\n{"a":2}\n'] * 3
+
+
 def test_publish_to_an_unknown_source_or_from_no_file(idgraph: CommandLine) -> None:
     result = idgraph("publish", "segmnt", given=b"{}")
     assert result.exit_code == 2
