@@ -146,11 +146,11 @@ class Erasure:
         """These fragments, and those of their other names that are there: a policy may come, or be on its way, under
         which the same events go there. The others are forbidden already."""
         others = self._other_names(ids)
-        there = self._store.read(others)
-        forbidden = {self.names(each): Tombstone(until, 0) for each in others if each not in there}
+        forbidden = {self.names(each): Tombstone(until, 0) for each in others}
         self._keeper.append(forbidden)
         self._store.reinstate(forbidden)
-        return [*ids, *there]
+        # Read behind the tombstones: what a flow made before them is seen, and nothing is made after them.
+        return [*ids, *self._store.read(others)]
 
     def _keep(self, found: Iterable[Holding], until: int) -> None:
         self._keeper.append({self.names(each.fragment_id): Tombstone(until, each.version) for each in found})

@@ -1,0 +1,70 @@
+"""An erasure while a flow commits the same person, under the name that a newer policy gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from ingestion.erasure import Erasure
+from ingestion.letter_search import LetterSearch
+from merge.store import ProfileStore
+from model.identifiers import Identifier
+from sinks.memory_profiles import MemoryProfileStore
+from sinks.tombstone_file import TombstoneFile
+from tests.retail import NOW, UNDETECTED, Pipeline, attribute, order, snapshot
+from transforms.tombstone_names import TombstoneNames
+
+PLAIN = "email:p1@example.com"
+BEFORE = snapshot(1, declared=[attribute("identity.email")], defaults=UNDETECTED)
+AFTER = snapshot(2)
+
+
+class Interrupted:
+    """A store with something that happens right before one of the calls to it, counted from 1."""
+
+    def __init__(self, store: ProfileStore, call: int, between: Callable[[], object]) -> None:
+        self._store = store
+        self._between = between
+        self.left = call
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        method: Callable[..., Any] = getattr(self._store, name)
+
+        def called(*given: Any) -> Any:
+            self.left -= 1
+            if self.left == 0:
+                self._between()
+            return method(*given)
+
+        return called
+
+
+@pytest.mark.parametrize("call", [1, 2, 3, 4])
+def test_what_a_flow_makes_under_the_other_name_meanwhile_goes_as_well(tmp_path: Path, call: int) -> None:
+    pipeline = Pipeline(tmp_path, snapshot=BEFORE)
+    names = TombstoneNames(pipeline.provider)
+    pipeline.store = MemoryProfileStore(names)
+    pipeline.process([order(1)])
+    assert [each.id for each in pipeline.store.scan()] == [PLAIN]
+    pipeline.snapshot = AFTER
+    letters = LetterSearch(pipeline.sources, AFTER, pipeline.blind_index, pipeline.sealer.open)
+    resources = pipeline.resources()
+    store = Interrupted(pipeline.store, call, lambda: pipeline.process([order(1)]))
+    resources.store = cast("ProfileStore", store)
+    erasure = Erasure(resources, TombstoneFile(tmp_path / "tombstones.jsonl"), names, lambda: letters)
+
+    with closing(resources.dead_letters):
+        erasure.erase([PLAIN], int(NOW * 1000))
+
+    assert store.left <= 0
+    assert list(pipeline.store.scan()) == []
+    assert pipeline.store.unfinished() == []
+    hashed = str(pipeline.blind_index.identifier(Identifier.parse(PLAIN)))
+    assert pipeline.key_store.get([PLAIN, hashed]) == {}
+    assert pipeline.index.holds([PLAIN, hashed]) == set()
+    pipeline.process([order(1)])
+    assert pipeline.store.count() == 0
