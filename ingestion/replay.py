@@ -20,7 +20,7 @@ from ingestion.workers import WorkerPlan, WorkerResources
 from merge.batch_size import BatchSize
 from merge.fragments import FragmentState
 from model.dead_letters import DeadLetter, DeadLetterReason
-from model.errors import KeyProviderError, SealError
+from model.errors import KeyProviderError, SealError, StoreError
 from model.events import RawRecord
 from model.schema_changes import SchemaChange
 from model.snapshots import MetadataSnapshot
@@ -111,8 +111,8 @@ class _Replay:
 
     def replay_fragments(self, letters: list[DeadLetter]) -> None:
         """Join to their fragments what letters hold for them, where these can be read again."""
-        found = list(self._opened([each for each in letters if each.holds_changes()]))
-        ready = [change for letter, payload in found if (change := self._sealed(letter, payload)) is not None]
+        found = list(self._read([each for each in letters if each.holds_changes()]))
+        ready = [sealed for letter, change in found if (sealed := self._sealed(letter, change)) is not None]
         failed = self._join.run((name, change) for _, name, change in ready).failed
         if buried := self._store.tombstones(name for _, name, _ in ready):
             self._guard.erase_of_refused(list(buried))
@@ -121,12 +121,21 @@ class _Replay:
         self.report.still_dead += len(found) - len(joined)
         self._dead_letters.drop(joined)
 
-    def _sealed(self, letter: DeadLetter, payload: bytes) -> tuple[str, str, FragmentState] | None:
+    def _read(self, letters: Iterable[DeadLetter]) -> Iterator[tuple[DeadLetter, FragmentState]]:
+        """Letters with the changes that they hold, but for those that are damaged or of a later format."""
+        for letter, payload in self._opened(letters):
+            try:
+                change = read_changes(payload)
+            except StoreError:
+                self.report.unreadable += 1
+                continue
+            yield letter, change
+
+    def _sealed(self, letter: DeadLetter, change: FragmentState) -> tuple[str, str, FragmentState] | None:
         """A letter's id, its fragment's, and its changes; None if these cannot be sealed as the snapshot says,
         which may be newer than the one they were mapped by."""
-        fragment_id, change = letter.position.removeprefix(FRAGMENT), read_changes(payload)
         try:
-            name, change = self._sealing.seal_change(fragment_id, change)
+            name, change = self._sealing.seal_change(letter.position.removeprefix(FRAGMENT), change)
         except (SealError, KeyProviderError):
             return None
         return letter.id, name, change

@@ -28,7 +28,7 @@ FRAGMENT = "fragment:"
 
 
 def read_changes(payload: bytes) -> FragmentState:
-    """The changes that a letter of a fragment holds. Raises DamagedStateError."""
+    """The changes that a letter of a fragment holds. Raises DamagedStateError, StoreError for a later format."""
     # A state begins with its format, which is no digit; its checksum may hold a line's end.
     if payload[:1] not in _NUMBER:
         return codec.decode(payload)

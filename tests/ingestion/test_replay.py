@@ -10,9 +10,11 @@ import pytest
 
 from ingestion.files import DamagedRecord
 from ingestion.replay import ReplayReport, replay
+from ingestion.set_aside import FRAGMENT, LetterWriter
 from ingestion.workers import WorkerResources
+from merge import codec
 from merge.store import FragmentWrite
-from model.dead_letters import DeadLetter, DeadLetterReason
+from model.dead_letters import COMMIT, DeadLetter, DeadLetterReason
 from model.errors import KeyProviderError, MetadataError, StoreError
 from model.events import RawRecord
 from model.schema_changes import SchemaChange
@@ -226,6 +228,30 @@ def test_records_of_a_damaged_fragment_stay_as_its_changes(
     straight = Pipeline(tmp_path, pipeline.key_store)
     straight.process([order(1, 1), later])
     assert pipeline.export() == straight.export()
+
+
+@pytest.mark.parametrize(
+    "held", [b"", b"damaged", codec.framed(b"[]", b"\x7f")], ids=["empty", "damaged", "later_format"]
+)
+def test_a_letter_whose_changes_cannot_be_read_does_not_end_the_replay(
+    held: bytes, pipeline: Pipeline, resources: WorkerResources
+) -> None:
+    pipeline.process([order(1, 1)])
+    (whole,) = pipeline.store.scan()
+    pipeline.store.write([FragmentWrite(whole.id, whole.version, b"x", frozenset())])
+    later = order(1, 2, order_id="R9", created_at="2024-03-02T00:00:00Z")
+    failures = pipeline.process([later]).failed.values()
+    writer, reason = LetterWriter(pipeline.sealer), Reason.DAMAGED_FRAGMENT
+    record = RawRecord("", FRAGMENT + whole.id, held)
+    unreadable = writer.letter(record, COMMIT, reason, "", None, 1, pipeline.batch)
+    resources.dead_letters.put([unreadable, *writer.of_failures(failures, 1, pipeline.batch)])
+    (damaged,) = pipeline.store.scan()
+    pipeline.store.write([FragmentWrite(whole.id, damaged.version, whole.state, frozenset())])
+
+    report = replayed(pipeline, resources)
+
+    assert (report.replayed, report.still_dead, report.unreadable) == (1, 0, 1)
+    assert [each.id for each in resources.dead_letters.scan()] == [unreadable.id]
 
 
 def test_keys_that_are_away_make_key_letters_and_later_none(
