@@ -158,7 +158,11 @@ class ProfileReader:
         leaves = self._leaves(fragment.id, visible, reveal)
         # Names are shown as today's events have them: one that was stored before policy protected it is hidden.
         name = self._names.identifier
-        evidence = {name(text): self._names.origin(origin) for text, origin in state.identifiers.items()}
+        evidence: dict[str, Origin] = {}
+        for text, said in state.identifiers.items():
+            origin = self._names.origin(said)
+            # Stored under both names, it shows the earlier evidence, which `seal` keeps.
+            evidence[name(text)] = min(origin, evidence.get(name(text), origin))
         identifiers = sorted(Identifier.parse(text) for text in evidence)
         return Profile(name(fragment.id), fragment.version, tuple(identifiers), tuple(leaves), evidence)
 
