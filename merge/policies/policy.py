@@ -47,9 +47,10 @@ class Policy(ABC):
         return (register,)
 
     def key(self, entry: Register) -> Hashable:
-        """What tells an entry from others of its source."""
+        """What tells an entry from others of its source: by default the event. The spec's priority, which may change
+        from one version to the next, does not make another event of it."""
         stamp: Stamp = entry[0][0]
-        return stamp
+        return stamp[1:]
 
     def better(self, one: Register, other: Register) -> bool:
         """Whether `one` is to show rather than `other`; a total order. Only asked where `keeps_best`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -123,6 +124,18 @@ def test_of_two_versions_of_an_event_the_newer_counts() -> None:
         under = policies(a=policy)
         given = [change(1, {"a": 20}, under, version=1), change(1, {"a": 10}, under, version=2)]
         assert values(stated(*given), under) == values(stated(*reversed(given)), under) == {"a": expected}
+
+
+@pytest.mark.parametrize("policy", ["sum", "count", "append", "max", "first"])
+def test_an_event_counts_once_whatever_priority_its_specs_gave_it(policy: str) -> None:
+    under = policies(a=policy)
+    given = [
+        change(1, {"a": 20}, under),
+        change(1, {"a": 10}, under, version=2, priority=5),
+        change(2, {"a": 5}, under, priority=5),
+    ]
+    expected = {"sum": 15, "count": 2, "append": [10, 5], "max": 10, "first": 10}[policy]
+    assert all(values(stated(*some), under) == {"a": expected} for some in permutations(given))
 
 
 def test_sums_are_exact() -> None:

@@ -122,21 +122,38 @@ def _newest(values: list[Register], bound: int) -> list[Register]:
     return sorted(each for some in of.values() for each in some)
 
 
+def _of_each_event(ordered: list[Register]) -> list[Register]:
+    """The latest of each event: under another priority it is the same event."""
+    return sorted({each.stamp[1:]: each for each in ordered}.values())
+
+
+def _compared(ordered: list[Register], bound: int) -> list[Register]:
+    """What an extreme is of: of a source with fewer events than the bound the latest of each, otherwise all."""
+    of: dict[str, list[Register]] = {source: [] for source in SOURCES}
+    for each in _of_each_event(ordered):
+        of[each.stamp.source].append(each)
+    full = {source for source, some in of.items() if len(some) >= bound}
+    return [
+        *(each for each in ordered if each.stamp.source in full),
+        *(each for source, some in of.items() if source not in full for each in some),
+    ]
+
+
 def _expected(policy: ReconciliationPolicy, values: list[Register]) -> object:
     """What a policy shows of values that nothing takes away, told in another way than it is computed."""
     ordered, bound = sorted(values, key=lambda each: each.origin), POLICIES[policy].bound
     if policy is ReconciliationPolicy.FIRST:
         return min(ordered, key=lambda each: (-each.stamp.priority, each.stamp)).value
     if policy is ReconciliationPolicy.MAX:
-        return max(reversed(ordered), key=lambda each: each.value).value
+        return max(each.value for each in _compared(ordered, bound))
     if policy is ReconciliationPolicy.MIN:
-        return min(reversed(ordered), key=lambda each: each.value).value
+        return min(each.value for each in _compared(ordered, bound))
     if policy is ReconciliationPolicy.SOURCE_PRIORITY:
         return max(ordered, key=lambda each: (each.stamp.source, each.stamp)).value
     if policy is ReconciliationPolicy.UNION:
         last = {(each.stamp.source, each.value): each for each in ordered}
         return sorted({each.value for each in _newest(sorted(last.values()), bound)})
-    newest = [each.value for each in _newest(ordered, bound)]
+    newest = [each.value for each in _newest(_of_each_event(ordered), bound)]
     return newest if policy is ReconciliationPolicy.APPEND else sum(newest, 0)
 
 
