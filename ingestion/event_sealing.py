@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from merge.policies import POLICIES
+from model.attributes import Reconciliation
 from model.dead_letters import DeadLetterReason
 from model.errors import KeyProviderError, SealError
 from model.events import RawRecord
-from model.fragments import Origin, Register
+from model.fragments import NO_ENTRIES, Kind, Origin, Register
 from model.identifiers import Identifier
 from transforms.register_sealing import RegisterSealer
 from transforms.schema import Leaves
@@ -29,6 +31,14 @@ class MappedEvent(NamedTuple):
     scope: str | None
 
 
+class Sealed(NamedTuple):
+    """The sealed registers of an event by path, and the entries of arrays that a policy takes by their elements:
+    each has its own sealed value and token, as an element that was stored before it was protected."""
+
+    registers: dict[str, Register]
+    entries: Mapping[str, Sequence[Register]] = NO_ENTRIES
+
+
 class Unsealed(NamedTuple):
     """Why an event is set aside: its values cannot be sealed. `detail` quotes none of them."""
 
@@ -37,32 +47,62 @@ class Unsealed(NamedTuple):
 
 
 def seal_events(
-    sealer: RegisterSealer, keys: FetchedKeys, events: Sequence[MappedEvent], present: Mapping[str, Register]
-) -> list[dict[str, Register] | Unsealed]:
-    """The sealed registers of events of one fragment, in their order. Those that another of the events, or what is
+    sealer: RegisterSealer,
+    keys: FetchedKeys,
+    events: Sequence[MappedEvent],
+    present: Mapping[str, Register],
+    policies: Mapping[str, Reconciliation],
+) -> list[Sealed | Unsealed]:
+    """What is sealed of events of one fragment, in their order. Registers that another of the events, or what is
     `present` of the fragment, replaces are left out: sealing is what an event costs most."""
     if not any(event.leaves.to_seal for event in events):
-        return [{} for _ in events]
+        return [Sealed({}) for _ in events]
     try:
         key = _key(keys, events[0].fragment_id)
-        return [*sealer.seal_latest(key, [(each.origin, each.leaves.to_seal) for each in events], present)]
+        latest = sealer.seal_latest(key, [(each.origin, each.leaves.to_seal) for each in events], present)
+        return [
+            Sealed(registers, _entries(sealer, key, event, policies))
+            for event, registers in zip(events, latest, strict=True)
+        ]
     except Exception:
         # Looked for below: what an event that is set aside would have replaced must be sealed after all.
-        return [_sealed_alone(sealer, keys, event) for event in events]
+        return [_sealed_alone(sealer, keys, event, policies) for event in events]
 
 
 def _sealed_alone(
-    sealer: RegisterSealer, keys: FetchedKeys, event: MappedEvent
-) -> dict[str, Register] | Unsealed:
+    sealer: RegisterSealer, keys: FetchedKeys, event: MappedEvent, policies: Mapping[str, Reconciliation]
+) -> Sealed | Unsealed:
     to_seal = event.leaves.to_seal
+    if not to_seal:
+        return Sealed({})
     try:
-        key = _key(keys, event.fragment_id) if to_seal else None
-        return {what.path: sealer.seal(key, event.origin, what) for what in to_seal} if key else {}
+        key = _key(keys, event.fragment_id)
+        registers = {what.path: sealer.seal(key, event.origin, what) for what in to_seal}
+        return Sealed(registers, _entries(sealer, key, event, policies))
     except (SealError, KeyProviderError) as error:
         return Unsealed(DeadLetterReason.KEY_UNAVAILABLE, str(error))
     except Exception as error:
         # Only the type: the message of a stranger's exception may quote the event.
         return Unsealed(DeadLetterReason.STAGE_CRASHED, type(error).__name__)
+
+
+def _entries(
+    sealer: RegisterSealer, key: SealingKey, event: MappedEvent, policies: Mapping[str, Reconciliation]
+) -> Mapping[str, Sequence[Register]]:
+    if not policies:
+        return NO_ENTRIES
+    return {
+        what.path: [
+            sealer.seal(key, event.origin, what._replace(value=entry.value))
+            for entry in POLICIES[policies[what.path].policy].entries(
+                Register(event.origin, Kind.PLAIN, what.value)
+            )
+        ]
+        for what in event.leaves.to_seal
+        if type(what.value) is list
+        and what.path in policies
+        and POLICIES[policies[what.path].policy].shares_origins
+    }
 
 
 def _key(keys: FetchedKeys, fragment_id: str) -> SealingKey:

@@ -191,21 +191,25 @@ class MapStage:
         """Join events of one fragment into the output's state of it."""
         state = output.fragments.get(fragment_id)
         policies = self._snapshot.attributes.policies
-        sealed = seal_events(self._sealer, keys, events, state.registers if state else {})
-        for event, registers in zip(events, sealed, strict=True):
-            if isinstance(registers, Unsealed):
+        present = state.registers if state else {}
+        for event, sealed in zip(
+            events, seal_events(self._sealer, keys, events, present, policies), strict=True
+        ):
+            if isinstance(sealed, Unsealed):
                 spec = event.origin.spec
-                self._set_aside(output, event.record, "encrypt", registers.reason, registers.detail, spec)
+                self._set_aside(output, event.record, "encrypt", sealed.reason, sealed.detail, spec)
                 continue
             mutations = event.leaves.plain
             if event.leaves.to_seal:
-                mutations |= registers
+                mutations |= sealed.registers
                 output.protected += len(event.leaves.to_seal)
             if state is None:
                 state = output.fragments[fragment_id] = FragmentState()
                 state.judged = output.judged.get(fragment_id, UNJUDGED)
             _, _, origin, identifiers, _, scope = event
-            state.apply(FragmentChange(fragment_id, origin, mutations, identifiers, scope, policies))
+            state.apply(
+                FragmentChange(fragment_id, origin, mutations, identifiers, scope, policies, sealed.entries)
+            )
 
     def _set_aside(
         self,

@@ -45,12 +45,12 @@ class Cell:
         self.floor: Origin | None = None
         """Of the latest null; entries that are not later are gone."""
 
-    def write(self, register: Register) -> None:
-        """Join in what one event wrote at the path."""
+    def write(self, register: Register, entries: Iterable[Register] | None = None) -> None:
+        """Join in what one event wrote at the path; `entries` where the register does not tell them."""
         if register.kind is Kind.DELETED and self.policy.null_deletes:
             self._raise_floor(register.origin)
             return
-        for entry in self.policy.entries(register):
+        for entry in self.policy.entries(register) if entries is None else entries:
             self.add(entry)
 
     def add(self, entry: Register) -> None:

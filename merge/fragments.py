@@ -107,7 +107,8 @@ class FragmentState:
 
     def _write_cells(self, change: FragmentChange) -> None:
         for path in change.mutations.keys() & change.policies.keys():
-            self.cell(path, change.policies[path].policy).write(change.mutations[path])
+            cell = self.cell(path, change.policies[path].policy)
+            cell.write(change.mutations[path], change.entries.get(path))
 
     def _join_cells(self, other: FragmentState) -> bool:
         changed = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -46,6 +46,7 @@ class Register(NamedTuple):
         return self.origin.spec
 
 
+NO_ENTRIES: Mapping[str, Sequence[Register]] = MappingProxyType({})
 LATEST_ONLY: Mapping[str, Reconciliation] = MappingProxyType({})
 """The policies of a snapshot in which every attribute has `latest`."""
 
@@ -57,6 +58,7 @@ class FragmentChange(NamedTuple):
     source set earlier, and that are not among `mutations`, are deleted.
 
     `policies` are those of the snapshot that mapped the event, of paths that have another than `latest`.
+    `entries` are what a policy keeps of a mutation that does not tell it: the elements of a sealed array.
     """
 
     fragment_id: str
@@ -65,3 +67,4 @@ class FragmentChange(NamedTuple):
     identifiers: tuple[Identifier, ...]
     scope: str | None = None
     policies: Mapping[str, Reconciliation] = LATEST_ONLY
+    entries: Mapping[str, Sequence[Register]] = NO_ENTRIES

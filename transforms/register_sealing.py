@@ -31,6 +31,10 @@ class RegisterSealer(KeyHolder):
             each.path for each in snapshot.attributes if each.policy is not ReconciliationPolicy.LATEST
         )
 
+        self._sets = frozenset(
+            each.path for each in snapshot.attributes if each.policy is ReconciliationPolicy.UNION
+        )
+
     def seal(self, key: SealingKey, origin: Origin, what: ValueToSeal) -> Register:
         """The register that an event of this origin writes. Raises SealError, and KeyProviderError for a data
         key that cannot be unwrapped."""
@@ -75,8 +79,10 @@ class RegisterSealer(KeyHolder):
         ]
 
     def token(self, path: str, value: object) -> str | None:
-        """The blind-index token of a searchable value; an array has none."""
+        """The blind-index token of a searchable value. An array has none but where it may be the element of a set:
+        equal elements are told by their tokens."""
         kind = type(value)
-        if kind is list:
+        if kind is list and path not in self._sets:
             return None
-        return self._blind_index.token(path, value, self._declared_types.get(path) or DATA_TYPES[kind])
+        data_type = self._declared_types.get(path) or DATA_TYPES.get(kind, DataType.ARRAY)
+        return self._blind_index.token(path, value, data_type)
