@@ -287,10 +287,15 @@ static PyObject *has_long_key(PyObject *twin, PyObject *const *arguments, Py_ssi
 
 static PyObject *members(PyObject *twin, PyObject *const *arguments, Py_ssize_t given)
 {
-    if (given != 1 || !PyList_CheckExact(arguments[0]) || PyList_GET_SIZE(arguments[0]) > SMALL_INDEXES) {
+    if (given != 1 || !PyList_CheckExact(arguments[0])) {
         return by_twin(twin, arguments, given);
     }
+    /* Made before the list is looked at: with it the collector may run, and with that what changes the list. */
     PyObject *made = PyDict_New();
+    if (made == NULL || PyList_GET_SIZE(arguments[0]) > SMALL_INDEXES) {
+        Py_XDECREF(made);
+        return made == NULL ? NULL : by_twin(twin, arguments, given);
+    }
     for (Py_ssize_t place = 0; made != NULL && place < PyList_GET_SIZE(arguments[0]); place++) {
         if (PyDict_SetItem(made, small_indexes[place], PyList_GET_ITEM(arguments[0], place))) {
             Py_CLEAR(made);
@@ -372,6 +377,19 @@ typedef struct {
     Plan *plans[MOST_PLANS];
 } Twin;
 
+/* The twin of an object that remembers. The collector may have taken it: RuntimeError. */
+static PyObject *by_own_twin(const Twin *self, PyObject *const *arguments, Py_ssize_t given)
+{
+    if (self->twin == NULL) {
+        PyErr_SetString(PyExc_RuntimeError, "the collector has taken this function apart");
+        return NULL;
+    }
+    PyObject *twin = Py_NewRef(self->twin);
+    PyObject *answer = by_twin(twin, arguments, given);
+    Py_DECREF(twin);
+    return answer;
+}
+
 static void free_plan(Plan *plan)
 {
     for (Py_ssize_t place = 0; place < plan->size; place++) {
@@ -400,13 +418,36 @@ static void remember(Twin *self, size_t place, PyObject **keys, Py_ssize_t size,
     }
 }
 
+/* Whether a dict has these keys, as the same objects, and no others. */
+static bool has_keys(PyObject *dict, PyObject *const *keys, Py_ssize_t size)
+{
+    PyObject *key;
+    Py_ssize_t position = 0, number = 0;
+    while (number < size && PyDict_Next(dict, &position, &key, NULL) && key == keys[number]) {
+        number++;
+    }
+    return number == size && PyDict_GET_SIZE(dict) == size;
+}
+
+static bool are_short_texts(PyObject *const *keys, Py_ssize_t size)
+{
+    Py_ssize_t characters = 0;
+    for (Py_ssize_t number = 0; number < size; number++) {
+        if (!PyUnicode_CheckExact(keys[number])) {
+            return false;
+        }
+        characters += PyUnicode_GET_LENGTH(keys[number]);
+    }
+    return characters <= MOST_CHARACTERS;
+}
+
 /* transforms.jolt.key_plans.planner: the same keys, as the same objects, have the same plan. */
 static PyObject *plan(PyObject *object, PyObject *const *arguments, size_t flags, PyObject *Py_UNUSED(names))
 {
     Twin *self = (Twin *)object;
-    Py_ssize_t given = PyVectorcall_NARGS(flags), size = 0, position = 0, characters = 0;
+    Py_ssize_t given = PyVectorcall_NARGS(flags), size = 0, position = 0;
     if (given != 1 || !PyDict_CheckExact(arguments[0]) || PyDict_GET_SIZE(arguments[0]) > MOST_KEYS) {
-        return by_twin(self->twin, arguments, given);
+        return by_own_twin(self, arguments, given);
     }
     PyObject *keys[MOST_KEYS];
     uint64_t mixed = 0;
@@ -418,18 +459,15 @@ static PyObject *plan(PyObject *object, PyObject *const *arguments, size_t flags
     if (known != NULL && known->size == size && memcmp(known->keys, keys, (size_t)size * sizeof(PyObject *)) == 0) {
         return Py_NewRef(known->answer);
     }
-    PyObject *answer = by_twin(self->twin, arguments, given);
-    if (answer == NULL || size != PyDict_GET_SIZE(arguments[0])) {
-        return answer;
+    for (Py_ssize_t number = 0; number < size; number++) {
+        Py_INCREF(keys[number]);
+    }
+    PyObject *answer = by_own_twin(self, arguments, given);
+    if (answer != NULL && has_keys(arguments[0], keys, size) && are_short_texts(keys, size)) {
+        remember(self, place, keys, size, answer);
     }
     for (Py_ssize_t number = 0; number < size; number++) {
-        if (!PyUnicode_CheckExact(keys[number])) {
-            return answer;
-        }
-        characters += PyUnicode_GET_LENGTH(keys[number]);
-    }
-    if (characters <= MOST_CHARACTERS) {
-        remember(self, place, keys, size, answer);
+        Py_DECREF(keys[number]);
     }
     return answer;
 }
@@ -451,7 +489,7 @@ static PyObject *find(PyObject *object, PyObject *const *arguments, size_t flags
         }
         return made;
     }
-    return by_twin(self->twin, arguments, given);
+    return by_own_twin(self, arguments, given);
 }
 
 /* transforms.jolt.views.literal_view: a text that is none of the keys has nothing below it. */
@@ -459,13 +497,20 @@ static PyObject *view(PyObject *object, PyObject *const *arguments, size_t flags
 {
     Twin *self = (Twin *)object;
     Py_ssize_t given = PyVectorcall_NARGS(flags);
-    if (given == 1 && PyUnicode_CheckExact(arguments[0])) {
-        int is_in = PySet_Contains(self->keys, arguments[0]);
-        if (is_in <= 0) {
-            return is_in < 0 ? NULL : Py_NewRef(self->nothing);
+    /* What is missing the collector has taken, the twin before the others. */
+    if (given == 1 && PyUnicode_CheckExact(arguments[0]) && self->keys != NULL && self->nothing != NULL) {
+        PyObject *keys = Py_NewRef(self->keys), *nothing = Py_NewRef(self->nothing);
+        int is_in = PySet_Contains(keys, arguments[0]);
+        Py_DECREF(keys);
+        if (is_in == 0) {
+            return nothing;
+        }
+        Py_DECREF(nothing);
+        if (is_in < 0) {
+            return NULL;
         }
     }
-    return by_twin(self->twin, arguments, given);
+    return by_own_twin(self, arguments, given);
 }
 
 static int drop(PyObject *object)

@@ -77,17 +77,24 @@ static bool is_named_tuple(PyObject *type)
            ((PyTypeObject *)type)->tp_alloc == PyType_GenericAlloc;
 }
 
+/* Of items that the caller need not hold: the collector may run when it is made. At most three or four. */
 static PyObject *new_tuple(PyTypeObject *type, PyObject *const *items, Py_ssize_t size)
 {
+    for (Py_ssize_t place = 0; place < size; place++) {
+        Py_INCREF(items[place]);
+    }
     PyObject *made = type->tp_alloc(type, size);
     if (made == NULL) {
+        for (Py_ssize_t place = 0; place < size; place++) {
+            Py_DECREF(items[place]);
+        }
         return NULL;
     }
 #if PY_VERSION_HEX >= 0x030E0000
     ((PyTupleObject *)made)->ob_hash = -1;
 #endif
     for (Py_ssize_t place = 0; place < size; place++) {
-        PyTuple_SET_ITEM(made, place, Py_NewRef(items[place]));
+        PyTuple_SET_ITEM(made, place, items[place]);
     }
     return made;
 }
@@ -273,14 +280,11 @@ static int hand_over(const struct walk *walk, PyObject *parent, PyObject *key, P
 
 static int set_register(const struct walk *walk, PyObject *node, int kind, PyObject *value)
 {
-    PyObject *made = new_register(walk->origin, kinds[kind], value);
-    if (made == NULL) {
-        return -1;
-    }
     PyObject *path = Py_NewRef(slot_of(node, PATH));
-    int failed = PyDict_SetItem(walk->plain, path, made);
+    PyObject *made = new_register(walk->origin, kinds[kind], value);
+    int failed = made == NULL ? -1 : PyDict_SetItem(walk->plain, path, made);
     Py_DECREF(path);
-    Py_DECREF(made);
+    Py_XDECREF(made);
     return failed;
 }
 
@@ -814,6 +818,10 @@ static PyObject *body(PyObject *Py_UNUSED(module), PyObject *const *arguments, P
 /* An item of a list or tuple at an index as Python reads it: borrowed, or NULL with IndexError. */
 static PyObject *item_at(PyObject *const *items, Py_ssize_t size, PyObject *index)
 {
+    if (!PyLong_Check(index)) {
+        PyErr_SetString(PyExc_TypeError, "list indices must be integers or slices");
+        return NULL;
+    }
     Py_ssize_t place = PyNumber_AsSsize_t(index, PyExc_IndexError);
     if (place == -1 && PyErr_Occurred()) {
         return NULL;
@@ -849,15 +857,18 @@ static PyObject *registers(PyObject *Py_UNUSED(module), PyObject *const *argumen
         PyErr_SetString(PyExc_TypeError, "bind comes first, and a list is needed");
         return NULL;
     }
-    Py_ssize_t place = 0;
+    Py_ssize_t place = 0, size = PyDict_GET_SIZE(arguments[0]);
     PyObject *key, *wire;
     while (PyDict_Next(arguments[0], &place, &key, &wire)) {
         Py_INCREF(key);
+        Py_INCREF(wire);
         PyObject *made = read_register(wire, arguments[1]);
-        int failed = made == NULL || PyDict_SetItem(arguments[0], key, made);
+        int failed =
+            made == NULL || !still_as_long(arguments[0], size) || PyDict_SetItem(arguments[0], key, made);
         Py_XDECREF(made);
+        Py_DECREF(wire);
         Py_DECREF(key);
-        if (failed) {
+        if (failed || !still_as_long(arguments[0], size)) {
             return NULL;
         }
     }
@@ -889,7 +900,15 @@ static PyObject *origins(PyObject *Py_UNUSED(module), PyObject *wire)
     }
     PyObject *made = PyList_New(PyList_GET_SIZE(wire));
     for (Py_ssize_t each = 0; made != NULL && each < PyList_GET_SIZE(made); each++) {
-        PyObject *origin = read_origin(PyList_GET_ITEM(wire, each));
+        PyObject *origin = NULL;
+        if (each < PyList_GET_SIZE(wire)) {
+            PyObject *fields = Py_NewRef(PyList_GET_ITEM(wire, each));
+            origin = read_origin(fields);
+            Py_DECREF(fields);
+        }
+        else {
+            PyErr_SetString(PyExc_RuntimeError, "list changed size during iteration");
+        }
         if (origin == NULL) {
             Py_CLEAR(made);
             break;

@@ -141,11 +141,22 @@ typedef struct {
     Shape *shapes[MOST_SHAPES];
 } Site;
 
-/* What a site found in the object that it looked at last. */
+/* What a site found in the object that it looked at last, and that object's version then. */
 typedef struct {
     const Shape *shape;
     PyObject *object;
+    uint64_t version;
 } Scan;
+
+/* A number that changes whenever a dict does, and that no other dict has. Python 3.12 deprecates it; without it a
+ * key that was not there is looked up. */
+#if PY_VERSION_HEX < 0x030C0000
+#define VERSION(dict) (((PyDictObject *)(dict))->ma_version_tag)
+#define HAS_VERSION(dict, version) (VERSION(dict) == (version))
+#else
+#define VERSION(dict) 0
+#define HAS_VERSION(dict, version) ((void)(version), false)
+#endif
 
 /* What happens to an exception: the register that gets it, and where to go on. */
 typedef struct {
@@ -317,21 +328,27 @@ static void scan_object(Site *site, Scan *scan, PyObject *object)
         }
     }
     scan->object = object;
+    scan->version = VERSION(object);
     scan->shape = shape_of(site, keys, size, mixed);
 }
 
-/* As `look_up`, for the key of this number that the scan's site wants. */
+/* As `look_up`, for the key of this number that the scan's site wants. Where one stood is seen when it is read there;
+ * that one is still absent only the version tells: another name of the object may have removed one key and set
+ * another. */
 static inline PyObject *look_up_scanned(const Scan *scan, PyObject *object, PyObject *key, int32_t number)
 {
     const Shape *shape = scan->shape;
     if (LIKELY(shape != NULL && scan->object == object && PyDict_GET_SIZE(object) == shape->size)) {
         Py_ssize_t position = shape->positions[number];
         if (position == ABSENT) {
-            return NULL;
-        }
-        PyObject *known, *value, *expected = shape->keys[position];
-        if (LIKELY(PyDict_Next(object, &position, &known, &value) && known == expected)) {
-            return value;
+            if (LIKELY(HAS_VERSION(object, scan->version))) {
+                return NULL;
+            }
+        } else {
+            PyObject *known, *value, *expected = shape->keys[position];
+            if (LIKELY(PyDict_Next(object, &position, &known, &value) && known == expected)) {
+                return value;
+            }
         }
     }
     return PyDict_GetItemWithError(object, key);
@@ -585,7 +602,8 @@ static int32_t handle(const Program *program, Frame *frame)
     }
     for (int32_t place = 0; place < program->handler_count; place++) {
         const Handler *handler = &program->handlers[place];
-        if (PyErr_ExceptionMatches(handler->type)) {
+        /* The collector may have taken it. */
+        if (handler->type != NULL && PyErr_ExceptionMatches(handler->type)) {
             PyObject *error = raised();
             frame->handling = true;
             frame->handled = PyErr_GetHandledException();
@@ -650,7 +668,7 @@ static void raise_alone(PyObject *error)
 #define NEXT_ONE continue;
 #endif
 
-static PyObject *run(const Program *program, Frame *frame)
+static PyObject *run(const Program *program, PyObject *all_constants, Frame *frame)
 {
 #if defined(__GNUC__)
 #define LABEL(name, operands) &&on_##name,
@@ -659,7 +677,7 @@ static PyObject *run(const Program *program, Frame *frame)
 #endif
     PyObject **const registers = frame->registers;
     /* The constant that is written -1 is the first one. */
-    PyObject **const constants = ((PyTupleObject *)program->constants)->ob_item;
+    PyObject **const constants = ((PyTupleObject *)all_constants)->ob_item;
     const int32_t *const code = program->code;
     const int32_t *pc = code;
     Hint *const hints = program->hints;
@@ -1001,6 +1019,10 @@ static PyObject *call(PyObject *self, PyObject *const *arguments, size_t flags, 
                      program->arguments);
         return NULL;
     }
+    if (program->constants == NULL) {
+        PyErr_SetString(PyExc_RuntimeError, "the collector has taken this program apart");
+        return NULL;
+    }
     PyObject *registers_here[ON_STACK];
     int64_t counters_here[8];
     Cursor cursors_here[16];
@@ -1028,7 +1050,8 @@ static PyObject *call(PyObject *self, PyObject *const *arguments, size_t flags, 
         frame.registers[place] = Py_NewRef(arguments[place]);
     }
     Py_INCREF(self);
-    PyObject *result = run(program, &frame);
+    PyObject *constants = Py_NewRef(program->constants);
+    PyObject *result = run(program, constants, &frame);
     for (size_t place = 0; place < registers; place++) {
         Py_XDECREF(frame.registers[place]);
     }
@@ -1040,6 +1063,7 @@ static PyObject *call(PyObject *self, PyObject *const *arguments, size_t flags, 
         Py_XDECREF(frame.handled);
     }
     PyMem_Free(borrowed);
+    Py_DECREF(constants);
     Py_DECREF(self);
     return result;
 }

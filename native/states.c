@@ -234,21 +234,22 @@ static bool read_registers(struct reader *reader, struct state *state)
     return take(reader, '}');
 }
 
-static bool read_identifiers(struct reader *reader, struct state *state)
+/* Into as many as MOST_IDENTIFIERS; `found` is how many there are. */
+static bool read_identifiers(struct reader *reader, int origins_size, struct named *identifiers, int *found)
 {
-    state->identifiers_size = 0;
+    *found = 0;
     if (!take(reader, '{')) {
         return false;
     }
     while (!is_next(reader, '}')) {
-        int size = state->identifiers_size;
-        struct named *named = &state->identifiers[size];
+        int size = *found;
+        struct named *named = &identifiers[size];
         if (size == MOST_IDENTIFIERS || (size && !take(reader, ',')) || !take_text(reader, &named->name) ||
-            !take(reader, ':') || !take_place(reader, state->origins_size, &named->origin) ||
+            !take(reader, ':') || !take_place(reader, origins_size, &named->origin) ||
             (size && compare_texts(&named[-1].name, &named->name) >= 0)) {
             return false;
         }
-        state->identifiers_size++;
+        ++*found;
     }
     return take(reader, '}');
 }
@@ -283,7 +284,9 @@ static bool read_state(PyObject *data, struct state *state)
     struct reader reader = {PyBytes_AS_STRING(data) + HEADER, PyBytes_AS_STRING(data) + PyBytes_GET_SIZE(data)};
     return PyBytes_GET_SIZE(data) >= HEADER && take(&reader, '[') && read_origins(&reader, state) && take(&reader, ',') &&
            read_registers(&reader, state) && take(&reader, ',') && take(&reader, '[') && take(&reader, ']') &&
-           take(&reader, ',') && read_identifiers(&reader, state) && take(&reader, ']') &&
+           take(&reader, ',') &&
+           read_identifiers(&reader, state->origins_size, state->identifiers, &state->identifiers_size) &&
+           take(&reader, ']') &&
            reader.at == reader.end && !is_nested(state->registers, state->registers_size);
 }
 
@@ -480,7 +483,8 @@ static char *put_identifiers(char *end, const struct join *join)
     return put(end, "}]", 2);
 }
 
-/* One join at a time: the lock of the interpreter is held throughout. */
+/* Room for `join` alone, which runs no Python and makes no object that the collector knows: with those may run
+ * finalizers and other threads, and with them another join. */
 static struct join workplace;
 
 PyDoc_STRVAR(join_doc, "join(one, other): the JSON of the join of two states; None for the twin to say.");
@@ -521,7 +525,8 @@ static PyObject *identifiers(PyObject *Py_UNUSED(module), PyObject *data)
     if (!are_bytes(&data, 1)) {
         return NULL;
     }
-    struct state *state = &workplace.joined;
+    struct named found[MOST_IDENTIFIERS];
+    int size;
     const char *start = PyBytes_AS_STRING(data), *end = start + PyBytes_GET_SIZE(data);
     /* They come last, and neither a brace nor a quotation mark stands in the places behind them: so the last
      * `},[],{` that parses to the end is where they begin, unless one stands in an identifier. */
@@ -532,13 +537,13 @@ static PyObject *identifiers(PyObject *Py_UNUSED(module), PyObject *data)
             break;
         }
     }
-    state->origins_size = MOST_ORIGINS;
-    if (reader.at == NULL || !read_identifiers(&reader, state) || !take(&reader, ']') || reader.at != end) {
+    if (reader.at == NULL || !read_identifiers(&reader, MOST_ORIGINS, found, &size) || !take(&reader, ']') ||
+        reader.at != end) {
         Py_RETURN_NONE;
     }
-    PyObject *made = PyTuple_New(state->identifiers_size);
-    for (int each = 0; made != NULL && each < state->identifiers_size; each++) {
-        const struct text *name = &state->identifiers[each].name;
+    PyObject *made = PyTuple_New(size);
+    for (int each = 0; made != NULL && each < size; each++) {
+        const struct text *name = &found[each].name;
         PyObject *item = PyUnicode_DecodeUTF8(name->start, name->size, NULL);
         if (item == NULL) {
             Py_CLEAR(made);
@@ -604,8 +609,14 @@ static PyObject *token_of(const struct text *value)
     return dot == NULL || dot + 1 == end ? Py_NewRef(Py_None) : PyUnicode_DecodeUTF8(dot + 1, end - dot - 1, NULL);
 }
 
+/* Whom to ask about values, and whether one of them raised. */
+struct asked {
+    PyObject *is_indexable, *odd;
+    bool has_raised;
+};
+
 /* What the index may know of a register; None for nothing. */
-static PyObject *field(const struct entry *entry, PyObject *path, PyObject *is_indexable, PyObject *odd)
+static PyObject *field(const struct entry *entry, PyObject *path, struct asked *asked)
 {
     if (entry->kind == SEALED) {
         PyObject *token = token_of(&entry->value);
@@ -614,10 +625,11 @@ static PyObject *field(const struct entry *entry, PyObject *path, PyObject *is_i
         }
     }
     if (entry->kind == PLAIN) {
-        PyObject *answer = PyObject_CallOneArg(is_indexable, path);
+        PyObject *answer = PyObject_CallOneArg(asked->is_indexable, path);
         int indexable = answer == NULL ? -1 : PyObject_IsTrue(answer);
         Py_XDECREF(answer);
         if (indexable <= 0) {
+            asked->has_raised = indexable < 0;
             return indexable < 0 ? NULL : Py_NewRef(Py_None);
         }
         PyObject *value = scalar_of(&entry->value);
@@ -625,13 +637,15 @@ static PyObject *field(const struct entry *entry, PyObject *path, PyObject *is_i
             return value;
         }
     }
-    return PyObject_CallFunction(odd, "iy#", entry->kind, entry->value.start, entry->value.size);
+    PyObject *shown = PyObject_CallFunction(asked->odd, "iy#", entry->kind, entry->value.start, entry->value.size);
+    asked->has_raised = shown == NULL;
+    return shown;
 }
 
-static int set_field(PyObject *fields, const struct entry *entry, PyObject *is_indexable, PyObject *odd)
+static int set_field(PyObject *fields, const struct entry *entry, struct asked *asked)
 {
     PyObject *path = PyUnicode_DecodeUTF8(entry->path.start, entry->path.size, NULL);
-    PyObject *value = path == NULL ? NULL : field(entry, path, is_indexable, odd);
+    PyObject *value = path == NULL ? NULL : field(entry, path, asked);
     int failed = value == NULL || (value != Py_None && PyDict_SetItem(fields, path, value));
     Py_XDECREF(path);
     Py_XDECREF(value);
@@ -654,15 +668,16 @@ static PyObject *fields(PyObject *Py_UNUSED(module), PyObject *const *arguments,
         PyMem_Free(state);
         Py_RETURN_NONE;
     }
+    struct asked asked = {arguments[1], arguments[2], false};
     PyObject *made = PyDict_New();
     for (int each = 0; made != NULL && each < state->registers_size; each++) {
-        if (state->registers[each].kind != DELETED &&
-            set_field(made, &state->registers[each], arguments[1], arguments[2])) {
+        if (state->registers[each].kind != DELETED && set_field(made, &state->registers[each], &asked)) {
             Py_CLEAR(made);
         }
     }
     PyMem_Free(state);
-    if (made == NULL && PyErr_ExceptionMatches(PyExc_UnicodeDecodeError)) {
+    /* Text that is none the twin finds damaged; what those that were asked raise is theirs. */
+    if (made == NULL && !asked.has_raised && PyErr_ExceptionMatches(PyExc_UnicodeDecodeError)) {
         PyErr_Clear();
         Py_RETURN_NONE;
     }

@@ -1,0 +1,221 @@
+"""What is native holds what it works with: allocating may run the collector, and with that finalizers."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from merge import codec
+from merge.fragments import FragmentState
+from model import native
+from model.fragments import Kind, Origin, Register
+from model.stamps import SpecRef, Stamp
+
+pytestmark = pytest.mark.skipif(native.state != "in use", reason=f"the native loops are {native.state}")
+
+ROOT = Path(__file__).parents[2]
+# Since 3.12 the collector waits until no C code runs.
+at_once = pytest.mark.skipif(sys.version_info >= (3, 12), reason="the collector waits for C code")
+
+
+def alone(code: str) -> str:
+    """What code prints in a process of its own, which may crash."""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT, timeout=120
+    )
+    assert done.returncode == 0, (done.returncode, done.stderr)
+    return done.stdout
+
+
+@contextmanager
+def finalizing(work: Callable[[], Any]) -> Iterator[None]:
+    """Has the collector run at every chance, and `work` with it, once."""
+
+    class Finalized:
+        me: Any
+
+        def __del__(self) -> None:
+            work()
+
+    thresholds = gc.get_threshold()
+    gc.collect()
+    each = Finalized()
+    each.me = each
+    gc.set_threshold(1)
+    del each
+    try:
+        yield
+    finally:
+        gc.set_threshold(*thresholds)
+
+
+JOIN_IN_A_FINALIZER = """
+import gc
+from merge import codec
+from merge.fragments import FragmentState
+from model import native
+from model.fragments import Origin
+from model.stamps import SpecRef, Stamp
+
+def state(size, tag):
+    made = FragmentState()
+    origin = Origin(Stamp(0, 1, "source", tag), SpecRef("spec", 1))
+    for number in range(size):
+        made.identifiers[f"{tag}:{number:03d}"] = origin
+    made.normalise()
+    return codec.encode(made)
+
+few, many = state(22, "few"), state(31, "many")
+
+class Finalized:
+    def __del__(self):
+        native.states.join(many, many)
+
+wanted = tuple(f"few:{number:03d}" for number in range(22))
+gc.set_threshold(1, 1, 1)
+for _ in range(5000):
+    each = Finalized()
+    each.me = each
+    del each
+    assert native.states.identifiers(few) == wanted
+"""
+
+
+def test_a_join_while_identifiers_are_read() -> None:
+    alone(JOIN_IN_A_FINALIZER)
+
+
+# An object that the collector does not know goes when what holds it is cleared: here, the function it calls.
+CALLED_WHEN_CLEARED = """
+import ctypes, gc
+from model import native
+
+class Last:
+    def __init__(self):
+        ctypes.pythonapi.PyObject_GC_UnTrack(ctypes.py_object(self))
+    def __call__(self, value):
+        return cycle
+    def __del__(self):
+        try:
+            ctypes.cast(address, ctypes.py_object).value(asked)
+        except RuntimeError as error:
+            print(error)
+
+gc.disable()
+cycle = {}
+%s
+address = id(made)
+cycle["made"] = made
+del made, cycle
+gc.collect()
+"""
+
+
+@pytest.mark.parametrize(
+    ("making", "told"),
+    [
+        (
+            "asked = 1; number = native.programs.INSTRUCTIONS['RETURN'][0]\n"
+            "made = native.programs.Program([number, -1], (Last(), cycle), (1, 1, 1, 0, 0, 0), (), ())",
+            "program",
+        ),
+        ("asked = {'b': 1}; made = native.functions.planner(Last()); made({'a': 1})", "function"),
+        ("asked = 1; made = native.functions.viewer(Last(), frozenset('a'), cycle)", "function"),
+    ],
+    ids=["program", "planner", "viewer"],
+)
+def test_what_the_collector_took_apart_says_so(making: str, told: str) -> None:
+    assert alone(CALLED_WHEN_CLEARED % making) == f"the collector has taken this {told} apart\n"
+
+
+def test_a_key_that_another_name_of_an_object_set_is_found() -> None:
+    assert native.programs is not None
+    numbers = {name: number for name, (number, _) in native.programs.INSTRUCTIONS.items()}
+
+    def swap(value: dict[str, int]) -> None:
+        del value["a"]
+        value["b"] = 2
+
+    # Scans register 0, calls `swap` with it, and gives what stands at "b".
+    code = [numbers["SCAN"], 0, 0, numbers["CALL"], 1, -1, 1, 0]
+    code += [numbers["GET_SCANNED"], 1, 0, -2, -3, 0, 1, numbers["RETURN"], 1]
+    program = native.programs.Program(code, (swap, "b", None), (1, 1, 2, 0, 0, 0), (), (("a", "b", "c"),))
+    assert [program({"a": 1}), program({"a": 1, "z": 3})] == [2, 2]
+
+
+def encoded() -> bytes:
+    origin = Origin(Stamp(0, 1, "s", "e"), SpecRef("m", 1))
+    state = FragmentState()
+    state.registers["a"] = Register(origin, Kind.PLAIN, 1)
+    state.registers["b"] = Register(origin, Kind.PLAIN, [1])
+    state.normalise()
+    return codec.encode(state)
+
+
+def undecodable(*_: Any) -> Any:
+    return b"\xff".decode()
+
+
+@pytest.mark.parametrize(
+    "asked", [(undecodable, lambda *_: 1), (lambda _: True, undecodable)], ids=["is_indexable", "odd"]
+)
+def test_what_the_asked_raise_is_passed_on(asked: tuple[Any, Any]) -> None:
+    assert native.states is not None
+    with pytest.raises(UnicodeDecodeError):
+        native.states.fields(encoded(), *asked)
+
+
+def test_text_that_is_none_is_left_to_the_twin() -> None:
+    assert native.states is not None
+    assert native.states.fields(encoded().replace(b'"a"', b'"\xff"'), lambda _: True, lambda *_: 1) is None
+
+
+@at_once
+def test_an_array_that_grows_while_its_members_are_taken() -> None:
+    assert native.functions is not None
+    array = list(range(60))
+    members = native.functions.twin("members", len)
+    with finalizing(lambda: array.extend(range(4000))):
+        found = members(array)
+    assert found == 4060
+
+
+def test_keys_that_changed_while_their_plan_was_made_are_not_remembered() -> None:
+    assert native.functions is not None
+    calls = []
+
+    def plan(value: dict[str, int]) -> list[str]:
+        calls.append(list(value))
+        if "a" in value and len(calls) == 1:
+            del value["a"]
+            value["b"] = 1
+        return list(value)
+
+    planner = native.functions.planner(plan)
+    assert [planner({"a": 1}), planner({"a": 1})] == [["b"], ["a"]]
+
+
+def raised(work: Callable[[], Any], loop: Callable[..., Any], *arguments: Any) -> str:
+    try:
+        with finalizing(work):
+            loop(*arguments)
+    except RuntimeError as error:
+        return str(error)
+    return ""
+
+
+@at_once
+def test_what_changes_while_it_is_read_raises() -> None:
+    assert native.loops is not None
+    wire = [(0, 1, "s", str(number), "m", 1) for number in range(20)]
+    assert "changed size" in raised(wire.clear, native.loops.origins, wire)
+    registers: dict[str, Any] = {str(number): (0, 1, [number]) for number in range(20)}
+    origins = [Origin(Stamp(0, 1, "s", "e"), SpecRef("m", 1))]
+    assert "changed size" in raised(registers.clear, native.loops.registers, registers, origins)
