@@ -315,7 +315,8 @@ def test_a_killed_writer_leaves_whole_fragments(
     with killed_after(_REWRITE_ALL, durable.name, tmp_path, str(size), lines=2, pause=pause) as printed:
         confirmed = int(printed[-1])
     store = durable.open(tmp_path)
-    fragments, before = list(scan_all(store)), []
+    fragments = list(scan_all(store))
+    before: list[StoredFragment] = []
     while fragments != before:
         # A server may still be at the last request of a client that is no more.
         time.sleep(0.2 if durable.many < 100 else 0)
