@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import signal
 import sys
 import threading
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from ingestion.outcomes import BatchReport
 
 EVENTS_PER_FILE = 50_000
+_STANDARD_INPUT = Path("-")
 
 Told = TypeVar("Told")
 
@@ -86,6 +89,7 @@ def publish(
 
     with told():
         config = settings_of(context).source(source)
+        _check_readable(files or [])
         total = 0
         try:
             for chunk in _chunks(_lines(files or [])):
@@ -94,6 +98,20 @@ def publish(
         finally:
             # Also of a file that cannot be read to its end: who gives it again must know what is there already.
             print(f"published {counted(total, 'event')} to {source}", file=sys.stderr)
+
+
+def _check_readable(files: list[Path]) -> None:
+    """Raises ConfigError before anything of the others is published."""
+    for file in files:
+        if file == _STANDARD_INPUT:
+            continue
+        # Not by opening it: what comes through a pipe would be gone.
+        if not file.exists():
+            raise ConfigError(f"{file}: {os.strerror(errno.ENOENT)}")
+        if file.is_dir():
+            raise ConfigError(f"{file}: {os.strerror(errno.EISDIR)}")
+        if not os.access(file, os.R_OK):
+            raise ConfigError(f"{file}: {os.strerror(errno.EACCES)}")
 
 
 def _chunks(lines: Iterator[bytes]) -> Iterator[list[bytes]]:
@@ -116,10 +134,10 @@ def _chunks(lines: Iterator[bytes]) -> Iterator[list[bytes]]:
 def _lines(files: list[Path]) -> Iterator[bytes]:
     from app.payload_lines import unpacked
 
-    for file in files or [Path("-")]:
-        named = "standard input" if file == Path("-") else file
+    for file in files or [_STANDARD_INPUT]:
+        named = "standard input" if file == _STANDARD_INPUT else file
         try:
-            raw = sys.stdin.buffer if file == Path("-") else file.open("rb")
+            raw = sys.stdin.buffer if file == _STANDARD_INPUT else file.open("rb")
             with raw, unpacked(raw) as stream:
                 yield from (line for line in map(_ended, stream) if not line.isspace())
         except (OSError, EOFError, zlib.error) as error:

@@ -11,6 +11,7 @@ import socket
 import stat
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -251,9 +252,30 @@ def test_publish_to_an_unknown_source_or_from_no_file(idgraph: CommandLine) -> N
     result = idgraph("publish", "segmnt", given=b"{}")
     assert result.exit_code == 2
     assert "configured: segment, amplitude, orders" in result.stderr
-    result = idgraph("publish", "segment", "none.jsonl")
-    assert result.exit_code == 2
-    assert "none.jsonl: No such file or directory" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "why"), [("none.jsonl", "No such file or directory"), ("inbox", "Is a directory")]
+)
+def test_of_files_that_are_not_all_there_nothing_is_published(
+    idgraph: CommandLine, name: str, why: str
+) -> None:
+    (idgraph.folder / "inbox").mkdir()
+    (idgraph.folder / "data.jsonl").write_bytes(b"{}\n")
+    result = idgraph("publish", "segment", "data.jsonl", name)
+    assert (result.exit_code, result.stderr) == (2, f"error: {name}: {why}\n")
+    assert list((idgraph.folder / "inbox").iterdir()) == []
+
+
+def test_publish_reads_a_pipe(idgraph: CommandLine) -> None:
+    os.mkfifo(idgraph.folder / "pipe")
+    writer = threading.Thread(target=(idgraph.folder / "pipe").write_bytes, args=(b'{"a":1}\n',))
+    writer.start()
+    try:
+        assert idgraph("publish", "orders", "pipe").exit_code == 0
+    finally:
+        writer.join()
+    assert published(idgraph, "orders") == [b'{"a":1}\n']
 
 
 def test_publish_to_a_glob_is_refused(idgraph: CommandLine) -> None:
