@@ -35,10 +35,16 @@ def parsed(word: str) -> Clause:
         ('a.b="42"', Term("a.b", "42")),
         ('a.b=""', Term("a.b", "")),
         ('a.b="', Term("a.b", '"')),
-        ("a.b==x", Term("a.b", "=x")),
+        ('a.b="=x"', Term("a.b", "=x")),
+        ('a.b=">=5"', Term("a.b", ">=5")),
         ("a=b=c", Term("a", "b=c")),
         ("a.b=44*", Prefix("a.b", "44")),
-        ("a.b=*", Term("a.b", "*")),
+        ('a.b="*"', Term("a.b", "*")),
+        ('a.b="two w"*', Prefix("a.b", "two w")),
+        ('a.b=""*"*', Prefix("a.b", '"*')),
+        ('a.b="x', Term("a.b", '"x')),
+        ('a.b="x*', Prefix("a.b", '"x')),
+        ("text=42*", Prefix("text", "42")),
         ('a.b="x*"', Term("a.b", "x*")),
         ("text=42", Term("text", "42")),
         ("text=true", Term("text", "true")),
@@ -73,12 +79,55 @@ def test_all_words_must_hold() -> None:
 
 
 @pytest.mark.parametrize(
-    "word", ["", "  ", "a=", "a>=", "a:", "a>true", "truth<=false", "a >= 5", "a = b", "a >5", ">=", "="]
+    "word",
+    [
+        "",
+        "  ",
+        "a=",
+        "a>=",
+        "a:",
+        "a>true",
+        "truth<=false",
+        "a >= 5",
+        "a = b",
+        "a >5",
+        ">=",
+        "=",
+        "a != b",
+        "a => 5",
+        "=x",
+        ">=5",
+        "!=x",
+        "a=*",
+        'a=""*',
+    ],
 )
 def test_what_cannot_be_read(word: str) -> None:
     with pytest.raises(QueryError) as caught:
         parsed(word)
     assert word.strip() in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        ("age=>65", "=> at character 4 is no operator; did you mean >= ?"),
+        ("age=<65", "=< at character 4 is no operator; did you mean <= ?"),
+        ("a.b==x", "== at character 4 is no operator; did you mean = ?"),
+        ("a.b===x", "=== at character 4 is no operator; did you mean = ?"),
+        ('"a b"==x', "== at character 6 is no operator; did you mean = ?"),
+        ("a>>5", "did you mean > ?"),
+        ("a!=x", "!= at character 2 is no operator; there are = : >= > <= <."),
+        ("a<>x", "there are = : >= > <= <."),
+        ("a=~x.*", "there are = : >= > <= <."),
+        ("a:=x", "there are = : >= > <= <."),
+        ("html=<b>", "did you mean <= ? A value that begins with such a sign stands in double quotes"),
+    ],
+)
+def test_an_operator_of_another_language_is_refused_with_its_place(word: str, told: str) -> None:
+    with pytest.raises(QueryError) as caught:
+        parsed(word)
+    assert told in str(caught.value)
 
 
 @given(st.text(max_size=12))
