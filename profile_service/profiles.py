@@ -98,6 +98,9 @@ class ProfileReader:
         self._names = StoredNames(snapshot, blind_index)
         self.damaged: list[str] = []
         """Ids of fragments that were left out because their stored state cannot be read."""
+        self.outdated = 0
+        """How many profiles were given whose id is stored in the clear, though policy protects it by now. Until it is
+        sealed, what is stored under today's name is another profile of the same id."""
         self._declared_types = declared_types(snapshot)
 
     def lookup(self, identifier: Identifier, reveal: bool = False) -> list[Profile]:
@@ -122,7 +125,7 @@ class ProfileReader:
         return self._index.count(self._rewrite(query))
 
     def scan(self, reveal: bool = False) -> Iterator[Profile]:
-        """All profiles, sorted by id, a page in memory at a time."""
+        """All profiles, sorted by the id that is stored, a page in memory at a time."""
         yield from self._profiles(sorted_all(self._store), reveal)
 
     def _profiles(self, fragments: Iterable[StoredFragment], reveal: bool) -> Iterator[Profile]:
@@ -164,7 +167,9 @@ class ProfileReader:
             # Stored under both names, it shows the earlier evidence, which `seal` keeps.
             evidence[name(text)] = min(origin, evidence.get(name(text), origin))
         identifiers = sorted(Identifier.parse(text) for text in evidence)
-        return Profile(name(fragment.id), fragment.version, tuple(identifiers), tuple(leaves), evidence)
+        shown_id = name(fragment.id)
+        self.outdated += shown_id != fragment.id
+        return Profile(shown_id, fragment.version, tuple(identifiers), tuple(leaves), evidence)
 
     def _leaves(self, fragment_id: str, visible: list[Shown], reveal: bool) -> Iterator[ProfileLeaf]:
         sealed = any(each.is_sealed for each in visible)

@@ -17,9 +17,9 @@ from app.output import console, counted, json_writer, print_json
 from app.private_files import write_export
 from app.visible_text import visible
 from model.errors import QueryError
+from model.queries import Query, Term
 
 if TYPE_CHECKING:
-    from model.queries import Query
     from profile_service.profiles import Profile, ProfileReader
 
 Reveal = Annotated[bool, typer.Option("--reveal", help="Show protected values; needs the keyring.")]
@@ -46,7 +46,7 @@ def lookup(
             reader = wiring.profile_reader(settings, resources)
             found = reader.lookup(wanted, reveal)
         _show(found, as_json)
-        _tell_damaged(reader)
+        _tell_exceptions(reader)
         if not found:
             print("no profile carries this identifier", file=sys.stderr)
             raise typer.Exit(Exit.NOT_FOUND)
@@ -86,7 +86,7 @@ def search(
             reader = wiring.profile_reader(settings, resources, pinned)
             total = reader.count(query)
             if not total:
-                for hint in _unknown_paths(query, types):
+                for hint in _hints(query, types):
                     print(visible(hint), file=sys.stderr)
             if count:
                 print(total)
@@ -95,7 +95,7 @@ def search(
         _show(page.profiles, as_json)
         more = f"; more with --cursor {page.cursor}" if page.cursor else ""
         print(f"{len(page.profiles)} of {counted(total, 'profile')}{more}", file=sys.stderr)
-        _tell_damaged(reader)
+        _tell_exceptions(reader)
 
 
 def export(
@@ -110,8 +110,8 @@ def export(
 ) -> None:
     """Write all profiles, one canonical JSON line each, sorted by id.
 
-    Two stores that hold the same profiles give the same bytes, so `cmp` compares them. Protected values
-    are masked, unless --reveal.
+    Two stores that hold the same profiles give the same bytes, so `cmp` compares them, once what is stored is
+    sealed as policy says today. Protected values are masked, unless --reveal.
     """
     from model import canonical
 
@@ -130,10 +130,16 @@ def export(
                 sys.stdout.flush()
             else:
                 write_export(output, lines)
-            _tell_damaged(reader)
+            _tell_exceptions(reader)
 
 
-def _tell_damaged(reader: ProfileReader) -> None:
+def _tell_exceptions(reader: ProfileReader) -> None:
+    if reader.outdated:
+        print(
+            f"{counted(reader.outdated, 'profile')} stored under an id that policy protects by now; until a flow or "
+            "`idgraph seal` has renamed what is stored, one id can show twice",
+            file=sys.stderr,
+        )
     if reader.damaged:
         for fragment_id in reader.damaged:
             print(
@@ -143,14 +149,16 @@ def _tell_damaged(reader: ProfileReader) -> None:
         raise typer.Exit(Exit.FAILED)
 
 
-def _unknown_paths(query: Query, known: Iterable[str]) -> Iterator[str]:
-    """What to say of a query that found nothing: its paths that no metadata knows."""
+def _hints(query: Query, known: Iterable[str]) -> Iterator[str]:
+    """What to say of a query that found nothing: paths that no metadata knows, and a star that is a part of a text."""
     paths = list(known)
     for clause in query.clauses:
         if clause.path is not None and clause.path not in paths:
             near = difflib.get_close_matches(clause.path, paths, n=1)
             hint = f"did you mean {near[0]}?" if near else "`idgraph attributes search` finds them"
             yield f"no attribute is called {clause.path}; {hint}"
+        if isinstance(clause, Term) and str(clause.value).endswith("*"):
+            yield f'within quotes a star is a star; a beginning is written {clause.path}="…"*'
 
 
 def _show(profiles: list[Profile], as_json: bool) -> None:

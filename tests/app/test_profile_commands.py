@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from app import wiring
+from ingestion.durable_files import write_atomically
 from model import canonical
 from model.identifiers import Identifier
 from tests.app.conftest import CommandLine
-from tests.retail import lines
+from tests.retail import attribute, attributes, lines, snapshot
 from transforms.blind_index import BlindIndex
 
 SEGMENT_USER = "4493"
@@ -24,7 +25,7 @@ EMAIL = "charles.wang@example.com"
 MASK = {"$protected": True}
 
 
-def attributes(profile: Any) -> Any:
+def shown_of(profile: Any) -> Any:
     return profile["attributes"]
 
 
@@ -42,14 +43,14 @@ def test_lookup_shows_a_profile_with_where_its_values_came_from(filled: CommandL
 def test_lookup_by_a_protected_identifier(filled: CommandLine) -> None:
     (found,) = filled.json("lookup", f"email:{EMAIL}", "--json")
     assert found["id"] == f"user_id:{SEGMENT_USER}"
-    assert attributes(found)["identity"]["email"] == MASK
+    assert shown_of(found)["identity"]["email"] == MASK
     assert found["provenance"]["demographics.age"]["spec"] == "shop-segment"
 
 
 def test_lookup_reveals_on_request(filled: CommandLine) -> None:
     (found,) = filled.json("lookup", f"user_id:{SEGMENT_USER}", "--json", "--reveal")
-    assert attributes(found)["identity"]["email"] == EMAIL
-    assert attributes(found)["identity"]["name"] == {"full": "Charles Wang"}
+    assert shown_of(found)["identity"]["email"] == EMAIL
+    assert shown_of(found)["identity"]["name"] == {"full": "Charles Wang"}
     shown = filled("lookup", f"user_id:{SEGMENT_USER}", "--reveal").stdout
     assert "Charles Wang" in shown
     assert "protected" in shown
@@ -131,6 +132,13 @@ def test_search_that_cannot_be_answered(word: str, told: str, filled: CommandLin
     assert told in result.stderr
 
 
+def test_a_star_in_quotes_is_told_where_nothing_is_found(filled: CommandLine) -> None:
+    assert filled("search", 'shop.username="user44"*', "--count").stdout != "0\n"
+    result = filled("search", 'shop.username="user44*"', "--count")
+    assert result.stdout == "0\n"
+    assert 'a beginning is written shop.username="…"*' in result.stderr
+
+
 @pytest.mark.parametrize("more", [[], ["--count"], ["--json"]])
 def test_a_path_that_nobody_knows_is_told_beside_the_answer(more: list[str], filled: CommandLine) -> None:
     result = filled("search", "identity.emial=a@example.com", "zzz=1", *more)
@@ -158,6 +166,23 @@ def test_export_twice_gives_the_same_bytes(filled: CommandLine) -> None:
     for line, profile in zip(first.stdout_bytes.splitlines(), profiles, strict=True):
         assert line == canonical.encode(profile)
         assert set(profile) == {"id", "identifiers", "attributes"}
+
+
+@pytest.mark.parametrize(
+    "words", [["export"], ["search", "--limit", "1000"], ["lookup", f"user_id:{SEGMENT_USER}"]]
+)
+def test_ids_that_policy_protects_since_are_told_until_they_are_sealed(
+    words: list[str], filled: CommandLine
+) -> None:
+    assert "policy protects" not in filled(*words).stderr
+    known = snapshot(2, declared=[*attributes(), attribute("identity.userId", encryption="protected")])
+    kept = {"etag": '"2"', "snapshot": known.model_dump(mode="json")}
+    write_atomically(wiring.snapshot_file(filled.settings()), json.dumps(kept).encode())
+    result = filled(*words)
+    assert f"user_id:{SEGMENT_USER}" not in result.stdout
+    assert "stored under an id that policy protects by now" in result.stderr
+    assert filled("seal").exit_code == 0
+    assert "policy protects" not in filled(*words).stderr
 
 
 def test_export_into_a_file_of_its_owner(filled: CommandLine) -> None:
@@ -206,21 +231,21 @@ def test_an_erased_key_leaves_values_unreadable(filled: CommandLine) -> None:
     keys.delete([f"user_id:{SEGMENT_USER}"])
     keys.close()
     (found,) = filled.json("lookup", f"user_id:{SEGMENT_USER}", "--json", "--reveal")
-    assert attributes(found)["identity"]["email"] == {"$protected": "unreadable"}
-    assert attributes(found)["demographics"]["age"] == 37
+    assert shown_of(found)["identity"]["email"] == {"$protected": "unreadable"}
+    assert shown_of(found)["demographics"]["age"] == 37
 
 
 def test_without_any_metadata_everything_is_masked(filled: CommandLine) -> None:
     wiring.snapshot_file(filled.settings()).unlink()
     (found,) = filled.json("lookup", f"user_id:{SEGMENT_USER}", "--json")
-    assert attributes(found)["demographics"]["age"] == MASK
+    assert shown_of(found)["demographics"]["age"] == MASK
 
 
 def test_a_service_that_is_away_is_told_and_the_last_snapshot_used(filled: CommandLine) -> None:
     filled.settings().token_file().write_text("a-token-that-nobody-knows")
     result = filled("lookup", f"user_id:{SEGMENT_USER}", "--json")
     assert result.exit_code == 0
-    assert attributes(json.loads(result.stdout))["demographics"]["age"] == 37
+    assert shown_of(json.loads(result.stdout))["demographics"]["age"] == 37
 
 
 def test_a_reader_that_goes_away_is_no_traceback(filled: CommandLine) -> None:

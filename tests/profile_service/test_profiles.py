@@ -16,6 +16,7 @@ from model.identifiers import Identifier
 from model.queries import Clause, FullText, Prefix, Query, Range, Term
 from profile_service.profiles import MASK, UNREADABLE, Profile
 from tests.retail import UNDETECTED, Pipeline, attribute, order, raw, records, snapshot, spec
+from tests.sealing import sealed
 
 USER = Identifier("user_id", "4493")
 EMAIL = Identifier("email", "charles.wang@example.com")
@@ -260,7 +261,14 @@ def test_a_person_is_still_found_by_a_name_stored_before_its_type_was_protected(
         "hidden now"
     )
     after.process([order(1, 2)])
-    assert len(after.reader().lookup(Identifier("email", "p1@example.com"))) == 2
+    reader = after.reader()
+    found = reader.lookup(Identifier("email", "p1@example.com"))
+    assert [each.id for each in found] == [profile.id] * 2, "one id twice, until it is sealed"
+    assert reader.outdated == 1
+    sealed(after)
+    reader = after.reader()
+    assert [each.id for each in reader.scan()] == [profile.id]
+    assert reader.outdated == 0
 
 
 # Export
