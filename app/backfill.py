@@ -78,7 +78,7 @@ def _check_apart(settings: Settings, archive: SourceConfig) -> None:
 
 
 def forget(archive: Archive) -> None:
-    """Have the next run take all files again. Raises ConfigError while the backfill runs, or when it cannot be done."""
+    """Have the next run take all files again. Raises ConfigError, and AlreadyRunningError while the backfill runs."""
     wiring.prepare_directory(archive.settings)
     checkpoint, forgotten = archive.state() / "checkpoint", archive.state() / "forgotten"
     with alone(archive.state()):
@@ -105,22 +105,12 @@ def run_backfill(
 
     Raises what `run_flow` raises; whatever happened, running again goes on where it stopped.
     """
-    progress: list[BackfillProgress] = []
-    estimate = _Estimate(archive.bytes)
-
-    def take(report: BatchReport) -> None:
-        # Not before: a checkpoint that is damaged is mended when the flow starts.
-        known = progress[0] if progress else BackfillProgress(archive.state())
-        progress[:] = [known]
-        known.take(report)
-        left = estimate.seconds_left(known.done.bytes, report.counts.file_bytes)
-        on_step(BackfillStep(report, known.done, archive.files, archive.bytes, left))
-
+    steps = _Steps(archive, on_step)
     _keep_protection(archive)
     events = BATCH_EVENTS if rate is None else min(BATCH_EVENTS, rate * THROTTLED_SECONDS)
     intake = Intake(True, max(1, round(events * archive.bytes_an_event)), rate)
-    run_flow(archive.settings, stop, intake, take)
-    return progress[0].done if progress else done_before(archive)
+    run_flow(archive.settings, stop, intake, steps.take)
+    return steps.progress().done
 
 
 def is_unsealed(archive: Archive) -> bool:
@@ -135,6 +125,29 @@ def _keep_protection(archive: Archive) -> None:
     if newest is not None and sealed_by(file) is None:
         wiring.prepare_directory(archive.settings)
         keep_sealed_by(file, protection_of(newest.snapshot))
+
+
+class _Steps:
+    """Counts micro-batches as they are done, and tells of each."""
+
+    def __init__(self, archive: Archive, on_step: Callable[[BackfillStep], None]) -> None:
+        self._archive = archive
+        self._on_step = on_step
+        self._estimate = _Estimate(archive.bytes)
+        self._progress: BackfillProgress | None = None
+
+    def progress(self) -> BackfillProgress:
+        """Read when it is first asked for: a checkpoint that is damaged is mended when the flow starts."""
+        if self._progress is None:
+            self._progress = BackfillProgress(self._archive.state())
+        return self._progress
+
+    def take(self, report: BatchReport) -> None:
+        """A micro-batch is done."""
+        known = self.progress()
+        known.take(report)
+        left = self._estimate.seconds_left(known.done.bytes, report.counts.file_bytes)
+        self._on_step(BackfillStep(report, known.done, self._archive.files, self._archive.bytes, left))
 
 
 class _Estimate:

@@ -28,7 +28,7 @@ from ingestion.schema_sender import SchemaSender
 from ingestion.session import start_session
 from ingestion.snapshots import SnapshotFollower
 from ingestion.source_files import folder_of
-from model.errors import ConfigError
+from model.errors import AlreadyRunningError, ConfigError
 from transforms.schema import AttributeTree
 
 log = logging.getLogger(__name__)
@@ -103,16 +103,13 @@ def _make_folders(settings: Settings) -> None:
 @contextmanager
 def alone(state: Path) -> Iterator[None]:
     """Two runs of one flow would share a checkpoint and undo each other's. The lock goes with its process,
-    however that ends."""
+    however that ends. Raises AlreadyRunningError."""
     descriptor = os.open(state / "lock", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise ConfigError(
-                f"this flow is running already (its lock is {state / 'lock'}); to run beside it, use another "
-                "`[flow] name` with sources of its own"
-            ) from None
+            raise AlreadyRunningError(f"running already (its lock is {state / 'lock'})") from None
         yield
     finally:
         os.close(descriptor)

@@ -28,23 +28,50 @@ LIKELY_BYTES = 100.0
 def archive_path(path: Path) -> Path:
     """The path as that of a source: a directory, a glob of files, or a file. Raises ConfigError."""
     path = Path(os.path.abspath(path))  # noqa: PTH100 - as Spark names what it finds: without `..`, links as they are
-    if path.is_dir() or (is_glob(path) and path.parent.is_dir()):
+    if path.is_dir():
+        if is_glob(path):
+            raise ConfigError(f"{path}: the name of this directory is a pattern of files, too; rename it")
         return path
-    if not path.is_file():
-        raise ConfigError(f"{path}: there is no such directory or file, nor files of this pattern")
-    if not set(path.name).isdisjoint("{}[]*?,\\"):
-        raise ConfigError(f"{path}: a file of this name must be given as its directory")
-    # A glob that only this name matches: a source is a directory or a glob.
-    return path.with_name(f"{path.name[:-1]}[{path.name[-1]}]")
+    if path.is_file():
+        if not set(path.name).isdisjoint("{}[]*?,\\"):
+            raise ConfigError(
+                f"{path}: the name of this file is a pattern, too; give its directory, or rename it"
+            )
+        # A glob that only this name matches: a source is a directory or a glob.
+        return path.with_name(f"{path.name[:-1]}[{path.name[-1]}]")
+    if is_glob(path) and path.parent.is_dir():
+        return path
+    raise ConfigError(f"{path}: there is no such directory or file, nor files of this pattern")
 
 
 def archive_files(source: SourceConfig) -> Iterator[Path]:
-    """The files that a flow takes of a source."""
-    folder = folder_of(source)
-    for file in folder.rglob("*"):
-        hidden = any(part.startswith((".", "_")) for part in file.relative_to(folder).parts)
-        if not hidden and file.is_file() and _belongs(file, source):
-            yield file
+    """The files that a flow takes of a source: as Spark lists them, without empty ones and behind links too.
+
+    Raises ConfigError for a link to a directory that it is in: Spark would take its files some forty times.
+    """
+    for folder, _, names in _walk(folder_of(source)):
+        for name in names:
+            file = folder / name
+            if not _is_hidden(name) and size_of(file) and file.is_file() and _belongs(file, source):
+                yield file
+
+
+def _walk(top: Path) -> Iterator[tuple[Path, list[str], list[str]]]:
+    for place, folders, names in os.walk(top, followlinks=True):
+        folder = Path(place)
+        folders[:] = [each for each in folders if not _is_hidden(each)]
+        for each in folders:
+            link = folder / each
+            if link.is_symlink() and folder.resolve().is_relative_to(link.resolve()):
+                raise ConfigError(f"{link}: links to a directory that it is in; remove the link")
+        yield folder, folders, names
+
+
+def _is_hidden(name: str) -> bool:
+    # What Spark leaves out: a name such as `_day=1` is that of a column, and Parquet's own files are not hidden.
+    if name.startswith((".", "_")):
+        return name[0] == "." or ("=" not in name and not name.startswith(("_metadata", "_common_metadata")))
+    return name.endswith("._COPYING_")
 
 
 def _belongs(file: Path, source: SourceConfig) -> bool:

@@ -15,6 +15,10 @@ class ConfigError(IdgraphError):
     """The configuration cannot be used. The message names the file or variable and the key."""
 
 
+class AlreadyRunningError(ConfigError):
+    """A flow, or a backfill, runs in another process. The message names its lock."""
+
+
 class SpecError(IdgraphError):
     """A mapping spec is malformed; raised when it is compiled or saved, never for an event.
 

@@ -12,9 +12,12 @@ from app.commands.context import Json, settings_of
 from app.commands.flow import Teller, described, stopping_on_signals
 from app.exits import Exit, told
 from app.output import counted, print_json
+from model.errors import AlreadyRunningError, ConfigError
 
 if TYPE_CHECKING:
-    from app.backfill import BackfillStep
+    from threading import Event
+
+    from app.backfill import Archive, BackfillStep
     from ingestion.archive import Tally
 
 
@@ -32,32 +35,46 @@ def backfill(
     """Take an archive of a source's files beside the running flow: profiles come out as if it had come in time.
 
     However it ends, the same command goes on where it stopped. Exit code 0 when all files are done, 3 when
-    there is none, 4 when too many events became dead letters, 130 when it was stopped before its end.
+    there is none, 4 when too many events became dead letters or `flow.on_failure` says to stop, 130 when it was
+    stopped before its end.
     """
-    from app.backfill import done_before, find_archive, forget, is_unsealed, run_backfill
-    from app.backfill_view import showing
+    from app.backfill import find_archive, is_unsealed
 
     with told(), stopping_on_signals() as stop:
         found = find_archive(settings_of(context), source, archive)
         if not found.files:
-            print(f"no file in {archive}", file=sys.stderr)
+            print(f"no file in {archive}, or only empty ones", file=sys.stderr)
             raise typer.Exit(Exit.NOT_FOUND)
-        if again:
-            forget(found)
-        before = done_before(found)
-        begun = f"goes on after {counted(before.files, 'file')}" if before.files else "begins"
-        print(f"the backfill of {source} {begun}: {counted(found.files, 'file')}", file=sys.stderr)
-        with showing(found.bytes, before.bytes) as show:
-            teller = Teller(_print_step if as_json else show, stop)
-            done = run_backfill(found, stop, rate, teller)
-        if teller.is_unheard:
-            raise BrokenPipeError
+        try:
+            done = _run(found, source, stop, rate, again, as_json)
+        except AlreadyRunningError as error:
+            raise ConfigError(
+                f"the backfill of {source} from {archive} is {error}; wait for its end, or stop it (Ctrl-C): this "
+                "command goes on from there, with the options given now"
+            ) from None
         _tell(done, found.files)
         if is_unsealed(found):
             print("what is protected changed meanwhile: run `idgraph seal`", file=sys.stderr)
         if stop.is_set() and done.files < found.files:
             print("stopped; the same command goes on from here", file=sys.stderr)
             raise typer.Exit(Exit.INTERRUPTED)
+
+
+def _run(found: Archive, source: str, stop: Event, rate: float | None, again: bool, as_json: bool) -> Tally:
+    from app.backfill import done_before, forget, run_backfill
+    from app.backfill_view import showing
+
+    if again:
+        forget(found)
+    before = done_before(found)
+    begun = f"goes on after {counted(before.files, 'file')}" if before.files else "begins"
+    print(f"the backfill of {source} {begun}: {counted(found.files, 'file')}", file=sys.stderr)
+    with showing(found.bytes, before.bytes) as show:
+        teller = Teller(_print_step if as_json else show, stop)
+        done = run_backfill(found, stop, rate, teller)
+    if teller.is_unheard:
+        raise BrokenPipeError
+    return done
 
 
 def _print_step(step: BackfillStep) -> None:

@@ -18,7 +18,7 @@ import typer
 from app.commands.context import settings_of
 from app.exits import told
 from app.output import counted, print_json
-from model.errors import ConfigError
+from model.errors import AlreadyRunningError, ConfigError
 
 if TYPE_CHECKING:
     from ingestion.outcomes import BatchReport
@@ -38,8 +38,8 @@ def run(
 ) -> None:
     """Run the flow: read new files of all sources, build, store and index profiles.
 
-    Runs until Ctrl-C. However it ends, the next run goes on where it stopped. Exit code 4 when too many
-    events became dead letters.
+    Runs until Ctrl-C. However it ends, the next run goes on where it stopped. Exit code 4 when it stopped
+    itself: too many events became dead letters, or `flow.on_failure` says to stop.
     """
     from app.flow_runner import run_flow
     from ingestion.intake import Intake
@@ -50,7 +50,13 @@ def run(
             names = ", ".join(source.name for source in settings.sources) or "no source"
             print(f"starting Spark; then the flow {settings.flow.name} follows {names}", file=sys.stderr)
         teller = Teller(print_batch_json if as_json else print_batch, stop)
-        run_flow(settings, stop, Intake(until_done), teller)
+        try:
+            run_flow(settings, stop, Intake(until_done), teller)
+        except AlreadyRunningError as error:
+            raise ConfigError(
+                f"the flow {settings.flow.name} is {error}; to run beside it, use another `[flow] name` with sources "
+                "of its own"
+            ) from None
         if teller.is_unheard:
             raise BrokenPipeError
         if stop.is_set() and not until_done:

@@ -14,7 +14,7 @@ from app.backfill import BackfillStep, find_archive
 from app.backfill_view import duration, line, showing
 from ingestion.archive import Tally
 from ingestion.outcomes import BatchReport, StageReport
-from model.errors import ConfigError
+from model.errors import AlreadyRunningError, ConfigError
 from tests.app.conftest import CommandLine
 from tests.retail import lines
 
@@ -164,8 +164,16 @@ def test_a_backfill_runs_once(with_keys: CommandLine, archive: Path) -> None:
 
     found = find_archive(with_keys.settings(), "orders", archive)
     wiring.prepare_directory(found.settings)
-    with alone(found.state()), pytest.raises(ConfigError, match="running already"):
-        forget(found)
+    with alone(found.state()):
+        with pytest.raises(AlreadyRunningError, match="running already"):
+            forget(found)
+        for options in ([], ["--again"], ["--rate", "5"]):
+            result = with_keys("backfill", "orders", archive, *options)
+            assert result.exit_code == 2, options
+            assert "running already" in result.stderr
+            assert "wait for its end, or stop it (Ctrl-C)" in result.stderr
+            assert "[flow] name" not in result.stderr
+    assert not (found.state() / "checkpoint").exists()
 
 
 def test_a_line_says_how_far_and_how_long() -> None:

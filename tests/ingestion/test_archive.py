@@ -40,7 +40,7 @@ def test_the_files_of_a_directory_are_those_that_spark_sees(folder: Path) -> Non
 
 
 def test_a_glob_and_a_single_file(folder: Path) -> None:
-    (folder / "ab.jsonl").touch()
+    (folder / "ab.jsonl").write_bytes(b"{}\n")
     assert sorted(archive_files(config(folder / "a*.jsonl"))) == [folder / "a.jsonl", folder / "ab.jsonl"]
     assert list(archive_files(config(folder / "a.jsonl"))) == [folder / "a.jsonl"]
 
@@ -50,16 +50,46 @@ def test_a_path_is_named_as_spark_names_it(folder: Path) -> None:
     assert archive_path(folder / "2024" / ".." / "*.jsonl") == folder / "*.jsonl"
 
 
+def test_empty_files_are_none(folder: Path) -> None:
+    (folder / "empty.jsonl").touch()
+    assert folder / "empty.jsonl" not in archive_files(config(folder))
+    assert list(archive_files(config(folder / "empty.jsonl"))) == []
+
+
+def test_files_behind_links_are_taken_by_the_links_name(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "c.jsonl").write_bytes(b"{}\n")
+    (folder / "linked").symlink_to(tmp_path / "elsewhere")
+    (folder / "link.jsonl").symlink_to(tmp_path / "elsewhere" / "c.jsonl")
+    (folder / "nowhere.jsonl").symlink_to(tmp_path / "none")
+    found = set(archive_files(config(folder)))
+    assert {folder / "linked" / "c.jsonl", folder / "link.jsonl"} < found
+    assert folder / "nowhere.jsonl" not in found
+    assert set(archive_files(config(folder / "*.jsonl"))) == {folder / "a.jsonl", folder / "link.jsonl"}
+
+
+@pytest.mark.parametrize("target", ["", "2024"])
+def test_a_link_to_a_directory_that_it_is_in_is_refused(folder: Path, target: str) -> None:
+    (folder / "2024" / "loop").symlink_to(folder / target)
+    with pytest.raises(ConfigError, match="loop: links to a directory that it is in"):
+        list(archive_files(config(folder)))
+
+
 @pytest.mark.parametrize("name", ["nothing", "nothing/*.jsonl"])
 def test_what_is_not_there_is_told(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigError, match="no such directory"):
         archive_path(tmp_path / name)
 
 
-def test_a_file_whose_name_would_be_a_pattern_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "a{1}.jsonl").touch()
-    with pytest.raises(ConfigError, match="as its directory"):
-        archive_path(tmp_path / "a{1}.jsonl")
+@pytest.mark.parametrize("name", ["a{1}.jsonl", "a[1].jsonl", "a?.jsonl", "*.jsonl"])
+def test_a_name_that_is_a_pattern_too_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).touch()
+    (tmp_path / "a1.jsonl").touch()
+    with pytest.raises(ConfigError, match="name of this file is a pattern, too; give its directory"):
+        archive_path(tmp_path / name)
+    (tmp_path / "b[1]").mkdir()
+    with pytest.raises(ConfigError, match="name of this directory is a pattern"):
+        archive_path(tmp_path / "b[1]")
 
 
 def test_bytes_an_event_are_those_on_disk(tmp_path: Path) -> None:
