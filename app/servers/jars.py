@@ -1,7 +1,7 @@
-"""Jars out of Maven Central, fetched once for all processes of a user and checked by digest.
+"""Jars out of Maven Central, fetched once for all processes of a user and checked by digest whenever they are used.
 
-Fetched with the Ivy that is in PySpark, so nothing but Java is needed. What is fetched is pinned by a list of
-files and their SHA-256 beside this module: a file that is missing, too many or another is refused.
+Fetched with the Ivy that is in PySpark, so nothing but Java is needed. What is run is pinned by a list of files and
+their SHA-256 beside this module: a file that is missing, too many or another is refused.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def jars(artifact: Artifact) -> Path:
     with _alone(cache_folder() / f"{artifact}.lock"):
         if not folder.is_dir():
             _fetch(artifact, wanted, folder)
-    if missing := wanted.keys() - {file.name for file in folder.iterdir()}:
-        raise ServerUnavailableError(f"{folder} lacks {min(missing)}; remove the folder to fetch it again")
+        if (wrong := _wrong(folder, wanted)) is not None:
+            raise ServerUnavailableError(f"{folder}: {wrong}; remove the folder to fetch it again")
     return folder
 
 
@@ -85,19 +85,26 @@ def _fetch(artifact: Artifact, wanted: dict[str, str], folder: Path) -> None:
             said = [line.strip() for line in done.stdout.splitlines() if "WARN" in line or "ERROR" in line]
             why = (said or done.stderr.strip().splitlines() or ["Ivy gave no reason"])[0]
             raise ServerUnavailableError(f"{artifact} could not be fetched from Maven Central: {why}")
-        _check(fetched, wanted)
+        for file in fetched.iterdir():
+            if file.name not in wanted:
+                # Ivy may find a library for another system as well; none is needed that is not in the list.
+                file.unlink()
+        if (wrong := _wrong(fetched, wanted)) is not None:
+            raise ServerUnavailableError(f"what Maven Central gave is not {artifact}: {wrong}")
         shutil.move(fetched, folder)
 
 
-def _check(fetched: Path, wanted: dict[str, str]) -> None:
-    for file in sorted(fetched.iterdir()):
-        if file.name not in wanted:
-            # Ivy may find a library for another system as well; none is needed that is not in the list.
-            file.unlink()
-        elif hashlib.sha256(file.read_bytes()).hexdigest() != wanted[file.name]:
-            raise ServerUnavailableError(f"{file.name} from Maven Central is not the file it should be")
-    if missing := wanted.keys() - {file.name for file in fetched.iterdir()}:
-        raise ServerUnavailableError(f"Maven Central did not give {min(missing)}")
+def _wrong(folder: Path, wanted: dict[str, str]) -> str | None:
+    """What is not as the list says. Of a file too many, too: all that lies in the folder is run."""
+    found = {file.name: file for file in folder.iterdir()}
+    for name in sorted(found.keys() | wanted.keys()):
+        if name not in found:
+            return f"{name} is missing"
+        if name not in wanted:
+            return f"{name} is not in the list"
+        if hashlib.sha256(found[name].read_bytes()).hexdigest() != wanted[name]:
+            return f"{name} is not the file it should be"
+    return None
 
 
 def _ivy() -> Path:

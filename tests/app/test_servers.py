@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import sys
 from pathlib import Path
 
@@ -17,24 +18,42 @@ SERVE = (
 )
 
 
-def test_a_file_that_was_altered_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "a.jar").write_bytes(b"other")
-    with pytest.raises(ServerUnavailableError, match=r"a\.jar .* is not the file it should be"):
-        jars._check(tmp_path, {"a.jar": "0" * 64})
-
-
-def test_a_file_that_is_missing_is_told(tmp_path: Path) -> None:
-    (tmp_path / "more.jar").write_bytes(b"not asked for")
-    with pytest.raises(ServerUnavailableError, match=r"did not give b\.jar"):
-        jars._check(tmp_path, {"b.jar": "0" * 64})
-    assert not (tmp_path / "more.jar").exists()
-
-
-def test_a_cache_that_lost_a_file_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of an artifact of two files that were fetched before."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    (jars.cache_folder() / str(DYNAMODB_LOCAL)).mkdir(parents=True)
-    with pytest.raises(ServerUnavailableError, match="remove the folder to fetch it again"):
+    content = {"a.jar": b"one", "b.so": b"two"}
+    wanted = {name: hashlib.sha256(each).hexdigest() for name, each in content.items()}
+    monkeypatch.setattr(jars, "_wanted", lambda _: wanted)
+    folder = jars.cache_folder() / str(DYNAMODB_LOCAL)
+    folder.mkdir(parents=True)
+    for name, each in content.items():
+        (folder / name).write_bytes(each)
+    return folder
+
+
+def test_what_is_kept_is_used_as_long_as_it_is_what_it_should_be(kept: Path) -> None:
+    assert jars.jars(DYNAMODB_LOCAL) == kept
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("a.jar", b"other", "a.jar is not the file it should be"),
+        ("b.so", None, "b.so is missing"),
+        ("more.jar", b"not asked for", "more.jar is not in the list"),
+    ],
+)
+def test_what_is_kept_is_checked_whenever_it_is_used(
+    kept: Path, name: str, content: bytes | None, told: str
+) -> None:
+    if content is None:
+        (kept / name).unlink()
+    else:
+        (kept / name).write_bytes(content)
+    with pytest.raises(ServerUnavailableError) as caught:
         jars.jars(DYNAMODB_LOCAL)
+    assert str(caught.value) == f"{kept}: {told}; remove the folder to fetch it again"
 
 
 def test_without_java_there_is_no_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
