@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from decimal import Decimal
+from math import isinf
 from typing import Any
 
 from merge import codec
@@ -101,12 +102,19 @@ def _indexed(value: Any) -> _Field:
     return _scalars(value) or None
 
 
-def _scalar(value: Any) -> Scalar:
-    return float(value) if type(value) is Decimal else value
+def _scalar(value: Scalar | Decimal) -> Scalar | None:
+    if not isinstance(value, Decimal):
+        return value
+    if value == value.to_integral_value():
+        return int(value)
+    nearest = float(value)
+    # A fraction beyond all doubles is left out: infinity it is not.
+    return None if isinf(nearest) else nearest
 
 
 def _scalars(elements: Iterable[Any]) -> list[Scalar]:
-    return [_scalar(each) for each in elements if type(each) in _SCALARS or type(each) is Decimal]
+    found = (_scalar(each) for each in elements if type(each) in _SCALARS or type(each) is Decimal)
+    return [each for each in found if each is not None]
 
 
 _SCALARS = frozenset({str, int, float, bool})

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from decimal import Decimal
 
 from model import canonical
 from model.attributes import DataType
@@ -100,4 +101,7 @@ def _value(text: str, declared: DataType | None) -> str | int | float | bool:
         value = canonical.decode(text.encode())
     except canonical.MalformedJSON:
         return text
+    if isinstance(value, Decimal):
+        # More digits or a larger exponent than a float has: a whole number is exact all the same.
+        return int(value) if value == value.to_integral_value() else float(value)
     return value if isinstance(value, bool | int | float) else text

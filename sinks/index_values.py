@@ -2,7 +2,8 @@
 
 Limits, the same in every embedded index: `Prefix` and `Range` look at the first ORDERED_CHARACTERS of a
 string (`Term` at all of them), full text at the first SEARCHED_CHARACTERS of a value, and at the first
-WORD_CHARACTERS of a word. A number that is too large for a double counts as infinite, a NaN as absent.
+WORD_CHARACTERS of a word. A NaN counts as absent; a number that is too large for a double is infinite for `Range`,
+and exact for `Term`.
 """
 
 from __future__ import annotations
@@ -55,15 +56,26 @@ def class_of(value: Any) -> ValueClass:
     raise TypeError(f"a {type(value).__name__} is not a scalar")
 
 
-def finite(number: int | float | Decimal) -> int | float | None:
-    """A number that compares as it does in the index; None for NaN."""
-    if isinstance(number, Decimal):
-        number = int(number) if number.is_finite() and number == number.to_integral_value() else float(number)
+def exact(number: float | Decimal) -> float | Decimal:
+    """A number that equals another as it does in the index: exact for integers, and beyond a double's range."""
+    if not isinstance(number, Decimal):
+        return number
+    if number.is_finite() and number == number.to_integral_value():
+        return int(number)
+    nearest = float(number)
+    return number if math.isinf(nearest) and number.is_finite() else nearest
+
+
+def ordered(number: float | Decimal) -> int | float | None:
+    """A number that compares with others as it does in the index; None for NaN."""
+    number = exact(number)
     try:
         nearest = float(number)
     except OverflowError:
         return math.inf if number > 0 else -math.inf
-    return None if math.isnan(nearest) else number
+    if math.isnan(nearest) or math.isinf(nearest):
+        return None if math.isnan(nearest) else nearest
+    return nearest if isinstance(number, Decimal) else number
 
 
 def is_unicode(text: str) -> bool:

@@ -14,8 +14,9 @@ from sinks.index_values import (
     ValueClass,
     check_text,
     class_of,
-    finite,
+    exact,
     is_unicode,
+    ordered,
     words,
 )
 
@@ -154,4 +155,7 @@ def _within(clause: Range, value: Any) -> bool:
 def _comparable(value: Any, whole: bool = False) -> Any:
     if isinstance(value, str):
         return value if whole else value[:ORDERED_CHARACTERS]
-    return value if isinstance(value, bool) else finite(value)
+    if isinstance(value, bool):
+        return value
+    number = ordered(value)
+    return exact(value) if whole and number is not None else number

@@ -13,9 +13,10 @@ from model.queries import FullText, Prefix, Query, Range, Term
 from sinks.index_values import ORDERED_CHARACTERS, ValueClass, class_of, words
 from sinks.sqlite_index_tokens import (
     AFTER_LONG,
+    INFINITE,
     WORD_END,
     PathTokens,
-    number_key,
+    number_order,
     ordered_key,
     value_token,
 )
@@ -94,15 +95,24 @@ def _intervals(clause: Range, paths: Mapping[str, PathTokens]) -> Iterator[_Inte
     if not classes or classes == {ValueClass.TEXT}:
         yield _Interval(_text_lower(begin, clause), _text_upper(begin, clause))
     if not classes or classes == {ValueClass.NUMBER}:
-        lower = "" if clause.lower is None else number_key(clause.lower)
-        upper = "" if clause.upper is None else number_key(clause.upper)
+        lower = "" if clause.lower is None else number_order(clause.lower)
+        upper = "" if clause.upper is None else number_order(clause.upper)
         if lower is not None and upper is not None:
-            yield _Interval(
-                (">=" if clause.include_lower else ">", begin.number + lower),
-                ("<=" if clause.include_upper else "<", begin.number + upper)
-                if upper
-                else ("<", begin.boolean),
-            )
+            yield _Interval(_number_lower(begin, clause, lower), _number_upper(begin, clause, upper))
+
+
+def _number_lower(begin: PathTokens, clause: Range, key: str) -> tuple[str, str]:
+    if clause.include_lower:
+        return ">=", begin.number + key
+    return ">", begin.number + key + (AFTER_LONG if key in INFINITE else "")
+
+
+def _number_upper(begin: PathTokens, clause: Range, key: str) -> tuple[str, str]:
+    if not key:
+        return "<", begin.boolean
+    if not clause.include_upper:
+        return "<", begin.number + key
+    return "<=", begin.number + key + (AFTER_LONG if key in INFINITE else "")
 
 
 def _text_lower(begin: PathTokens, clause: Range) -> tuple[str, str]:

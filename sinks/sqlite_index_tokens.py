@@ -4,7 +4,8 @@
     PATH U+0081 7a6f65   the exact string: hexadecimal UTF-8, so that tokens sort as the strings do;
                          behind a long one's first characters U+0090 and the SHA-256 of all of it
     PATH U+0082 1401...  the number: sign and bits of its double, so that tokens sort as numbers do;
-                         where a double cannot hold every integer, how far the integer is from it
+                         where a double cannot hold every integer, how far the integer is from it;
+                         beyond all doubles, as infinite, U+0090 and the SHA-256 of the number
     PATH U+0083 1        the boolean
 
 PATH is the attribute's number in the index. The controls U+0080 and on never stand in a word, and the
@@ -24,7 +25,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from model import native
-from sinks.index_values import ORDERED_CHARACTERS, ValueClass, class_of, finite, words
+from sinks.index_values import ORDERED_CHARACTERS, ValueClass, class_of, exact, ordered, words
 
 WORD_END = "\x80"
 """Behind every word, so that a word anywhere is looked for as a prefix and never finds a longer word."""
@@ -143,10 +144,23 @@ def ordered_key(text: str) -> str:
     return text[:ORDERED_CHARACTERS].encode().hex()
 
 
+INFINITE = frozenset({f"1{_pack(math.inf).hex()}", f"0{int.from_bytes(_pack(-math.inf), 'big') ^ _ALL:016x}"})
+"""What the keys of numbers that are too large for a double begin with."""
+
+
 def number_key(value: Any) -> str | None:
-    """Equal for equal numbers, exact for integers of any size within a double's range; sorts as numbers
-    do. None for NaN."""
-    number = finite(value)
+    """Equal for equal numbers, exact for integers and beyond a double's range. None for NaN."""
+    key = number_order(value)
+    if key not in INFINITE or value in (math.inf, -math.inf):
+        return key
+    whole = exact(value)
+    digits = f"{whole:x}" if isinstance(whole, int) else f"{whole:f}".rstrip("0")
+    return f"{key}{LONG}{hashlib.sha256(digits.encode()).hexdigest()}"
+
+
+def number_order(value: Any) -> str | None:
+    """As much of the key as is in order: sorts as numbers do, within a double's range. None for NaN."""
+    number = ordered(value)
     if number is None:
         return None
     nearest = number + 0.0  # also turns -0.0 into 0.0

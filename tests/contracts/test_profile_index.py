@@ -121,6 +121,33 @@ def test_numbers_beyond_64_bits_are_exact(index: ProfileIndex) -> None:
     assert found(index, Range("n", None, 2**53)) == ["c"]
 
 
+def test_numbers_beyond_a_doubles_range_are_exact_and_in_ranges_infinite(index: ProfileIndex) -> None:
+    beyond, fraction = 10**400, Decimal("1" * 400 + ".5")
+    put(
+        index,
+        a={"n": beyond},
+        b={"n": Decimal("1e400")},
+        c={"n": beyond + 1},
+        d={"n": -beyond},
+        e={"n": fraction},
+    )
+    put(index, f={"n": float("inf")}, g={"n": 1e308})
+    assert found(index, Term("n", beyond)) == ["a", "b"]
+    assert found(index, Term("n", beyond + 1)) == ["c"]
+    assert found(index, Term("n", -beyond)) == ["d"]
+    assert found(index, Term("n", float("inf"))) == ["f"]
+    assert found(index, Range("n", 1e308)) == ["a", "b", "c", "e", "f", "g"]
+    assert found(index, Range("n", 1e308, include_lower=False)) == ["a", "b", "c", "e", "f"]
+    assert found(index, Range("n", None, 1e308)) == ["d", "g"]
+    assert (
+        found(index, Range("n", beyond)) == found(index, Range("n", beyond + 1)) == ["a", "b", "c", "e", "f"]
+    )
+    assert found(index, Range("n", beyond, include_lower=False)) == []
+    assert found(index, Range("n", None, -beyond)) == ["d"]
+    assert found(index, Range("n", None, -beyond, include_upper=False)) == []
+    assert len(found(index, Range("n", -beyond, beyond))) == 7
+
+
 def test_decimals_and_odd_floats_break_nothing(index: ProfileIndex) -> None:
     put(index, a={"n": Decimal("1.5")}, b={"n": Decimal(7)}, c={"n": float("nan")}, d={"n": float("inf")})
     assert found(index, Range("n", 1, 7)) == ["a", "b"]

@@ -245,6 +245,18 @@ def test_the_index_gets_what_shows() -> None:
     }  # fmt: skip
 
 
+def test_the_index_gets_a_sum_that_no_float_can_hold_exactly_or_not_at_all() -> None:
+    def summed(*numbers: Any) -> Any:
+        under = policies(a="sum")
+        state = stated(*(change(n, {"a": each}, under) for n, each in enumerate(numbers)))
+        return document("u:1", 1, state, IndexRules(lambda _: True, under)).fields.get("a")
+
+    assert summed(Decimal("1e400"), 1) == 10**400 + 1
+    assert summed(Decimal("1e400"), 0.5) is None
+    assert summed(Decimal("0.1000000000000000000000001"), 1) == 1.1
+    assert summed(12345678901234567890123, 0.5, 0.5) == 12345678901234567890124
+
+
 def test_the_index_finds_a_sealed_set_by_its_tokens() -> None:
     under = policies(a="union")
     state = FragmentState()

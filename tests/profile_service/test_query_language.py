@@ -30,6 +30,8 @@ def parsed(word: str) -> Clause:
         ("a.b=42", Term("a.b", 42)),
         ("a.b=4.5", Term("a.b", 4.5)),
         ("a.b=true", Term("a.b", True)),
+        ("a.b=1e400", Term("a.b", 10**400)),
+        ("a.b=0.1000000000000000000000001", Term("a.b", 0.1)),
         ("a.b=null", Term("a.b", "null")),
         ("a.b=[1]", Term("a.b", "[1]")),
         ('a.b="42"', Term("a.b", "42")),

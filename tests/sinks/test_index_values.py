@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sinks.index_values import SEARCHED_CHARACTERS, WORD_CHARACTERS, ValueClass, class_of, finite, words
+from sinks.index_values import (
+    SEARCHED_CHARACTERS,
+    WORD_CHARACTERS,
+    ValueClass,
+    class_of,
+    exact,
+    ordered,
+    words,
+)
 from sinks.sqlite_index_tokens import PathTokens, Tokenizer, number_key, ordered_key, text_key, value_token
 
 
@@ -66,9 +74,10 @@ def test_classes_and_numbers() -> None:
         ValueClass.NUMBER,
         ValueClass.BOOLEAN,
     ]
-    assert finite(10**400) == float("inf")
-    assert finite(Decimal("NaN")) is None
-    assert finite(Decimal("1e30")) == 10**30
+    assert ordered(10**400) == float("inf")
+    assert exact(Decimal("1e400")) == 10**400
+    assert ordered(Decimal("NaN")) is None
+    assert ordered(Decimal("1e30")) == 10**30
     assert number_key(-0.0) == number_key(0) == number_key(0.0)
 
 
