@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
+from ingestion import poison
 from ingestion.key_guard import KeyGuard
 from merge.backoff import Backoff
 from merge.batch_size import BatchSize
 from merge.commit import CommitResult, Committer
 from merge.documents import document
-from merge.encoded import state_of
 from merge.failures import CommitFailure
 from merge.fragments import FragmentState
 from merge.index import IndexDocument, ProfileIndex
 from merge.store import OutboxEntry, ProfileStore
-from model.errors import ProfileIndexError
+from model.errors import ProfileIndexError, StoreError
 from model.index_rules import IndexRules
 
 log = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ DECODED_BYTES = 4096
 
 @dataclass(slots=True)
 class CommitOutput:
-    """Counts of one task, and by fragment what cannot be committed: nothing is lost, it is to be set aside.
+    """Counts of one task, and what cannot be committed: nothing is lost, it is to be set aside.
     Seconds are those of the store and of the index."""
 
     written: int = 0
@@ -45,7 +45,7 @@ class CommitOutput:
     retries: int = 0
     unindexed: int = 0
     erased: int = 0
-    failed: dict[str, CommitFailure] = field(default_factory=dict)
+    failed: list[CommitFailure] = field(default_factory=list)
     commit_seconds: float = 0.0
     index_seconds: float = 0.0
 
@@ -56,7 +56,7 @@ class CommitOutput:
         self.conflicts += result.conflicts
         self.retries += result.retries
         self.erased += len(result.erased)
-        self.failed |= result.failed
+        self.failed += result.failed.values()
 
 
 @dataclass(slots=True)
@@ -99,18 +99,39 @@ class CommitStage:
         remaining = iter(sorted(gathered))
         while ids := list(islice(remaining, self.size.present)):
             started = time.perf_counter()
+            indexed = output.index_seconds
             # Decoded here and not before: a decoded state takes many times the memory of its bytes.
-            parts = {fragment_id: _decoded(gathered.pop(fragment_id)) for fragment_id in ids}
+            parts = {
+                fragment_id: self._read(fragment_id, gathered.pop(fragment_id), output) for fragment_id in ids
+            }
             self._bury(parts, output)
-            result = self.committer.commit({name: _joined(states) for name, states in parts.items()})
-            if self.guard and result.erased:
-                self.guard.erase_of_refused(result.erased)
-            output.take(result)
-            committed = time.perf_counter()
-            output.unindexed += self._index(result)
-            self.size.took(len(ids), committed - started, result.outages)
-            output.commit_seconds += committed - started
-            output.index_seconds += time.perf_counter() - committed
+            outages = 0
+            for changes in _rounds(parts):
+                outages += self._commit_some(changes, output)
+            taken = time.perf_counter() - started - (output.index_seconds - indexed)
+            self.size.took(len(ids), taken, outages)
+            output.commit_seconds += taken
+
+    def _commit_some(self, changes: dict[str, FragmentState], output: CommitOutput) -> int:
+        """Commit and index; gives how often the store was away."""
+        result = self.committer.commit(changes)
+        if self.guard and result.erased:
+            self.guard.erase_of_refused(result.erased)
+        output.take(result)
+        started = time.perf_counter()
+        output.unindexed += self._index(result)
+        output.index_seconds += time.perf_counter() - started
+        return result.outages
+
+    def _read(
+        self, fragment_id: str, parts: Sequence[FragmentState | bytes], output: CommitOutput
+    ) -> list[FragmentState]:
+        states, unread = poison.read(parts)
+        if unread and not self.gives_up:
+            # Mapped again they may be whole.
+            raise StoreError(f"changes of a fragment were damaged on their way ({unread[0].detail})")
+        output.failed += [failure._replace(fragment_id=fragment_id) for failure in unread]
+        return states
 
     def _bury(self, parts: dict[str, list[FragmentState]], output: CommitOutput) -> None:
         """Take out the parts that were judged before an erasure, where others of the fragment were judged after
@@ -140,17 +161,12 @@ class CommitStage:
         return left + put_and_settle(self.store, self.index, documents)
 
 
-def _decoded(parts: Sequence[FragmentState | bytes]) -> list[FragmentState]:
-    return [state_of(part) if isinstance(part, bytes) else part for part in parts]
-
-
-def _joined(states: Sequence[FragmentState]) -> FragmentState:
-    whole, *others = states
-    for other in others:
-        whole.join(other)
-    # What forbids one part forbids the whole: an erasure that came since is later than all that were judged.
-    whole.judged = min(state.judged for state in states)
-    return whole
+def _rounds(parts: Mapping[str, list[FragmentState]]) -> Iterator[dict[str, FragmentState]]:
+    """The changes of all fragments at once; after these, one by one, parts of a fragment that cannot be joined."""
+    joined = {name: poison.joined(states) for name, states in parts.items() if states}
+    yield {name: states[0] for name, states in joined.items()}
+    for name, states in joined.items():
+        yield from ({name: state} for state in states[1:])
 
 
 def put_and_settle(store: ProfileStore, index: ProfileIndex, documents: Sequence[IndexDocument]) -> int:
@@ -158,7 +174,7 @@ def put_and_settle(store: ProfileStore, index: ProfileIndex, documents: Sequence
     if not documents:
         return 0
     try:
-        refused = index.put(documents)
+        refused = poison.put(index, documents)
     except ProfileIndexError as error:
         log.warning("index away, %d profile(s) stay in the outbox: %s", len(documents), error)
         return len(documents)

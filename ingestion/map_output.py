@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ingestion.files import DamagedRecord
 from merge.fragments import FragmentState
 from model.attributes import DataType
 from model.dead_letters import DeadLetter
+from model.events import RawRecord
 from model.proposals import Proposal
 
 OUTPUT_BYTES = 128 << 20
@@ -28,6 +30,10 @@ class MapOutput:
     erased: int = 0
     judged: dict[str, int] = field(default_factory=dict)
     """By fragment id, what the events of the chunk under way were judged by."""
+    chunks: list[list[RawRecord | DamagedRecord]] = field(default_factory=list)
+    """What it is of, until it is known that each state can be written."""
+    broken: set[str] = field(default_factory=set)
+    """Fragments that an event could not be joined to."""
 
     def was_judged_otherwise(self) -> bool:
         """Whether earlier chunks had a fragment that was judged by something else than now."""

@@ -16,11 +16,12 @@ from ingestion.envelope import EnvelopeReader
 from ingestion.event_sealing import FetchedKeys, MappedEvent, Unsealed, seal_events
 from ingestion.files import DamagedRecord
 from ingestion.map_output import OUTPUT_BYTES, MapOutput
+from ingestion.poison import prove, with_part
 from ingestion.set_aside import BatchAttempt, LetterWriter
 from merge.fragments import FragmentState
 from merge.tombstones import UNJUDGED, Tombstone
 from model.dead_letters import DeadLetterReason
-from model.errors import EventError, KeyProviderError, SpecError, TransformError
+from model.errors import EventError, KeyProviderError, SpecError, StoreError, TransformError
 from model.events import Event, RawRecord
 from model.fragments import FragmentChange, Origin
 from model.identifiers import Identifier
@@ -69,16 +70,15 @@ class MapStage:
             if output.was_judged_otherwise():
                 # What a tombstone that came meanwhile lets pass must not go under with what came before it.
                 judged = output.judged
-                yield output
+                yield self._proven(output)
                 output = MapOutput(judged=judged)
-            keys = self._fetch_keys({event.fragment_id for event in prepared if event.leaves.to_seal})
-            for fragment_id, events in _by_fragment(prepared).items():
-                self._combine(fragment_id, events, keys, output)
+            output.chunks.append(chunk)
+            self._combine(prepared, output)
             if output.events >= self._flow.combine_events or output.bytes >= OUTPUT_BYTES:
-                yield output
+                yield self._proven(output)
                 output = MapOutput()
         if output.events or output.fragments or output.letters:
-            yield output
+            yield self._proven(output)
 
     def _map_chunk(self, chunk: list[RawRecord | DamagedRecord], output: MapOutput) -> list[MappedEvent]:
         output.events += len(chunk)
@@ -185,7 +185,18 @@ class MapStage:
         except KeyProviderError as error:
             return error
 
-    def _combine(
+    def _combine(self, prepared: list[MappedEvent], output: MapOutput) -> None:
+        keys = self._fetch_keys({event.fragment_id for event in prepared if event.leaves.to_seal})
+        for fragment_id, events in _by_fragment(prepared).items():
+            try:
+                self._join(fragment_id, events, keys, output)
+            except MemoryError:
+                raise
+            except Exception:
+                # Its state is half of what it was to be.
+                output.broken.add(fragment_id)
+
+    def _join(
         self, fragment_id: str, events: list[MappedEvent], keys: FetchedKeys, output: MapOutput
     ) -> None:
         """Join events of one fragment into the output's state of it."""
@@ -210,6 +221,44 @@ class MapStage:
             state.apply(
                 FragmentChange(fragment_id, origin, mutations, identifiers, scope, policies, sealed.entries)
             )
+
+    def _proven(self, output: MapOutput) -> MapOutput:
+        """The output with nothing in it that cannot be written: of a fragment whose state has no bytes, the records
+        that are to blame become dead letters."""
+        for fragment_id, state in list(output.fragments.items()):
+            try:
+                prove(state)
+            except MemoryError:
+                raise
+            except Exception:
+                output.broken.add(fragment_id)
+        if output.broken:
+            self._isolate(output)
+        output.chunks = []
+        return output
+
+    def _isolate(self, output: MapOutput) -> None:
+        told = {letter.id for letter in output.letters}
+        output.fragments = {name: s for name, s in output.fragments.items() if name not in output.broken}
+        for record in (each for chunk in output.chunks for each in chunk if isinstance(each, RawRecord)):
+            scratch = MapOutput()
+            event = next(iter(self._map_chunk([record], scratch)), None)
+            if event is None or event.fragment_id not in output.broken:
+                continue
+            name = event.fragment_id
+            try:
+                self._join(
+                    name, [event], self._fetch_keys({name} if event.leaves.to_seal else set()), scratch
+                )
+                if name in scratch.fragments:
+                    output.fragments[name] = with_part(output.fragments.get(name), scratch.fragments[name])
+            except (StoreError, MemoryError):
+                raise
+            except Exception as error:
+                # Only the type: the message of a stranger's exception may quote the event.
+                reason, detail = DeadLetterReason.STAGE_CRASHED, type(error).__name__
+                self._set_aside(output, record, "combine", reason, detail, event.origin.spec)
+            output.letters += [letter for letter in scratch.letters if letter.id not in told]
 
     def _set_aside(
         self,

@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Callable
 
+from ingestion import poison
 from merge import codec
 from merge.documents import document
 from merge.index import IndexDocument, ProfileIndex
@@ -114,7 +115,7 @@ def _index_some(
         except Exception as error:
             log.log(logging.ERROR, "%s cannot be indexed: %s", fragment.id, type(error).__name__)
             unreadable.add(fragment.id)
-    refused = index.put(documents).keys() | unreadable
+    refused = poison.put(index, documents).keys() | unreadable
     if gone := [entry.fragment_id for entry in entries if entry.fragment_id not in stored]:
         index.delete(gone)
     # With the versions that were indexed: one that was written meanwhile stays.

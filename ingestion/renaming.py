@@ -147,8 +147,9 @@ class Renaming(KeyHolder):
     ) -> None:
         """To fragments of other ids. What a tombstone refuses there belongs to somebody who was erased."""
         committed = self._commit.run((each.name, states[each.stored.id]) for each in found)
-        result.failed.update(each.stored.id for each in found if each.name in committed.failed)
-        gone = {e.stored.id: e.stored.version for e in found if e.name not in committed.failed}
+        failed = {failure.fragment_id for failure in committed.failed}
+        result.failed.update(each.stored.id for each in found if each.name in failed)
+        gone = {e.stored.id: e.stored.version for e in found if e.name not in failed}
         moved_on = self._store.withdraw(gone)
         result.moved_on |= moved_on
         result.done |= gone.keys() - moved_on

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
@@ -20,11 +21,13 @@ from ingestion.workers import WorkerPlan, WorkerResources
 from merge.batch_size import BatchSize
 from merge.fragments import FragmentState
 from model.dead_letters import DeadLetter, DeadLetterReason
-from model.errors import KeyProviderError, SealError, StoreError
+from model.errors import DamagedStateError, KeyProviderError, SealError, StoreError
 from model.events import RawRecord
 from model.schema_changes import SchemaChange
 from model.snapshots import MetadataSnapshot
 from transforms.compiled import CompiledSnapshot
+
+log = logging.getLogger(__name__)
 
 PARTIAL = frozenset({DeadLetterReason.TOO_LARGE, DeadLetterReason.CORRUPT_SOURCE})
 """Letters that hold only a part of their record: the file must be given again."""
@@ -113,7 +116,8 @@ class _Replay:
         """Join to their fragments what letters hold for them, where these can be read again."""
         found = list(self._read([each for each in letters if each.holds_changes()]))
         ready = [sealed for letter, change in found if (sealed := self._sealed(letter, change)) is not None]
-        failed = self._join.run((name, change) for _, name, change in ready).failed
+        failures = self._join.run((name, change) for _, name, change in ready).failed
+        failed = {failure.fragment_id for failure in failures}
         if buried := self._store.tombstones(name for _, name, _ in ready):
             self._guard.erase_of_refused(list(buried))
         joined = [letter_id for letter_id, name, _ in ready if name not in failed]
@@ -136,7 +140,13 @@ class _Replay:
         which may be newer than the one they were mapped by."""
         try:
             name, change = self._sealing.seal_change(letter.position.removeprefix(FRAGMENT), change)
-        except (SealError, KeyProviderError):
+        except (SealError, KeyProviderError, DamagedStateError):
+            return None
+        except (StoreError, MemoryError):
+            raise
+        except Exception as error:
+            # Only the type: the message of a stranger's exception may quote a value.
+            log.log(logging.ERROR, "letter %s cannot be replayed: %s", letter.id, type(error).__name__)
             return None
         return letter.id, name, change
 
@@ -156,7 +166,7 @@ class _Replay:
         failed = self._commit.run(output.fragments.items()).failed
         if output.changes:
             self._send_changes(_changes(output))
-        letters = [*output.letters, *self._writer.of_failures(failed.values(), self._version, self._batch)]
+        letters = [*output.letters, *self._writer.of_failures(failed, self._version, self._batch)]
         # The new letters first: a crash in between leaves two letters of a record, never none.
         self._dead_letters.put(letters)
         self.report.still_dead += len(letters)

@@ -67,7 +67,6 @@ def _run_map(
     for output, report in _mapped(plan, order, batches):
         parcels = [Parcel([]) for _ in range(plan.flow.partitions)]
         for fragment_id, state in output.fragments.items():
-            state.normalise()
             part = crc32(fragment_id.encode()) % len(parcels)
             parcel = parcels[part]
             parcel.fragments.append((fragment_id, codec.encode(state)))
@@ -216,9 +215,7 @@ def _commit(
         order.is_last,
     )
     output = stage.run(fragments)
-    kept = (
-        to_set_aside(failure_handler(plan.flow.on_failure), output.failed.values()) if output.failed else []
-    )
+    kept = to_set_aside(failure_handler(plan.flow.on_failure), output.failed) if output.failed else []
     if kept:
         letters = LetterWriter(tools.sealer).of_failures(kept, compiled(order).version, order.attempt)
         tools.dead_letters.put(letters)

@@ -49,7 +49,7 @@ def test_its_changes_are_set_aside_and_joined_once_it_is_restored(
     victim = pipeline.store.scan()[0].id
     kept = overwrite(pipeline, victim, b'{"half a sta')
     output = pipeline.process(given)
-    assert list(output.failed) == [victim]
+    assert [failure.fragment_id for failure in output.failed] == [victim]
     assert output.written > 0
 
     reader = pipeline.reader()
@@ -59,7 +59,7 @@ def test_its_changes_are_set_aside_and_joined_once_it_is_restored(
 
     batch = BatchAttempt("main/0", "attempt")
     with closing(pipeline.resources().dead_letters) as dead_letters:
-        letters = LetterWriter(pipeline.sealer).of_failures(output.failed.values(), 1, batch)
+        letters = LetterWriter(pipeline.sealer).of_failures(output.failed, 1, batch)
         dead_letters.put(letters)
         assert [letter.reason for letter in letters] == [DeadLetterReason.DAMAGED_FRAGMENT]
 

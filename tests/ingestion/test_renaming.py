@@ -322,7 +322,7 @@ def test_changes_that_waited_for_a_damaged_fragment_go_to_the_new_name(pipeline:
     (present,) = pipeline.store.read([PLAIN]).values()
     pipeline.store.write([FragmentWrite(PLAIN, present.version, b"damaged", frozenset())])
     flow = beside(pipeline, BEFORE)
-    letters = LetterWriter(flow.sealer).of_failures(flow.process([later()]).failed.values(), 1, flow.batch)  # type: ignore[list-item]
+    letters = LetterWriter(flow.sealer).of_failures(flow.process([later()]).failed, 1, flow.batch)  # type: ignore[list-item]
     assert len(letters) == 1
     resources = pipeline.resources()
     resources.dead_letters.put(letters)
@@ -339,7 +339,7 @@ def test_a_letter_of_a_damaged_fragment_is_renamed_with_what_it_holds(pipeline: 
     (present,) = pipeline.store.read([PLAIN]).values()
     pipeline.store.write([FragmentWrite(PLAIN, present.version, b"damaged", frozenset())])
     flow = beside(pipeline, BEFORE)
-    letters = LetterWriter(flow.sealer).of_failures(flow.process([later()]).failed.values(), 1, flow.batch)  # type: ignore[list-item]
+    letters = LetterWriter(flow.sealer).of_failures(flow.process([later()]).failed, 1, flow.batch)  # type: ignore[list-item]
     resources = pipeline.resources()
     resources.dead_letters.put(letters)
     sealed(pipeline)

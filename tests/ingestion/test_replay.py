@@ -240,7 +240,7 @@ def test_a_letter_whose_changes_cannot_be_read_does_not_end_the_replay(
     (whole,) = pipeline.store.scan()
     pipeline.store.write([FragmentWrite(whole.id, whole.version, b"x", frozenset())])
     later = order(1, 2, order_id="R9", created_at="2024-03-02T00:00:00Z")
-    failures = pipeline.process([later]).failed.values()
+    failures = pipeline.process([later]).failed
     writer, reason = LetterWriter(pipeline.sealer), Reason.DAMAGED_FRAGMENT
     record = RawRecord("", FRAGMENT + whole.id, held)
     unreadable = writer.letter(record, COMMIT, reason, "", None, 1, pipeline.batch)

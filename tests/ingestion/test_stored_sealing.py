@@ -322,7 +322,7 @@ def test_changes_that_waited_for_a_damaged_fragment_are_sealed_when_they_are_rep
     pipeline.snapshot = BEFORE
     damaged = pipeline.process([later]).failed
     resources = pipeline.resources()
-    letters = LetterWriter(pipeline.sealer).of_failures(damaged.values(), 1, pipeline.batch)
+    letters = LetterWriter(pipeline.sealer).of_failures(damaged, 1, pipeline.batch)
     resources.dead_letters.put(letters)
     # Restored from a backup, and sealed, before the letters are given again.
     pipeline.store.write([FragmentWrite(victim, present.version + 1, present.state, frozenset())])

@@ -1,0 +1,88 @@
+"""What cannot be joined, written as bytes or indexed is found one by one, so that it fails alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from merge import codec
+from merge.encoded import EncodedState, state_of
+from merge.failures import CommitFailure
+from merge.fragments import FragmentState
+from merge.index import IndexDocument, ProfileIndex
+from model.dead_letters import DeadLetterReason
+from model.errors import IdgraphError
+
+
+def prove(state: FragmentState) -> None:
+    """Normalise a state and have it keep its bytes: whatever becomes of it later, it can be set aside. What this
+    raises is the state's own fault."""
+    state.normalise()
+    state.encoded = codec.encode(state)
+
+
+def with_part(whole: FragmentState | None, part: FragmentState) -> FragmentState:
+    """Both joined; `whole` stays as it is."""
+    prove(part)
+    if whole is None:
+        return part
+    # Of its bytes: a join that fails leaves half of it done.
+    made = codec.decode(codec.encode(whole))
+    made.judged = min(whole.judged, part.judged)
+    made.join(part)
+    prove(made)
+    return made
+
+
+def read(parts: Sequence[FragmentState | bytes]) -> tuple[list[FragmentState], list[CommitFailure]]:
+    """The parts of a fragment's changes, and a failure for each that cannot be read, with the bytes that it has.
+    Its fragment is not named yet."""
+    states: list[FragmentState] = []
+    unread: list[CommitFailure] = []
+    for part in parts:
+        if not isinstance(part, bytes):
+            states.append(part)
+            continue
+        try:
+            states.append(state_of(part))
+        except MemoryError:
+            raise
+        except Exception as error:
+            detail = f"the changes cannot be read: {type(error).__name__}"
+            unread.append(CommitFailure("", DeadLetterReason.MERGE_FAILED, detail, EncodedState(part)))
+    return states, unread
+
+
+def joined(parts: Sequence[FragmentState]) -> list[FragmentState]:
+    """One state of all parts; where they cannot be joined, the parts."""
+    if len(parts) == 1:
+        return list(parts)
+    judged = [part.judged for part in parts]
+    kept = [codec.encode(part) for part in parts]
+    whole, *others = parts
+    try:
+        for other in others:
+            whole.join(other)
+        prove(whole)
+    except MemoryError:
+        raise
+    except Exception:
+        apart = [state_of(each) for each in kept]
+        for state, its in zip(apart, judged, strict=True):
+            state.judged = its
+        return apart
+    # What forbids one part forbids the whole: an erasure that came since is later than all that were judged.
+    whole.judged = min(judged)
+    return [whole]
+
+
+def put(index: ProfileIndex, documents: Sequence[IndexDocument]) -> dict[str, str]:
+    """`ProfileIndex.put`, past documents that it fails on: those are refused with the type of the error."""
+    try:
+        return index.put(documents)
+    except (IdgraphError, MemoryError):
+        raise
+    except Exception as error:
+        if len(documents) == 1:
+            return {documents[0].id: type(error).__name__}
+    half = len(documents) // 2
+    return put(index, documents[:half]) | put(index, documents[half:])

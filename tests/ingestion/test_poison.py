@@ -1,0 +1,263 @@
+"""One event, or one fragment's changes, that some code fails on: it fails alone wherever that code is, nothing of it
+is lost, and once the code is mended a replay makes it whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ingestion.commit_stage import CommitStage
+from ingestion.files import DamagedRecord, read_records
+from ingestion.outbox import drain_outbox
+from ingestion.outcomes import StageReport
+from ingestion.replay import replay
+from ingestion.set_aside import BatchAttempt, LetterWriter
+from ingestion.source_files import folder_of
+from ingestion.tasks import quick_task, whole_task
+from merge import codec
+from merge.cells import Cell
+from merge.fragments import FragmentState
+from merge.index import IndexDocument
+from merge.policies import POLICIES
+from merge.policies.policy import Kept
+from merge.policies.union import Union
+from model import canonical
+from model.attributes import Reconciliation, ReconciliationPolicy
+from model.errors import StoreError
+from model.events import RawRecord
+from model.fragments import FragmentChange, Kind, Origin, Register
+from model.identifiers import Identifier
+from model.stamps import SpecRef, Stamp
+from sinks.memory_index import MemoryProfileIndex
+from sinks.memory_profiles import MemoryProfileStore
+from tests.ingestion.test_commit_stage import EVERYTHING, one
+from tests.ingestion.test_tasks import Worker
+from tests.retail import Pipeline, attribute, snapshot, spec
+from transforms.compiled import CompiledSnapshot
+
+POISON = 666
+UNION = ReconciliationPolicy.UNION
+PASSING = [{"operation": "shift", "spec": {"*": "&"}}]
+
+
+class _FaultError(Exception):
+    """A bug in code that one value meets."""
+
+
+class FaultyUnion(Union):
+    """A policy with a bug at one place, or where the value meets others."""
+
+    def __init__(self, place: str) -> None:
+        super().__init__()
+        self.place = place
+
+    def _meet(self, place: str, entry: Register) -> None:
+        if place == self.place and entry.value == POISON:
+            raise _FaultError("a value")
+
+    def entries(self, register: Register) -> Sequence[Register]:
+        self._meet("combined", register)
+        return super().entries(register)
+
+    def rank(self, entry: Register) -> Any:
+        self._meet("encoded", entry)
+        if self.place == "encoded beside others" and entry.value == POISON:
+            return "not to be compared with others"
+        return super().rank(entry)
+
+    def chosen(self, kept: Kept) -> list[Register]:
+        for entry in kept.entries:
+            self._meet("shown", entry)
+        return super().chosen(kept)
+
+
+@contextmanager
+def faulty(place: str) -> Iterator[None]:
+    POLICIES[UNION] = FaultyUnion(place)
+    try:
+        yield
+    finally:
+        POLICIES[UNION] = Union()
+
+
+def event(number: int, person: int, value: int) -> bytes:
+    return canonical.encode(
+        {
+            "_event": {"id": f"e{number}", "ordinal": 1_709_251_200_000 + number},
+            "identity": {"email": f"p{person}@example.com"},
+            "a": value,
+            "b": number,
+        }
+    )
+
+
+EVENTS = [event(number, number % 3, number) for number in range(9)]
+EVENTS.insert(5, event(10, 1, POISON))
+
+
+def worker(folder: Path, **flow: Any) -> Worker:
+    made = Worker(folder, **flow)
+    made.pipeline.snapshot = snapshot(
+        specs=[spec("orders", operations=PASSING, specification_type="chain")],
+        declared=[attribute("a", "integer", policy="union"), attribute("identity.email", encryption="protected")],
+    )  # fmt: skip
+    for file in folder.glob("inbox/*/*"):
+        file.unlink()
+    (folder / "inbox" / "orders" / "a.jsonl").write_bytes(b"\n".join(EVENTS) + b"\n")
+    return made
+
+
+def run(at: Worker, strategy: str) -> StageReport:
+    order = at.order(is_last=True)
+    match strategy:
+        case "quick":
+            return at.run(quick_task(at.plan, order))
+        case "whole":
+            return at.run(whole_task(at.plan, order))
+        case _:
+            return at.run_shuffled(order)
+
+
+def replayed(at: Worker) -> tuple[int, int]:
+    report = replay(
+        list(at.resources.dead_letters.scan()),
+        at.plan,
+        at.resources,
+        at.pipeline.snapshot,
+        at.pipeline.sealer.open,
+        lambda _: None,
+    )
+    return report.replayed, report.still_dead
+
+
+@pytest.mark.parametrize("combine", [2, 100], ids=["in several parts", "in one part"])
+@pytest.mark.parametrize("strategy", ["quick", "whole", "shuffled"])
+@pytest.mark.parametrize("place", ["combined", "encoded", "encoded beside others"])
+def test_an_event_fails_alone_and_is_whole_once_the_code_is_mended(
+    place: str, strategy: str, combine: int, tmp_path: Path
+) -> None:
+    at = worker(tmp_path / "worker", combine_events=combine)
+    with closing(at.resources.dead_letters) as letters:
+        with faulty(place):
+            report = run(at, strategy)
+            assert sum(report.dead.values()) == 1
+            (letter,) = letters.scan()
+            assert letter.reason in {"stage_crashed", "merge_failed"}
+            assert letter.detail == "_FaultError" or place == "encoded beside others"
+            assert [state.count(b"example.com") for state in states(at)] == [0, 0, 0]
+            assert len(states(at)) == 3
+            assert replayed(at)[1] == 1, "it fails again, alone"
+            assert len(list(letters.scan())) == 1
+        assert replayed(at) == (1, 0)
+        assert list(letters.scan()) == []
+        found = at.pipeline.export(reveal=True)
+        once = Pipeline(
+            at.folder, at.pipeline.key_store, sources=at.plan.sources, snapshot=at.pipeline.snapshot
+        )
+        once.process(_records(at))
+        assert found == once.export(reveal=True) != b""
+        assert b"666" in found
+
+
+def states(at: Worker) -> list[bytes]:
+    return [each.state for each in at.pipeline.store.scan()]
+
+
+def _records(at: Worker) -> list[RawRecord | DamagedRecord]:
+    config = at.plan.sources["orders"]
+    return list(read_records(config.path / "a.jsonl", "orders", 1 << 20, folder_of(config), str))
+
+
+@pytest.mark.parametrize("strategy", ["quick", "whole", "shuffled"])
+def test_a_document_that_cannot_be_made_waits_alone(strategy: str, tmp_path: Path) -> None:
+    at = worker(tmp_path / "worker")
+    with closing(at.resources.dead_letters):
+        rules = CompiledSnapshot(at.pipeline.snapshot).attributes.index_rules
+        with faulty("shown"):
+            report = run(at, strategy)
+            assert (report.dead, report.written, report.unindexed) == ({}, 3, 1)
+            assert drain_outbox(at.pipeline.store, at.pipeline.index, rules) == 1
+        assert drain_outbox(at.pipeline.store, at.pipeline.index, rules) == 0
+        assert at.pipeline.store.outbox() == []
+
+
+class _FaultyIndex(MemoryProfileIndex):
+    """An index with a bug that one document meets."""
+
+    is_mended = False
+
+    def put(self, documents: Sequence[IndexDocument]) -> dict[str, str]:
+        if not self.is_mended and any(each.id == "user_id:3" for each in documents):
+            raise _FaultError("a value")
+        return super().put(documents)
+
+
+def test_a_document_that_the_index_fails_on_waits_alone() -> None:
+    store, index = MemoryProfileStore(), _FaultyIndex()
+    output = CommitStage(store, index, EVERYTHING).run(one(number) for number in range(9))
+    assert (output.written, output.unindexed) == (9, 1)
+    assert [entry.fragment_id for entry in store.outbox()] == ["user_id:3"]
+    assert drain_outbox(store, index, EVERYTHING) == 1
+    index.is_mended = True
+    assert drain_outbox(store, index, EVERYTHING) == 0
+    assert store.outbox() == []
+
+
+def test_parts_that_cannot_be_joined_are_committed_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever of them is to blame, the others are written."""
+    store = MemoryProfileStore()
+    at_first, joins = Cell.join, list[int]()
+
+    def join(self: Cell, other: Cell) -> bool:
+        joins.append(len(joins))
+        values = {each.value for each in (*self.entries.values(), *other.entries.values())}
+        if POISON in values and len(values) > 1:
+            raise _FaultError("a value")
+        return at_first(self, other)
+
+    parts = [with_cell(1, 30), with_cell(2, POISON), with_cell(3, 31)]
+    with monkeypatch.context() as fault:
+        fault.setattr(Cell, "join", join)
+        output = CommitStage(store, MemoryProfileIndex(), EVERYTHING).run([*parts, one(2)])
+        assert joins
+    (failure,) = output.failed
+    assert (failure.fragment_id, failure.detail) == ("user_id:1", "_FaultError")
+    assert (output.written, store.count()) == (3, 2)
+    again = CommitStage(store, MemoryProfileIndex(), EVERYTHING).run([("user_id:1", failure.change)])
+    assert again.failed == []
+    straight = MemoryProfileStore()
+    CommitStage(straight, MemoryProfileIndex(), EVERYTHING).run([*parts, one(2)])
+    assert [each.state for each in store.scan()] == [each.state for each in straight.scan()]
+
+
+def with_cell(ordinal: int, value: int) -> tuple[str, bytes]:
+    name = Identifier("user_id", "1")
+    origin = Origin(Stamp(0, ordinal, "shop", f"e{ordinal}"), SpecRef("s", 1))
+    state = FragmentState()
+    written = {"age": Register(origin, Kind.PLAIN, value)}
+    state.apply(FragmentChange(str(name), origin, written, (name,), None, {"age": Reconciliation(UNION, ())}))
+    state.normalise()
+    return str(name), codec.encode(state)
+
+
+@pytest.mark.parametrize("bytes_", [b"", b"\x01", b"\x01garbage", b"\x09later", with_cell(1, 1)[1][:-3]])
+def test_changes_that_cannot_be_read_are_mapped_again_and_then_set_aside_as_they_are(
+    bytes_: bytes, tmp_path: Path
+) -> None:
+    store = MemoryProfileStore()
+    given: list[tuple[str, FragmentState | bytes]] = [
+        ("user_id:7", bytes_),
+        one(2),
+        ("user_id:7", with_cell(1, 1)[1]),
+    ]
+    with pytest.raises(StoreError, match="damaged on their way"):
+        CommitStage(store, MemoryProfileIndex(), EVERYTHING).run(given)
+    output = CommitStage(store, MemoryProfileIndex(), EVERYTHING, gives_up=True).run(given)
+    assert (output.written, [each.fragment_id for each in output.failed]) == (2, ["user_id:7"])
+    pipeline = Pipeline(tmp_path)
+    (letter,) = LetterWriter(pipeline.sealer).of_failures(output.failed, 1, BatchAttempt("main/0", "a"))
+    assert pipeline.sealer.open(letter.payload, letter.id, letter.position) == bytes_
