@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from app.jars.maven import Artifact, JarSet, jars
 from app.java import require_java
-from app.servers.jars import Artifact, jars
 from app.servers.processes import free_port, listens, running
 from model.errors import ConfigError, ServerUnavailableError
 
-DYNAMODB_LOCAL = Artifact("software.amazon.dynamodb", "DynamoDBLocal", "3.1.0")
+DYNAMODB_LOCAL = JarSet(
+    "DynamoDBLocal-3.1.0", (Artifact("software.amazon.dynamodb", "DynamoDBLocal", "3.1.0"),)
+)
 _MAIN = "software.amazon.dynamodb.services.local.main.ServerRunner"
 
 
@@ -23,10 +25,9 @@ def dynamodb(folder: Path, persistent: bool = False, port: int = 0) -> Iterator[
     Raises ServerUnavailableError with the reason where it cannot be had.
     """
     try:
-        java = require_java()
+        java, library = require_java(), jars(DYNAMODB_LOCAL)
     except ConfigError as error:
         raise ServerUnavailableError(str(error)) from None
-    library = jars(DYNAMODB_LOCAL)
     port = port or free_port()
     folder.mkdir(parents=True, exist_ok=True)
     command = [java, "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]

@@ -1,15 +1,13 @@
-"""Servers for tests and development: jars are what they should be, or there is no server, with the reason."""
+"""Servers for tests and development: there is one for as long as it is needed, or the reason why not."""
 
 from __future__ import annotations
 
-import hashlib
 import sys
 from pathlib import Path
 
 import pytest
 
-from app.servers import jars
-from app.servers.dynamodb import DYNAMODB_LOCAL
+from app.servers.dynamodb import dynamodb
 from app.servers.processes import free_port, listens, running
 from model.errors import ServerUnavailableError
 
@@ -18,50 +16,11 @@ SERVE = (
 )
 
 
-@pytest.fixture
-def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of an artifact of two files that were fetched before."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    content = {"a.jar": b"one", "b.so": b"two"}
-    wanted = {name: hashlib.sha256(each).hexdigest() for name, each in content.items()}
-    monkeypatch.setattr(jars, "_wanted", lambda _: wanted)
-    folder = jars.cache_folder() / str(DYNAMODB_LOCAL)
-    folder.mkdir(parents=True)
-    for name, each in content.items():
-        (folder / name).write_bytes(each)
-    return folder
-
-
-def test_what_is_kept_is_used_as_long_as_it_is_what_it_should_be(kept: Path) -> None:
-    assert jars.jars(DYNAMODB_LOCAL) == kept
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "told"),
-    [
-        ("a.jar", b"other", "a.jar is not the file it should be"),
-        ("b.so", None, "b.so is missing"),
-        ("more.jar", b"not asked for", "more.jar is not in the list"),
-    ],
-)
-def test_what_is_kept_is_checked_whenever_it_is_used(
-    kept: Path, name: str, content: bytes | None, told: str
-) -> None:
-    if content is None:
-        (kept / name).unlink()
-    else:
-        (kept / name).write_bytes(content)
-    with pytest.raises(ServerUnavailableError) as caught:
-        jars.jars(DYNAMODB_LOCAL)
-    assert str(caught.value) == f"{kept}: {told}; remove the folder to fetch it again"
-
-
 def test_without_java_there_is_no_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
-    with pytest.raises(ServerUnavailableError, match="JAVA_HOME is /nowhere"):
-        jars.jars(DYNAMODB_LOCAL)
-    assert not (jars.cache_folder() / str(DYNAMODB_LOCAL)).exists()
+    with pytest.raises(ServerUnavailableError, match="JAVA_HOME is /nowhere"), dynamodb(tmp_path):
+        pass
 
 
 def test_a_server_lives_as_long_as_its_context(tmp_path: Path) -> None:

@@ -19,20 +19,25 @@ from pathlib import Path
 from typing import NamedTuple
 
 from app.java import require_java
-from model.errors import ConfigError, ServerUnavailableError
+from model.errors import ConfigError
 
 FETCH_SECONDS = 600
 
 
 class Artifact(NamedTuple):
-    """One module of Maven Central, with all that it depends on."""
+    """One module of Maven Central; `alone` without what it depends on."""
 
     group: str
     name: str
     version: str
+    alone: bool = False
 
-    def __str__(self) -> str:
-        return f"{self.name}-{self.version}"
+
+class JarSet(NamedTuple):
+    """Modules that are used together. `name` is that of their folder, and of their list of digests."""
+
+    name: str
+    artifacts: tuple[Artifact, ...]
 
 
 def cache_folder() -> Path:
@@ -40,69 +45,79 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "idgraph" / "servers"
 
 
-def jars(artifact: Artifact) -> Path:
-    """The folder with the jars and native libraries of an artifact; fetches them when they are not there yet,
-    which takes a minute or two.
+def jars(wanted: JarSet) -> Path:
+    """The folder with the jars and native libraries of a set; fetches them when they are not there yet, which
+    takes a minute or two.
 
-    Raises ServerUnavailableError with the reason when they cannot be had, or are not those of the list.
+    Raises ConfigError with the reason when they cannot be had, or are not those of the list.
     """
-    wanted = _wanted(artifact)
-    folder = cache_folder() / str(artifact)
+    digests = _digests(wanted)
+    folder = cache_folder() / wanted.name
     cache_folder().mkdir(parents=True, exist_ok=True)
-    with _alone(cache_folder() / f"{artifact}.lock"):
+    with _alone(cache_folder() / f"{wanted.name}.lock"):
         if not folder.is_dir():
-            _fetch(artifact, wanted, folder)
-        if (wrong := _wrong(folder, wanted)) is not None:
-            raise ServerUnavailableError(f"{folder}: {wrong}; remove the folder to fetch it again")
+            _fetch(wanted, digests, folder)
+        if (wrong := _wrong(folder, digests)) is not None:
+            raise ConfigError(f"{folder}: {wrong}; remove the folder to fetch it again")
     return folder
 
 
-def _wanted(artifact: Artifact) -> dict[str, str]:
-    listed = Path(__file__).with_name(f"{artifact}.sha256").read_text(encoding="ascii").split()
+def _digests(wanted: JarSet) -> dict[str, str]:
+    listed = Path(__file__).with_name(f"{wanted.name}.sha256").read_text(encoding="ascii").split()
     return dict(zip(listed[1::2], listed[::2], strict=True))
 
 
-def _fetch(artifact: Artifact, wanted: dict[str, str], folder: Path) -> None:
-    try:
-        java = require_java()
-    except ConfigError as error:
-        raise ServerUnavailableError(str(error)) from None
+def _module(wanted: JarSet) -> str:
+    """What Ivy is to fetch, as it is told."""
+    dependencies = "".join(
+        f'<dependency org="{each.group}" name="{each.name}" rev="{each.version}" '
+        f'conf="default->{"master" if each.alone else "default"}"/>'
+        for each in wanted.artifacts
+    )
+    info = f'<info organisation="idgraph" module="{wanted.name}"/>'
+    return f'<ivy-module version="2.0">{info}<dependencies>{dependencies}</dependencies></ivy-module>'
+
+
+def _fetch(wanted: JarSet, digests: dict[str, str], folder: Path) -> None:
+    java = require_java()
     # Beside its place, so that it comes there by rename: whole or not at all.
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix="fetching-") as scratch:
         fetched = Path(scratch) / "jars"
+        module = Path(scratch) / "ivy.xml"
+        module.write_text(_module(wanted), encoding="utf-8")
         pattern = f"{fetched}/[artifact]-[revision](-[classifier]).[ext]"
         command = [java, "-jar", str(_ivy()), "-cache", f"{scratch}/ivy", "-confs", "default"]
-        command += ["-dependency", *artifact, "-retrieve", pattern]
+        command += ["-ivy", str(module), "-retrieve", pattern]
         try:
             done = subprocess.run(  # noqa: S603 - our own words
                 command, capture_output=True, text=True, check=False, timeout=FETCH_SECONDS
             )
         except subprocess.TimeoutExpired:
-            raise ServerUnavailableError(
-                f"{artifact} could not be fetched from Maven Central within {FETCH_SECONDS} s"
+            raise ConfigError(
+                f"{wanted.name} could not be fetched from Maven Central within {FETCH_SECONDS} s"
             ) from None
         if done.returncode or not fetched.is_dir():
             said = [line.strip() for line in done.stdout.splitlines() if "WARN" in line or "ERROR" in line]
             why = (said or done.stderr.strip().splitlines() or ["Ivy gave no reason"])[0]
-            raise ServerUnavailableError(f"{artifact} could not be fetched from Maven Central: {why}")
+            raise ConfigError(f"{wanted.name} could not be fetched from Maven Central: {why}")
         for file in fetched.iterdir():
-            if file.name not in wanted:
+            if file.name not in digests:
                 # Ivy may find a library for another system as well; none is needed that is not in the list.
                 file.unlink()
-        if (wrong := _wrong(fetched, wanted)) is not None:
-            raise ServerUnavailableError(f"what Maven Central gave is not {artifact}: {wrong}")
+        if (wrong := _wrong(fetched, digests)) is not None:
+            raise ConfigError(f"what Maven Central gave is not {wanted.name}: {wrong}")
         shutil.move(fetched, folder)
 
 
-def _wrong(folder: Path, wanted: dict[str, str]) -> str | None:
+def _wrong(folder: Path, digests: dict[str, str]) -> str | None:
     """What is not as the list says. Of a file too many, too: all that lies in the folder is run."""
     found = {file.name: file for file in folder.iterdir()}
-    for name in sorted(found.keys() | wanted.keys()):
+    for name in sorted(found.keys() | digests.keys()):
         if name not in found:
             return f"{name} is missing"
-        if name not in wanted:
+        if name not in digests:
             return f"{name} is not in the list"
-        if hashlib.sha256(found[name].read_bytes()).hexdigest() != wanted[name]:
+        if hashlib.sha256(found[name].read_bytes()).hexdigest() != digests[name]:
             return f"{name} is not the file it should be"
     return None
 
@@ -111,7 +126,7 @@ def _ivy() -> Path:
     spec = find_spec("pyspark")
     found = sorted(Path(spec.origin).parent.glob("jars/ivy-*.jar")) if spec and spec.origin else []
     if not found:
-        raise ServerUnavailableError("PySpark's jars hold no Ivy to fetch others with")
+        raise ConfigError("PySpark's jars hold no Ivy to fetch others with")
     return found[-1]
 
 

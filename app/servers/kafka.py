@@ -1,0 +1,97 @@
+"""Apache Kafka: one node that is broker and controller (KRaft), as production runs it, on loopback."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import uuid
+from base64 import urlsafe_b64encode
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from app.jars.maven import Artifact, JarSet, jars
+from app.java import require_java
+from app.servers.processes import free_port, listens, running
+from model.errors import ConfigError, ServerUnavailableError
+
+KAFKA = JarSet(
+    "kafka-4.1.0",
+    (
+        Artifact("org.apache.kafka", "kafka_2.13", "4.1.0"),
+        Artifact("org.slf4j", "slf4j-simple", "1.7.36"),
+    ),
+)
+_MAIN = "kafka.Kafka"
+_STORAGE_TOOL = "kafka.tools.StorageTool"
+_PORT = re.compile(r"^listeners=PLAINTEXT://127\.0\.0\.1:(\d+)", re.MULTILINE)
+FORMAT_SECONDS = 120
+
+
+class Broker(NamedTuple):
+    """A running broker: `HOST:PORT`, and its process, for who wants to see it killed."""
+
+    bootstrap_servers: str
+    process: subprocess.Popen[bytes]
+
+
+@contextmanager
+def kafka(folder: Path) -> Iterator[Broker]:
+    """A broker on a free port of loopback that lives as long as the context. Started again with the same folder, it
+    has its old port and what it had, however it ended.
+
+    `folder` takes its log and its data. Raises ServerUnavailableError with the reason where it cannot be had.
+    """
+    try:
+        java, library = require_java(), jars(KAFKA)
+    except ConfigError as error:
+        raise ServerUnavailableError(str(error)) from None
+    folder.mkdir(parents=True, exist_ok=True)
+    properties = folder / "server.properties"
+    command = [java, "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{library}/*"]
+    if not properties.exists():
+        properties.write_text(_properties(folder / "data", free_port(), free_port()), encoding="utf-8")
+        _format([*command, _STORAGE_TOOL], properties)
+    port = int(_PORT.findall(properties.read_text(encoding="utf-8"))[0])
+    with running(
+        "Kafka", [*command, _MAIN, str(properties)], folder / "kafka.log", lambda: listens(port)
+    ) as it:
+        yield Broker(f"127.0.0.1:{port}", it)
+
+
+def _format(tool: list[str], properties: Path) -> None:
+    cluster = urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+    done = subprocess.run(  # noqa: S603 - our own words
+        [*tool, "format", "--standalone", "-t", cluster, "-c", str(properties)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=FORMAT_SECONDS,
+    )
+    if done.returncode:
+        said = " / ".join((done.stdout + done.stderr).strip().splitlines()[-3:])
+        raise ServerUnavailableError(f"Kafka's storage could not be formatted: {said or 'no reason given'}")
+
+
+def _properties(data: Path, port: int, controller_port: int) -> str:
+    settings = {
+        "process.roles": "broker,controller",
+        "node.id": 1,
+        "controller.quorum.bootstrap.servers": f"127.0.0.1:{controller_port}",
+        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "controller.listener.names": "CONTROLLER",
+        "log.dirs": data,
+        # There is no other node to copy to.
+        "offsets.topic.replication.factor": 1,
+        "transaction.state.log.replication.factor": 1,
+        "transaction.state.log.min.isr": 1,
+        "share.coordinator.state.topic.replication.factor": 1,
+        "share.coordinator.state.topic.min.isr": 1,
+        "group.initial.rebalance.delay.ms": 0,
+        # A misspelt topic is told, not made.
+        "auto.create.topics.enable": "false",
+    }
+    return "".join(f"{key}={value}\n" for key, value in settings.items())

@@ -1,0 +1,58 @@
+"""Jars out of Maven Central: they are what they should be, or are not used, with the reason."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from app.jars import maven
+from app.servers.dynamodb import DYNAMODB_LOCAL
+from model.errors import ConfigError
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of an artifact of two files that were fetched before."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    content = {"a.jar": b"one", "b.so": b"two"}
+    wanted = {name: hashlib.sha256(each).hexdigest() for name, each in content.items()}
+    monkeypatch.setattr(maven, "_digests", lambda _: wanted)
+    folder = maven.cache_folder() / DYNAMODB_LOCAL.name
+    folder.mkdir(parents=True)
+    for name, each in content.items():
+        (folder / name).write_bytes(each)
+    return folder
+
+
+def test_what_is_kept_is_used_as_long_as_it_is_what_it_should_be(kept: Path) -> None:
+    assert maven.jars(DYNAMODB_LOCAL) == kept
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("a.jar", b"other", "a.jar is not the file it should be"),
+        ("b.so", None, "b.so is missing"),
+        ("more.jar", b"not asked for", "more.jar is not in the list"),
+    ],
+)
+def test_what_is_kept_is_checked_whenever_it_is_used(
+    kept: Path, name: str, content: bytes | None, told: str
+) -> None:
+    if content is None:
+        (kept / name).unlink()
+    else:
+        (kept / name).write_bytes(content)
+    with pytest.raises(ConfigError) as caught:
+        maven.jars(DYNAMODB_LOCAL)
+    assert str(caught.value) == f"{kept}: {told}; remove the folder to fetch it again"
+
+
+def test_without_java_nothing_is_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    with pytest.raises(ConfigError, match="JAVA_HOME is /nowhere"):
+        maven.jars(DYNAMODB_LOCAL)
+    assert not (maven.cache_folder() / DYNAMODB_LOCAL.name).exists()
