@@ -6,6 +6,7 @@ more, and remembers on disk what it has sealed by. Whatever cuts it short, the n
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import logging
@@ -16,13 +17,14 @@ from enum import Enum
 from pathlib import Path
 
 from ingestion.durable_files import write_atomically
+from ingestion.set_aside import PayloadSealer
 from ingestion.snapshots import PinnedSnapshot
 from ingestion.stored_sealing import SealingProgress, StoredSealing
 from ingestion.workers import WorkerResources
 from model import canonical
 from model.attributes import AttributeMetadata, AttributeStatus
 from model.classification import Classification, EncryptionLevel
-from model.errors import IdgraphError
+from model.errors import IdgraphError, SealError
 from model.snapshots import DiscoveryDefaults, MetadataSnapshot
 from transforms.compiled import CompiledSnapshot
 
@@ -39,6 +41,9 @@ AGAIN_SECONDS = 3600.0
 """After what could not be sealed: a person has to mend it, and to look at all costs."""
 SHARE = 0.05
 """How much of one core, at most, and of the store's time to write."""
+BRISK_SHARE = 0.5
+BRISK_SECONDS = 5.0
+"""The first seconds of work take that much: some thousand profiles are sealed as soon as one looks."""
 
 
 class BackgroundSealing:
@@ -85,6 +90,7 @@ class BackgroundSealing:
                 wanted = protection_of(newest.snapshot)
                 if wanted != before:
                     due.change(now)
+                    self._forget()
             if wanted == sealed_by(self._file):
                 due.rest(now)
             elif now >= due.at:
@@ -93,6 +99,13 @@ class BackgroundSealing:
                     pause = RETRY_SECONDS
                 elif ended is not _Ended.NOT_BEGUN:
                     due.rest(time.monotonic() + (AGAIN_SECONDS if ended is _Ended.INCOMPLETE else 0.0))
+
+    def _forget(self) -> None:
+        """What is mapped until protection changes back, if it does, is not sealed by what was."""
+        try:
+            keep_sealed_by(self._file, "")
+        except OSError as error:
+            log.warning("%s: %s", self._file, error.strerror)
 
     def _try(self, pinned: PinnedSnapshot, wanted: str) -> _Ended:
         """Seal, unless an older micro-batch may come yet."""
@@ -106,31 +119,76 @@ class BackgroundSealing:
         return _Ended.FAILED
 
     def _seal(self, snapshot: MetadataSnapshot, wanted: str) -> _Ended:
+        place = _Place(self._file, wanted, self._resources.sealer)
+        after, spared = place.read()
         was_cut_short = sealed_by(self._file) == ""
         sealing = StoredSealing(self._resources, CompiledSnapshot(snapshot))
         # Before the first write: a run that is killed leaves old bytes in the files.
-        keep_sealed_by(self._file, "")
+        place.write(after, spared)
         done: SealingProgress | None = None
-        started = time.monotonic()
-        for done in sealing.run(PAGE):
+        worked, started, changed = 0.0, time.monotonic(), False
+        for done in sealing.run(PAGE, after):
+            if done.looked_at:
+                place.write(done.after, spared or _spares(done))
             spent = time.monotonic() - started
+            worked += spent
+            share = self._share if worked > BRISK_SECONDS else max(self._share, BRISK_SHARE)
             # Whatever `total` says: what has come since is looked at too.
-            if self._stop.wait(spent / self._share - spent):
+            if self._stop.wait(spent / share - spent):
                 log.info(
-                    "sealing what is stored was cut short at %d of %d profiles; the next run begins anew, "
+                    "sealing what is stored was cut short after %d of %d profiles; the next run goes on there, "
                     "and `idgraph seal` does it at once",
                     done.looked_at,
                     done.total,
                 )
                 return _Ended.INCOMPLETE
+            if (newest := self._current().snapshot) is not snapshot and protection_of(newest) != wanted:
+                # What is mapped by that until protection changes back, if it does, is not sealed by this run.
+                changed = True
             started = time.monotonic()
         refused = sealing.finish() if done is not None and (done.fragments or was_cut_short) else 0
         if done is not None:
             _tell(done, refused, snapshot.version)
-            if done.failed or refused:
+            if spared or _spares(done) or refused:
+                # All of it again: what was spared may be anywhere.
+                keep_sealed_by(self._file, "")
                 return _Ended.INCOMPLETE
-        keep_sealed_by(self._file, wanted)
+        keep_sealed_by(self._file, "" if changed else wanted)
         return _Ended.COMPLETE
+
+
+def _spares(done: SealingProgress) -> bool:
+    return bool(done.failed or done.letters)
+
+
+class _Place:
+    """How far a run under some protection came, in the file. A fragment's id may be what is to be hidden, so it is
+    sealed as a dead letter's record is."""
+
+    def __init__(self, file: Path, wanted: str, sealer: PayloadSealer) -> None:
+        self._file = file
+        self._wanted = wanted
+        self._sealer = sealer
+
+    def read(self) -> tuple[str, bool]:
+        """The id of the last fragment that was looked at, and whether something before it could not be sealed;
+        an empty id where all is to be looked at."""
+        try:
+            kept = json.loads(self._file.read_bytes())
+            sealed = base64.b64decode(kept["after"], validate=True)
+            return self._sealer.open(sealed, _POSITION, self._wanted).decode(), bool(kept["spared"])
+        except (OSError, ValueError, LookupError, TypeError, SealError):
+            return "", False
+
+    def write(self, after: str, spared: bool) -> None:
+        """Durable when it returns. Raises OSError."""
+        sealed = self._sealer.seal(after.encode(), _POSITION, self._wanted)
+        kept = {"protection": "", "after": base64.b64encode(sealed).decode(), "spared": spared}
+        write_atomically(self._file, json.dumps(kept).encode())
+
+
+_POSITION = "background-sealing"
+"""Stands where dead letters have their id; none is called so."""
 
 
 def sealed_by(file: Path) -> str | None:
@@ -213,5 +271,5 @@ def _tell(done: SealingProgress, refused: int, version: int) -> None:
         )
     if refused:
         log.warning("the index refused %d profile(s), which search finds by what they held before", refused)
-    if done.failed or done.readable:
+    if done.failed or done.readable or done.letters:
         log.warning("some of what is stored stays in the clear; `idgraph seal` says what, and what to do")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 from ingestion.set_aside import FRAGMENT, BatchAttempt, LetterWriter, read_changes
@@ -9,8 +10,10 @@ from ingestion.workers import WorkerResources
 from merge.failures import CommitFailure
 from merge.fragments import FragmentState
 from model.dead_letters import COMMIT_REASONS, DeadLetter
-from model.errors import DamagedStateError, KeyProviderError, SealError
+from model.errors import DamagedStateError, KeyProviderError, SealError, StoreError
 from transforms.stored_names import StoredNames
+
+log = logging.getLogger(__name__)
 
 
 class LetterRenaming:
@@ -31,7 +34,7 @@ class LetterRenaming:
         self._seal_change = seal_change
 
     def run(self) -> int:
-        """Gives how many were renamed. Letters that cannot be opened, or sealed anew, stay as they are."""
+        """Gives how many keep their names: they cannot be opened, read or sealed anew, or are of a later format."""
         counts = self._letters.counts()
         old = [
             letter
@@ -44,20 +47,36 @@ class LetterRenaming:
         self._letters.put([letter for letters in new.values() for letter in letters])
         # Its position stands in the file in the clear.
         self._letters.erase(list(new))
-        return len(new)
+        return len(old) - len(new)
 
     def _is_misnamed(self, letter: DeadLetter) -> bool:
+        if not letter.holds_changes():
+            return False
         name = letter.position.removeprefix(FRAGMENT)
         return self._names.identifier(name) != name
 
     def _renamed(self, letter: DeadLetter) -> list[DeadLetter] | None:
         try:
-            payload = self._sealer.open(letter.payload, letter.id, letter.position)
-            change = read_changes(payload)
+            change = self._changes(letter)
             name, renamed = self._seal_change(letter.position.removeprefix(FRAGMENT), change)
         except (SealError, KeyProviderError, DamagedStateError):
+            return None
+        except (StoreError, MemoryError):
+            raise
+        except Exception as error:
+            # Only the type: the message of a stranger's exception may quote a value.
+            log.log(logging.ERROR, "letter %s cannot be sealed anew: %s", letter.id, type(error).__name__)
             return None
         attempt = BatchAttempt(letter.batch, letter.attempt)
         failure = CommitFailure(name, letter.reason, letter.detail, renamed)
         made = self._writer.of_failures([failure], letter.snapshot_version, attempt)
         return None if made[0].id == letter.id else made
+
+    def _changes(self, letter: DeadLetter) -> FragmentState:
+        """Raises SealError, DamagedStateError."""
+        payload = self._sealer.open(letter.payload, letter.id, letter.position)
+        try:
+            return read_changes(payload)
+        except StoreError as error:
+            # Of a later format, which is no fault of a store: the rest goes on.
+            raise DamagedStateError(str(error)) from None

@@ -30,12 +30,16 @@ class SealingProgress:
     another token or none; `renamed` fragments by type of a name that is a keyed hash now, `event` for ids of events;
     `readable` ones with keys in the clear that look sensitive, as `path`: those stay.
 
-    `failed` fragments have a damaged state, an unusable key or a value that cannot be opened, and keep what they
+    `after` is the id of the last fragment that was looked at, as it is stored.
+
+    `letters` of fragments keep a name in the clear: they cannot be read. `failed` fragments have a damaged state, an unusable key or a value that cannot be opened, and keep what they
     have in the clear; the first are in `named`.
     """
 
     total: int
     looked_at: int = 0
+    after: str = ""
+    letters: int = 0
     fragments: int = 0
     failed: int = 0
     named: list[str] = field(default_factory=list)

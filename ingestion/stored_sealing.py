@@ -1,8 +1,8 @@
 """Sealing what is stored in the clear and is protected now, beside the flows that write. Can be done again.
 
 A page of fragments is read, what is outdated in them is written anew under the origins it has, and each fragment
-is replaced where its version is still the one read: nothing that a flow writes meanwhile is lost. Where it had
-got to is in the values themselves, so a run that was cut short begins anew and finds what is left. The last step
+is replaced where its version is still the one read: nothing that a flow writes meanwhile is lost. What is left to
+do is in the values themselves, so a run that was cut short may begin anew, or go on behind the last page. The last step
 takes the old bytes out of the files. Why law 1 holds is in docs/adr/0014-policy-change.md.
 """
 
@@ -69,17 +69,18 @@ class StoredSealing:
         """What `run` would find; changes nothing. A value of which only the token changes counts as well."""
         yield from self._pages(page, self._count)
 
-    def run(self, page: int = PAGE) -> Iterator[SealingProgress]:
-        """Seal all there is; gives the progress at the start and after each page of at most `page` fragments,
+    def run(self, page: int = PAGE, after: str = "") -> Iterator[SealingProgress]:
+        """Seal all there is behind the id `after`; gives the progress at the start and after each page of at most `page` fragments,
         each page durable. The same object is given again and again. Call `finish` at the end.
 
         Blocks. Raises StoreError, ConflictError when a fragment kept changing, KeyProviderError when no data
         key can be made; run it again then.
         """
-        pages = self._pages(page, self._seal)
-        yield next(pages)
+        pages = self._pages(page, self._seal, after)
+        progress = next(pages)
+        yield progress
         # Before fragments: what a letter holds is opened by the data key that goes with its fragment's old name.
-        self._letters.run()
+        progress.letters = self._letters.run()
         yield from pages
 
     def seal_change(self, fragment_id: str, change: FragmentState) -> tuple[str, FragmentState]:
@@ -115,15 +116,14 @@ class StoredSealing:
         return refused
 
     def _pages(
-        self, page: int, take: Callable[[Sequence[OutdatedFragment], SealingProgress], None]
+        self, page: int, take: Callable[[Sequence[OutdatedFragment], SealingProgress], None], after: str = ""
     ) -> Iterator[SealingProgress]:
-        progress = SealingProgress(self._store.count())
+        progress = SealingProgress(self._store.count(), after=after)
         yield progress
-        after = ""
-        while found := self._store.scan(after, page):
+        while found := self._store.scan(progress.after, page):
             take(self._search.find(found, progress), progress)
             progress.looked_at += len(found)
-            after = found[-1].id
+            progress.after = found[-1].id
             yield progress
 
     def _count(self, outdated: Sequence[OutdatedFragment], progress: SealingProgress) -> None:

@@ -85,7 +85,7 @@ def seal(
             _tell(done, dry_run)
         _tell_what_stays(done, refused)
         _tell_which(done, list_names)
-        if done.failed or done.readable or refused:
+        if done.failed or done.readable or done.letters or refused:
             raise typer.Exit(Exit.FAILED)
 
 
@@ -101,6 +101,7 @@ def _described(done: SealingProgress, version: int) -> dict[str, Any]:
         "values": dict(sorted(done.values.items())),
         "failed": done.failed,
         "named": done.named,
+        "letters": done.letters,
         "renamed": dict(sorted(done.renamed.items())),
         "readable_names": dict(sorted(done.readable.items())),
     }
@@ -134,6 +135,12 @@ def _tell_what_stays(done: SealingProgress, refused: int) -> None:
             f"{counted(done.failed, 'profile')} cannot be sealed, their state or data key is damaged: "
             f"{visible(', '.join(done.named))}{', …' * (done.failed > len(done.named))}; restore them from a backup, "
             "then seal again",
+            file=sys.stderr,
+        )
+    if done.letters:
+        print(
+            f"{counted(done.letters, 'dead letter')} of profiles cannot be read and keep names in the clear: they are "
+            "damaged, or of a later idgraph, which can seal them; or drop them (`idgraph dead-letters`)",
             file=sys.stderr,
         )
     if keys := done.readable[PATH]:

@@ -16,13 +16,27 @@ from ingestion.background_sealing import BackgroundSealing, protection_of
 from ingestion.pins import BatchPins
 from ingestion.snapshots import PinnedSnapshot
 from merge.index import IndexDocument
-from merge.store import FragmentWrite
+from merge.store import FragmentWrite, ProfileStore, StoredFragment
 from model.dead_letters import DeadLetters
 from model.errors import StoreError
 from model.queries import FullText, Query
 from model.snapshots import DiscoveryDefaults, MetadataSnapshot
+from sinks.memory_data_keys import MemoryDataKeys
+from sinks.memory_profiles import MemoryProfileStore
+from sinks.sqlite_profiles import SqliteProfileStore
+from tests.contracts.processes import start
 from tests.ingestion.patience import eventually
-from tests.retail import UNDETECTED, Pipeline, attribute, attributes, order, snapshot, spec
+from tests.retail import (
+    UNDETECTED,
+    Pipeline,
+    attribute,
+    attributes,
+    durable_keys,
+    order,
+    snapshot,
+    spec,
+)
+from transforms.keys import DataKeyStore
 
 OPEN = [each for each in attributes() if each.path == "identity.email"]
 BEFORE = snapshot(1, declared=OPEN, defaults=UNDETECTED)
@@ -33,8 +47,11 @@ MANY = 350
 class Beside:
     """A pipeline's store, with the sealing beside it."""
 
-    def __init__(self, folder: Path) -> None:
-        self.pipeline = Pipeline(folder, snapshot=BEFORE)
+    def __init__(
+        self, folder: Path, store: ProfileStore | None = None, keys: DataKeyStore | None = None
+    ) -> None:
+        store, keys = store or MemoryProfileStore(), keys or MemoryDataKeys()
+        self.pipeline = Pipeline(folder, keys, store, snapshot=BEFORE)
         self.pipeline.process([order(number, number) for number in range(1, MANY)])
         self.current = PinnedSnapshot('"2"', AFTER)
         self.asked: list[str] = []
@@ -51,6 +68,22 @@ class Beside:
         self.opened.append(resources.dead_letters)
         return BackgroundSealing(resources, lambda: self.current, self.is_past, self.file, share, settled)
 
+    def sealed(self) -> int:
+        """How many fragments have nothing in the clear."""
+        return sum(b"Main St" not in each.state for each in self.pipeline.store.scan())
+
+    def scanned(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+        """Behind which ids pages are read from now on."""
+        places: list[str] = []
+        scan = self.pipeline.store.scan
+
+        def noted(after: str = "", limit: int = 1000) -> list[StoredFragment]:
+            places.append(after)
+            return scan(after, limit)
+
+        monkeypatch.setattr(self.pipeline.store, "scan", noted)
+        return places
+
     def found(self) -> int:
         return self.pipeline.index.count(Query((FullText("main"),)))
 
@@ -62,6 +95,7 @@ class Beside:
 def beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Beside]:
     monkeypatch.setattr("ingestion.background_sealing.POLL_SECONDS", 0.01)
     monkeypatch.setattr("ingestion.background_sealing.RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("ingestion.background_sealing.BRISK_SECONDS", 0.0)
     made = Beside(tmp_path)
     yield made
     for letters in made.opened:
@@ -106,7 +140,9 @@ def test_a_change_settles_first_and_other_edits_are_nothing(beside: Beside) -> N
     assert beside.found() == 0
 
 
-def test_a_stop_ends_it_and_the_next_run_does_all(beside: Beside, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_stop_ends_it_and_the_next_run_does_the_rest(
+    beside: Beside, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO)
     with beside.sealing(share=0.0001):
         eventually(lambda: beside.found() < MANY - 1)
@@ -115,7 +151,76 @@ def test_a_stop_ends_it_and_the_next_run_does_all(beside: Beside, caplog: pytest
     assert 0 < beside.found() < MANY - 1
     assert beside.kept() == ""
     assert "`idgraph seal` does it at once" in caplog.text
+    places = beside.scanned(monkeypatch)
     with beside.sealing():
+        eventually(lambda: beside.kept() == protection_of(AFTER))
+    assert beside.found() == 0
+    assert "" not in places
+    assert len(places) < 5
+
+
+PROGRAM = """
+import sys, threading
+from pathlib import Path
+from ingestion import background_sealing
+from tests.ingestion.test_background_sealing import opened
+background_sealing.BRISK_SECONDS = 0.0
+with opened(Path(sys.argv[1])).sealing(share=0.0001):
+    threading.Event().wait()
+"""
+
+
+def opened(folder: Path) -> Beside:
+    """On files, as each process opens them."""
+    return Beside(folder, SqliteProfileStore(folder / "profiles.db", str.encode), durable_keys(folder))
+
+
+def test_a_killed_run_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ingestion.background_sealing.POLL_SECONDS", 0.01)
+    beside = opened(tmp_path)
+    process = start(PROGRAM, tmp_path)
+    try:
+        # The place of the start is sealed too.
+        eventually(
+            lambda: len(json.loads(beside.file.read_bytes())["after"]) > 24 if beside.file.exists() else False
+        )
+    finally:
+        process.kill()
+        process.communicate()
+    assert 0 < beside.sealed() < MANY - 1
+    assert b"email" not in beside.file.read_bytes()
+    assert b"example.com" not in beside.file.read_bytes()
+    places = beside.scanned(monkeypatch)
+    with beside.sealing():
+        eventually(lambda: beside.kept() == protection_of(AFTER))
+    assert "" not in places
+    assert beside.sealed() == MANY - 1
+
+
+def test_protection_that_changed_and_changed_back_is_looked_at_from_the_start(
+    beside: Beside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was mapped in between is in the clear, wherever it stands."""
+    with beside.sealing():
+        eventually(lambda: beside.kept() == protection_of(AFTER))
+        beside.pipeline.snapshot = BEFORE
+        beside.current = PinnedSnapshot('"3"', BEFORE)
+        eventually(lambda: beside.kept() == protection_of(BEFORE))
+        beside.pipeline.process([order(number, number, order_id=f"X{number}") for number in range(1, 5)])
+        assert beside.found()
+        beside.current = PinnedSnapshot('"4"', AFTER)
+        eventually(lambda: beside.kept() == protection_of(AFTER))
+    assert beside.found() == 0
+
+
+def test_a_change_and_back_before_it_settles_is_looked_at_too(beside: Beside) -> None:
+    with beside.sealing(settled=0.2):
+        eventually(lambda: beside.kept() == protection_of(AFTER))
+        beside.current = PinnedSnapshot('"3"', BEFORE)
+        eventually(lambda: beside.kept() == "")
+        beside.pipeline.process([order(number, number, order_id=f"X{number}") for number in range(1, 5)])
+        assert beside.found()
+        beside.current = PinnedSnapshot('"4"', AFTER)
         eventually(lambda: beside.kept() == protection_of(AFTER))
     assert beside.found() == 0
 

@@ -12,6 +12,8 @@ from ingestion.erasure import Erasure
 from ingestion.letter_search import LetterSearch
 from ingestion.replay import replay
 from ingestion.set_aside import LetterWriter
+from merge import codec
+from merge.encoded import EncodedState
 from merge.index import IndexDocument
 from merge.store import FragmentWrite
 from merge.tombstones import UNJUDGED
@@ -356,6 +358,25 @@ def test_a_letter_of_a_damaged_fragment_is_renamed_with_what_it_holds(pipeline: 
     assert (report.replayed, report.still_dead) == (1, 0)
     assert states(pipeline) == from_the_start(pipeline, later())
     assert b"unreadable" not in pipeline.export(reveal=True)
+
+
+def test_a_letter_of_a_later_format_is_counted_and_holds_up_nothing(pipeline: Pipeline) -> None:
+    """Beside it there is one that can be renamed."""
+    (present,) = pipeline.store.read([PLAIN]).values()
+    pipeline.store.write([FragmentWrite(PLAIN, present.version, b"damaged", frozenset())])
+    flow = beside(pipeline, BEFORE)
+    (failure,) = flow.process([later()]).failed  # type: ignore[list-item]
+    body = codec.body(codec.encode(failure.change))
+    of_later = failure._replace(change=EncodedState(codec.framed(body, b"\x7f")))
+    resources = pipeline.resources()
+    resources.dead_letters.put(LetterWriter(flow.sealer).of_failures([failure, of_later], 1, flow.batch))
+    done = sealed(pipeline)
+    assert done.letters == 1
+    assert {each.position for each in resources.dead_letters.scan()} == {
+        f"fragment:{PLAIN}", f"fragment:{hashed(pipeline)}",
+    }  # fmt: skip
+    assert sealed(pipeline).letters == 1
+    resources.dead_letters.close()
 
 
 def test_an_erased_person_is_kept_away_under_both_names(tmp_path: Path) -> None:
