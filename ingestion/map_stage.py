@@ -58,6 +58,7 @@ class MapStage:
         self._now = now
         self._tombstones = tombstones
         self._readers = {name: EnvelopeReader(config) for name, config in sources.items()}
+        self._protect = snapshot.protected_names.protector(blind_index.identifier)
         self._sealer = RegisterSealer(snapshot.snapshot, blind_index)
         self._timed = {name for name, config in sources.items() if config.ordinal_unit == "epoch_ms"}
 
@@ -116,7 +117,7 @@ class MapStage:
                     "the ordinal lies further in the future than the allowed skew",
                 )
             stage = "encrypt"
-            identifiers = self._protect_identifiers(mapped.identifiers)
+            identifiers = self._protect(mapped.identifiers)
             origin = Origin(self._protect_event_id(spec, mapped.stamp), spec_ref)
             stage = "diff"
             leaves = self._snapshot.attributes.leaves(mapped.output, origin)
@@ -166,11 +167,6 @@ class MapStage:
                 DeadLetterReason.NO_SPEC, "no active mapping spec matches the event's source and type"
             )
         return spec
-
-    def _protect_identifiers(self, identifiers: tuple[Identifier, ...]) -> tuple[Identifier, ...]:
-        protects = self._snapshot.protected_names.protects
-        hashed = self._blind_index.identifier
-        return tuple([hashed(each) if protects(each) else each for each in identifiers])
 
     def _protect_event_id(self, spec: MappingSpec, stamp: Stamp) -> Stamp:
         # A stamp is stored readable, beside the values: an id that is a sealed attribute must not be.

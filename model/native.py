@@ -17,18 +17,50 @@ from model.stamps import SpecRef, Stamp
 
 VARIABLE = "IDGRAPH_NATIVE"
 SOURCES = Path(__file__).parents[1] / "native"
+SHARED = "objects.h"
 
 
-class Loops(Protocol):
-    """What the extension offers; native/loops.c says of each what it does and names its twin."""
+class Events(Protocol):
+    """From records to mapped events; native/events.c says of each what it does and names its twin."""
+
+    SOURCE: int
+
+    def reader(
+        self,
+        places: tuple[tuple[str, ...] | None, ...],
+        constants: tuple[Any, ...],
+        payload: tuple[str, ...],
+        decode: Callable[[bytes], Any],
+        event: type,
+        read_ordinal: Callable[[Any], int],
+        twin: Callable[[Any], Any],
+        /,
+    ) -> Callable[[Any], Any]: ...
+    def mapper(
+        self,
+        id_place: tuple[str, ...] | None,
+        ordinal_place: tuple[str, ...] | None,
+        places: tuple[tuple[str, tuple[str, ...], bool], ...],
+        transform: Callable[..., Any],
+        priority: int,
+        mapped: type,
+        stamp: type,
+        identifier: type,
+        read_ordinal: Callable[[Any], int],
+        twin: Callable[[Any, Any], Any],
+        /,
+    ) -> Callable[[Any], Any]: ...
+
+
+class Leaves(Protocol):
+    """What an event leaves; native/leaves.c says of each what it does and names its twin."""
 
     SOURCE: int
 
     def bind(
-        self, register: type, origin: type, stamp: type, spec: type, kinds: tuple[Kind, ...], /
-    ) -> None: ...
-    def bind_walk(
         self,
+        register: type,
+        kinds: tuple[Kind, Kind],
         node: type,
         to_seal: type,
         shaped: Callable[[str], Any],
@@ -47,6 +79,24 @@ class Loops(Protocol):
         to_seal: list[Any],
         rest: Callable[[Any, dict[str, Any], Origin, Any], None],
         /,
+    ) -> None: ...
+    def protector(
+        self,
+        sealed_types: frozenset[str],
+        undecided_types: frozenset[str],
+        protects: Callable[[Any], bool],
+        hashed: Callable[[Any], Any],
+        /,
+    ) -> Callable[[Any], Any]: ...
+
+
+class Loops(Protocol):
+    """What the extension offers; native/loops.c says of each what it does and names its twin."""
+
+    SOURCE: int
+
+    def bind(
+        self, register: type, origin: type, stamp: type, spec: type, kinds: tuple[Kind, ...], /
     ) -> None: ...
     def body(
         self,
@@ -128,10 +178,16 @@ def _found(module: str, source: str) -> tuple[Any, str]:
         return None, "not built"
     # The source is there in a checkout only: updated since, it would meet an old build.
     path = SOURCES / source
-    if path.exists() and crc32(path.read_bytes()) != found.SOURCE:
+    if path.exists() and crc32(path.read_bytes(), crc32((SOURCES / SHARED).read_bytes())) != found.SOURCE:
         return None, "built from another source"
     return found, "in use"
 
+
+built_events: Events | None
+built_events, _of_events = _found("model._events", "events.c")
+
+built_leaves: Leaves | None
+built_leaves, _of_leaves = _found("model._leaves", "leaves.c")
 
 built: Loops | None
 built, _of_loops = _found("model._loops", "loops.c")
@@ -150,11 +206,23 @@ if built_functions is None:
     built_programs = None
     _of_programs = _of_functions
 
-_all = {"loops": _of_loops, "states": _of_states, "mapping": _of_programs}
+_all = {
+    "events": _of_events,
+    "leaves": _of_leaves,
+    "loops": _of_loops,
+    "states": _of_states,
+    "mapping": _of_programs,
+}
 state = (
     _of_loops if len({*_all.values()}) == 1 else ", ".join(f"{name} {told}" for name, told in _all.items())
 )
 """In words whether they are used: for `idgraph --version` and benchmarks."""
+
+events: Events | None = built_events
+"""Looked up where a source's reader or a spec is made."""
+
+leaves: Leaves | None = built_leaves
+"""Looked up at each use."""
 
 loops: Loops | None = built
 """Looked up by each loop when it starts."""
@@ -201,7 +269,9 @@ def twin_of(function: Any) -> Any:
 
 def use(wanted: bool) -> None:
     """For tests and benchmarks, which run both: whether what is native is used, where it is there."""
-    global loops, states, programs, functions  # noqa: PLW0603 - a switch for the process
+    global events, leaves, loops, states, programs, functions  # noqa: PLW0603 - a switch for the process
+    events = built_events if wanted else None
+    leaves = built_leaves if wanted else None
     loops = built if wanted else None
     states = built_states if wanted else None
     programs = built_programs if wanted else None

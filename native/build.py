@@ -17,11 +17,14 @@ from zlib import crc32
 
 FOLDER = Path(__file__).parent
 MODULES = {
+    "_events": FOLDER / "events.c",
+    "_leaves": FOLDER / "leaves.c",
     "_loops": FOLDER / "loops.c",
     "_states": FOLDER / "states.c",
     "_programs": FOLDER / "programs.c",
     "_functions": FOLDER / "functions.c",
 }
+SHARED = "objects.h"
 TARGET = Path(__file__).parents[1] / "model"
 FLAGS = ("-std=c11", "-O3", "-Wall", "-Wextra")
 
@@ -70,7 +73,7 @@ def _build(module: str, folder: Path, more: tuple[str, ...]) -> str | None:
         *shlex.split(sysconfig.get_config_var("CCSHARED") or ""),
         *FLAGS,
         *more,
-        f"-DSOURCE={crc32(source.read_bytes())}U",
+        f"-DSOURCE={crc32(source.read_bytes(), crc32((FOLDER / SHARED).read_bytes()))}U",
         *(f"-I{each}" for each in includes),
         str(source),
         "-o",

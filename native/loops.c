@@ -4,18 +4,11 @@
  * Rules of this file: whoever may run Python code (a call, a comparison of values, a deallocation of values)
  * holds references of its own to what it goes on using; what is not the common case is handed to the twin.
  */
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-#include <structmember.h>
+#include "objects.h"
 
 #include <math.h>
-#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
-
-#ifndef SOURCE
-#define SOURCE 0
-#endif
 
 /* Values were made long before they are read here, and many others since: fetching one is what takes longest. */
 #if defined(__GNUC__)
@@ -30,74 +23,6 @@ enum { DELETED, PLAIN, SEALED };
 /* What `bind` was given: the types that are built here, and Kind's members in their order. */
 static PyTypeObject *register_type, *origin_type, *stamp_type, *spec_type;
 static PyObject *kinds[KINDS];
-
-/* What `bind_walk` was given: AttributeNode and its slots, and the detectors whose answer is known here. */
-enum { CHILDREN, PATH, KINDS_SEEN, IS_SEALED, IS_SEARCHABLE, IS_UNDECIDED, TESTS, SLOTS };
-static const char *const slot_names[SLOTS] = {
-    "children", "path", "kinds", "is_sealed", "is_searchable", "is_undecided", "tests",
-};
-static PyTypeObject *node_type, *to_seal_type;
-static Py_ssize_t slot_offsets[SLOTS];
-static PyObject *shaped, *harmless, *card_as_number;
-
-/* Bound objects live as long as the process: binding again keeps the old ones alive. */
-static bool check_arguments(Py_ssize_t given, Py_ssize_t wanted)
-{
-    if (given == wanted) {
-        return true;
-    }
-    PyErr_Format(PyExc_TypeError, "%zd arguments where %zd are needed", given, wanted);
-    return false;
-}
-
-static bool check_dict(PyObject *object)
-{
-    if (PyDict_Check(object)) {
-        return true;
-    }
-    PyErr_Format(PyExc_TypeError, "a %s where a dict is needed", Py_TYPE(object)->tp_name);
-    return false;
-}
-
-/* What a loop over a dict asks behind each call into Python: whether the dict is still as long as it was. */
-static bool still_as_long(PyObject *walked, Py_ssize_t size)
-{
-    if (PyDict_GET_SIZE(walked) == size) {
-        return true;
-    }
-    PyErr_SetString(PyExc_RuntimeError, "dictionary changed size during iteration");
-    return false;
-}
-
-/* A named tuple: a tuple in all but its name, so that it can be filled here. */
-static bool is_named_tuple(PyObject *type)
-{
-    return PyType_Check(type) && PyType_IsSubtype((PyTypeObject *)type, &PyTuple_Type) &&
-           ((PyTypeObject *)type)->tp_basicsize == PyTuple_Type.tp_basicsize &&
-           ((PyTypeObject *)type)->tp_alloc == PyType_GenericAlloc;
-}
-
-/* Of items that the caller need not hold: the collector may run when it is made. At most three or four. */
-static PyObject *new_tuple(PyTypeObject *type, PyObject *const *items, Py_ssize_t size)
-{
-    for (Py_ssize_t place = 0; place < size; place++) {
-        Py_INCREF(items[place]);
-    }
-    PyObject *made = type->tp_alloc(type, size);
-    if (made == NULL) {
-        for (Py_ssize_t place = 0; place < size; place++) {
-            Py_DECREF(items[place]);
-        }
-        return NULL;
-    }
-#if PY_VERSION_HEX >= 0x030E0000
-    ((PyTupleObject *)made)->ob_hash = -1;
-#endif
-    for (Py_ssize_t place = 0; place < size; place++) {
-        PyTuple_SET_ITEM(made, place, items[place]);
-    }
-    return made;
-}
 
 static PyObject *new_register(PyObject *origin, PyObject *kind, PyObject *value)
 {
@@ -139,270 +64,6 @@ static PyObject *bind(PyObject *Py_UNUSED(module), PyObject *const *arguments, P
     spec_type = (PyTypeObject *)Py_NewRef(arguments[3]);
     for (int place = 0; place < KINDS; place++) {
         kinds[place] = Py_NewRef(PyTuple_GET_ITEM(arguments[4], place));
-    }
-    Py_RETURN_NONE;
-}
-
-/* ---- transforms.schema.AttributeTree._walk ---- */
-
-PyDoc_STRVAR(bind_walk_doc, "bind_walk(AttributeNode, ValueToSeal, shaped, harmless, card_as_number): what `walk`\n"
-                            "looks at and builds.");
-
-static PyObject *bind_walk(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t given)
-{
-    if (!check_arguments(given, 5)) {
-        return NULL;
-    }
-    if (!PyType_Check(arguments[0]) || !is_named_tuple(arguments[1]) || !PySet_CheckExact(arguments[3])) {
-        PyErr_SetString(PyExc_TypeError, "a type, a named tuple and a set are needed");
-        return NULL;
-    }
-    for (int slot = 0; slot < SLOTS; slot++) {
-        PyObject *member = PyObject_GetAttrString(arguments[0], slot_names[slot]);
-        if (member == NULL) {
-            return NULL;
-        }
-        PyMemberDef *definition =
-            Py_IS_TYPE(member, &PyMemberDescr_Type) ? ((PyMemberDescrObject *)member)->d_member : NULL;
-        Py_DECREF(member);
-        if (definition == NULL || definition->type != T_OBJECT_EX) {
-            PyErr_Format(PyExc_TypeError, "%s is not a slot", slot_names[slot]);
-            return NULL;
-        }
-        slot_offsets[slot] = definition->offset;
-    }
-    node_type = (PyTypeObject *)Py_NewRef(arguments[0]);
-    to_seal_type = (PyTypeObject *)Py_NewRef(arguments[1]);
-    shaped = Py_NewRef(arguments[2]);
-    harmless = Py_NewRef(arguments[3]);
-    card_as_number = Py_NewRef(arguments[4]);
-    Py_RETURN_NONE;
-}
-
-/* What a node's slot holds: borrowed, NULL when it is not set. */
-static PyObject *slot_of(PyObject *node, int slot)
-{
-    return *(PyObject **)((char *)node + slot_offsets[slot]);
-}
-
-/* Whether a leaf's value can be stored as it is, without asking; `number` is what an integer says. */
-static bool is_storable(PyObject *value, long long *number)
-{
-    if (PyUnicode_CheckExact(value)) {
-        /* One byte a character: ASCII or Latin-1, no half of a surrogate pair. */
-        return PyUnicode_IS_READY(value) && PyUnicode_KIND(value) == PyUnicode_1BYTE_KIND;
-    }
-    if (PyLong_CheckExact(value)) {
-        int overflow;
-        *number = PyLong_AsLongLongAndOverflow(value, &overflow);
-        return !overflow;
-    }
-    return PyBool_Check(value) || (PyFloat_CheckExact(value) && isfinite(PyFloat_AS_DOUBLE(value)));
-}
-
-/* What `shaped` never finds anything in: texts shorter than SHORTEST, and _PLAIN_WORDS. Telling it costs less
- * than looking the text up. */
-static bool is_plain_words(PyObject *text)
-{
-    Py_ssize_t size = PyUnicode_GET_LENGTH(text);
-    if (size < 6) {
-        return true;
-    }
-    if (size > 23) {
-        return false;
-    }
-    const Py_UCS1 *characters = PyUnicode_1BYTE_DATA(text);
-    for (Py_ssize_t place = 0; place < size; place++) {
-        Py_UCS1 each = characters[place];
-        bool is_letter = (each | 0x20) >= 'a' && (each | 0x20) <= 'z';
-        if (!is_letter && each != ' ' && each != '_' && each != '.' && each != '/' && each != ':' && each != '-') {
-            return false;
-        }
-    }
-    return true;
-}
-
-/* Whether detectors are known to say nothing of a value: 1, 0, or -1 with an exception. */
-static int is_harmless(PyObject *node, PyObject *value, long long number)
-{
-    PyObject *tests = slot_of(node, TESTS);
-    if (tests == NULL || !PyDict_CheckExact(tests)) {
-        return 0;
-    }
-    PyObject *test = PyDict_GetItemWithError(tests, (PyObject *)Py_TYPE(value));
-    if (test == NULL) {
-        return PyErr_Occurred() ? -1 : 1;
-    }
-    if (test == shaped && PyUnicode_CheckExact(value)) {
-        return is_plain_words(value) || PySet_Contains(harmless, value);
-    }
-    return test == card_as_number && PyLong_CheckExact(value) &&
-           (number < 10000000000000LL || number >= 10000000000000000LL);
-}
-
-/* Whether a leaf is what its attribute expects and nothing else: 1, 0, or -1 with an exception. */
-static int is_common(PyObject *node, PyObject *value)
-{
-    long long number = 0;
-    if (!is_storable(value, &number)) {
-        return 0;
-    }
-    PyObject *seen = slot_of(node, KINDS_SEEN);
-    if (seen == NULL || !PyFrozenSet_CheckExact(seen)) {
-        return 0;
-    }
-    int expected = PySet_Contains(seen, (PyObject *)Py_TYPE(value));
-    if (expected <= 0 || slot_of(node, IS_UNDECIDED) == Py_False) {
-        return expected;
-    }
-    return is_harmless(node, value, number);
-}
-
-struct walk {
-    PyObject *root, *skipped, *origin, *found, *plain, *to_seal, *rest;
-};
-
-static int hand_over(const struct walk *walk, PyObject *parent, PyObject *key, PyObject *value)
-{
-    PyObject *leaf = PyDict_New();
-    if (leaf == NULL) {
-        return -1;
-    }
-    PyObject *done = NULL;
-    if (PyDict_SetItem(leaf, key, value) == 0) {
-        PyObject *arguments[] = {parent, leaf, walk->origin, walk->found};
-        done = PyObject_Vectorcall(walk->rest, arguments, 4, NULL);
-    }
-    Py_DECREF(leaf);
-    Py_XDECREF(done);
-    return done == NULL ? -1 : 0;
-}
-
-static int set_register(const struct walk *walk, PyObject *node, int kind, PyObject *value)
-{
-    PyObject *path = Py_NewRef(slot_of(node, PATH));
-    PyObject *made = new_register(walk->origin, kinds[kind], value);
-    int failed = made == NULL ? -1 : PyDict_SetItem(walk->plain, path, made);
-    Py_DECREF(path);
-    Py_XDECREF(made);
-    return failed;
-}
-
-static int add_to_seal(const struct walk *walk, PyObject *node, PyObject *value)
-{
-    PyObject *items[] = {slot_of(node, PATH), value, slot_of(node, IS_SEARCHABLE)};
-    PyObject *made = new_tuple(to_seal_type, items, 3);
-    int failed = made == NULL ? -1 : PyList_Append(walk->to_seal, made);
-    Py_XDECREF(made);
-    return failed;
-}
-
-static int set_leaf(const struct walk *walk, PyObject *parent, PyObject *key, PyObject *node, PyObject *value)
-{
-    int common = is_common(node, value);
-    if (common <= 0) {
-        return common < 0 ? -1 : hand_over(walk, parent, key, value);
-    }
-    if (slot_of(node, IS_SEALED) == Py_False) {
-        return set_register(walk, node, PLAIN, value);
-    }
-    return add_to_seal(walk, node, value);
-}
-
-static int walk_tree(const struct walk *walk, PyObject *parent, PyObject *tree);
-
-static bool is_whole(PyObject *node)
-{
-    if (!Py_IS_TYPE(node, node_type)) {
-        return false;
-    }
-    PyObject *path = slot_of(node, PATH), *sealed = slot_of(node, IS_SEALED);
-    return path != NULL && PyUnicode_CheckExact(path) && sealed != NULL && PyBool_Check(sealed) &&
-           slot_of(node, IS_SEARCHABLE) != NULL;
-}
-
-static int walk_key(const struct walk *walk, PyObject *parent, PyObject *children, PyObject *key,
-                    PyObject *value)
-{
-    PyObject *node = PyUnicode_CheckExact(key) ? PyDict_GetItemWithError(children, key) : NULL;
-    if (node == NULL && PyErr_Occurred()) {
-        return -1;
-    }
-    if (node == NULL || !is_whole(node)) {
-        return hand_over(walk, parent, key, value);
-    }
-    Py_INCREF(node);
-    int failed;
-    if (PyDict_CheckExact(value)) {
-        failed = walk_tree(walk, node, value);
-    }
-    else if (value == Py_None) {
-        failed = set_register(walk, node, DELETED, value);
-    }
-    else {
-        failed = set_leaf(walk, parent, key, node, value);
-    }
-    Py_DECREF(node);
-    return failed;
-}
-
-static int walk_keys(const struct walk *walk, PyObject *parent, PyObject *children, PyObject *tree)
-{
-    Py_ssize_t place = 0, size = PyDict_GET_SIZE(tree);
-    PyObject *key, *value;
-    while (PyDict_Next(tree, &place, &key, &value)) {
-        Py_INCREF(key);
-        Py_INCREF(value);
-        int failed = parent == walk->root ? PyObject_RichCompareBool(key, walk->skipped, Py_EQ) : 0;
-        failed = failed ? failed < 0 : walk_key(walk, parent, children, key, value);
-        Py_DECREF(key);
-        Py_DECREF(value);
-        if (failed) {
-            return -1;
-        }
-        if (!still_as_long(tree, size)) {
-            return -1;
-        }
-    }
-    return 0;
-}
-
-/* The caller holds references to `parent` and `tree`. */
-static int walk_tree(const struct walk *walk, PyObject *parent, PyObject *tree)
-{
-    PyObject *children = slot_of(parent, CHILDREN);
-    if (children == NULL || !PyDict_CheckExact(children)) {
-        PyErr_SetString(PyExc_TypeError, "a node without children");
-        return -1;
-    }
-    if (Py_EnterRecursiveCall(" while walking a mapped output")) {
-        return -1;
-    }
-    Py_INCREF(children);
-    int failed = walk_keys(walk, parent, children, tree);
-    Py_DECREF(children);
-    Py_LeaveRecursiveCall();
-    return failed;
-}
-
-PyDoc_STRVAR(walk_doc, "walk(root, tree, skipped, origin, found, plain, to_seal, rest): sets in `plain` and `to_seal`\n"
-                       "what is as expected, but for the key `skipped` of the tree itself; calls rest(parent,\n"
-                       "{key: value}, origin, found) for every other entry, in its order.");
-
-static PyObject *walk(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t given)
-{
-    if (!check_arguments(given, 8) || !check_dict(arguments[5])) {
-        return NULL;
-    }
-    if (node_type == NULL || register_type == NULL || !Py_IS_TYPE(arguments[0], node_type) ||
-        !PyDict_CheckExact(arguments[1]) || !PyList_CheckExact(arguments[6])) {
-        PyErr_SetString(PyExc_TypeError, "a bound node, a dict and a list are needed");
-        return NULL;
-    }
-    struct walk walk = {arguments[0], arguments[2], arguments[3], arguments[4],
-                        arguments[5], arguments[6], arguments[7]};
-    if (walk_tree(&walk, arguments[0], arguments[1])) {
-        return NULL;
     }
     Py_RETURN_NONE;
 }
@@ -1254,9 +915,9 @@ static PyObject *tokens(PyObject *Py_UNUSED(module), PyObject *const *arguments,
 
 #define LOOP(name, flags) {#name, (PyCFunction)(void (*)(void))name, flags, name##_doc}
 static PyMethodDef methods[] = {
-    LOOP(bind, METH_FASTCALL),   LOOP(bind_walk, METH_FASTCALL), LOOP(walk, METH_FASTCALL),
-    LOOP(body, METH_FASTCALL),   LOOP(registers, METH_FASTCALL), LOOP(origins, METH_O),
-    LOOP(fields, METH_FASTCALL), LOOP(tokens, METH_FASTCALL),    {NULL, NULL, 0, NULL},
+    LOOP(bind, METH_FASTCALL), LOOP(body, METH_FASTCALL),   LOOP(registers, METH_FASTCALL),
+    LOOP(origins, METH_O),     LOOP(fields, METH_FASTCALL), LOOP(tokens, METH_FASTCALL),
+    {NULL, NULL, 0, NULL},
 };
 
 static struct PyModuleDef definition = {
@@ -1265,12 +926,5 @@ static struct PyModuleDef definition = {
 
 PyMODINIT_FUNC PyInit__loops(void)
 {
-    PyObject *module = PyModule_Create(&definition);
-    /* Which source this was built from, so that an old build is not taken for a new one. */
-    PyObject *source = module == NULL ? NULL : PyLong_FromUnsignedLong(SOURCE);
-    if (source == NULL || PyModule_AddObjectRef(module, "SOURCE", source)) {
-        Py_CLEAR(module);
-    }
-    Py_XDECREF(source);
-    return module;
+    return new_module(&definition);
 }

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from model import kinds, paths
+from model import kinds, native, paths
 from model.dead_letters import DeadLetterReason
 from model.errors import EventError
 from model.events import Event
@@ -21,6 +22,7 @@ RESERVED_KEY = "_event"
 
 MAX_IDENTIFIER_LENGTH = 1024
 MAX_EVENT_ID_LENGTH = 1024
+MOST_NATIVE_PLACES = 16
 
 
 class MappedEvent(NamedTuple):
@@ -53,13 +55,32 @@ class MappingSpec:
             )
             for place in (primary, *others)
         ]
-
-    def map(self, event: Event) -> MappedEvent | None:
+        self.map: Callable[[Event], MappedEvent | None] = self._native_mapper() or self._map
         """None when the spec maps the payload to nothing. Raises TransformError, or EventError with the
         reason when the mapped output has no usable id, ordinal or identifier."""
-        output = self._transform(event.payload, event.context())
-        if output is None:
+
+    def _native_mapper(self) -> Callable[[Event], MappedEvent | None] | None:
+        if native.events is None or len(self._places) > MOST_NATIVE_PLACES:
             return None
+        return native.events.mapper(
+            self._id,
+            self._ordinal,
+            tuple(place[:3] for place in self._places),
+            self._transform,
+            self.document.priority,
+            MappedEvent,
+            Stamp,
+            Identifier,
+            read_ordinal,
+            self._mapped,
+        )
+
+    def _map(self, event: Event) -> MappedEvent | None:
+        # Twin of `mapper` in native/events.c, which gives `_mapped` what is not of the common form.
+        output = self._transform(event.payload, event.context())
+        return None if output is None else self._mapped(event, output)
+
+    def _mapped(self, event: Event, output: Any) -> MappedEvent:
         if type(output) is not dict:
             raise EventError(DeadLetterReason.TRANSFORM_FAILED, "the spec's output is not an object")
         stamp = Stamp(

@@ -6,7 +6,9 @@ admin's decision: before and after discovery the same type and value give the sa
 
 from __future__ import annotations
 
-from model import paths
+from collections.abc import Callable
+
+from model import native, paths
 from model.identifiers import Identifier
 from model.proposals import Proposal
 from model.snapshots import DetectionMode, MetadataSnapshot
@@ -35,6 +37,19 @@ class ProtectedNames:
         if kind in self._sealed_types:
             return True
         return kind in self._undecided_types and self._seals(shaped(identifier.value))
+
+    def protector(
+        self, hashed: Callable[[Identifier], Identifier]
+    ) -> Callable[[tuple[Identifier, ...]], tuple[Identifier, ...]]:
+        """The function that gives an event's identifiers with those hashed that are matched by keyed hash."""
+        if native.leaves is not None:
+            return native.leaves.protector(self._sealed_types, self._undecided_types, self.protects, hashed)
+
+        def protect(identifiers: tuple[Identifier, ...]) -> tuple[Identifier, ...]:
+            # Twin of `protector` in native/leaves.c.
+            return tuple([hashed(each) if self.protects(each) else each for each in identifiers])
+
+        return protect
 
     def protects_event_id(self, place: str | None, event_id: str) -> bool:
         """Whether an event id that a spec reads at a place, or that comes with the envelope, is stored as a

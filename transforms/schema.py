@@ -146,8 +146,10 @@ class ValueToSeal(NamedTuple):
     is_searchable: bool
 
 
-if native.built is not None:
-    native.built.bind_walk(AttributeNode, ValueToSeal, *detection.KNOWN_ANSWERS)
+if native.built_leaves is not None:
+    native.built_leaves.bind(
+        Register, (Kind.DELETED, Kind.PLAIN), AttributeNode, ValueToSeal, *detection.KNOWN_ANSWERS
+    )
 
 
 class Unexpected(NamedTuple):
@@ -293,8 +295,10 @@ class AttributeTree:
         found = Leaves({}, [], [])
         plain, to_seal, _ = found
         try:
-            if native.loops is not None and type(output) is dict:
-                native.loops.walk(self._root, output, RESERVED_KEY, origin, found, plain, to_seal, self._walk)
+            if native.leaves is not None and type(output) is dict:
+                native.leaves.walk(
+                    self._root, output, RESERVED_KEY, origin, found, plain, to_seal, self._walk
+                )
             else:
                 if RESERVED_KEY in output:
                     output = {key: value for key, value in output.items() if key != RESERVED_KEY}
@@ -315,7 +319,7 @@ class AttributeTree:
             unexpected.node.proposal = unexpected.known
 
     def _walk(self, parent: AttributeNode, tree: dict[str, Any], origin: Origin, found: Leaves) -> None:
-        # Twin of `walk` in native/loops.c, which does the common leaves itself and gives each other to this.
+        # Twin of `walk` in native/leaves.c, which does the common leaves itself and gives each other to this.
         plain = found.plain
         children = parent.children
         for key, value in tree.items():

@@ -16,7 +16,7 @@ from model import canonical
 from model.attributes import DataType, EncryptionLevel
 from model.dead_letters import DeadLetter, DeadLetterReason
 from model.errors import KeyProviderError, StoreError
-from model.events import RawRecord
+from model.events import Event, RawRecord
 from model.fragments import Kind
 from model.identifiers import Identifier
 from model.snapshots import DetectionMode, DiscoveryDefaults
@@ -24,7 +24,7 @@ from model.specs import SpecDocument
 from model.stamps import SpecRef
 from sinks.memory_data_keys import MemoryDataKeys
 from tests.retail import NOW, UNDETECTED, Pipeline, attribute, attributes, order, raw, records, snapshot, spec
-from transforms.mapping import MappingSpec
+from transforms.mapping import MappedEvent, MappingSpec
 from transforms.sealing import DataKeys, SealingKey
 from transforms.sealing_key import UnusableKey
 
@@ -196,15 +196,21 @@ def test_a_spec_that_raises_half_way_spoils_no_fragment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pipeline = Pipeline(tmp_path)
-    good = MappingSpec.map
+    make = MappingSpec.__init__
 
-    def crash_on_second(self: MappingSpec, item: Any) -> Any:
-        mapped = good(self, item)
-        if item.position.endswith("#2"):
-            raise RuntimeError(f"broken near {item.payload['customer']['email']}")
-        return mapped
+    def make_broken(self: MappingSpec, document: SpecDocument) -> None:
+        make(self, document)
+        good = self.map
 
-    monkeypatch.setattr(MappingSpec, "map", crash_on_second)
+        def crash_on_second(item: Event) -> MappedEvent | None:
+            mapped = good(item)
+            if item.position.endswith("#2"):
+                raise RuntimeError(f"broken near {item.payload['customer']['email']}")
+            return mapped
+
+        self.map = crash_on_second
+
+    monkeypatch.setattr(MappingSpec, "__init__", make_broken)
     output = pipeline.map(order(1, 1), order(2, 2), order(3, 3))
     (letter,) = output.letters
     assert (letter.reason, letter.stage, letter.detail) == (Reason.STAGE_CRASHED, "map", "RuntimeError")
