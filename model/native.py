@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -116,13 +116,6 @@ class Loops(Protocol):
         odd: Callable[[Kind, Any], Any],
         /,
     ) -> dict[str, Any]: ...
-    def tokens(
-        self,
-        fields: Mapping[str, Any],
-        paths: Mapping[str, tuple[str, ...]],
-        odd: Callable[[str, Any], str],
-        /,
-    ) -> str | None: ...
 
 
 class States(Protocol):
@@ -135,6 +128,27 @@ class States(Protocol):
     def fields(
         self, data: bytes, is_indexable: Callable[[str], bool], odd: Callable[[int, bytes], Any], /
     ) -> dict[str, Any] | None: ...
+
+
+Part = tuple[tuple[bytes, ...], int, bytes | None]
+"""Blocks of a segment, what is added to its documents, and a byte for each that is not 0 if it is to stay."""
+
+
+class Postings(Protocol):
+    """The index's tokens and blocks: native/postings.c says of each function what it does and names its twin."""
+
+    SOURCE: int
+
+    def tokens(
+        self,
+        fields: Mapping[str, Any],
+        paths: Mapping[str, tuple[bytes, ...]],
+        odd: Callable[[str, Any], bytes],
+        /,
+    ) -> bytes: ...
+    def build(self, documents: Sequence[bytes], /) -> list[tuple[bytes, bytes]]: ...
+    def merge(self, parts: tuple[Part, ...], /) -> list[tuple[bytes, bytes]]: ...
+    def find(self, block: bytes, lower: bytes, upper: bytes, first: int, /) -> list[int]: ...
 
 
 class Programs(Protocol):
@@ -197,6 +211,9 @@ if built is not None:
 built_states: States | None
 built_states, _of_states = _found("model._states", "states.c")
 
+built_postings: Postings | None
+built_postings, _of_postings = _found("model._postings", "postings.c")
+
 built_programs: Programs | None
 built_programs, _of_programs = _found("model._programs", "programs.c")
 
@@ -211,6 +228,7 @@ _all = {
     "leaves": _of_leaves,
     "loops": _of_loops,
     "states": _of_states,
+    "postings": _of_postings,
     "mapping": _of_programs,
 }
 state = (
@@ -228,6 +246,9 @@ loops: Loops | None = built
 """Looked up by each loop when it starts."""
 
 states: States | None = built_states
+"""Looked up at each use."""
+
+postings: Postings | None = built_postings
 """Looked up at each use."""
 
 programs: Programs | None = built_programs
@@ -269,10 +290,11 @@ def twin_of(function: Any) -> Any:
 
 def use(wanted: bool) -> None:
     """For tests and benchmarks, which run both: whether what is native is used, where it is there."""
-    global events, leaves, loops, states, programs, functions  # noqa: PLW0603 - a switch for the process
+    global events, leaves, loops, states, postings, programs, functions  # noqa: PLW0603 - a switch for the process
     events = built_events if wanted else None
     leaves = built_leaves if wanted else None
     loops = built if wanted else None
     states = built_states if wanted else None
+    postings = built_postings if wanted else None
     programs = built_programs if wanted else None
     functions = built_functions if wanted and built_programs is not None else None

@@ -21,6 +21,7 @@ MODULES = {
     "_leaves": FOLDER / "leaves.c",
     "_loops": FOLDER / "loops.c",
     "_states": FOLDER / "states.c",
+    "_postings": FOLDER / "postings.c",
     "_programs": FOLDER / "programs.c",
     "_functions": FOLDER / "functions.c",
 }

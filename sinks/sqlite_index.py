@@ -1,12 +1,14 @@
-"""The embedded profile index: one SQLite file, one full-text table that answers every kind of clause.
+"""The embedded profile index: one SQLite file, in which segments of postings answer every kind of clause.
 
-See docs/adr/0003-profile-index.md for why terms and ranges are tokens too.
+See docs/adr/0003-profile-index.md for why terms and ranges are tokens too, and docs/adr/0021-index-segments.md for the
+segments.
 """
 
 from __future__ import annotations
 
+import heapq
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,16 +16,17 @@ from merge.index import IndexDocument, SearchPage
 from merge.tombstones import UNJUDGED, Tombstone, TombstoneNames
 from model.errors import ProfileIndexError
 from model.queries import Query
-from sinks import sqlite_tombstones
+from sinks import sqlite_index_segments, sqlite_tombstones
 from sinks.index_values import check_text, is_unicode
 from sinks.sqlite_files import SqliteFile, chunks, marks
-from sinks.sqlite_index_queries import Compiled, compiled, cursor_after, read_cursor
+from sinks.sqlite_index_blocks import Block, build
+from sinks.sqlite_index_migration import to_segments
+from sinks.sqlite_index_queries import Interval, compiled, cursor_after, read_cursor
 from sinks.sqlite_index_tokens import PathTokens, Tokenizer
 from sinks.sqlite_schema import Schema
 from sinks.sqlite_tombstones import SqliteTombstones
 
-# detail=none and no columnsize: a row is a bare set of tokens; no positions, no ranking. The tokens of a
-# document stay beside it, so that an update touches only those that came or went.
+# Of the first version what the third one needs: a file that has it has a full-text table as well.
 _SCHEMA = Schema(
     application_id=0x69646779,
     migrations=(
@@ -34,17 +37,11 @@ _SCHEMA = Schema(
                 version INTEGER NOT NULL,
                 tokens TEXT NOT NULL)""",
             "CREATE TABLE paths (number INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE)",
-            "CREATE VIRTUAL TABLE words USING fts5(tokens, content='', detail=none, columnsize=0, tokenize='ascii')",
-            "CREATE VIRTUAL TABLE vocabulary USING fts5vocab(words, instance)",
-            # How much one transaction may gather in memory before it is written as a segment.
-            "INSERT INTO words (words, rank) VALUES ('hashsize', 16777216)",
-            # Fewer, larger merges of segments than by default (4): writes are many and queries look at few.
-            "INSERT INTO words (words, rank) VALUES ('automerge', 8)",
         ),
         (sqlite_tombstones.TABLE,),
+        (to_segments,),
     ),
     settings=("PRAGMA wal_autocheckpoint = 4000", "PRAGMA cache_size = -32768"),
-    modules=("fts5", "fts5vocab"),
 )
 
 
@@ -55,7 +52,7 @@ MOST_PATHS = 200_000
 class _Prepared(NamedTuple):
     id: str
     version: int
-    tokens: str
+    tokens: bytes
 
 
 class SqliteProfileIndex:
@@ -92,7 +89,9 @@ class SqliteProfileIndex:
                 if present is None or present.version <= document.version:
                     newest[document.id] = _Prepared(document.id, document.version, tokens)
         if newest:
-            self._file.write(lambda connection: _put(connection, self._alive(connection, newest)))
+            given = sorted(newest.values())
+            blocks = build([each.tokens for each in given])
+            self._file.write(lambda connection: self._put(connection, given, blocks))
         return refused
 
     def delete(self, ids: Sequence[str]) -> None:
@@ -104,7 +103,7 @@ class SqliteProfileIndex:
 
     def erase(self, versions: Mapping[str, int]) -> int:
         def work(connection: sqlite3.Connection) -> int:
-            stored = _stored(connection, list(versions))
+            stored = list(_stored(connection, list(versions)))
             gone = [each.id for each in stored if each.version <= versions[each.id]]
             buried = {each: Tombstone(UNJUDGED, version) for each, version in versions.items()}
             self._tombstones.join(connection, buried)
@@ -115,49 +114,58 @@ class SqliteProfileIndex:
 
     def search(self, query: Query, limit: int = 20, cursor: str | None = None) -> SearchPage:
         after = "" if cursor is None else read_cursor(cursor)
-        matched, values = self._compiled(query)
-        where = "" if matched is None else f"number IN ({matched}) AND "
-        rows = self._file.read(
-            lambda connection: connection.execute(
-                f"SELECT id FROM documents WHERE {where}id > ? ORDER BY id LIMIT ?",  # noqa: S608 - ours
-                (*values, after, limit + 1),
-            ).fetchall()
-        )
-        ids = [row[0] for row in rows[:limit]]
-        return SearchPage(ids, cursor_after(ids[-1]) if len(rows) > limit and ids else None)
+        intervals = self._compiled(query)
+
+        def work(connection: sqlite3.Connection) -> list[str]:
+            found = _matching(connection, intervals)
+            if found is None:
+                wanted = "SELECT id FROM documents WHERE id > ? ORDER BY id LIMIT ?"
+                return [row[0] for row in connection.execute(wanted, (after, limit + 1))]
+            ids = (each.id for each in _numbered(connection, found))
+            return heapq.nsmallest(limit + 1, (each for each in ids if each > after))
+
+        ids = self._file.read(work)
+        page = ids[:limit]
+        return SearchPage(page, cursor_after(page[-1]) if len(ids) > limit and page else None)
 
     def count(self, query: Query) -> int:
-        matched, values = self._compiled(query)
-        source = "documents" if matched is None else f"({matched})"
-        return int(
-            self._file.read(
-                lambda connection: connection.execute(f"SELECT count(*) FROM {source}", values).fetchone()  # noqa: S608 - ours
-            )[0]
-        )
+        intervals = self._compiled(query)
+
+        def work(connection: sqlite3.Connection) -> int:
+            found = _matching(connection, intervals)
+            if found is None:
+                return int(connection.execute("SELECT count(*) FROM documents").fetchone()[0])
+            return sum(1 for _ in _numbered(connection, found))
+
+        return self._file.read(work)
 
     def compact(self) -> None:
-        """Rewrite the full-text table so that nothing deleted is left in the file. Slow: it holds the write
-        lock for as long as reading the whole table takes."""
-        self._file.write(
-            lambda connection: connection.execute("INSERT INTO words (words) VALUES ('optimize')")
-        )
+        """Rewrite each segment of which something is gone, so that nothing deleted is left in the file. It holds
+        the write lock meanwhile."""
+        self._file.write(sqlite_index_segments.compact)
         self._file.truncate_log()
 
     def close(self) -> None:
         self._file.close()
 
-    def _alive(self, connection: sqlite3.Connection, documents: dict[str, _Prepared]) -> dict[str, _Prepared]:
-        """The documents that were not erased."""
-        buried = self._tombstones.find(connection, documents)
-        if not buried:
-            return documents
-        return {
-            each: document
-            for each, document in documents.items()
-            if each not in buried or document.version > buried[each].version
-        }
+    def _put(
+        self, connection: sqlite3.Connection, given: Sequence[_Prepared], blocks: Sequence[Block]
+    ) -> None:
+        """`blocks` are those of all that are given."""
+        ids = [each.id for each in given]
+        stored = {each.id: each for each in _stored(connection, ids)}
+        forbidden = {each: old.version - 1 for each, old in stored.items()}
+        for name, tombstone in self._tombstones.find(connection, ids).items():
+            forbidden[name] = max(forbidden.get(name, tombstone.version), tombstone.version)
+        kept = [each for each in given if each.id not in forbidden or each.version > forbidden[each.id]]
+        if not kept:
+            return
+        if len(kept) < len(given):
+            # What was erased must not stand in the file either.
+            blocks = build([each.tokens for each in kept])
+        _write(connection, kept, stored, blocks)
 
-    def _compiled(self, query: Query) -> Compiled:
+    def _compiled(self, query: Query) -> list[list[Interval]]:
         check_text(query)
         asked = {clause.path for clause in query.clauses if clause.path is not None}
         known = self._paths
@@ -205,64 +213,64 @@ class _Stored(NamedTuple):
     id: str
     number: int
     version: int
-    tokens: str
 
 
-def _stored(connection: sqlite3.Connection, ids: Sequence[str]) -> list[_Stored]:
-    return [
-        _Stored._make(row)
-        for chunk in chunks(ids)
-        for row in connection.execute(
-            f"SELECT id, number, version, tokens FROM documents WHERE id IN ({marks(len(chunk))})",  # noqa: S608 - marks only
-            chunk,
+def _stored(connection: sqlite3.Connection, ids: Sequence[str]) -> Iterator[_Stored]:
+    return _documents(connection, "id", ids)
+
+
+def _numbered(connection: sqlite3.Connection, numbers: Iterable[int]) -> Iterator[_Stored]:
+    """The documents of these numbers that are not gone."""
+    return _documents(connection, "number", sorted(numbers))
+
+
+def _documents(connection: sqlite3.Connection, column: str, values: Sequence[str | int]) -> Iterator[_Stored]:
+    for chunk in chunks(values):
+        yield from map(
+            _Stored._make,
+            connection.execute(
+                f"SELECT id, number, version FROM documents WHERE {column} IN ({marks(len(chunk))})",  # noqa: S608 - ours
+                chunk,
+            ),
         )
-    ]
 
 
-def _put(connection: sqlite3.Connection, newest: dict[str, _Prepared]) -> None:
-    stored = _stored(connection, list(newest))
-    number = connection.execute("SELECT coalesce(max(number), 0) FROM documents").fetchone()[0]
-    updates: list[tuple[int, str, int]] = []
-    inserts: list[tuple[int, str, int, str]] = []
-    # (command, row, tokens), rows ascending: the full-text table writes a segment whenever they go back.
-    changes: list[tuple[str | None, int, str]] = []
-    for old in sorted(stored, key=_number_of):
-        document = newest[old.id]
-        if document.version < old.version:
-            continue
-        before, after = _lines(old.tokens), _lines(document.tokens)
-        gone = before - after
-        come = after - before
-        if gone or come:
-            updates.append((document.version, document.tokens, old.number))
-            if gone:
-                changes.append(("delete", old.number, "\n".join(gone)))
-            # Also when nothing came: the table counts rows, and each delete takes one off.
-            changes.append((None, old.number, "\n".join(come)))
-        elif document.version > old.version:
-            updates.append((document.version, old.tokens, old.number))
-    known = {old.id for old in stored}
-    for document in sorted(each for each in newest.values() if each.id not in known):
-        number += 1
-        inserts.append((number, document.id, document.version, document.tokens))
-        changes.append((None, number, document.tokens))
-    connection.executemany("UPDATE documents SET version = ?, tokens = ? WHERE number = ?", updates)
-    connection.executemany("INSERT INTO documents VALUES (?, ?, ?, ?)", inserts)
-    connection.executemany("INSERT INTO words (words, rowid, tokens) VALUES (?, ?, ?)", changes)
+def _matching(connection: sqlite3.Connection, intervals: Sequence[Sequence[Interval]]) -> set[int] | None:
+    """The numbers of documents that have a token of each, some of them gone; None for all there are."""
+    found: set[int] | None = None
+    for each in intervals:
+        having = sqlite_index_segments.having(connection, each)
+        found = having if found is None else found & having
+        if not found:
+            break
+    return found
 
 
-def _lines(tokens: str) -> set[str]:
-    return set(tokens.split("\n")) if tokens else set()
+def _write(
+    connection: sqlite3.Connection,
+    documents: Sequence[_Prepared],
+    stored: Mapping[str, _Stored],
+    blocks: Sequence[Block],
+) -> None:
+    first = sqlite_index_segments.next_number(connection)
+    inserts: list[tuple[int, str, int]] = []
+    updates: list[tuple[int, int, int]] = []
+    for number, document in enumerate(documents, first):
+        old = stored.get(document.id)
+        if old is None:
+            inserts.append((number, document.id, document.version))
+        else:
+            updates.append((number, document.version, old.number))
+    if updates:
+        sqlite_index_segments.bury(connection, (old for _, _, old in updates))
+    connection.executemany("UPDATE documents SET number = ?, version = ? WHERE number = ?", updates)
+    connection.executemany("INSERT INTO documents VALUES (?, ?, ?)", inserts)
+    sqlite_index_segments.write(connection, first, len(documents), blocks)
+    sqlite_index_segments.merge(connection)
 
 
 def _delete(connection: sqlite3.Connection, ids: Sequence[str]) -> None:
-    stored = sorted(_stored(connection, ids), key=_number_of)
-    connection.executemany(
-        "INSERT INTO words (words, rowid, tokens) VALUES ('delete', ?, ?)",
-        [(old.number, old.tokens) for old in stored],
-    )
-    connection.executemany("DELETE FROM documents WHERE number = ?", [(old.number,) for old in stored])
-
-
-def _number_of(stored: _Stored) -> int:
-    return stored.number
+    numbers = {each.number for each in _stored(connection, ids)}
+    if numbers:
+        sqlite_index_segments.bury(connection, numbers)
+        connection.executemany("DELETE FROM documents WHERE number = ?", [(each,) for each in numbers])

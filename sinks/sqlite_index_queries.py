@@ -1,4 +1,4 @@
-"""Queries as SQL over the token table."""
+"""Queries as intervals of tokens."""
 
 from __future__ import annotations
 
@@ -22,115 +22,109 @@ from sinks.sqlite_index_tokens import (
 )
 
 _DIGEST = 6
+_NOTHING: tuple[Interval, ...] = ()
+_NEXT = b"\0"
+"""What makes of a token the very next one."""
+_LAST = b"\xff"
+"""Behind all that UTF-8 begins with."""
 
 
-class Compiled(NamedTuple):
-    """`matched` is a subquery that gives document numbers, None for every document."""
+class Interval(NamedTuple):
+    """Tokens from `lower` on and before `upper`."""
 
-    matched: str | None
-    values: tuple[str, ...]
-
-
-NOTHING = Compiled("SELECT 0 WHERE 0", ())
-"""A query that no document answers."""
+    lower: bytes
+    upper: bytes
 
 
-class _Interval(NamedTuple):
-    """Tokens from `lower` to `upper`; the operators stand in SQL before them."""
-
-    lower: tuple[str, str]
-    upper: tuple[str, str]
-
-
-def compiled(query: Query, paths: Mapping[str, PathTokens]) -> Compiled:
-    """`paths` has each path that the index has seen."""
-    match_terms: list[str] = []
-    subqueries: list[str] = []
-    values: list[str] = []
+def compiled(query: Query, paths: Mapping[str, PathTokens]) -> list[list[Interval]]:
+    """What a document must have: of each of these lists a token that is in one of its intervals. `paths` has each
+    path that the index has seen. An empty list is what no document has."""
+    found: dict[tuple[Interval, ...], None] = {}
     for clause in query.clauses:
-        if isinstance(clause, Range):
-            intervals = list(_intervals(clause, paths))
-            if not intervals:
-                return NOTHING
-            subqueries.append(
-                " UNION ".join(
-                    f"SELECT DISTINCT doc FROM vocabulary WHERE term {lower[0]} ? AND term {upper[0]} ?"  # noqa: S608 - ours
-                    for lower, upper in intervals
-                )
-            )
-            values.extend(bound for lower, upper in intervals for bound in (lower[1], upper[1]))
+        if isinstance(clause, FullText):
+            asked: list[tuple[Interval, ...]] = [(each,) for each in _words(clause, paths)]
+            found |= dict.fromkeys(asked or [_NOTHING])
         else:
-            terms = _match_terms(clause, paths)
-            if not terms:
-                return NOTHING
-            match_terms.extend(terms)
-    if match_terms:
-        subqueries.append("SELECT rowid FROM words WHERE words MATCH ?")
-        values.append(" AND ".join(dict.fromkeys(match_terms)))
-    if not subqueries:
-        return Compiled(None, ())
-    return Compiled(" INTERSECT ".join(f"SELECT * FROM ({each})" for each in subqueries), tuple(values))  # noqa: S608 - ours
+            found[tuple(_intervals(clause, paths))] = None
+    return [list(each) for each in found]
 
 
-def _match_terms(clause: Term | Prefix | FullText, paths: Mapping[str, PathTokens]) -> list[str]:
-    """What must all match, in FTS5's language; none when nothing can. Tokens hold no quotation marks."""
-    if isinstance(clause, FullText) and clause.path is None:
-        return [f'"{word}{WORD_END}" *' for word in words(clause.words)]
-    begin = paths.get(clause.path or "")
-    if begin is None:
-        return []
-    if isinstance(clause, FullText):
-        return [f'"{word}{begin.word}"' for word in words(clause.words)]
-    if isinstance(clause, Prefix):
-        return [f'"{begin.text}{ordered_key(clause.prefix)}" *']
-    token = value_token(begin, clause.value)
-    return [f'"{token}"'] if token is not None else []
-
-
-def _intervals(clause: Range, paths: Mapping[str, PathTokens]) -> Iterator[_Interval]:
+def _words(clause: FullText, paths: Mapping[str, PathTokens]) -> list[Interval]:
+    if clause.path is None:
+        return [_beginning(word.encode() + WORD_END) for word in words(clause.words)]
     begin = paths.get(clause.path)
+    return [_only(word.encode() + begin.word) for word in words(clause.words)] if begin is not None else []
+
+
+def _intervals(clause: Term | Prefix | Range, paths: Mapping[str, PathTokens]) -> Iterator[Interval]:
+    begin = paths.get(clause.path)
+    if begin is None:
+        return
+    if isinstance(clause, Range):
+        yield from _range(clause, begin)
+    elif isinstance(clause, Prefix):
+        yield _beginning(begin.text + ordered_key(clause.prefix))
+    else:
+        token = value_token(begin, clause.value)
+        if token is not None:
+            yield _only(token)
+
+
+def _only(token: bytes) -> Interval:
+    return Interval(token, token + _NEXT)
+
+
+def _beginning(prefix: bytes) -> Interval:
+    return Interval(prefix, prefix + _LAST)
+
+
+def _range(clause: Range, begin: PathTokens) -> Iterator[Interval]:
     classes = {class_of(bound) for bound in (clause.lower, clause.upper) if bound is not None}
-    if begin is None or len(classes) > 1:
+    if len(classes) > 1:
         return
     if not classes or classes == {ValueClass.TEXT}:
-        yield _Interval(_text_lower(begin, clause), _text_upper(begin, clause))
+        yield Interval(_text_lower(begin, clause), _text_upper(begin, clause))
     if not classes or classes == {ValueClass.NUMBER}:
-        lower = "" if clause.lower is None else number_order(clause.lower)
-        upper = "" if clause.upper is None else number_order(clause.upper)
+        lower = b"" if clause.lower is None else number_order(clause.lower)
+        upper = b"" if clause.upper is None else number_order(clause.upper)
         if lower is not None and upper is not None:
-            yield _Interval(_number_lower(begin, clause, lower), _number_upper(begin, clause, upper))
+            yield Interval(_number_lower(begin, clause, lower), _number_upper(begin, clause, upper))
 
 
-def _number_lower(begin: PathTokens, clause: Range, key: str) -> tuple[str, str]:
-    if clause.include_lower:
-        return ">=", begin.number + key
-    return ">", begin.number + key + (AFTER_LONG if key in INFINITE else "")
+def _number_lower(begin: PathTokens, clause: Range, key: bytes) -> bytes:
+    lower = begin.number + key
+    return lower if clause.include_lower or not key else lower + _behind_number(key)
 
 
-def _number_upper(begin: PathTokens, clause: Range, key: str) -> tuple[str, str]:
+def _number_upper(begin: PathTokens, clause: Range, key: bytes) -> bytes:
     if not key:
-        return "<", begin.boolean
-    if not clause.include_upper:
-        return "<", begin.number + key
-    return "<=", begin.number + key + (AFTER_LONG if key in INFINITE else "")
+        return begin.boolean
+    upper = begin.number + key
+    return upper + _behind_number(key) if clause.include_upper else upper
 
 
-def _text_lower(begin: PathTokens, clause: Range) -> tuple[str, str]:
+def _behind_number(key: bytes) -> bytes:
+    # All numbers that are too large for a double are equal to an infinite bound.
+    return AFTER_LONG if key in INFINITE else _NEXT
+
+
+def _text_lower(begin: PathTokens, clause: Range) -> bytes:
     if not isinstance(clause.lower, str):
-        return ">=", begin.text
+        return begin.text
     key = begin.text + ordered_key(clause.lower)
-    if clause.include_lower:
-        return ">=", key
-    return ">", key + AFTER_LONG if len(clause.lower) >= ORDERED_CHARACTERS else key
+    return key if clause.include_lower else key + _behind(clause.lower)
 
 
-def _text_upper(begin: PathTokens, clause: Range) -> tuple[str, str]:
+def _text_upper(begin: PathTokens, clause: Range) -> bytes:
     if not isinstance(clause.upper, str):
-        return "<", begin.number
+        return begin.number
     key = begin.text + ordered_key(clause.upper)
-    if not clause.include_upper:
-        return "<", key
-    return "<=", key + AFTER_LONG if len(clause.upper) >= ORDERED_CHARACTERS else key
+    return key + _behind(clause.upper) if clause.include_upper else key
+
+
+def _behind(bound: str) -> bytes:
+    # All texts that begin with the characters that count are equal to the bound.
+    return AFTER_LONG if len(bound) >= ORDERED_CHARACTERS else _NEXT
 
 
 def cursor_after(document_id: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -14,18 +15,20 @@ from model.errors import IdgraphError
 OWNER_ONLY = 0o600
 _PAGE_SIZE = 8192
 
+Step = str | Callable[[sqlite3.Connection], None]
+"""A statement, or what runs some within the transaction of a migration."""
+
 
 class Schema(NamedTuple):
-    """Tables of one kind of file. `migrations[n]` are the statements that lead from version n to n + 1.
+    """Tables of one kind of file. `migrations[n]` are the steps that lead from version n to n + 1.
 
     `application_id` tells this kind of file from all others, so that no store opens another's file.
-    `settings` are statements that run on every connection; `modules` are the parts of SQLite it needs.
+    `settings` are statements that run on every connection.
     """
 
     application_id: int
-    migrations: tuple[tuple[str, ...], ...]
+    migrations: tuple[tuple[Step, ...], ...]
     settings: tuple[str, ...] = ()
-    modules: tuple[str, ...] = ()
 
     @property
     def version(self) -> int:
@@ -57,7 +60,6 @@ def prepare(connection: sqlite3.Connection, path: Path, schema: Schema, refusal:
     connection.execute(f"PRAGMA page_size = {_PAGE_SIZE}")
     connection.execute("PRAGMA secure_delete = ON")
     connection.execute("PRAGMA temp_store = MEMORY")
-    _check_modules(connection, path, schema, refusal)
     # In one transaction: another process may be making the tables right now.
     connection.execute("BEGIN")
     _check_kind(connection, path, schema, refusal)
@@ -68,17 +70,6 @@ def prepare(connection: sqlite3.Connection, path: Path, schema: Schema, refusal:
         connection.execute(statement)
     if _number(connection, "PRAGMA user_version") < schema.version:
         _migrate(connection, path, schema, refusal)
-
-
-def _check_modules(
-    connection: sqlite3.Connection, path: Path, schema: Schema, refusal: type[IdgraphError]
-) -> None:
-    missing = sorted(set(schema.modules) - _modules(connection)) if schema.modules else []
-    if missing:
-        raise refusal(
-            f"{path}: the SQLite of this Python ({sqlite3.sqlite_version}) was built without "
-            f"{', '.join(missing)}, which the index needs; use a Python whose SQLite has it"
-        )
 
 
 def _check_kind(
@@ -102,15 +93,19 @@ def _migrate(connection: sqlite3.Connection, path: Path, schema: Schema, refusal
     connection.execute("BEGIN IMMEDIATE")
     # Looked at again under the lock: another process may have been first.
     version = _check_kind(connection, path, schema, refusal)
-    for statements in schema.migrations[version:]:
-        for statement in statements:
-            connection.execute(statement)
+    for steps in schema.migrations[version:]:
+        for step in steps:
+            if isinstance(step, str):
+                connection.execute(step)
+            else:
+                step(connection)
     connection.execute(f"PRAGMA application_id = {schema.application_id}")
     connection.execute(f"PRAGMA user_version = {schema.version}")
     connection.execute("COMMIT")
 
 
-def _modules(connection: sqlite3.Connection) -> set[str]:
+def modules(connection: sqlite3.Connection) -> set[str]:
+    """The parts that this SQLite was built with and that a table may need."""
     return {row[0] for row in connection.execute("SELECT name FROM pragma_module_list")}
 
 

@@ -15,9 +15,8 @@ from model import canonical, native
 from model.fragments import Kind, Origin, Register
 from model.index_rules import IndexRules
 from model.stamps import SpecRef, Stamp
-from sinks.sqlite_index_tokens import PathTokens, Tokenizer
 from tests.properties import odd_values
-from tests.properties.twins import ORIGIN, both, outcome
+from tests.properties.twins import ORIGIN, both
 
 pytestmark = pytest.mark.skipif(native.built is None, reason=f"the native loops are {native.state}")
 
@@ -100,28 +99,6 @@ def test_places_out_of_range(register: list[int]) -> None:
 @given(states(), st.sets(paths))
 def test_documents(state: FragmentState, indexable: set[str]) -> None:
     one, other = both(lambda: document("f", 1, state, IndexRules(indexable.__contains__)))
-    assert one == other
-
-
-KNOWN = ["a", "a.b", "b", "ü", "日"]
-UUIDS = ("12345678-abcd-EF01-2345-6789abcdef01", "12345678-abcd-EF01-2345-6789abcdef0", "1234567-8-abcd")
-around_uuids = st.lists(st.sampled_from([*UUIDS, "-", "_", "a", "A b", ".", "ü", "0", " " * 60]), max_size=5)
-words = st.text("aAbZz09 _-.", max_size=140) | around_uuids.map("".join)
-documents = st.dictionaries(
-    st.sampled_from(KNOWN), words | odd_values.texts | odd_values.integers | st.floats()
-) | (st.dictionaries(paths, odd_values.leaves, max_size=3))
-
-
-@more
-@given(st.lists(documents, max_size=3))
-def test_tokens(documents: list[dict[str, Any]]) -> None:
-    known = {path: PathTokens.of(place) for place, path in enumerate(KNOWN)}
-
-    def work() -> list[str]:
-        tokenizer = Tokenizer(known)
-        return [outcome(lambda f=fields: tokenizer.tokens(f)) for fields in documents * 2]  # type: ignore[misc]
-
-    one, other = both(work)
     assert one == other
 
 

@@ -18,7 +18,15 @@ from sinks.index_values import (
     ordered,
     words,
 )
-from sinks.sqlite_index_tokens import PathTokens, Tokenizer, number_key, ordered_key, text_key, value_token
+from sinks.sqlite_index_tokens import (
+    PathTokens,
+    Tokenizer,
+    number_key,
+    ordered_key,
+    packed,
+    text_key,
+    value_token,
+)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +93,7 @@ def test_classes_and_numbers() -> None:
 def test_the_short_way_gives_the_token_of_the_long_one(number: float) -> None:
     begin = PathTokens.of(7)
     expected = value_token(begin, number)
-    assert Tokenizer({"p": begin}).tokens({"p": number}) == (expected or "")
+    assert Tokenizer({"p": begin}).tokens({"p": number}) == packed([expected] if expected else [])
 
 
 @given(st.text(), st.text())

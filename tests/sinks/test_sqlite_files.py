@@ -21,7 +21,6 @@ from merge.store import FragmentWrite
 from model.dead_letters import DeadLetter, DeadLetterReason
 from model.errors import IdgraphError, ProfileIndexError, StoreError
 from model.queries import Query
-from sinks import sqlite_schema
 from sinks.sqlite_data_keys import SqliteDataKeys
 from sinks.sqlite_dead_letters import SqliteDeadLetters
 from sinks.sqlite_index import SqliteProfileIndex
@@ -350,14 +349,6 @@ def test_a_fork_inherits_no_connection(kind: Kind, path: Path, opened: Any) -> N
     connection = sqlite3.connect(path)
     assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     connection.close()
-
-
-def test_an_sqlite_without_full_text_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_schema, "_modules", lambda _: {"json_each"})
-    index = SqliteProfileIndex(tmp_path / "index.db")
-    with pytest.raises(ProfileIndexError, match="without fts5"):
-        index.put([IndexDocument("a", 1, {"x": 1})])
-    index.close()
 
 
 def test_the_package_can_be_imported_without_opening_anything(tmp_path: Path) -> None:
