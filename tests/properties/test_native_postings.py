@@ -124,7 +124,8 @@ def test_no_byte_of_a_block_is_trusted(given_documents: list[list[bytes]], data:
             if not damaged:
                 return
         one, other = both(lambda b=bytes(damaged): find(b, b"a", b"b", 7))  # type: ignore[misc]
-        assert one == other
+        # They need not look at the same bytes of what they skip.
+        assert one == other or DAMAGED in (one, other)
         try:
             merge((((bytes(damaged),), 0, b"\1" * 5), ((block,), 12, None)))
         except ValueError as error:
