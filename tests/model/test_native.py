@@ -76,7 +76,7 @@ def test_an_old_build_is_not_used(checkout: Path, changed: str, told: dict[str, 
     build(checkout)
     with (checkout / "native" / changed).open("a") as source:
         source.write("\n")
-    parts = dict.fromkeys(("events", "leaves", "loops", "states", "mapping"), "in use") | told
+    parts = dict.fromkeys(("events", "leaves", "loops", "states", "postings", "mapping"), "in use") | told
     expected = ", ".join(f"{name} {each}" for name, each in parts.items())
     assert state(checkout) == f"{expected} {'loops' not in told} {'mapping' not in told}"
 
