@@ -55,7 +55,7 @@ def _measured(settings: Settings, compiled: CompiledSnapshot, inbox: Path) -> di
                 with clock.of("read"):
                     records = list(read_records(path, source, 1 << 20, inbox / source))
                 with clock.of("map"):
-                    outputs = list(_map_stage(settings, compiled, tools).run(records))
+                    outputs = list(map_stage(settings, compiled, tools).run(records))
                 with clock.of("encode"):
                     given = list(wire(outputs))
                 with clock.of("commit"):
@@ -93,7 +93,8 @@ class _Clock:
         self.seconds[name] = self.seconds.get(name, 0.0) + time.process_time() - started
 
 
-def _map_stage(settings: Settings, compiled: CompiledSnapshot, tools: WorkerResources) -> MapStage:
+def map_stage(settings: Settings, compiled: CompiledSnapshot, tools: WorkerResources) -> MapStage:
+    """The stage as a worker has it."""
     return MapStage(
         compiled,
         settings.sources_by_name(),

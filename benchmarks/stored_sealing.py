@@ -10,12 +10,10 @@ from typing import Any
 from app import wiring
 from app.settings import load
 from benchmarks.sealing_cost import snapshot
-from benchmarks.stages import wire
+from benchmarks.stages import map_stage, wire
 from benchmarks.workload import SOURCES, clear, lay_out, write_inbox
 from ingestion.commit_stage import CommitStage
 from ingestion.files import read_records
-from ingestion.map_stage import MapStage
-from ingestion.set_aside import BatchAttempt, LetterWriter
 from ingestion.stored_sealing import StoredSealing
 from sinks.keyring import KeyringFile
 from transforms.compiled import CompiledSnapshot
@@ -31,15 +29,7 @@ def measure(folder: Path) -> dict[str, Any]:
     write_inbox(folder / "inbox", 1)
     with wiring.opened(settings) as tools:
         before = CompiledSnapshot(snapshot(protected=False))
-        stage = MapStage(
-            before,
-            settings.sources_by_name(),
-            settings.flow,
-            BatchAttempt("bench", "1"),
-            tools.data_keys,
-            tools.blind_index,
-            LetterWriter(tools.sealer),
-        )
+        stage = map_stage(settings, before, tools)
         commit = CommitStage(tools.store, tools.index, before.attributes.index_rules)
         for source in SOURCES:
             for path in sorted((folder / "inbox" / source).iterdir()):

@@ -6,8 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from model import native
+
+# How long an example takes says nothing on a machine that others use too; `pytest-timeout` ends what hangs.
+settings.register_profile("idgraph", deadline=None)
+settings.load_profile("idgraph")
 
 TESTS = Path(__file__).parent
 WITH_AND_WITHOUT = (

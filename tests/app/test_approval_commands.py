@@ -10,12 +10,8 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
-from app import wiring
-from model.attributes import DataType
-from model.classification import Classification
-from model.proposals import Proposal, SensitiveKind
-from model.schema_changes import SchemaChange
 from tests.app.conftest import CommandLine
+from tests.app.discoveries import AN_EMAIL, discovered, send
 
 As = Callable[..., Result]
 
@@ -76,26 +72,8 @@ def test_a_change_is_taken_back(served: CommandLine) -> None:
     assert encryption(served, "a") == "protected"
 
 
-def found(idgraph: CommandLine, *names: str) -> None:
-    proposal = Proposal(
-        kind=SensitiveKind.EMAIL,
-        classification=Classification.CONFIDENTIAL,
-        reason="the name says so",
-        confidence=0.9,
-    )
-    with wiring.metadata_client(idgraph.settings()) as client:
-        client.send(
-            [
-                SchemaChange(
-                    path=each, data_type=DataType.STRING, source="crm", first_event="f#1", proposal=proposal
-                )
-                for each in names
-            ]
-        )
-
-
 def test_what_a_detector_proposed_is_decided_by_one(served: CommandLine) -> None:
-    found(served, "yes", "no")
+    send(served, discovered("yes", AN_EMAIL), discovered("no", AN_EMAIL))
     assert served("attributes", "confirm", "yes", "--reason", "it is").stdout == (
         "yes: active, confidential, encryption protected\n"
     )

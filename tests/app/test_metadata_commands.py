@@ -8,11 +8,8 @@ from typing import Any
 
 import pytest
 
-from app import wiring
-from model.attributes import Classification, DataType
-from model.proposals import Proposal, SensitiveKind
-from model.schema_changes import SchemaChange
 from tests.app.conftest import CommandLine
+from tests.app.discoveries import AN_EMAIL, discovered, send
 from tests.retail import EXAMPLE
 
 ORDERS = EXAMPLE / "specs" / "orders.json"
@@ -130,15 +127,8 @@ def test_attributes_are_declared_found_and_shown(served: CommandLine) -> None:
     assert (near.exit_code, near.stderr) == (3, "no such attribute (did you mean 'identity.email'?)\n")
 
 
-def discovered(path: str, proposal: Proposal | None = None) -> SchemaChange:
-    return SchemaChange(
-        path=path, data_type=DataType.STRING, source="crm", first_event="kafka:crm/0/1", proposal=proposal
-    )
-
-
 def test_a_search_says_when_it_shows_only_the_first(served: CommandLine) -> None:
-    with wiring.metadata_client(served.settings()) as client:
-        client.send([discovered(f"made.a{number:04}") for number in range(1_070)])
+    send(served, *(discovered(f"made.a{number:04}") for number in range(1_070)))
     for form in ((), ("--json",)):
         result = served("attributes", "search", *form)
         assert result.stderr == "50 of 1,070; more with --limit\n"
@@ -154,21 +144,13 @@ def test_many_attributes_are_not_counted_to_the_last(
     served: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("app.commands.attributes._MOST_COUNTED", 5)
-    with wiring.metadata_client(served.settings()) as client:
-        client.send([discovered(f"made.a{number}") for number in range(9)])
+    send(served, *(discovered(f"made.a{number}") for number in range(9)))
     assert served("attributes", "search", "--limit", "3").stderr == "3 of more than 8; more with --limit\n"
     assert served("attributes", "search", "--limit", "4").stderr == "4 of 9; more with --limit\n"
 
 
 def test_attributes_with_a_proposal_can_be_asked_for(served: CommandLine) -> None:
-    proposal = Proposal(
-        kind=SensitiveKind.EMAIL,
-        classification=Classification.CONFIDENTIAL,
-        reason="the name says so",
-        confidence=0.9,
-    )
-    with wiring.metadata_client(served.settings()) as client:
-        client.send([discovered("a"), discovered("b", proposal), discovered("c"), discovered("d", proposal)])
+    send(served, discovered("a"), discovered("b", AN_EMAIL), discovered("c"), discovered("d", AN_EMAIL))
 
     def found(*words: str) -> list[str]:
         return [each["path"] for each in served.json("attributes", "search", "--json", "--proposed", *words)]

@@ -13,16 +13,11 @@ from tests.contracts.implementations import PROFILE_STORES, Implementation
 DURABLE = [each for each in PROFILE_STORES if each.durable]
 
 
-def name(implementation: Implementation[ProfileStore]) -> str:
-    return implementation.name
-
-
-@pytest.fixture(params=PROFILE_STORES, ids=name)
+@pytest.fixture(params=PROFILE_STORES, ids=str)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ProfileStore]:
-    request.param.require()
-    opened: ProfileStore = request.param.open(tmp_path)
-    yield opened
-    opened.close()
+    implementation: Implementation[ProfileStore] = request.param
+    with implementation.opened(tmp_path) as store:
+        yield store
 
 
 @pytest.fixture
@@ -31,7 +26,7 @@ def many(request: pytest.FixtureRequest) -> int:
     return next(each.many for each in PROFILE_STORES if each.name in request.node.name)
 
 
-@pytest.fixture(params=DURABLE, ids=name)
+@pytest.fixture(params=DURABLE, ids=str)
 def durable(request: pytest.FixtureRequest) -> Implementation[ProfileStore]:
     implementation: Implementation[ProfileStore] = request.param
     implementation.require()

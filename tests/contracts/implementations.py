@@ -7,10 +7,11 @@ with the same folder must find what was written, if `durable`.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from merge.index import ProfileIndex
 from merge.store import ProfileStore
@@ -25,7 +26,14 @@ from sinks.sqlite_profiles import SqliteProfileStore
 from tests.servers.dynamodb import place, require_dynamodb
 from transforms.keys import DataKeyStore
 
-T = TypeVar("T")
+
+class Closable(Protocol):
+    """What every protocol of these suites has."""
+
+    def close(self) -> None: ...
+
+
+T = TypeVar("T", bound=Closable)
 
 
 @dataclass(frozen=True)
@@ -41,6 +49,16 @@ class Implementation(Generic[T]):
     in_files: bool = True
     many: int = 1000
     require: Callable[[], object] = lambda: None
+
+    def __str__(self) -> str:
+        return self.name
+
+    @contextmanager
+    def opened(self, folder: Path) -> Iterator[T]:
+        """Open until the end of the context; the test is skipped where what it needs cannot be had."""
+        self.require()
+        with closing(self.open(folder)) as opened:
+            yield opened
 
 
 def reversed_name(fragment_id: str) -> bytes:

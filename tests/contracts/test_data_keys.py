@@ -21,16 +21,11 @@ KEY = WrappedKey(1, b"\x00wrapped\xff")
 OTHER = WrappedKey(2, b"other")
 
 
-def name(implementation: Implementation[DataKeyStore]) -> str:
-    return implementation.name
-
-
-@pytest.fixture(params=DATA_KEYS, ids=name)
+@pytest.fixture(params=DATA_KEYS, ids=str)
 def keys(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[DataKeyStore]:
-    request.param.require()
-    opened: DataKeyStore = request.param.open(tmp_path)
-    yield opened
-    opened.close()
+    implementation: Implementation[DataKeyStore] = request.param
+    with implementation.opened(tmp_path) as keys:
+        yield keys
 
 
 @pytest.fixture
@@ -38,7 +33,7 @@ def many_keys(request: pytest.FixtureRequest) -> int:
     return next(3 * each.many for each in DATA_KEYS if each.name in request.node.name)
 
 
-@pytest.fixture(params=DURABLE, ids=name)
+@pytest.fixture(params=DURABLE, ids=str)
 def durable(request: pytest.FixtureRequest) -> Implementation[DataKeyStore]:
     implementation: Implementation[DataKeyStore] = request.param
     implementation.require()

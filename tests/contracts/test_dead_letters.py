@@ -13,15 +13,11 @@ from model.errors import StoreError
 from tests.contracts.implementations import DEAD_LETTERS, Implementation
 
 
-def name(implementation: Implementation[DeadLetters]) -> str:
-    return implementation.name
-
-
-@pytest.fixture(params=DEAD_LETTERS, ids=name)
+@pytest.fixture(params=DEAD_LETTERS, ids=str)
 def letters(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[DeadLetters]:
-    opened: DeadLetters = request.param.open(tmp_path)
-    yield opened
-    opened.close()
+    implementation: Implementation[DeadLetters] = request.param
+    with implementation.opened(tmp_path) as letters:
+        yield letters
 
 
 def letter(
@@ -147,7 +143,7 @@ def test_a_closed_store_says_so(letters: DeadLetters) -> None:
             use()
 
 
-@pytest.mark.parametrize("implementation", [each for each in DEAD_LETTERS if each.durable], ids=name)
+@pytest.mark.parametrize("implementation", [each for each in DEAD_LETTERS if each.durable], ids=str)
 def test_letters_are_there_when_opened_again(
     implementation: Implementation[DeadLetters], tmp_path: Path
 ) -> None:

@@ -19,18 +19,14 @@ from tests.contracts.processes import finish, killed_after, start
 DURABLE = [each for each in PROFILE_INDEXES if each.durable]
 
 
-def name(implementation: Implementation[ProfileIndex]) -> str:
-    return implementation.name
-
-
-@pytest.fixture(params=PROFILE_INDEXES, ids=name)
+@pytest.fixture(params=PROFILE_INDEXES, ids=str)
 def index(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ProfileIndex]:
-    opened: ProfileIndex = request.param.open(tmp_path)
-    yield opened
-    opened.close()
+    implementation: Implementation[ProfileIndex] = request.param
+    with implementation.opened(tmp_path) as index:
+        yield index
 
 
-@pytest.fixture(params=DURABLE, ids=name)
+@pytest.fixture(params=DURABLE, ids=str)
 def durable(request: pytest.FixtureRequest) -> Implementation[ProfileIndex]:
     implementation: Implementation[ProfileIndex] = request.param
     return implementation

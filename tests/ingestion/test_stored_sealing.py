@@ -15,11 +15,13 @@ from merge.index import IndexDocument
 from merge.store import FragmentWrite
 from model.errors import ConflictError, ProfileIndexError, StoreError
 from model.queries import FullText, Query, Term
+from model.snapshots import MetadataSnapshot
 from sinks.memory_data_keys import MemoryDataKeys
 from sinks.memory_index import MemoryProfileIndex
 from sinks.memory_profiles import MemoryProfileStore
 from sinks.sqlite_index import SqliteProfileIndex
 from sinks.sqlite_profiles import SqliteProfileStore
+from tests.ingestion.stored_orders import Meddled, beside, from_the_start, states, stored_orders
 from tests.retail import UNDETECTED, Pipeline, attribute, attributes, order, records, snapshot
 from tests.sealing import sealed, sealing_of
 from transforms.tombstone_names import TombstoneNames
@@ -33,20 +35,7 @@ CITY = "address.shipping.city"
 @pytest.fixture
 def pipeline(tmp_path: Path) -> Pipeline:
     """Orders of two persons, stored before anything but their e-mail addresses was protected."""
-    found = Pipeline(tmp_path, snapshot=BEFORE)
-    found.process([order(1), order(2, 2)])
-    found.snapshot = AFTER
-    return found
-
-
-def states(pipeline: Pipeline) -> dict[str, bytes]:
-    return {each.id: each.state for each in pipeline.store.scan()}
-
-
-def from_the_start(pipeline: Pipeline, *more: int) -> dict[str, bytes]:
-    other = Pipeline(pipeline.folder, pipeline.key_store, snapshot=AFTER)
-    other.process([order(1), order(2, 2), *(order(each, each) for each in more)])
-    return states(other)
+    return stored_orders(tmp_path, BEFORE, AFTER)
 
 
 def test_a_value_of_every_kind_that_is_protected_is_counted(pipeline: Pipeline) -> None:
@@ -57,7 +46,7 @@ def test_a_value_of_every_kind_that_is_protected_is_counted(pipeline: Pipeline) 
     assert (done.total, done.looked_at, done.fragments, done.failed) == (2, 2, 2, 0)
     assert done.values == {"identity.name.first": 2, "identity.name.last": 2, "address.shipping.line1": 2}
     assert (told.values, told.fragments) == (done.values, done.fragments)
-    assert states(pipeline) == from_the_start(pipeline)
+    assert states(pipeline) == from_the_start(pipeline, AFTER)
     assert pipeline.store.outbox() == []
 
 
@@ -69,57 +58,34 @@ def test_the_index_forgets_what_it_found(pipeline: Pipeline) -> None:
     assert pipeline.index.count(Query((Term(CITY, "Springfield"),))) == 2
 
 
-class Meddled(MemoryProfileStore):
-    """Lets something happen between what is read and what is written."""
-
-    between: Callable[[], object] | None = None
-
-    def write(self, writes: Sequence[FragmentWrite]) -> set[str]:
-        between, self.between = self.between, None
-        if between is not None:
-            between()
-        return super().write(writes)
-
-
 @pytest.fixture
 def meddled(tmp_path: Path) -> tuple[Pipeline, Meddled]:
     store = Meddled()
-    found = Pipeline(tmp_path, store=store, snapshot=BEFORE)
-    found.process([order(1), order(2, 2)])
-    found.snapshot = AFTER
-    return found, store
-
-
-def flow_beside(pipeline: Pipeline, known: object = AFTER) -> Pipeline:
-    beside = Pipeline(pipeline.folder, pipeline.key_store, pipeline.store, pipeline.index)
-    beside.snapshot = AFTER if known is AFTER else BEFORE
-    return beside
+    return stored_orders(tmp_path, BEFORE, AFTER, store), store
 
 
 @pytest.mark.parametrize("under", [BEFORE, AFTER])
 def test_a_flow_that_writes_in_between_loses_nothing(
-    meddled: tuple[Pipeline, Meddled], under: object
+    meddled: tuple[Pipeline, Meddled], under: MetadataSnapshot
 ) -> None:
     pipeline, store = meddled
     later = order(1, 7, created_at="2024-03-05T00:00:00Z", order_id="R7", shipping={"line1": "9 Other St"})
-    store.between = lambda: flow_beside(pipeline, under).process([later])
+    store.before_write = lambda: beside(pipeline, under).process([later])
     sealed(pipeline)
-    expected = Pipeline(pipeline.folder, pipeline.key_store, snapshot=AFTER)
-    expected.process([order(1), order(2, 2), later])
-    assert states(pipeline) == states(expected)
+    assert states(pipeline) == from_the_start(pipeline, AFTER, later)
 
 
 def test_another_sealing_in_between_is_no_harm(meddled: tuple[Pipeline, Meddled]) -> None:
     pipeline, store = meddled
-    store.between = lambda: sealed(flow_beside(pipeline))
+    store.before_write = lambda: sealed(beside(pipeline, AFTER))
     assert sealed(pipeline).fragments == 0, "the other one did it"
-    assert states(pipeline) == from_the_start(pipeline)
+    assert states(pipeline) == from_the_start(pipeline, AFTER)
 
 
 def test_an_erasure_in_between_wins(meddled: tuple[Pipeline, Meddled]) -> None:
     pipeline, store = meddled
     victim, other = sorted(states(pipeline))
-    store.between = lambda: store.erase([victim], 10**15)
+    store.before_write = lambda: store.erase([victim], 10**15)
     assert sealed(pipeline).fragments == 1
     assert list(states(pipeline)) == [other]
 
@@ -135,7 +101,7 @@ def test_what_came_back_after_an_erasure_is_sealed_under_its_own_key(pipeline: P
     sealed(pipeline)
     pipeline.data_keys.forget([victim])
     assert b"unreadable" not in pipeline.export(reveal=True)
-    assert states(pipeline) == from_the_start(pipeline)
+    assert states(pipeline) == from_the_start(pipeline, AFTER)
 
 
 def test_a_fragment_that_keeps_changing_is_told(pipeline: Pipeline) -> None:
@@ -186,7 +152,7 @@ def test_two_crashes_and_one_retry_end_as_if_nothing_had_happened(
             sealed(pipeline, page=1)
     store.left = -1
     sealed(pipeline, page=1)
-    assert states(pipeline) == from_the_start(pipeline, *range(3, 13))
+    assert states(pipeline) == from_the_start(pipeline, AFTER, *given[2:])
     assert pipeline.store.outbox() == []
     assert pipeline.index.count(Query((FullText("main"),))) == 0
 
@@ -220,7 +186,7 @@ def test_one_bad_fragment_costs_itself(pipeline: Pipeline) -> None:
     pipeline.store.write([FragmentWrite(damaged, 1, b"damaged", frozenset())])
     done = sealed_but_unindexed(pipeline)
     assert (done.failed, done.named, done.fragments) == (1, [damaged], 1)
-    assert states(pipeline)[other] == from_the_start(pipeline)[other]
+    assert states(pipeline)[other] == from_the_start(pipeline, AFTER)[other]
 
 
 def test_an_unusable_key_costs_its_fragment(pipeline: Pipeline) -> None:
@@ -305,7 +271,7 @@ def test_a_page_is_durable_when_it_is_told(pipeline: Pipeline) -> None:
     next(job)
     next(job)
     first, second = (states(pipeline)[each] for each in sorted(states(pipeline)))
-    expected = from_the_start(pipeline)
+    expected = from_the_start(pipeline, AFTER)
     assert first == expected[min(expected)]
     assert second != expected[max(expected)]
     sealed(pipeline)
@@ -331,6 +297,6 @@ def test_changes_that_waited_for_a_damaged_fragment_are_sealed_when_they_are_rep
     report = replay(letters, pipeline.plan(), resources, AFTER, pipeline.sealer.open, lambda _: None)
     assert (report.replayed, report.still_dead) == (1, 0)
     resources.dead_letters.close()
-    expected = Pipeline(pipeline.folder, pipeline.key_store, snapshot=AFTER)
-    expected.process([order(1), order(2, 2), later])
-    assert states(pipeline) == states(expected), "no plaintext, and nothing left to seal"
+    assert states(pipeline) == from_the_start(pipeline, AFTER, later), (
+        "no plaintext, and nothing left to seal"
+    )

@@ -15,6 +15,7 @@ from merge.render import tree
 from model.fragments import FragmentChange, Kind, Origin, Register
 from model.identifiers import Identifier
 from model.stamps import SpecRef, Stamp
+from tests.policies import fold
 
 # Few names, so that paths, stamps and sources collide often.
 PATHS = ("a", "a.b", "a.b.c", "a.bc", "d", "a\\.b")
@@ -37,19 +38,6 @@ def changes(draw: st.DrawFn) -> FragmentChange:
     names = draw(st.lists(st.sampled_from([Identifier("u", "1"), Identifier("e", "x")]), max_size=2))
     scope = draw(st.sampled_from([None, None, "", "a", "a.b"]))
     return FragmentChange("u:1", origin, mutations, (Identifier("u", "1"), *names), scope)
-
-
-def fold(batches: list[list[FragmentChange]]) -> FragmentState:
-    """Each batch combined by itself as a map task does, passed through bytes, joined as a commit does."""
-    whole = FragmentState()
-    for batch in batches:
-        part = FragmentState()
-        for change in batch:
-            part.apply(change)
-        part.normalise()
-        whole.join(codec.decode(codec.encode(part)))
-        whole.normalise()
-    return whole
 
 
 def shown(state: FragmentState) -> dict[str, Any]:

@@ -1,0 +1,28 @@
+"""Attributes that a flow found in events, as it tells the service of them."""
+
+from __future__ import annotations
+
+from app import wiring
+from model.attributes import DataType
+from model.classification import Classification
+from model.proposals import Proposal, SensitiveKind
+from model.schema_changes import SchemaChange
+from tests.app.conftest import CommandLine
+
+AN_EMAIL = Proposal(
+    kind=SensitiveKind.EMAIL,
+    classification=Classification.CONFIDENTIAL,
+    reason="the name says so",
+    confidence=0.9,
+)
+
+
+def discovered(path: str, proposal: Proposal | None = None) -> SchemaChange:
+    return SchemaChange(
+        path=path, data_type=DataType.STRING, source="crm", first_event="f#1", proposal=proposal
+    )
+
+
+def send(idgraph: CommandLine, *found: SchemaChange) -> None:
+    with wiring.metadata_client(idgraph.settings()) as client:
+        client.send(list(found))

@@ -1,0 +1,60 @@
+"""Orders of two persons that were stored before policy protected them, and a store that lets others meddle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from merge.store import FragmentWrite, ProfileStore
+from model.events import RawRecord
+from model.snapshots import MetadataSnapshot
+from sinks.memory_profiles import MemoryProfileStore
+from tests.retail import Pipeline, order
+
+ORDERS = (order(1), order(2, 2))
+
+
+class Meddled(MemoryProfileStore):
+    """Lets something happen between what is read and what is done."""
+
+    before_write: Callable[[], object] | None = None
+    before_withdrawal: Callable[[], object] | None = None
+
+    def write(self, writes: Sequence[FragmentWrite]) -> set[str]:
+        between, self.before_write = self.before_write, None
+        if between is not None:
+            between()
+        return super().write(writes)
+
+    def withdraw(self, versions: Mapping[str, int]) -> set[str]:
+        between, self.before_withdrawal = self.before_withdrawal, None
+        if between is not None:
+            between()
+        return super().withdraw(versions)
+
+
+def stored_orders(
+    folder: Path, before: MetadataSnapshot, after: MetadataSnapshot, store: ProfileStore | None = None
+) -> Pipeline:
+    """A pipeline that has stored them under one snapshot, and goes on under another."""
+    found = Pipeline(folder, store=MemoryProfileStore() if store is None else store, snapshot=before)
+    found.process(ORDERS)
+    found.snapshot = after
+    return found
+
+
+def beside(pipeline: Pipeline, known: MetadataSnapshot) -> Pipeline:
+    """Another process on the same stores."""
+    return Pipeline(pipeline.folder, pipeline.key_store, pipeline.store, pipeline.index, snapshot=known)
+
+
+def states(pipeline: Pipeline) -> dict[str, bytes]:
+    """What is stored, by id."""
+    return {each.id: each.state for each in pipeline.store.scan()}
+
+
+def from_the_start(pipeline: Pipeline, after: MetadataSnapshot, *more: RawRecord) -> dict[str, bytes]:
+    """What would be stored if the newer policy had been there from the start."""
+    other = Pipeline(pipeline.folder, pipeline.key_store, snapshot=after)
+    other.process([*ORDERS, *more])
+    return states(other)

@@ -1,0 +1,149 @@
+"""Names that policy protects after they were stored, renamed while others write, erase, crash and are away."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from merge.index import IndexDocument
+from model.errors import ConflictError, ProfileIndexError, StoreError
+from model.snapshots import MetadataSnapshot
+from sinks.memory_data_keys import MemoryDataKeys
+from sinks.memory_index import MemoryProfileIndex
+from sinks.memory_profiles import MemoryProfileStore
+from tests.ingestion.renamed_orders import AFTER, BEFORE, OTHER, PLAIN, hashed, later
+from tests.ingestion.stored_orders import Meddled, beside, from_the_start, states, stored_orders
+from tests.retail import Pipeline, order
+from tests.sealing import sealed
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Pipeline:
+    return stored_orders(tmp_path, BEFORE, AFTER)
+
+
+def test_what_an_erased_key_sealed_is_refused_and_given_again(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    flow = beside(pipeline, BEFORE)
+    output = flow.map(later())
+    sealed(pipeline)
+    with pytest.raises(ConflictError):
+        flow.commit_stage().run(output.fragments.items())
+    flow.process([later()])
+    sealed(pipeline)
+    assert states(pipeline) == from_the_start(pipeline, AFTER, later())
+    assert b"unreadable" not in pipeline.export(reveal=True)
+
+
+@pytest.fixture
+def meddled(tmp_path: Path) -> tuple[Pipeline, Meddled]:
+    store = Meddled()
+    return stored_orders(tmp_path, BEFORE, AFTER, store), store
+
+
+@pytest.mark.parametrize("under", [BEFORE, AFTER])
+@pytest.mark.parametrize("when", ["before_write", "before_withdrawal"])
+def test_a_flow_that_writes_in_between_loses_nothing(
+    meddled: tuple[Pipeline, Meddled], under: MetadataSnapshot, when: str
+) -> None:
+    pipeline, store = meddled
+    setattr(store, when, lambda: beside(pipeline, under).process([later()]))
+    sealed(pipeline)
+    assert states(pipeline) == from_the_start(pipeline, AFTER, later())
+    assert b"unreadable" not in pipeline.export(reveal=True)
+
+
+@pytest.mark.parametrize("when", ["before_write", "before_withdrawal"])
+def test_two_runs_at_once_end_as_one(meddled: tuple[Pipeline, Meddled], when: str) -> None:
+    pipeline, store = meddled
+    setattr(store, when, lambda: sealed(beside(pipeline, AFTER)))
+    done = sealed(pipeline)
+    assert done.failed == 0
+    assert states(pipeline) == from_the_start(pipeline, AFTER)
+    assert b"unreadable" not in pipeline.export(reveal=True)
+    assert pipeline.store.withdrawn() == {}
+
+
+@pytest.mark.parametrize("when", ["before_write", "before_withdrawal"])
+def test_an_erasure_in_between_wins(meddled: tuple[Pipeline, Meddled], when: str) -> None:
+    pipeline, store = meddled
+    names = [PLAIN, hashed(pipeline)]
+    setattr(store, when, lambda: store.erase(names, 10**15))
+    sealed(pipeline)
+    assert set(states(pipeline)) == {hashed(pipeline, OTHER)}
+
+
+STEPS = [
+    (MemoryProfileStore, "write"),
+    (MemoryProfileStore, "withdraw"),
+    (MemoryProfileStore, "forget_withdrawn"),
+    (MemoryProfileIndex, "put"),
+    (MemoryProfileIndex, "erase"),
+    (MemoryDataKeys, "delete"),
+]
+
+
+@pytest.mark.parametrize("is_done", [False, True])
+@pytest.mark.parametrize(("of", "step"), STEPS)
+def test_two_crashes_and_one_retry_end_as_if_nothing_had_happened(
+    of: type, step: str, is_done: bool, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = from_the_start(pipeline, AFTER)
+    work = getattr(of, step)
+    left = 2
+
+    def crash(self: object, *arguments: object) -> object:
+        nonlocal left
+        if left == 0:
+            return work(self, *arguments)
+        left -= 1
+        if is_done:
+            work(self, *arguments)
+        raise StoreError("killed")
+
+    monkeypatch.setattr(of, step, crash)
+    for _ in range(2):
+        # What was done before the crash the second run need not do.
+        with suppress(StoreError):
+            sealed(beside(pipeline, AFTER))
+    assert left < 2
+    left = 0
+    sealed(beside(pipeline, AFTER))
+    assert states(pipeline) == expected
+    assert pipeline.store.withdrawn() == {}
+    assert pipeline.key_store.get([PLAIN]) == {}
+    assert pipeline.index.holds([PLAIN]) == set()
+    assert b"unreadable" not in pipeline.export(reveal=True)
+
+
+def test_an_index_that_is_away_is_followed_up(tmp_path: Path) -> None:
+    class Away(MemoryProfileIndex):
+        is_away = False
+
+        def put(self, documents: Sequence[IndexDocument]) -> dict[str, str]:
+            if self.is_away:
+                raise ProfileIndexError("away")
+            return super().put(documents)
+
+        def erase(self, versions: Mapping[str, int]) -> int:
+            if self.is_away:
+                raise ProfileIndexError("away")
+            return super().erase(versions)
+
+    index = Away()
+    pipeline = Pipeline(tmp_path, index=index, snapshot=BEFORE)
+    pipeline.process([order(1)])
+    pipeline.snapshot = AFTER
+    index.is_away = True
+    with pytest.raises(ProfileIndexError):
+        sealed(pipeline)
+    assert PLAIN not in states(pipeline)
+    assert index.holds([PLAIN]) == {PLAIN}
+    index.is_away = False
+    sealed(pipeline)
+    assert index.holds([PLAIN, hashed(pipeline)]) == {hashed(pipeline)}
