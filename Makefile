@@ -12,7 +12,7 @@ $(VENV)/.dev: requirements-dev.lock pyproject.toml scripts/setup
 	@scripts/setup $(PYTHON) $(VENV) requirements-dev.lock && touch $@ $(VENV)/.run
 
 # Only the loops: setup, which builds them too, would ask the network.
-$(VENV)/.loops: $(wildcard native/*.[ch]) native/build.py
+$(VENV)/.loops: $(wildcard native/*.[ch] native/*/*.h) native/build.py
 	@$(BIN)/python native/build.py && touch $@
 
 demo: $(VENV)/.run $(VENV)/.loops

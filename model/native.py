@@ -192,9 +192,15 @@ def _found(module: str, source: str) -> tuple[Any, str]:
         return None, "not built"
     # The source is there in a checkout only: updated since, it would meet an old build.
     path = SOURCES / source
-    if path.exists() and crc32(path.read_bytes(), crc32((SOURCES / SHARED).read_bytes())) != found.SOURCE:
+    if path.exists() and _digest(path) != found.SOURCE:
         return None, "built from another source"
     return found, "in use"
+
+
+def _digest(source: Path) -> int:
+    """Of a file, what all of them share, and its parts in a folder of its name; native/build.py computes the same."""
+    parts = (SOURCES / SHARED, source, *sorted(source.with_suffix("").glob("*.h")))
+    return crc32(b"".join(each.read_bytes() for each in parts))
 
 
 built_events: Events | None

@@ -74,7 +74,7 @@ def _build(module: str, folder: Path, more: tuple[str, ...]) -> str | None:
         *shlex.split(sysconfig.get_config_var("CCSHARED") or ""),
         *FLAGS,
         *more,
-        f"-DSOURCE={crc32(source.read_bytes(), crc32((FOLDER / SHARED).read_bytes()))}U",
+        f"-DSOURCE={_digest(source)}U",
         *(f"-I{each}" for each in includes),
         str(source),
         "-o",
@@ -88,6 +88,12 @@ def _build(module: str, folder: Path, more: tuple[str, ...]) -> str | None:
     # By rename: a process that has the old one open goes on with it.
     part.replace(folder / name)
     return None
+
+
+def _digest(source: Path) -> int:
+    # `model/native.py` computes the same.
+    parts = (FOLDER / SHARED, source, *sorted(source.with_suffix("").glob("*.h")))
+    return crc32(b"".join(each.read_bytes() for each in parts))
 
 
 if __name__ == "__main__":
