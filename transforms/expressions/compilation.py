@@ -2,36 +2,31 @@
 
 The jmespath library parses; its interpreter is not used for events, because it walks the parsed tree anew
 for each of them, which takes ten times as long. What each kind of node means is the library's, checked
-against it by tests.
+against it by tests; what it does is in `transforms.expressions.evaluators`.
 """
 
 from __future__ import annotations
 
-import operator
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import jmespath
 from jmespath.exceptions import JMESPathError
 
 from model.errors import SpecError
+from transforms.expressions import evaluators
+from transforms.expressions.analysis import field_chain, is_path
 from transforms.expressions.calls import compile_call
+from transforms.expressions.evaluators import Evaluate
 from transforms.expressions.growth import Growths, measured, needs_measure
 from transforms.expressions.syntax_errors import syntax_error
-from transforms.expressions.truth import are_orderable, equal, is_false, is_number
-from transforms.jolt.filling import size_of
 from transforms.limits import DEFAULT_LIMITS, SpecLimits
-from transforms.meter import FREE, paid, pay
 from transforms.operation import UNBOUNDED
-from transforms.ownership import copy_all
 
 _PARSING = threading.Lock()
-
-Evaluate: TypeAlias = Callable[[Any], Any]
-"""Takes the value at hand, gives the result; null is None."""
 
 
 class Expression(NamedTuple):
@@ -55,7 +50,7 @@ def compile_expression(text: str, limits: SpecLimits = DEFAULT_LIMITS) -> Expres
     function and for a wrong number of arguments."""
     try:
         tree = _parse(text)
-        return Expression(_compile(tree, _Scope(limits, Growths())), 1 if _is_path(tree) else UNBOUNDED, tree)
+        return Expression(_compile(tree, _Scope(limits, Growths())), 1 if is_path(tree) else UNBOUNDED, tree)
     except JMESPathError as error:
         raise syntax_error(text, error) from None
     except RecursionError:
@@ -70,45 +65,6 @@ def _parse(text: str) -> Any:
         return jmespath.compile(text).parsed
 
 
-def paths_read(node: dict[str, Any]) -> Iterator[tuple[str, ...]]:
-    """Where the parts of the input stand that the result may hold, for an expression whose result is at most
-    one part: at or below these keys."""
-    keys = _field_chain(node)
-    if keys is not None:
-        yield tuple(keys)
-    elif node["type"] in ("function_expression", "or_expression", "and_expression"):
-        for child in node["children"]:
-            yield from paths_read(child)
-    elif node["type"] != "literal":
-        # What a part of another kind reads is below what stands first in it.
-        yield from paths_read(node["children"][0]) if node["children"] else ((),)
-
-
-def _is_path(node: dict[str, Any]) -> bool:
-    """Whether the result is at most one part of the input, or a text or number made of it."""
-    if node["type"] == "function_expression":
-        return node["value"] in _SMALL_RESULTS and all(map(_is_path, node["children"]))
-    return node["type"] in _PATH_TYPES and all(map(_is_path, node["children"]))
-
-
-def is_small(node: dict[str, Any]) -> bool:
-    """Whether an expression is a call whose result is a text or number of its own."""
-    return node["type"] == "function_expression" and node["value"] in _OWN_RESULTS
-
-
-_PATH_TYPES = frozenset(
-    {"field", "subexpression", "index_expression", "index", "current", "identity", "literal", "pipe"}
-    | {"or_expression", "and_expression", "not_expression", "comparator"}
-)
-_OWN_RESULTS = frozenset(
-    {"trim", "lower", "upper", "digits", "strip_leading_zeros", "epoch_ms", "to_number_exact"}
-)
-_SMALL_RESULTS = _OWN_RESULTS | frozenset(
-    {"first_non_null", "not_null", "null_if_blank", "length", "to_number", "abs", "ceil", "floor", "type"}
-    | {"contains", "starts_with", "ends_with"}
-)
-
-
 def _compile(node: dict[str, Any], scope: _Scope) -> Evaluate:
     return _COMPILERS[node["type"]](node, scope)
 
@@ -117,19 +73,10 @@ def _children(node: dict[str, Any], scope: _Scope) -> list[Evaluate]:
     return [_compile(child, scope) for child in node["children"]]
 
 
-def _same(value: Any) -> Any:
-    return value
-
-
-def _field(node: dict[str, Any], _scope: _Scope) -> Evaluate:
-    key = node["value"]
-    return lambda value: value.get(key) if type(value) is dict else None
-
-
 def _sequence(node: dict[str, Any], scope: _Scope) -> Evaluate:
-    keys = _field_chain(node)
+    keys = field_chain(node)
     if keys is not None:
-        return _chain(keys)
+        return evaluators.chain(keys)
     steps: list[Evaluate] = []
     before = 1
     for child in node["children"]:
@@ -139,138 +86,19 @@ def _sequence(node: dict[str, Any], scope: _Scope) -> Evaluate:
             before = 1
         steps.append(_compile(child, scope))
         before *= after
-
-    def evaluate(value: Any) -> Any:
-        for step in steps:
-            value = step(value)
-        return value
-
-    return evaluate
-
-
-def _field_chain(node: dict[str, Any]) -> list[str] | None:
-    """The keys of `a.b.c`, if the expression is nothing else."""
-    if node["type"] == "field":
-        return [node["value"]]
-    if node["type"] != "subexpression":
-        return None
-    keys: list[str] = []
-    for child in node["children"]:
-        below = _field_chain(child)
-        if below is None:
-            return None
-        keys += below
-    return keys
-
-
-def _chain(keys: list[str]) -> Evaluate:
-    if len(keys) == 2:
-        first, second = keys
-
-        def evaluate_two(value: Any) -> Any:
-            if type(value) is dict:
-                below = value.get(first)
-                if type(below) is dict:
-                    return below.get(second)
-            return None
-
-        return evaluate_two
-
-    def evaluate(value: Any) -> Any:
-        for key in keys:
-            if type(value) is not dict:
-                return None
-            value = value.get(key)
-        return value
-
-    return evaluate
-
-
-def _index(node: dict[str, Any], _scope: _Scope) -> Evaluate:
-    index = node["value"]
-
-    def evaluate(value: Any) -> Any:
-        if type(value) is not list or not -len(value) <= index < len(value):
-            return None
-        return value[index]
-
-    return evaluate
-
-
-def _slice(node: dict[str, Any], _scope: _Scope) -> Evaluate:
-    part = slice(*node["children"])
-    if part.step == 0:
-        raise SpecError("the step of a slice cannot be 0")
-
-    def evaluate(value: Any) -> Any:
-        if type(value) is not list:
-            return None
-        found = value[part]
-        pay(len(found))
-        return found
-
-    return evaluate
-
-
-def _literal(node: dict[str, Any], _scope: _Scope) -> Evaluate:
-    constant = node["value"]
-    if isinstance(constant, dict | list):
-        size = size_of(constant)
-
-        def copied(_value: Any) -> Any:
-            pay(size)
-            return copy_all(constant)
-
-        return copied
-    if isinstance(constant, str) and len(constant) > FREE:
-        return lambda _value: paid(constant)
-    return lambda _value: constant
+    return evaluators.in_turn(steps)
 
 
 def _comparator(node: dict[str, Any], scope: _Scope) -> Evaluate:
-    left, right = _children(node, scope)
-    name = node["value"]
-    if name == "eq":
-        return lambda value: equal(left(value), right(value))
-    if name == "ne":
-        return lambda value: not equal(left(value), right(value))
-    compare = {"lt": operator.lt, "gt": operator.gt, "lte": operator.le, "gte": operator.ge}[name]
-
-    def evaluate(value: Any) -> Any:
-        one, other = left(value), right(value)
-        return compare(one, other) if are_orderable(one, other) else None
-
-    return evaluate
+    return evaluators.compared(node["value"], *_children(node, scope))
 
 
-def _or(node: dict[str, Any], scope: _Scope) -> Evaluate:
-    left, right = _children(node, scope)
-
-    def evaluate(value: Any) -> Any:
-        found = left(value)
-        return right(value) if is_false(found) else found
-
-    return evaluate
+def _made_of_children(make: Callable[..., Evaluate]) -> Callable[[dict[str, Any], _Scope], Evaluate]:
+    return lambda node, scope: make(*_children(node, scope))
 
 
-def _and(node: dict[str, Any], scope: _Scope) -> Evaluate:
-    left, right = _children(node, scope)
-
-    def evaluate(value: Any) -> Any:
-        found = left(value)
-        return found if is_false(found) else right(value)
-
-    return evaluate
-
-
-def _not(node: dict[str, Any], scope: _Scope) -> Evaluate:
-    (child,) = _children(node, scope)
-
-    def evaluate(value: Any) -> bool:
-        found = child(value)
-        return not (is_number(found) or found)
-
-    return evaluate
+def _made_of_value(make: Callable[[Any], Evaluate]) -> Callable[[dict[str, Any], _Scope], Evaluate]:
+    return lambda node, _scope: make(node["value"])
 
 
 def _base(node: dict[str, Any], scope: _Scope) -> Evaluate:
@@ -291,67 +119,22 @@ def _steps(node: dict[str, Any], scope: _Scope) -> int:
 
 def _projection(node: dict[str, Any], scope: _Scope) -> Evaluate:
     base, each = _base(node, scope), _compile(node["children"][1], scope)
-    objects = node["type"] == "value_projection"
-    steps = _steps(node, scope)
-
-    def evaluate(value: Any) -> Any:
-        found = base(value)
-        if objects:
-            if type(found) is not dict:
-                return None
-            found = found.values()
-        elif type(found) is not list:
-            return None
-        pay(len(found) * steps)
-        results = [each(element) for element in found]
-        return [result for result in results if result is not None]
-
-    return evaluate
+    return evaluators.projected(base, each, _steps(node, scope), node["type"] == "value_projection")
 
 
 def _filter(node: dict[str, Any], scope: _Scope) -> Evaluate:
     base, each, condition = _base(node, scope), *(_compile(child, scope) for child in node["children"][1:])
-    steps = _steps(node, scope)
-
-    def evaluate(value: Any) -> Any:
-        found = base(value)
-        if type(found) is not list:
-            return None
-        pay(len(found) * steps)
-        results = [each(element) for element in found if not is_false(condition(element))]
-        return [result for result in results if result is not None]
-
-    return evaluate
-
-
-def _flatten(node: dict[str, Any], scope: _Scope) -> Evaluate:
-    (base,) = _children(node, scope)
-
-    def evaluate(value: Any) -> Any:
-        found = base(value)
-        if type(found) is not list:
-            return None
-        pay(len(found))
-        merged: list[Any] = []
-        for element in found:
-            if type(element) is list:
-                pay(len(element))
-                merged += element
-            else:
-                merged.append(element)
-        return merged
-
-    return evaluate
+    return evaluators.filtered(base, each, condition, _steps(node, scope))
 
 
 def _multi_list(node: dict[str, Any], scope: _Scope) -> Evaluate:
-    children = _children(node, scope)
-    return lambda value: None if value is None else [child(value) for child in children]
+    return evaluators.listed(_children(node, scope))
 
 
 def _multi_object(node: dict[str, Any], scope: _Scope) -> Evaluate:
-    pairs = [(child["value"], _compile(child["children"][0], scope)) for child in node["children"]]
-    return lambda value: None if value is None else {key: child(value) for key, child in pairs}
+    return evaluators.keyed(
+        [(child["value"], _compile(child["children"][0], scope)) for child in node["children"]]
+    )
 
 
 def _call(node: dict[str, Any], scope: _Scope) -> Evaluate:
@@ -366,14 +149,8 @@ def _call(node: dict[str, Any], scope: _Scope) -> Evaluate:
 
 
 def _paying(node: dict[str, Any], scope: _Scope) -> Evaluate:
-    """An expression that a function calls for each element."""
     each, steps = _compile(node, scope), 1 + scope.growths.size(node) // _NODES_A_STEP
-
-    def evaluate(value: Any) -> Any:
-        pay(steps)
-        return each(value)
-
-    return evaluate
+    return evaluators.paying(each, steps)
 
 
 def _stray_reference(_node: dict[str, Any], _scope: _Scope) -> Evaluate:
@@ -381,23 +158,23 @@ def _stray_reference(_node: dict[str, Any], _scope: _Scope) -> Evaluate:
 
 
 _COMPILERS: dict[str, Callable[[dict[str, Any], _Scope], Evaluate]] = {
-    "field": _field,
+    "field": _made_of_value(evaluators.field),
     "subexpression": _sequence,
     "index_expression": _sequence,
     "pipe": _sequence,
-    "current": lambda _node, _scope: _same,
-    "identity": lambda _node, _scope: _same,
-    "index": _index,
-    "slice": _slice,
-    "literal": _literal,
+    "current": lambda _node, _scope: evaluators.same,
+    "identity": lambda _node, _scope: evaluators.same,
+    "index": _made_of_value(evaluators.index),
+    "slice": lambda node, _scope: evaluators.sliced(slice(*node["children"])),
+    "literal": _made_of_value(evaluators.constant),
     "comparator": _comparator,
-    "or_expression": _or,
-    "and_expression": _and,
-    "not_expression": _not,
+    "or_expression": _made_of_children(evaluators.either),
+    "and_expression": _made_of_children(evaluators.both),
+    "not_expression": _made_of_children(evaluators.negated),
     "projection": _projection,
     "value_projection": _projection,
     "filter_projection": _filter,
-    "flatten": _flatten,
+    "flatten": _made_of_children(evaluators.flattened),
     "multi_select_list": _multi_list,
     "multi_select_dict": _multi_object,
     "function_expression": _call,

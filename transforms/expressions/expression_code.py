@@ -9,7 +9,8 @@ from __future__ import annotations
 import ast
 from typing import Any, Final
 
-from transforms.expressions.compilation import Expression, is_small
+from transforms.expressions.analysis import field_chain, is_small
+from transforms.expressions.compilation import Expression
 from transforms.expressions.functions import CUSTOM_FUNCTIONS
 from transforms.generation.code import Code
 from transforms.generation.nodes import (
@@ -46,7 +47,7 @@ class ExpressionCode:
     def make(self, expression: Expression, body: Block) -> tuple[ast.expr, bool]:
         """The expression's value, after what is added to `body`; and whether it may raise TransformError."""
         node = expression.tree
-        keys = _keys(node)
+        keys = field_chain(node)
         if keys is not None:
             return self._read(keys, body), False
         known = self._made.get(repr(node))
@@ -87,7 +88,7 @@ class ExpressionCode:
             return None
         arguments: list[ast.expr] = []
         for child in node["children"]:
-            keys = _keys(child)
+            keys = field_chain(child)
             argument = self._call(child, body) if keys is None else self._read(keys, body)
             if argument is None:
                 return None
@@ -103,18 +104,3 @@ class ExpressionCode:
 
 def _type(code: Code, value: ast.expr) -> ast.expr:
     return call(code.bind(type), value)
-
-
-def _keys(node: dict[str, Any]) -> tuple[str, ...] | None:
-    """The keys of `a.b.c`, if the expression is nothing else."""
-    if node["type"] == "field":
-        return (node["value"],)
-    if node["type"] != "subexpression":
-        return None
-    keys: tuple[str, ...] = ()
-    for child in node["children"]:
-        below = _keys(child)
-        if below is None:
-            return None
-        keys += below
-    return keys
