@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Annotated
 
@@ -25,5 +26,9 @@ def demo(
     """
     from app.demo import run_demo
 
+    flow = logging.getLogger("ingestion")
+    if not flow.isEnabledFor(logging.DEBUG):
+        # What the flow does in the background is not what the demo shows.
+        flow.setLevel(logging.WARNING)
     with told(), stopping_on_signals() as stop:
         run_demo(example, directory or Path(".idgraph") / f"demo-{example}", stop)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from app import demo
+from app.cli import app
 from ingestion.outcomes import StageReport
 from tests.app.conftest import CommandLine
 
@@ -39,3 +42,18 @@ def test_a_demo_that_is_stopped_in_its_middle_does_not_end_as_if_done(
     monkeypatch.setattr(demo, "RunningFlow", lambda _: _Flow(stop))
     with pytest.raises(KeyboardInterrupt):
         demo.run_demo("retail", tmp_path / "demo", stop)
+
+
+@pytest.mark.parametrize("options", [[], ["-v"]])
+def test_what_the_flow_does_in_the_background_is_told_on_request(
+    options: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[str] = []
+
+    def run_demo(*_: object) -> None:
+        flow = logging.getLogger("ingestion.background_sealing")
+        heard.extend(level for level in ("INFO", "WARNING") if flow.isEnabledFor(getattr(logging, level)))
+
+    monkeypatch.setattr(demo, "run_demo", run_demo)
+    assert CliRunner().invoke(app, [*options, "demo"]).exit_code == 0
+    assert heard == (["INFO", "WARNING"] if options else ["WARNING"])
