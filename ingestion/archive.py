@@ -68,10 +68,8 @@ def _walk(top: Path) -> Iterator[tuple[Path, list[str], list[str]]]:
 
 
 def _is_hidden(name: str) -> bool:
-    # What Spark leaves out: a name such as `_day=1` is that of a column, and Parquet's own files are not hidden.
-    if name.startswith((".", "_")):
-        return name[0] == "." or ("=" not in name and not name.startswith(("_metadata", "_common_metadata")))
-    return name.endswith("._COPYING_")
+    # What Spark leaves out. A name such as `_day=1` it takes for that of a column.
+    return name.startswith(".") or name.endswith("._COPYING_") or (name.startswith("_") and "=" not in name)
 
 
 def _belongs(file: Path, source: SourceConfig) -> bool:

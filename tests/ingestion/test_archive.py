@@ -28,6 +28,8 @@ def folder(tmp_path: Path) -> Path:
         "_SUCCESS",
         "_temporary/c.jsonl",
         ".hidden/d.jsonl",
+        "_metadata.jsonl",
+        "e.jsonl._COPYING_",
     ):
         file = tmp_path / "archive" / name
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -48,6 +50,13 @@ def test_a_glob_and_a_single_file(folder: Path) -> None:
 def test_a_path_is_named_as_spark_names_it(folder: Path) -> None:
     assert archive_path(folder / "2024" / "..") == folder
     assert archive_path(folder / "2024" / ".." / "*.jsonl") == folder / "*.jsonl"
+
+
+def test_a_name_with_an_equals_sign_is_not_hidden(folder: Path) -> None:
+    for name in ("_day=1/a.jsonl", "_b=2.jsonl"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(b"{}\n")
+        assert folder / name in set(archive_files(config(folder)))
 
 
 def test_empty_files_are_none(folder: Path) -> None:
