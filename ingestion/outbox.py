@@ -116,8 +116,9 @@ def _index_some(
             log.log(logging.ERROR, "%s cannot be indexed: %s", fragment.id, type(error).__name__)
             unreadable.add(fragment.id)
     refused = poison.put(index, documents).keys() | unreadable
-    if gone := [entry.fragment_id for entry in entries if entry.fragment_id not in stored]:
-        index.delete(gone)
+    # By version: one that came back meanwhile, and was indexed, stays.
+    if gone := {name: version for name, version in entries if name not in stored}:
+        index.erase(gone)
     # With the versions that were indexed: one that was written meanwhile stays.
     versions = {name: stored[name].version if name in stored else version for name, version in entries}
     store.settle([OutboxEntry(name, versions[name]) for name in versions if name not in refused])

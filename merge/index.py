@@ -44,26 +44,24 @@ class ProfileIndex(Protocol):
         Visible to searches from any process when it returns."""
         ...
 
-    def delete(self, ids: Sequence[str]) -> None:
-        """Remove documents; ids that are not there are no error."""
-        ...
-
     def holds(self, ids: Sequence[str]) -> set[str]:
         """Those of these ids that have a document."""
         ...
 
     def erase(self, versions: Mapping[str, int]) -> int:
         """Remove documents of at most these versions by id, and never take one of them again, whoever was
-        about to put it. Gives how many there were."""
+        about to put it. Gives how many there were. Searches from any process no longer find them when it
+        returns."""
         ...
 
     def compact(self) -> None:
-        """Leave nothing in a file of documents that were removed or replaced. Slow: may read all there is."""
+        """Leave nothing in a file of documents that were removed or replaced. Slow: may read all there is, and
+        wait for a minute. Raises `ProfileIndexError` when something may be left: to be done again."""
         ...
 
     def search(self, query: Query, limit: int = 20, cursor: str | None = None) -> SearchPage:
-        """Full text without a word finds nothing. Raises `QueryError` for a cursor that this index did not
-        give out."""
+        """Full text without a word finds nothing. A page may hold fewer than `limit` although there are more:
+        `cursor` says so. Raises `QueryError` for a cursor that this index did not give out."""
         ...
 
     def count(self, query: Query) -> int: ...

@@ -45,11 +45,6 @@ class MemoryProfileIndex:
                     self._documents[document.id] = document
         return refused
 
-    def delete(self, ids: Sequence[str]) -> None:
-        with self._lock():
-            for each in ids:
-                self._documents.pop(each, None)
-
     def holds(self, ids: Sequence[str]) -> set[str]:
         with self._lock():
             return self._documents.keys() & set(ids)
@@ -67,6 +62,7 @@ class MemoryProfileIndex:
 
     def compact(self) -> None:
         """Nothing is kept."""
+        self._lock()
 
     def search(self, query: Query, limit: int = 20, cursor: str | None = None) -> SearchPage:
         if cursor is not None and not cursor.startswith("after "):

@@ -17,11 +17,12 @@ from merge.tombstones import UNJUDGED, Tombstone, TombstoneNames
 from model.errors import ProfileIndexError
 from model.queries import Query
 from sinks import sqlite_index_segments, sqlite_tombstones
+from sinks.index_cursors import cursor_after, read_cursor
 from sinks.index_values import check_text, is_unicode
 from sinks.sqlite_files import SqliteFile, chunks, marks
 from sinks.sqlite_index_blocks import Block, build
 from sinks.sqlite_index_migration import to_segments
-from sinks.sqlite_index_queries import Interval, compiled, cursor_after, read_cursor
+from sinks.sqlite_index_queries import Interval, compiled
 from sinks.sqlite_index_tokens import PathTokens, Tokenizer
 from sinks.sqlite_schema import Schema
 from sinks.sqlite_tombstones import SqliteTombstones
@@ -59,7 +60,7 @@ class SqliteProfileIndex:
     """A `ProfileIndex` in one file, made when first used, for the owner only.
 
     A document of the version that is there replaces it too: policy may have changed what may be indexed.
-    A deleted document leaves nothing that a search finds; `compact` also takes it out of the file.
+    An erased document leaves nothing that a search finds; `compact` also takes it out of the file.
     """
 
     def __init__(self, path: str | Path, names: TombstoneNames | None = None) -> None:
@@ -93,10 +94,6 @@ class SqliteProfileIndex:
             blocks = build([each.tokens for each in given])
             self._file.write(lambda connection: self._put(connection, given, blocks))
         return refused
-
-    def delete(self, ids: Sequence[str]) -> None:
-        if ids:
-            self._file.write(lambda connection: _delete(connection, ids))
 
     def holds(self, ids: Sequence[str]) -> set[str]:
         return {each.id for each in self._file.read(lambda connection: _stored(connection, ids))}

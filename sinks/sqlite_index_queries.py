@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
-import hashlib
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from model.errors import QueryError
 from model.queries import FullText, Prefix, Query, Range, Term
 from sinks.index_values import ORDERED_CHARACTERS, ValueClass, class_of, words
+from sinks.number_keys import AFTER_BEYOND, INFINITE, number_order
 from sinks.sqlite_index_tokens import (
     AFTER_LONG,
-    INFINITE,
     WORD_END,
     PathTokens,
-    number_order,
     ordered_key,
     value_token,
 )
 
-_DIGEST = 6
 _NOTHING: tuple[Interval, ...] = ()
 _NEXT = b"\0"
 """What makes of a token the very next one."""
@@ -105,7 +99,7 @@ def _number_upper(begin: PathTokens, clause: Range, key: bytes) -> bytes:
 
 def _behind_number(key: bytes) -> bytes:
     # All numbers that are too large for a double are equal to an infinite bound.
-    return AFTER_LONG if key in INFINITE else _NEXT
+    return AFTER_BEYOND if key in INFINITE else _NEXT
 
 
 def _text_lower(begin: PathTokens, clause: Range) -> bytes:
@@ -125,25 +119,3 @@ def _text_upper(begin: PathTokens, clause: Range) -> bytes:
 def _behind(bound: str) -> bytes:
     # All texts that begin with the characters that count are equal to the bound.
     return AFTER_LONG if len(bound) >= ORDERED_CHARACTERS else _NEXT
-
-
-def cursor_after(document_id: str) -> str:
-    """An opaque cursor that goes on behind this id."""
-    data = document_id.encode()
-    return base64.urlsafe_b64encode(_digest(data) + data).decode()
-
-
-def read_cursor(cursor: str) -> str:
-    """The id behind which to go on. Raises QueryError for what `cursor_after` did not make."""
-    try:
-        data = base64.b64decode(cursor.encode("ascii"), altchars=b"-_", validate=True)
-        digest, after = data[:_DIGEST], data[_DIGEST:]
-        if digest == _digest(after):
-            return after.decode()
-    except (binascii.Error, UnicodeError):
-        pass
-    raise QueryError("the cursor is not one that this index gave out")
-
-
-def _digest(data: bytes) -> bytes:
-    return hashlib.sha256(b"cursor" + data).digest()[:_DIGEST]

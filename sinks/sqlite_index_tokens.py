@@ -17,23 +17,18 @@ A document's tokens are packed: each behind its length, two bytes, the lower fir
 from __future__ import annotations
 
 import hashlib
-import math
-import struct
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from model import native
-from sinks.index_values import ORDERED_CHARACTERS, ValueClass, class_of, exact, ordered, words
+from sinks.index_values import ORDERED_CHARACTERS, ValueClass, class_of, words
+from sinks.number_keys import number_key
 
 WORD_END = b"\x01"
 """Behind every word, so that a word anywhere is looked for as a prefix and never finds a longer word."""
 
 LONG = b"\x00"
 AFTER_LONG = b"\x01"
-
-_pack = struct.Struct(">d").pack
-_ALL = (1 << 64) - 1
-_EXACT = 2.0**53
 
 
 class PathTokens(NamedTuple):
@@ -115,40 +110,3 @@ def text_key(text: str) -> bytes:
 def ordered_key(text: str) -> bytes:
     """As much of the key as is in order."""
     return text[:ORDERED_CHARACTERS].encode()
-
-
-def number_key(value: Any) -> bytes | None:
-    """Equal for equal numbers, exact for integers and beyond a double's range. None for NaN."""
-    key = number_order(value)
-    if key not in INFINITE or value in (math.inf, -math.inf):
-        return key
-    whole = exact(value)
-    digits = f"{whole:x}" if isinstance(whole, int) else f"{whole:f}".rstrip("0")
-    return key + LONG + hashlib.sha256(digits.encode()).digest()
-
-
-def number_order(value: Any) -> bytes | None:
-    """As much of the key as is in order: sorts as numbers do, within a double's range. None for NaN."""
-    number = ordered(value)
-    if number is None:
-        return None
-    nearest = number + 0.0  # also turns -0.0 into 0.0
-    key = _positive(nearest) if nearest >= 0 else _negative(nearest)
-    if -_EXACT < nearest < _EXACT or math.isinf(nearest):
-        return key
-    # The offset has the same number of digits for all that share the double, so it sorts behind it.
-    step = int(math.ulp(nearest))
-    return b"%b%0*x" % (key, len(f"{2 * step:x}"), int(number) - int(nearest) + step)
-
-
-def _positive(number: float) -> bytes:
-    return b"\1" + _pack(number)
-
-
-def _negative(number: float) -> bytes:
-    # The larger a negative number's bits, the smaller it is.
-    return b"\0" + (int.from_bytes(_pack(number), "big") ^ _ALL).to_bytes(8, "big")
-
-
-INFINITE = frozenset({_positive(math.inf), _negative(-math.inf)})
-"""What the keys of numbers that are too large for a double begin with."""

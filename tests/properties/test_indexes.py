@@ -15,8 +15,9 @@ from merge.index import IndexDocument, ProfileIndex
 from model.queries import FullText, Prefix, Query, Range, Term
 from sinks.index_values import ordered
 from sinks.memory_index import MemoryProfileIndex
+from sinks.number_keys import number_key, number_order
 from sinks.sqlite_index import SqliteProfileIndex
-from sinks.sqlite_index_tokens import number_key, number_order
+from tests.contracts.implementations import reversed_name
 
 PATHS = ["a", "a.b", "a\\.b", "ü.ß", "words"]
 LONG = "long " * 60
@@ -56,7 +57,7 @@ clauses = st.one_of(
     st.builds(FullText, texts, st.none() | paths),
 )
 queries = st.lists(clauses, max_size=3).map(lambda found: Query(tuple(found)))
-documents = st.builds(IndexDocument, ids, st.integers(1, 3), fields)
+documents = st.builds(IndexDocument, ids, st.integers(1, 5), fields)
 
 
 def all_pages(index: ProfileIndex, query: Query, limit: int) -> list[str]:
@@ -74,22 +75,22 @@ class IndexMachine(RuleBasedStateMachine):
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
         self.path = Path(self.folder.name) / "index.db"
-        self.sqlite = SqliteProfileIndex(self.path)
+        self.sqlite = SqliteProfileIndex(self.path, reversed_name)
         self.memory = MemoryProfileIndex()
 
     @rule(batch=st.lists(documents, max_size=6))
     def put(self, batch: list[IndexDocument]) -> None:
         assert self.sqlite.put(batch) == self.memory.put(batch)
 
-    @rule(gone=st.lists(ids, max_size=2))
-    def delete(self, gone: list[str]) -> None:
-        self.sqlite.delete(gone)
-        self.memory.delete(gone)
+    @rule(gone=st.dictionaries(ids, st.integers(1, 3), max_size=2))
+    def erase(self, gone: dict[str, int]) -> None:
+        assert self.sqlite.holds(list(gone)) == self.memory.holds(list(gone))
+        assert self.sqlite.erase(gone) == self.memory.erase(gone)
 
     @rule()
     def reopen(self) -> None:
         self.sqlite.close()
-        self.sqlite = SqliteProfileIndex(self.path)
+        self.sqlite = SqliteProfileIndex(self.path, reversed_name)
 
     @rule()
     def compact(self) -> None:

@@ -18,10 +18,10 @@ from sinks.index_values import (
     ordered,
     words,
 )
+from sinks.number_keys import number_key
 from sinks.sqlite_index_tokens import (
     PathTokens,
     Tokenizer,
-    number_key,
     ordered_key,
     packed,
     text_key,

@@ -89,10 +89,10 @@ def test_what_is_replaced_again_and_again_takes_no_more_room(path: Path) -> None
 def test_numbers_of_the_deleted_are_not_mistaken_for_those_of_the_new(path: Path) -> None:
     index = opened(path)
     index.put([IndexDocument("a", 1, {"x": "old"}), IndexDocument("b", 1, {"x": "old"})])
-    index.delete(["b"])
+    index.erase({"b": 1})
     index.put([IndexDocument("c", 1, {"x": "new"})])
     assert index.search(Query((Term("x", "old"),))).ids == ["a"]
-    index.delete(["a", "c"])
+    index.erase({"a": 1, "c": 1})
     index.put([IndexDocument("d", 1, {"y": "new"})])
     index.put([IndexDocument("e", 1, {})])
     assert index.count(Query((Term("x", "old"),))) == index.count(Query((Term("x", "new"),))) == 0
@@ -104,7 +104,7 @@ def test_nothing_deleted_is_left_in_the_file_once_it_is_compacted(path: Path) ->
     index = opened(path)
     names = {7: "qqqq", 8: "zzzz"}
     index.put([IndexDocument(f"d{each}", 1, {"x": names.get(each, f"value{each}")}) for each in range(300)])
-    index.delete(["d7"])
+    index.erase({"d7": 1})
     index.put([IndexDocument("d8", 2, {"x": "value8"})])
     assert b"qqqq" in stored(path)
     assert b"zzzz" in stored(path)
@@ -287,9 +287,8 @@ def test_small_fan_in_and_small_blocks_change_no_answer(path: Path, monkeypatch:
         ]
         index.put(batch)
         expected.put(batch)
-        gone = [f"d{put % 11}"]
-        index.delete(gone)
-        expected.delete(gone)
+        gone = {f"d{put % 11}": put}
+        assert index.erase(gone) == expected.erase(gone)
         for query in (Query((FullText(f"w{put % 7}"),)), Query((Range("n", put - 9),)), Query()):
             assert index.search(query, 100) == expected.search(query, 100)
     index.close()
