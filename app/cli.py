@@ -13,6 +13,7 @@ from app.commands import (
     dead_letters,
     erase,
     flow,
+    index,
     keys,
     mapping,
     profiles,
@@ -97,6 +98,7 @@ app.add_typer(attributes.commands, name="attributes")
 app.add_typer(tokens.commands, name="tokens")
 app.add_typer(keys.commands, name="keys")
 app.add_typer(store.commands, name="store")
+app.add_typer(index.commands, name="index")
 app.add_typer(services.commands, name="serve")
 
 

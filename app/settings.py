@@ -95,6 +95,45 @@ class StoreSettings(BaseModel):
         return self
 
 
+def _without_credentials(url: str) -> str:
+    if "@" in urlsplit(_http_url(url)).netloc:
+        raise ValueError("a URL must not hold a password; see `username` and `password_file`")
+    return url
+
+
+class IndexSettings(BaseModel):
+    """Where the search index is."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: Literal["sqlite", "elasticsearch"] = Field(
+        default="sqlite",
+        description="A file in `directory`, or an index in Elasticsearch (see [elasticsearch.md](elasticsearch.md)).",
+    )
+    url: Annotated[str, AfterValidator(_without_credentials)] = Field(
+        default="http://127.0.0.1:9200", description="Where Elasticsearch is."
+    )
+    name: str = Field(
+        default="idgraph",
+        pattern=r"^[a-z0-9][a-z0-9_-]{0,99}$",
+        description="The alias that searches and writes go through; index versions are called `NAME-000001` and on.",
+    )
+    username: str | None = Field(
+        default=None, description="Whose password is in `password_file` or `IDGRAPH_ELASTICSEARCH_PASSWORD`."
+    )
+    password_file: Path | None = Field(default=None, description="File that holds the password.")
+    api_key_file: Path | None = Field(
+        default=None,
+        description="File that holds an API key, which may also be in `IDGRAPH_ELASTICSEARCH_API_KEY`. It goes before "
+        "a password.",
+    )
+    ca_file: Path | None = Field(
+        default=None, description="PEM file of the authorities to trust for https. Default: the system's."
+    )
+    shards: int = Field(default=1, ge=1, le=1024, description="Primary shards of a new index version.")
+    replicas: int = Field(default=1, ge=0, le=10, description="Copies of each shard of a new index version.")
+
+
 class Settings(BaseSettings):
     """All that idgraph can be told."""
 
@@ -115,6 +154,7 @@ class Settings(BaseSettings):
     )
     metadata: MetadataSettings = MetadataSettings()
     store: StoreSettings = StoreSettings()
+    index: IndexSettings = IndexSettings()
     flow: FlowConfig = FlowConfig()
     sources: tuple[SourceConfig, ...] = Field(default=(), description="Sources of the flow, as [[sources]].")
 
@@ -204,11 +244,17 @@ def _absolute(settings: Settings, base: Path) -> Settings:
         metadata = metadata.model_copy(update={"token_file": base / metadata.token_file})
     if metadata.database and (relative := _RELATIVE_DATABASE.fullmatch(metadata.database)):
         metadata = metadata.model_copy(update={"database": f"{relative[1]}{base / relative[2]}"})
+    files = {
+        name: base / file
+        for name in ("password_file", "api_key_file", "ca_file")
+        if (file := getattr(settings.index, name))
+    }
     return settings.model_copy(
         update={
             "directory": base / settings.directory,
             "keyring": base / settings.keyring if settings.keyring else None,
             "metadata": metadata,
+            "index": settings.index.model_copy(update=files),
             "sources": tuple(
                 # Without `..`: Spark names the files that it finds without it.
                 source.model_copy(update={"path": Path(os.path.abspath(base / source.path))})  # noqa: PTH100 - links stay

@@ -21,8 +21,12 @@ PROFILES, DATA_KEYS = "profiles.db", "data-keys.db"
 
 
 def told_of(settings: Settings) -> dict[str, Any]:
-    """What a process needs to know to open the stores."""
-    return {"directory": str(settings.directory), "store": settings.store.model_dump()}
+    """What a process needs to know to open the stores and the index."""
+    return {
+        "directory": str(settings.directory),
+        "store": settings.store.model_dump(mode="json"),
+        "index": settings.index.model_dump(mode="json"),
+    }
 
 
 def open_profiles(told: dict[str, Any], names: TombstoneNames | None) -> ProfileStore:

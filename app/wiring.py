@@ -12,6 +12,7 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from app.indexes import open_index
 from app.stores import open_data_keys, open_profiles, require_whole, told_of
 from model.errors import ConfigError, MetadataError
 
@@ -56,7 +57,6 @@ def open_resources(settings: str) -> WorkerResources:
     from ingestion.workers import WorkerResources
     from sinks.keyring import KeyringFile
     from sinks.sqlite_dead_letters import SqliteDeadLetters
-    from sinks.sqlite_index import SqliteProfileIndex
     from transforms.blind_index import BlindIndex
     from transforms.dead_letter_sealing import DeadLetterSealer
     from transforms.sealing import DataKeys
@@ -68,7 +68,7 @@ def open_resources(settings: str) -> WorkerResources:
     names = TombstoneNames(provider)
     return WorkerResources(
         store=open_profiles(told, names),
-        index=SqliteProfileIndex(directory / "index.db", names),
+        index=open_index(told, names),
         dead_letters=SqliteDeadLetters(directory / "dead-letters.db"),
         data_keys=DataKeys(provider, open_data_keys(told)),
         blind_index=BlindIndex(provider),

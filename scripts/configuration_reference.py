@@ -14,7 +14,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from app.settings import MetadataSettings, Settings, StoreSettings
+from app.settings import IndexSettings, MetadataSettings, Settings, StoreSettings
 from ingestion.configuration import DeadLetterLimits, FlowConfig, Place, SourceConfig
 
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "configuration.md"
@@ -25,6 +25,7 @@ TABLES: tuple[tuple[str, type[BaseModel], str], ...] = (
     ("Top level", Settings, "These stand before the first `[table]` of the file."),
     ("`[metadata]`", MetadataSettings, ""),
     ("`[store]`", StoreSettings, ""),
+    ("`[index]`", IndexSettings, ""),
     ("`[flow]`", FlowConfig, ""),
     ("`[flow.dead_letters]`", DeadLetterLimits, ""),
     ("`[[sources]]`", SourceConfig, "One such table for each source."),
@@ -66,7 +67,7 @@ def _table(heading: str, model: type[BaseModel], before: str) -> Iterator[str]:
 def _own_table(annotation: Any) -> bool:
     parts = get_args(annotation) or (annotation,)
     return any(
-        part in (MetadataSettings, StoreSettings, FlowConfig, DeadLetterLimits, SourceConfig)
+        part in (MetadataSettings, StoreSettings, IndexSettings, FlowConfig, DeadLetterLimits, SourceConfig)
         for part in parts
     )
 

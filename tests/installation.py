@@ -39,7 +39,8 @@ def retail(source: str) -> list[bytes]:
 
 
 class Installation:
-    """One folder with a configuration of its own. `flow` overrides keys of `[flow]`; `store` are those of `[store]`.
+    """One folder with a configuration of its own. `flow` overrides keys of `[flow]`; `store` and `index` are those of
+    `[store]` and `[index]`.
 
     Its processes run under a umask that protects nothing: what they write is private by their own doing."""
 
@@ -50,7 +51,7 @@ class Installation:
         self.config = folder / "idgraph.toml"
         settings = {"name": "shop", "driver_memory": "512m", **flow}
         limits = settings.pop("dead_letters", None)
-        store = settings.pop("store", {})
+        tables = {name: settings.pop(name, {}) for name in ("store", "index")}
         sources = "".join(
             f'[[sources]]\nname = "{name}"\npath = "inbox/{name}"\ntype = {kind}\n'
             for name, kind in (
@@ -60,10 +61,11 @@ class Installation:
             )
         )
         self.config.write_text(
-            f'keyring = "{shop.keyring}"\n[metadata]\nurl = "{shop.url}"\ntoken = "{shop.token}"\n[store]\n'
-            + "".join(f"{key} = {json.dumps(value)}\n" for key, value in store.items())
-            + "[flow]\n"
-            + "".join(f"{key} = {json.dumps(value)}\n" for key, value in settings.items())
+            f'keyring = "{shop.keyring}"\n[metadata]\nurl = "{shop.url}"\ntoken = "{shop.token}"\n'
+            + "".join(
+                f"[{name}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in table.items())
+                for name, table in {**tables, "flow": settings}.items()
+            )
             + (
                 "".join(["[flow.dead_letters]\n", *(f"{k} = {v}\n" for k, v in limits.items())])
                 if limits

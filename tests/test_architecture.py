@@ -38,7 +38,8 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "pandas": (),
     "boto3": ("sinks/dynamo_connection.py",),
     "botocore": ("sinks/dynamo_connection.py", "sinks/dynamo_client.py"),
-    "elasticsearch": ("sinks/",),
+    "elasticsearch": ("sinks/elasticsearch_connection.py", "sinks/elasticsearch_client.py"),
+    "elastic_transport": ("sinks/elasticsearch_client.py",),
     "httpx": ("sinks/",),
     # The metadata service opens its own SQLite file; SQLAlchemy only borrows the connection.
     "sqlite3": ("sinks/", "metadata_service/database.py"),

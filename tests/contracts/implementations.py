@@ -24,6 +24,7 @@ from sinks.sqlite_dead_letters import SqliteDeadLetters
 from sinks.sqlite_index import SqliteProfileIndex
 from sinks.sqlite_profiles import SqliteProfileStore
 from tests.servers.dynamodb import place, require_dynamodb
+from tests.servers.elasticsearch import place_of_index, require_elasticsearch
 from transforms.keys import DataKeyStore
 
 
@@ -83,6 +84,12 @@ def _dynamodb_data_keys(folder: Path) -> DataKeyStore:
     return DynamoDataKeys(place(folder))
 
 
+def _elasticsearch_index(folder: Path) -> ProfileIndex:
+    from sinks.elasticsearch_index import ElasticsearchProfileIndex
+
+    return ElasticsearchProfileIndex(place_of_index(folder), hashed_name)
+
+
 PROFILE_STORES: list[Implementation[ProfileStore]] = [
     Implementation("memory", lambda _: MemoryProfileStore(), durable=False),
     Implementation(
@@ -102,6 +109,13 @@ PROFILE_INDEXES: list[Implementation[ProfileIndex]] = [
     Implementation("memory", lambda _: MemoryProfileIndex(), durable=False),
     Implementation(
         "sqlite", lambda folder: SqliteProfileIndex(folder / "index.db", reversed_name), durable=True
+    ),
+    Implementation(
+        "elasticsearch",
+        _elasticsearch_index,
+        durable=True,
+        in_files=False,
+        require=require_elasticsearch,
     ),
 ]
 

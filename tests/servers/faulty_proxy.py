@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import MappingProxyType
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
 
 class Answer(NamedTuple):
-    """Status and body of an HTTP answer."""
+    """Status and body of an HTTP answer, of which so many bytes are announced if that is more than there are."""
 
     status: int
     body: bytes
+    headers: Mapping[str, str] = MappingProxyType({"Content-Type": "application/json"})
+    announced: int = 0
 
 
 Fault = Callable[[Callable[[bytes], Answer], bytes], Answer | None]
@@ -28,6 +32,12 @@ def throttled(_: Callable[[bytes], Answer], __: bytes) -> Answer:
     """Amazon's answer to who asks too much."""
     kind = "com.amazonaws.dynamodb.v20120810#ProvisionedThroughputExceededException"
     return Answer(400, json.dumps({"__type": kind, "message": "slow down"}).encode())
+
+
+def busy(_: Callable[[bytes], Answer], __: bytes) -> Answer:
+    """Elasticsearch's answer to who asks too much."""
+    reason = {"type": "es_rejected_execution_exception", "reason": "of a value: secret"}
+    return Answer(429, json.dumps({"error": reason, "status": 429}).encode())
 
 
 def broken(_: Callable[[bytes], Answer], __: bytes) -> Answer:
@@ -42,6 +52,12 @@ def cut(_: Callable[[bytes], Answer], __: bytes) -> None:
 def lost_answer(send: Callable[[bytes], Answer], body: bytes) -> None:
     """What was asked for is done, and nobody is told."""
     send(body)
+
+
+def half_an_answer(send: Callable[[bytes], Answer], body: bytes) -> Answer:
+    """What was asked for is done, and the connection ends in the middle of the answer."""
+    answer = send(body)
+    return answer._replace(body=answer.body[: len(answer.body) // 2], announced=len(answer.body))
 
 
 def half_unprocessed(send: Callable[[bytes], Answer], body: bytes) -> Answer:
@@ -61,8 +77,12 @@ def half_unprocessed(send: Callable[[bytes], Answer], body: bytes) -> Answer:
     return Answer(answer.status, json.dumps({**json.loads(answer.body), **unprocessed}).encode())
 
 
+_OURS = ("accept", "content-type", "authorization", "x-amz")
+_THEIRS = ("content-type", "x-elastic-product")
+
+
 @contextmanager
-def faulty_proxy(url: str) -> Iterator[tuple[str, deque[Fault]]]:
+def faulty_proxy(url: str, tls: ssl.SSLContext | None = None) -> Iterator[tuple[str, deque[Fault]]]:
     """The proxy's URL, and the faults of the requests to come; without one a request is passed on."""
     faults: deque[Fault] = deque()
     address = urlsplit(url)
@@ -71,7 +91,7 @@ def faulty_proxy(url: str) -> Iterator[tuple[str, deque[Fault]]]:
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             try:
                 fault = faults.popleft()
             except IndexError:
@@ -82,18 +102,20 @@ def faulty_proxy(url: str) -> Iterator[tuple[str, deque[Fault]]]:
                 self.close_connection = True
                 return
             self.send_response(answer.status)
-            self.send_header("Content-Type", "application/x-amz-json-1.0")
-            self.send_header("Content-Length", str(len(answer.body)))
+            for key, value in answer.headers.items():
+                self.send_header(key, value)
+            self.send_header("Content-Length", str(max(len(answer.body), answer.announced)))
             self.end_headers()
             self.wfile.write(answer.body)
+            self.close_connection = answer.announced > len(answer.body)
+
+        do_GET = do_PUT = do_DELETE = do_HEAD = do_POST  # noqa: N815 - the base class's names
 
         def _pass_on(self, body: bytes) -> Answer:
             connection = HTTPConnection(str(address.hostname), address.port)
-            headers = {key: value for key, value in self.headers.items() if key.startswith(("X-Amz", "Auth"))}
-            headers["Content-Type"] = "application/x-amz-json-1.0"
-            connection.request("POST", "/", body, headers)
+            connection.request(self.command, self.path, body, _named(self.headers.items(), _OURS))
             response = connection.getresponse()
-            answer = Answer(response.status, response.read())
+            answer = Answer(response.status, response.read(), _named(response.getheaders(), _THEIRS))
             connection.close()
             return answer
 
@@ -101,12 +123,18 @@ def faulty_proxy(url: str) -> Iterator[tuple[str, deque[Fault]]]:
             """Nothing: requests hold personal data."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    if tls:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}", faults
+        yield f"http{'s' if tls else ''}://localhost:{server.server_port}", faults
     finally:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def _named(headers: Iterable[tuple[str, str]], beginnings: tuple[str, ...]) -> dict[str, str]:
+    return {key: value for key, value in headers if key.lower().startswith(beginnings)}

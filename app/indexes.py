@@ -1,0 +1,60 @@
+"""Which index stands behind the protocol: a file in the directory, or an index in Elasticsearch.
+
+Opened from what a worker is told (`app.stores.told_of`): places, never credentials, which each process finds for
+itself.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from app.stores import told_of
+from model.errors import ConfigError
+
+if TYPE_CHECKING:
+    from app.settings import Settings
+    from merge.index import ProfileIndex
+    from merge.tombstones import TombstoneNames
+    from sinks.elasticsearch_connection import Place
+
+FILE = "index.db"
+
+
+def open_index(told: dict[str, Any], names: TombstoneNames) -> ProfileIndex:
+    """The index that the configuration says."""
+    if told["index"]["kind"] == "elasticsearch":
+        place_of_index = place(told)
+        from sinks.elasticsearch_index import ElasticsearchProfileIndex
+
+        return ElasticsearchProfileIndex(place_of_index, names)
+    from sinks.sqlite_index import SqliteProfileIndex
+
+    return SqliteProfileIndex(Path(told["directory"]) / FILE, names)
+
+
+def place(told: dict[str, Any]) -> Place:
+    """Where the index is. Raises ConfigError when what talks to Elasticsearch is not installed."""
+    try:
+        from sinks.elasticsearch_connection import Place
+    except ModuleNotFoundError:
+        raise ConfigError(
+            "[index] kind: Elasticsearch needs its client; install it with `pip install idgraph[elasticsearch]`"
+        ) from None
+    return Place(**{each: told["index"][each] for each in Place._fields})
+
+
+def create(settings: Settings) -> str | None:
+    """Make the index if there is none; gives the name of a new one. Raises ProfileIndexError, ConfigError."""
+    if settings.index.kind == "sqlite":
+        raise ConfigError("[index] kind is sqlite, whose file is made when first used")
+    where = place(told_of(settings))
+    from sinks.elasticsearch_client import ElasticsearchClient
+    from sinks.elasticsearch_schema import Shape
+    from sinks.elasticsearch_schema import create as create_index
+
+    client = ElasticsearchClient(where)
+    try:
+        return create_index(client, Shape(settings.index.shards, settings.index.replicas))
+    finally:
+        client.close()

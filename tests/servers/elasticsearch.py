@@ -1,0 +1,102 @@
+"""One Elasticsearch for all tests of this process, and for the processes that they start."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import hashlib
+import os
+import subprocess
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from app.servers.elasticsearch import elasticsearch
+from model.errors import ServerUnavailableError
+from tests.servers.dynamodb import REQUIRED
+
+if TYPE_CHECKING:
+    from sinks.elasticsearch_connection import Place
+
+URL = "TEST_ELASTICSEARCH_URL"
+DATA = "TEST_ELASTICSEARCH_DATA"
+"""Tell a test's own processes where it is, and its files."""
+
+MOST_INDICES = 4
+"""Of tests: older ones are removed, because each costs the server."""
+_made: list[Place] = []
+
+
+def require_elasticsearch() -> str:
+    """Where the server is, started when first asked for. Skips the test, with the reason, when it cannot be
+    had, or the extra `elasticsearch` is not installed."""
+    if not os.environ.get(REQUIRED):
+        pytest.importorskip(
+            "elasticsearch", reason="elasticsearch is not installed: pip install idgraph[elasticsearch]"
+        )
+    try:
+        return os.environ.get(URL) or _started()
+    except ServerUnavailableError as error:
+        if os.environ.get(REQUIRED):
+            raise
+        pytest.skip(" ".join(str(error).split()))
+
+
+def place_of_index(folder: Path) -> Place:
+    """An index that belongs to a folder, made when first asked for."""
+    from sinks.elasticsearch_connection import Place
+
+    name = "t" + hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:24]
+    place = Place(require_elasticsearch(), name)
+    made = folder / "elasticsearch-index"
+    if not made.exists():
+        create(place)
+        made.touch()
+        _made.append(place)
+        if len(_made) > MOST_INDICES:
+            remove(_made.pop(0))
+    return place
+
+
+def create(place: Place) -> None:
+    """Make an index that holds what was deleted no longer than a moment."""
+    from sinks.elasticsearch_client import ElasticsearchClient
+    from sinks.elasticsearch_schema import Shape
+    from sinks.elasticsearch_schema import create as create_index
+
+    client = ElasticsearchClient(place)
+    settings = {"index.soft_deletes.retention_lease.sync_interval": "500ms"}
+    template = {"index_patterns": ["*"], "template": {"settings": settings}}
+    client.call(lambda api: api.indices.put_index_template(name="quick", **template))
+    create_index(client, Shape(shards=1, replicas=0))
+    client.close()
+
+
+def in_files(text: bytes) -> list[str]:
+    """The server's files that hold a text, as it is."""
+    require_elasticsearch()
+    command: list[str | bytes] = ["grep", "-rlaF", "-e", text, os.environ[DATA]]
+    return subprocess.run(command, check=False, capture_output=True, text=True).stdout.split()
+
+
+def remove(place: Place) -> None:
+    """Delete all versions of an index."""
+    from sinks.elasticsearch_client import ElasticsearchClient
+    from sinks.elasticsearch_schema import versions
+
+    client = ElasticsearchClient(place)
+    client.call(lambda api: api.indices.delete(index=list(versions(client))))
+    client.close()
+
+
+@functools.cache
+def _started() -> str:
+    stack = ExitStack()
+    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="elasticsearch-"))
+    node = stack.enter_context(elasticsearch(Path(folder)))
+    atexit.register(stack.close)
+    os.environ |= {URL: node.url, DATA: f"{folder}/data"}
+    return node.url
