@@ -16,6 +16,13 @@
 #define SOURCE 0
 #endif
 
+/* What is looked up lies all over memory: fetching it is what takes longest. */
+#if defined(__GNUC__)
+#define FETCH(address) __builtin_prefetch(address)
+#else
+#define FETCH(address) ((void)(address))
+#endif
+
 static bool check_arguments(Py_ssize_t given, Py_ssize_t wanted)
 {
     if (given != wanted) {
@@ -476,11 +483,16 @@ static PyObject *finished(struct writer *writer, bool failed)
 
 #define NONE UINT32_MAX
 
-/* A token of some documents: the first and the last of its postings. `head` is its first bytes as a number. */
+/* A token of some documents: the first and the last of its postings. */
 struct token {
     struct text text;
-    uint64_t head;
     uint32_t hash, first, last, documents;
+};
+
+/* Where a token stands among all in their order: `head` and `next` are its first 16 bytes as numbers. */
+struct place {
+    uint64_t head, next;
+    const struct token *token;
 };
 
 /* A document that has a token, and the next one. */
@@ -511,13 +523,14 @@ static uint32_t hash_of(const struct text *text)
     return (uint32_t)(hash >> 32);
 }
 
-static uint64_t head_of(const struct text *text)
+/* Eight bytes of a text from `start` on as a number, zeros behind its end. */
+static uint64_t number_from(const struct text *text, size_t start)
 {
-    uint64_t head = 0;
-    for (size_t each = 0; each < 8; each++) {
-        head = head << 8 | (each < text->size ? text->start[each] : 0);
+    uint64_t number = 0;
+    for (size_t each = start; each < start + 8; each++) {
+        number = number << 8 | (each < text->size ? text->start[each] : 0);
     }
-    return head;
+    return number;
 }
 
 static void *grown(void *array, uint32_t *room, size_t item)
@@ -554,13 +567,10 @@ static int grow_slots(struct gathered *all)
     return 0;
 }
 
-/* The token of this text, a new one if there was none; NULL with an exception. */
-static struct token *token_for(struct gathered *all, const struct text *text)
+/* The token of this text, a new one if there was none; NULL with an exception. There is room in the slots. */
+static struct token *token_for(struct gathered *all, const struct text *text, uint32_t hash)
 {
-    if (2 * all->tokens_size >= all->slots_size && grow_slots(all)) {
-        return NULL;
-    }
-    uint32_t hash = hash_of(text), slot = hash & (all->slots_size - 1);
+    uint32_t slot = hash & (all->slots_size - 1);
     for (; all->slots[slot] != NONE; slot = (slot + 1) & (all->slots_size - 1)) {
         struct token *token = &all->tokens[all->slots[slot]];
         if (token->hash == hash && token->text.size == text->size &&
@@ -577,13 +587,13 @@ static struct token *token_for(struct gathered *all, const struct text *text)
     }
     all->slots[slot] = all->tokens_size;
     struct token *token = &all->tokens[all->tokens_size++];
-    *token = (struct token){*text, head_of(text), hash, NONE, NONE, 0};
+    *token = (struct token){*text, hash, NONE, NONE, 0};
     return token;
 }
 
-static int gather_token(struct gathered *all, const struct text *text, uint32_t document)
+static int gather_token(struct gathered *all, const struct text *text, uint32_t hash, uint32_t document)
 {
-    struct token *token = token_for(all, text);
+    struct token *token = token_for(all, text, hash);
     if (token == NULL) {
         return -1;
     }
@@ -609,45 +619,103 @@ static int gather_token(struct gathered *all, const struct text *text, uint32_t 
     return 0;
 }
 
-static int gather_document(struct gathered *all, PyObject *packed, uint32_t document)
+/* How many tokens are looked up together. */
+#define AT_ONCE 32
+
+/* Up to AT_ONCE packed tokens; gives how many, -1 with an exception. */
+static int take_tokens(struct reader *reader, struct text *texts)
 {
-    struct reader reader = {(unsigned char *)PyBytes_AS_STRING(packed), NULL};
-    reader.end = reader.at + PyBytes_GET_SIZE(packed);
-    while (reader.at < reader.end) {
-        Py_ssize_t rest = reader.end - reader.at - 2;
-        Py_ssize_t size = rest >= 0 ? reader.at[0] | reader.at[1] << 8 : 0;
-        if (size > rest) {
+    int size = 0;
+    for (; size < AT_ONCE && reader->at < reader->end; size++) {
+        Py_ssize_t rest = reader->end - reader->at - 2;
+        Py_ssize_t length = rest >= 0 ? reader->at[0] | reader->at[1] << 8 : 0;
+        if (length > rest) {
             PyErr_SetString(PyExc_ValueError, "tokens that are not packed");
             return -1;
         }
-        struct text text = {reader.at + 2, (size_t)size};
-        if (gather_token(all, &text, document)) {
+        texts[size] = (struct text){reader->at + 2, (size_t)length};
+        reader->at += 2 + length;
+    }
+    return size;
+}
+
+static int gather_tokens(struct gathered *all, const struct text *texts, int size, uint32_t document)
+{
+    uint32_t hashes[AT_ONCE];
+    if (2 * (all->tokens_size + AT_ONCE) >= all->slots_size && grow_slots(all)) {
+        return -1;
+    }
+    for (int each = 0; each < size; each++) {
+        hashes[each] = hash_of(&texts[each]);
+        FETCH(&all->slots[hashes[each] & (all->slots_size - 1)]);
+    }
+    for (int each = 0; each < size; each++) {
+        uint32_t found = all->slots[hashes[each] & (all->slots_size - 1)];
+        if (found != NONE) {
+            FETCH(&all->tokens[found]);
+        }
+    }
+    for (int each = 0; each < size; each++) {
+        if (gather_token(all, &texts[each], hashes[each], document)) {
             return -1;
         }
-        reader.at += 2 + size;
     }
     return 0;
 }
 
-static int compare_tokens(const void *one, const void *other)
+static int gather_document(struct gathered *all, PyObject *packed, uint32_t document)
 {
-    const struct token *a = one, *b = other;
+    struct text texts[AT_ONCE];
+    struct reader reader = {(unsigned char *)PyBytes_AS_STRING(packed), NULL};
+    reader.end = reader.at + PyBytes_GET_SIZE(packed);
+    while (reader.at < reader.end) {
+        int size = take_tokens(&reader, texts);
+        if (size < 0 || gather_tokens(all, texts, size, document)) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static int compare_places(const void *one, const void *other)
+{
+    const struct place *a = one, *b = other;
     if (a->head != b->head) {
         return a->head < b->head ? -1 : 1;
     }
-    return compare_texts(&a->text, &b->text);
+    if (a->next != b->next) {
+        return a->next < b->next ? -1 : 1;
+    }
+    return compare_texts(&a->token->text, &b->token->text);
+}
+
+/* All tokens in their order, to be freed; NULL with an exception. */
+static struct place *sorted(const struct gathered *all)
+{
+    struct place *places = PyMem_Calloc(all->tokens_size + 1, sizeof *places);
+    if (places == NULL) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    for (uint32_t each = 0; each < all->tokens_size; each++) {
+        const struct token *token = &all->tokens[each];
+        places[each] = (struct place){number_from(&token->text, 0), number_from(&token->text, 8), token};
+    }
+    qsort(places, all->tokens_size, sizeof *places, compare_places);
+    return places;
 }
 
 static PyObject *blocks_of(struct gathered *all)
 {
     struct writer writer = {PyList_New(0), {0}, {0}, {0}};
     struct output documents = {0};
-    bool failed = writer.made == NULL;
-    if (all->tokens_size) {
-        qsort(all->tokens, all->tokens_size, sizeof *all->tokens, compare_tokens);
-    }
+    struct place *places = sorted(all);
+    bool failed = writer.made == NULL || places == NULL;
     for (uint32_t each = 0; !failed && each < all->tokens_size; each++) {
-        const struct token *token = &all->tokens[each];
+        if (each + 8 < all->tokens_size) {
+            FETCH(places[each + 8].token);
+        }
+        const struct token *token = places[each].token;
         uint32_t before = 0;
         documents.size = 0;
         for (uint32_t place = token->first; !failed && place != NONE; place = all->postings[place].next) {
@@ -657,6 +725,7 @@ static PyObject *blocks_of(struct gathered *all)
         failed = failed || write_entry(&writer, &token->text, token->documents, &documents);
     }
     PyMem_Free(documents.bytes);
+    PyMem_Free(places);
     return finished(&writer, failed);
 }
 

@@ -23,6 +23,8 @@
 #define MOST_IDENTIFIERS 32
 #define MOST_REGISTERS 1024
 #define DEEPEST 32
+/* What is longer is not remembered. */
+#define LONGEST_PATH 256
 /* Before the JSON of a state stand its format and its checksum, which the caller has looked at. */
 #define HEADER 5
 enum { DELETED, PLAIN, SEALED, KINDS };
@@ -642,9 +644,33 @@ static PyObject *field(const struct entry *entry, PyObject *path, struct asked *
     return shown;
 }
 
+/* Paths that were seen lately, by their hash: most states have the same ones, and a text that is there need not be
+ * made, nor hashed again where it is looked up. */
+#define PATHS 1024
+static PyObject *seen_paths[PATHS];
+
+/* A new reference; NULL with an exception for what is not valid UTF-8. */
+static PyObject *path_of(const struct text *text)
+{
+    uint32_t hash = 2166136261u;
+    for (Py_ssize_t each = 0; each < text->size; each++) {
+        hash = (hash ^ (unsigned char)text->start[each]) * 16777619u;
+    }
+    PyObject **seen = &seen_paths[(hash ^ hash >> 16) & (PATHS - 1)];
+    if (*seen != NULL && PyUnicode_GET_LENGTH(*seen) == text->size &&
+        !memcmp(PyUnicode_1BYTE_DATA(*seen), text->start, (size_t)text->size)) {
+        return Py_NewRef(*seen);
+    }
+    PyObject *path = PyUnicode_DecodeUTF8(text->start, text->size, NULL);
+    if (path != NULL && PyUnicode_IS_ASCII(path) && text->size <= LONGEST_PATH) {
+        Py_XSETREF(*seen, Py_NewRef(path));
+    }
+    return path;
+}
+
 static int set_field(PyObject *fields, const struct entry *entry, struct asked *asked)
 {
-    PyObject *path = PyUnicode_DecodeUTF8(entry->path.start, entry->path.size, NULL);
+    PyObject *path = path_of(&entry->path);
     PyObject *value = path == NULL ? NULL : field(entry, path, asked);
     int failed = value == NULL || (value != Py_None && PyDict_SetItem(fields, path, value));
     Py_XDECREF(path);

@@ -6,7 +6,6 @@ segments.
 
 from __future__ import annotations
 
-import heapq
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,7 +15,7 @@ from merge.index import IndexDocument, SearchPage
 from merge.tombstones import UNJUDGED, Tombstone, TombstoneNames
 from model.errors import ProfileIndexError
 from model.queries import Query
-from sinks import sqlite_index_segments, sqlite_tombstones
+from sinks import sqlite_index_search, sqlite_index_segments, sqlite_tombstones
 from sinks.index_cursors import cursor_after, read_cursor
 from sinks.index_values import check_text, is_unicode
 from sinks.sqlite_files import SqliteFile, chunks, marks
@@ -114,12 +113,11 @@ class SqliteProfileIndex:
         intervals = self._compiled(query)
 
         def work(connection: sqlite3.Connection) -> list[str]:
-            found = _matching(connection, intervals)
+            found = sqlite_index_search.matching(connection, intervals)
             if found is None:
                 wanted = "SELECT id FROM documents WHERE id > ? ORDER BY id LIMIT ?"
                 return [row[0] for row in connection.execute(wanted, (after, limit + 1))]
-            ids = (each.id for each in _numbered(connection, found))
-            return heapq.nsmallest(limit + 1, (each for each in ids if each > after))
+            return sqlite_index_search.first_ids(connection, found, after, limit + 1)
 
         ids = self._file.read(work)
         page = ids[:limit]
@@ -129,10 +127,10 @@ class SqliteProfileIndex:
         intervals = self._compiled(query)
 
         def work(connection: sqlite3.Connection) -> int:
-            found = _matching(connection, intervals)
+            found = sqlite_index_search.matching(connection, intervals)
             if found is None:
                 return int(connection.execute("SELECT count(*) FROM documents").fetchone()[0])
-            return sum(1 for _ in _numbered(connection, found))
+            return sqlite_index_search.how_many(connection, found)
 
         return self._file.read(work)
 
@@ -213,34 +211,9 @@ class _Stored(NamedTuple):
 
 
 def _stored(connection: sqlite3.Connection, ids: Sequence[str]) -> Iterator[_Stored]:
-    return _documents(connection, "id", ids)
-
-
-def _numbered(connection: sqlite3.Connection, numbers: Iterable[int]) -> Iterator[_Stored]:
-    """The documents of these numbers that are not gone."""
-    return _documents(connection, "number", sorted(numbers))
-
-
-def _documents(connection: sqlite3.Connection, column: str, values: Sequence[str | int]) -> Iterator[_Stored]:
-    for chunk in chunks(values):
-        yield from map(
-            _Stored._make,
-            connection.execute(
-                f"SELECT id, number, version FROM documents WHERE {column} IN ({marks(len(chunk))})",  # noqa: S608 - ours
-                chunk,
-            ),
-        )
-
-
-def _matching(connection: sqlite3.Connection, intervals: Sequence[Sequence[Interval]]) -> set[int] | None:
-    """The numbers of documents that have a token of each, some of them gone; None for all there are."""
-    found: set[int] | None = None
-    for each in intervals:
-        having = sqlite_index_segments.having(connection, each)
-        found = having if found is None else found & having
-        if not found:
-            break
-    return found
+    for chunk in chunks(ids):
+        query = f"SELECT id, number, version FROM documents WHERE id IN ({marks(len(chunk))})"  # noqa: S608 - marks only
+        yield from map(_Stored._make, connection.execute(query, chunk))
 
 
 def _write(

@@ -86,6 +86,21 @@ def test_what_is_replaced_again_and_again_takes_no_more_room(path: Path) -> None
     index.close()
 
 
+@pytest.mark.parametrize("offset", [0, 1990])
+def test_pages_of_many_matches_are_whole_wherever_they_stand(path: Path, offset: int) -> None:
+    index = opened(path)
+    index.put([IndexDocument(f"a{each:04}", 1, {"n": each, "x": "word"}) for each in range(4000)])
+    matches = [f"a{each:04}" for each in range(4000) if each > offset]
+    query = Query((Range("n", offset, include_lower=False),))
+    found, page = [], index.search(query, 700)
+    while page.cursor is not None:
+        found += page.ids
+        page = index.search(query, 700, page.cursor)
+    assert found + page.ids == matches
+    assert index.count(query) == len(matches)
+    index.close()
+
+
 def test_numbers_of_the_deleted_are_not_mistaken_for_those_of_the_new(path: Path) -> None:
     index = opened(path)
     index.put([IndexDocument("a", 1, {"x": "old"}), IndexDocument("b", 1, {"x": "old"})])
