@@ -5,6 +5,9 @@
 
 where an entry is `[maker, ordinal, event id, kind, value]`, a maker a place in `makers`, and entries are sorted
 by origin, those of one origin by kind and canonical bytes. Equal cells give equal bytes.
+
+Where a cell has many entries there is `[null | ..., [], [], runs]`, and the entries are in blocks behind the JSON
+(`merge.packed`), those of all cells in the order of paths and policies.
 """
 
 from __future__ import annotations
@@ -12,7 +15,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+import msgspec
+
 from merge.cells import Cell
+from merge.packed import LARGE, Bytes, Packed, Run
 from merge.policies import POLICIES, Policy
 from model import canonical
 from model.attributes import ReconciliationPolicy
@@ -23,14 +29,28 @@ Maker = tuple[int, str, str, int]
 Event = tuple[int, int, str]
 _Shared = tuple[int, str, SpecRef]
 Entry = tuple[int, int, str, int, Any]
-Cells = dict[str, dict[str, tuple[Event | None, list[Entry], list[Entry]]]]
 
 
-def encode(cells: Mapping[str, Mapping[ReconciliationPolicy, Cell]]) -> bytes:
-    """Canonical bytes of the makers and, behind a comma, of normalised cells."""
-    found = (cell for by_policy in cells.values() for cell in by_policy.values())
-    makers = sorted({_maker(origin) for cell in found for origin in cell.origins()})
+class CellWire(msgspec.Struct, array_like=True):
+    """One cell."""
+
+    floor: Event | None
+    best: list[Entry]
+    entries: list[Entry]
+    runs: list[Run] = []
+
+
+Cells = dict[str, dict[str, CellWire]]
+
+
+def encode(cells: Mapping[str, Mapping[ReconciliationPolicy, Cell]]) -> tuple[bytes, list[Bytes]]:
+    """Canonical bytes of the makers and, behind a comma, of normalised cells; and of the blocks of large ones."""
+    found = [cell for by_policy in cells.values() for cell in by_policy.values()]
+    for cell in found:
+        _pack(cell)
+    makers = sorted({_maker(origin) for cell in found for origin in _told_origins(cell)})
     place = {maker: number for number, maker in enumerate(makers)}
+    blocks: list[Bytes] = []
 
     def event(origin: Origin) -> Event:
         stamp = origin[0]
@@ -39,34 +59,63 @@ def encode(cells: Mapping[str, Mapping[ReconciliationPolicy, Cell]]) -> bytes:
     def wire(policy: Policy, entries: Iterable[Register]) -> list[Entry]:
         return [(*event(entry[0]), entry[1], entry[2]) for entry in sorted(entries, key=policy.rank)]
 
-    def cell_wire(cell: Cell) -> tuple[Event | None, list[Entry], list[Entry]]:
+    def cell_wire(cell: Cell) -> list[Any]:
         floor = event(cell.floor) if cell.floor is not None else None
-        return floor, wire(cell.policy, cell.best.values()), wire(cell.policy, cell.entries.values())
+        if cell.packed is not None:
+            runs, data = cell.packed.encode()
+            blocks.extend(data)
+            return [floor, [], [], runs]
+        return [floor, wire(cell.policy, cell.best.values()), wire(cell.policy, cell.entries.values())]
 
     body = {
-        path: {policy.value: cell_wire(cell) for policy, cell in by_policy.items()}
-        for path, by_policy in cells.items()
+        path: {policy.value: cell_wire(cells[path][policy]) for policy in sorted(cells[path])}
+        for path in sorted(cells)
     }
-    return b"%s,%s" % (canonical.encode(makers), canonical.encode(body))
+    return b"%s,%s" % (canonical.encode(makers), canonical.encode(body)), blocks
 
 
-def decode(makers: list[Maker], cells: Cells) -> dict[str, dict[ReconciliationPolicy, Cell]]:
+def _pack(cell: Cell) -> None:
+    """Have equal cells kept in the same way."""
+    if not cell.policy.is_packed:
+        return
+    if cell.size < LARGE:
+        cell.unpack()
+    elif cell.packed is None:
+        cell.packed = Packed.of(cell.policy, cell.entries.values())
+
+
+def _told_origins(cell: Cell) -> Iterable[Origin]:
+    if cell.packed is None:
+        return cell.origins()
+    return () if cell.floor is None else (cell.floor,)
+
+
+def decode(
+    makers: list[Maker], cells: Cells, blocks: memoryview
+) -> dict[str, dict[ReconciliationPolicy, Cell]]:
     """Raises LookupError or ValueError for what `encode` did not write."""
-    return {
-        path: {
-            ReconciliationPolicy(policy): _cell(makers, policy, *wire) for policy, wire in by_policy.items()
-        }
-        for path, by_policy in cells.items()
-    }
+    rest = blocks
+    decoded: dict[str, dict[ReconciliationPolicy, Cell]] = {}
+    for path, by_policy in cells.items():
+        for policy, wire in by_policy.items():
+            cell = _cell(makers, policy, wire)
+            if wire.runs:
+                cell.packed, taken = Packed.parse(cell.policy, wire.runs, rest)
+                rest = rest[taken:]
+            decoded.setdefault(path, {})[ReconciliationPolicy(policy)] = cell
+    if rest:
+        raise ValueError("there is something behind the blocks")
+    return decoded
 
 
-def _cell(
-    makers: list[Maker], policy: str, floor: Event | None, best: list[Entry], kept: list[Entry]
-) -> Cell:
+def _cell(makers: list[Maker], policy: str, wire: CellWire) -> Cell:
     shared = [(priority, source, SpecRef(name, version)) for priority, source, name, version in makers]
     cell = Cell(POLICIES[ReconciliationPolicy(policy)])
-    cell.floor = _origin(shared, *floor) if floor is not None else None
-    cell.keep((_register(shared, entry) for entry in kept), (_register(shared, entry) for entry in best))
+    cell.floor = _origin(shared, *wire.floor) if wire.floor is not None else None
+    cell.keep(
+        (_register(shared, entry) for entry in wire.entries),
+        (_register(shared, entry) for entry in wire.best),
+    )
     return cell
 
 

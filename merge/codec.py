@@ -13,12 +13,15 @@ and behind it, in format 2, the cells (`merge.cell_codec`):
 
     [..., makers, cells]
 
+Format 0x03 is that of a state with large cells: behind the checksum stands the length of the JSON, 4 bytes, and
+behind the JSON the blocks of these cells (`merge.packed`);
+
 where `origin` is a place in `origins`: the values of one event share one. Equal states give equal bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 from zlib import crc32
 
@@ -33,7 +36,9 @@ from model.stamps import SpecRef, Stamp
 
 FORMAT = b"\x01"
 WITH_CELLS = b"\x02"
+WITH_BLOCKS = b"\x03"
 _HEADER = 5
+_LENGTH = 4
 
 _Origin = tuple[int, int, str, str, str, int]
 
@@ -57,12 +62,17 @@ def encode(state: FragmentState) -> bytes:
     body = _native_body(state) or _body(state)
     if not state.cells:
         return framed(body)
-    return framed(b"%s,%s]" % (body[:-1], cell_codec.encode(state.cells)), WITH_CELLS)
+    cells, blocks = cell_codec.encode(state.cells)
+    whole = b"%s,%s]" % (body[:-1], cells)
+    if not blocks:
+        return framed(whole, WITH_CELLS)
+    parts = (len(whole).to_bytes(_LENGTH, "big"), whole, *blocks)
+    return b"".join((WITH_BLOCKS, _checksum(parts, WITH_BLOCKS), *parts))
 
 
 def framed(body: bytes, form: bytes = FORMAT) -> bytes:
     """The bytes of a state whose JSON this is."""
-    return form + _checksum(body, form) + body
+    return form + _checksum((body,), form) + body
 
 
 def body(data: bytes) -> bytes:
@@ -104,16 +114,19 @@ def _markers(state: FragmentState) -> list[tuple[str, str, Stamp]]:
     return sorted((source, scope, stamp) for (source, scope), stamp in state.markers.items())
 
 
-def _checksum(body: bytes, form: bytes) -> bytes:
-    return crc32(body, crc32(form)).to_bytes(_HEADER - len(form), "big")
+def _checksum(parts: Iterable[bytes | memoryview], form: bytes) -> bytes:
+    checksum = crc32(form)
+    for part in parts:
+        checksum = crc32(part, checksum)
+    return checksum.to_bytes(_HEADER - len(form), "big")
 
 
 def check(data: bytes) -> None:
     """Raises DamagedStateError for bytes whose checksum does not fit, StoreError for those of a later format."""
     form = data[:1]
-    if form not in (FORMAT, WITH_CELLS):
+    if form not in (FORMAT, WITH_CELLS, WITH_BLOCKS):
         raise _foreign(data)
-    if data[1:_HEADER] != _checksum(body(data), form):
+    if data[1:_HEADER] != _checksum((memoryview(data)[_HEADER:],), form):
         raise DamagedStateError("a fragment's stored state is damaged: its checksum does not fit")
 
 
@@ -121,17 +134,27 @@ def decode(data: bytes) -> FragmentState:
     """Raises DamagedStateError for bytes that `encode` did not write, StoreError for those of a later one."""
     check(data)
     try:
-        wire = _decoder.decode(body(data))
+        json, blocks = _parts(data)
+        wire = _decoder.decode(json)
         state = FragmentState()
         origins, state.registers = _read(wire) if native.loops is None else _read_natively(wire, native.loops)
         state.markers = {(source, scope): Stamp(*stamp) for source, scope, stamp in wire.markers}
         state.identifiers = {identifier: origins[origin] for identifier, origin in wire.identifiers.items()}
         if wire.cells:
-            state.cells = cell_codec.decode(wire.makers, wire.cells)
+            state.cells = cell_codec.decode(wire.makers, wire.cells, blocks)
     except (*canonical.MalformedJSON, LookupError, ValueError) as error:
         raise DamagedStateError(f"a fragment's stored state is damaged: {type(error).__name__}") from None
     state.encoded = data
     return state
+
+
+def _parts(data: bytes) -> tuple[bytes, memoryview]:
+    """The JSON, and what stands behind it."""
+    if data[:1] != WITH_BLOCKS:
+        return body(data), memoryview(b"")
+    start = _HEADER + _LENGTH
+    end = start + int.from_bytes(data[_HEADER:start], "big")
+    return data[start:end], memoryview(data)[end:]
 
 
 def _read(wire: _Wire) -> tuple[list[Origin], dict[str, Register]]:
@@ -156,7 +179,7 @@ def _read_natively(wire: _Wire, loops: native.Loops) -> tuple[list[Origin], dict
 def _foreign(data: bytes) -> StoreError:
     # A later format is told by its own checksum, so that a flipped bit is not taken for one.
     if crc32(data[_HEADER:], crc32(data[:1])).to_bytes(4, "big") == data[1:_HEADER]:
-        return StoreError(f"fragment state of format {data[0]}; this idgraph reads up to {WITH_CELLS[0]}")
+        return StoreError(f"fragment state of format {data[0]}; this idgraph reads up to {WITH_BLOCKS[0]}")
     return DamagedStateError("a fragment's stored state is damaged: its checksum does not fit")
 
 

@@ -11,6 +11,7 @@ import random
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -30,7 +31,7 @@ from model.specs import SpecDocument
 from sinks.memory_data_keys import MemoryDataKeys
 from sinks.memory_profiles import MemoryProfileStore
 from sinks.sqlite_profiles import SqliteProfileStore
-from tests.policies import small_bounds
+from tests.policies import small_blocks, small_bounds
 from tests.retail import NOW, UNDETECTED, Pipeline, attribute, raw
 
 SOURCES = {name: SourceConfig(name=name, path=Path(name)) for name in ("delta", "state")}
@@ -57,8 +58,8 @@ payloads = st.fixed_dictionaries(
 policies = st.sampled_from([*ReconciliationPolicy])
 
 
-def spec(source: str, version: int, nested: bool, priority: int) -> SpecDocument:
-    """`nested` writes below the path that the other form writes; the source `state` sends snapshots."""
+def spec(source: str, version: int, nested: bool, priority: int, scope: str) -> SpecDocument:
+    """`nested` writes below the path that the other form writes; the source `state` sends snapshots of `scope`."""
     shift = {"id": "_event.id", "ts": "_event.ordinal", "u": "u.id", "c": "c", "p": "p"}
     shift["a"] = "a.b" if nested else "a"
     return SpecDocument(
@@ -71,6 +72,7 @@ def spec(source: str, version: int, nested: bool, priority: int) -> SpecDocument
         ordinal="_event.ordinal",
         identifiers=({"type": "u", "path": "u.id", "primary": True},),
         mode="snapshot" if source == "state" else "delta",
+        scope=scope if source == "state" else "",
         priority=priority,
         status="active",
     )
@@ -129,15 +131,16 @@ class ConvergenceMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
-        self.bounds = small_bounds(3)
-        self.bounds.__enter__()
+        self.small = ExitStack()
+        self.small.enter_context(small_bounds(3))
+        self.small.enter_context(small_blocks())
         self.memory = RacedMemory()
         self.sqlite = RacedSqlite(Path(self.folder.name) / "profiles.db")
         self.pool: list[RawRecord] = []
         self.pairs: list[Pair] = []
         self.held: list[tuple[ProfileStore, MapOutput]] = []
         self.policies = dict.fromkeys(TYPES, "latest")
-        self.specs = dict.fromkeys(SOURCES, (1, False, 0))
+        self.specs = dict.fromkeys(SOURCES, (1, False, 0, ""))
         self.snapshots: dict[int, MetadataSnapshot] = {}
 
     @initialize(
@@ -178,9 +181,14 @@ class ConvergenceMachine(RuleBasedStateMachine):
         self.policies["p"] = policy
         self._save()
 
-    @rule(source=st.sampled_from(list(SOURCES)), nested=st.booleans(), priority=st.integers(0, 1))
-    def edit_a_spec(self, source: str, nested: bool, priority: int) -> None:
-        self.specs[source] = self.specs[source][0] + 1, nested, priority
+    @rule(
+        source=st.sampled_from(list(SOURCES)),
+        nested=st.booleans(),
+        priority=st.integers(0, 1),
+        scope=st.sampled_from(["", "a", "c"]),
+    )
+    def edit_a_spec(self, source: str, nested: bool, priority: int, scope: str) -> None:
+        self.specs[source] = self.specs[source][0] + 1, nested, priority, scope
         self._save()
 
     @rule(source=st.sampled_from(list(SOURCES)), some=st.lists(payloads, min_size=3, max_size=10))
@@ -300,7 +308,7 @@ class ConvergenceMachine(RuleBasedStateMachine):
             if self.snapshots:
                 self.compare()
         finally:
-            self.bounds.__exit__(None, None, None)
+            self.small.close()
             self.sqlite.close()
             self.folder.cleanup()
 

@@ -14,6 +14,7 @@ class Append(Policy):
     events stay, as many as the bound says."""
 
     BOUND = 1000
+    is_packed = True
 
     def entries(self, register: Register) -> Sequence[Register]:
         return () if register.kind is Kind.DELETED else (register,)

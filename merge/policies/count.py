@@ -13,6 +13,7 @@ class Count(Policy):
     """Keeps the stamps of events and nothing of their values. Of each source it counts up to the bound."""
 
     BOUND = 10_000
+    is_packed = True
     keeps_values = False
 
     def entries(self, register: Register) -> Sequence[Register]:

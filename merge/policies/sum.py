@@ -19,6 +19,7 @@ class Sum(Policy):
     events than the bound the newest of each source are summed. What is no number adds nothing."""
 
     BOUND = 10_000
+    is_packed = True
 
     def entries(self, register: Register) -> Sequence[Register]:
         return (register,) if is_plain(register) and type(register.value) in NUMBERS else ()

@@ -21,6 +21,7 @@ class Union(Policy):
     """
 
     BOUND = 1000
+    is_packed = True
     shares_origins = True
 
     def entries(self, register: Register) -> Sequence[Register]:
@@ -32,6 +33,12 @@ class Union(Policy):
         if entry.kind is Kind.SEALED:
             return SealedValue.parse(entry.value).token or entry.value
         return canonical.encode(entry.value)
+
+    def needle(self, entry: Register) -> bytes:
+        if entry.kind is Kind.SEALED:
+            return (SealedValue.parse(entry.value).token or entry.value).encode()
+        # Behind its kind, at the end of its entry.
+        return b",%d,%s]" % (entry.kind, canonical.encode(entry.value))
 
     def chosen(self, kept: Kept) -> list[Register]:
         elements: dict[Hashable, Register] = {}

@@ -282,6 +282,6 @@ def test_damaged_cells_are_an_error_of_ours(cells: Any) -> None:
     from model.errors import DamagedStateError
 
     body = canonical.encode([[], {}, [], {}, [[0, "s", "m", 1]], cells])
-    data = codec.WITH_CELLS + codec._checksum(body, codec.WITH_CELLS) + body
+    data = codec.WITH_CELLS + codec._checksum((body,), codec.WITH_CELLS) + body
     with pytest.raises(DamagedStateError):
         codec.decode(data)

@@ -90,7 +90,7 @@ def test_a_state_of_many_events() -> None:
 )
 def test_places_out_of_range(register: list[int]) -> None:
     body = canonical.encode([[[0, 0, "s", "e", "m", 1]], {"a": register}, [], {}])
-    data = codec.FORMAT + codec._checksum(body, codec.FORMAT) + body
+    data = codec.framed(body)
     one, other = both(lambda: parts(codec.decode(data)))
     assert one == other
 

@@ -4,6 +4,7 @@ semilattice, the state is bounded, the winner stays, and policies may change whi
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 
 import pytest
 from hypothesis import given, settings
@@ -17,15 +18,31 @@ from model.attributes import Reconciliation, ReconciliationPolicy
 from model.fragments import FragmentChange, Kind, Origin, Register
 from model.stamps import SpecRef
 from tests import policies
-from tests.policies import PATHS, SOURCES, assignments, changes, fold, profile, small_bounds, split
+from tests.policies import (
+    PATHS,
+    SOURCES,
+    assignments,
+    changes,
+    fold,
+    profile,
+    small_blocks,
+    small_bounds,
+    split,
+)
 
 each_policy = pytest.mark.parametrize("policy", POLICIES)
 some = settings(max_examples=40, deadline=None)
 
 
-@pytest.fixture(autouse=True, params=[3, 1000], ids=["bound 3", "no bound"], scope="module")
+@pytest.fixture(
+    autouse=True,
+    params=[(3, False), (3, True), (1000, True)],
+    ids=["bound 3", "bound 3, in blocks", "no bound, in blocks"],
+    scope="module",
+)
 def bounds(request: pytest.FixtureRequest) -> Iterator[None]:
-    with small_bounds(request.param):
+    bound, in_blocks = request.param
+    with small_bounds(bound), small_blocks() if in_blocks else nullcontext():
         yield
 
 
