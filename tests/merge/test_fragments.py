@@ -137,6 +137,6 @@ def test_every_flipped_bit_is_seen() -> None:
 
 def test_a_later_format_stops_the_reader() -> None:
     body = b"whatever it will be"
-    with pytest.raises(StoreError, match="format 3") as caught:
-        codec.decode(_whole(body, b"\x03"))
+    with pytest.raises(StoreError, match="format 4") as caught:
+        codec.decode(_whole(body, b"\x04"))
     assert not isinstance(caught.value, DamagedStateError)
