@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from pathlib import Path
 
 import pytest
 
+from app.indexes import place
 from app.settings import Settings, load
+from app.stores import told_of
 from model.errors import ConfigError
 
 
@@ -241,3 +244,26 @@ def test_every_key_is_documented() -> None:
 
     look(Settings, "")
     assert missing == []
+
+
+def test_the_index_is_told_by_places_and_never_by_secrets(tmp_path: Path) -> None:
+    pytest.importorskip("elasticsearch", reason="elasticsearch is not installed")
+    file = written(
+        tmp_path,
+        '[index]\nkind = "elasticsearch"\nurl = "https://search:9200"\napi_key_file = "key"\nca_file = "ca.pem"',
+    )
+    (tmp_path / "key").write_text("secret")
+    told = json.dumps(told_of(load(file)))
+    assert "secret" not in told
+    where = place(json.loads(told))
+    assert (where.url, where.name) == ("https://search:9200", "idgraph")
+    assert (where.api_key_file, where.ca_file) == (str(tmp_path / "key"), str(tmp_path / "ca.pem"))
+
+
+@pytest.mark.parametrize(
+    "url", ["https://user:secret@search:9200", "https://user@search:9200", "search:9200"]
+)
+def test_a_url_of_an_index_holds_no_password(url: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"line 2: index\.url: ") as told:
+        load(written(tmp_path, f'[index]\nurl = "{url}"'))
+    assert "secret" not in str(told.value)
