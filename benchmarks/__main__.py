@@ -1,5 +1,6 @@
 """`make bench`: every figure beside its peer or limit; a table for people, JSON in `benchmarks/results/`."""
 
+# ruff: noqa: ARG005 - each takes both: a folder of its own, and what was told
 from __future__ import annotations
 
 import argparse
@@ -15,58 +16,84 @@ from rich.table import Table
 
 from benchmarks import latency, stages, throughput
 from benchmarks.detection import measure as measure_detection
-from benchmarks.erasure import FRAGMENTS
 from benchmarks.erasure import measure as measure_erasure
 from benchmarks.index import measure as measure_index
 from benchmarks.keys import measure as measure_keys
 from benchmarks.machine import machine
 from benchmarks.mapping import measure as measure_mapping
+from benchmarks.peers.comparison import measure as measure_peers
 from benchmarks.policies import measure as measure_policies
+from benchmarks.scale import attributes, discovered, fragments, hot, memory, outages, specs
 from benchmarks.sealing import measure as measure_sealing
+from benchmarks.sizes import measure as measure_sizes
 from benchmarks.store import measure as measure_store
 
 RESULTS = Path(__file__).with_name("results")
 
+Benchmark = Callable[[Path, argparse.Namespace], dict[str, Any]]
+
+BENCHMARKS: dict[str, Benchmark] = {
+    "throughput": lambda folder, told: throughput.measure(folder, told.shops),
+    "latency": lambda folder, told: latency.measure(folder, told.seconds),
+    "mapping": lambda folder, told: measure_mapping(),
+    "stages": lambda folder, told: stages.measure(folder, min(told.shops, 2)),
+    "store": lambda folder, told: dict(measure_store()),
+    "index": lambda folder, told: dict(measure_index()),
+    "keys": lambda folder, told: measure_keys(folder),
+    "sealing": lambda folder, told: measure_sealing(folder, min(told.shops, 4), told.fragments or 50_000),
+    "erasure": lambda folder, told: measure_erasure(told.fragments or 50_000),
+    "detection": lambda folder, told: measure_detection(),
+    "policies": lambda folder, told: measure_policies(),
+    "sizes": lambda folder, told: measure_sizes(folder, told.sizes),
+    "peers": lambda folder, told: measure_peers(folder, told.shops, told.install_feast),
+    "scale-fragments": lambda folder, told: fragments.measure(folder, told.fragments or 1_000_000),
+    "scale-attributes": lambda folder, told: attributes.measure(folder),
+    "scale-specs": lambda folder, told: specs.measure(folder),
+    "scale-discovered": lambda folder, told: discovered.measure(folder),
+    "scale-hot": lambda folder, told: hot.measure(folder, told.shops),
+    "scale-memory": lambda folder, told: memory.measure(folder, told.events),
+    "scale-outages": lambda folder, told: outages.measure(folder),
+}
+GROUPS = {"scale": [name for name in BENCHMARKS if name.startswith("scale-")]}
+"""Several under one name."""
+
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
-    parser.add_argument(
-        "names",
-        nargs="*",
-        help="throughput, latency, mapping, stages, store, index, keys, sealing, erasure, detection, policies; all if left out",
-    )
-    parser.add_argument("--shops", type=int, default=10, help="shops to replay, about 60,000 events each")
-    parser.add_argument("--seconds", type=float, default=30, help="how long each latency is watched")
-    parser.add_argument(
-        "--fragments", type=int, default=FRAGMENTS, help="size of the store to erase from; try 1000000"
-    )
-    arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="idgraph-bench-") as folder:
-        runs: dict[str, Callable[[], dict[str, Any]]] = {
-            "throughput": lambda: throughput.measure(Path(folder) / "throughput", arguments.shops),
-            "latency": lambda: latency.measure(Path(folder) / "latency", arguments.seconds),
-            "mapping": measure_mapping,
-            "stages": lambda: stages.measure(Path(folder) / "stages", min(arguments.shops, 2)),
-            "store": measure_store,
-            "index": measure_index,
-            "keys": lambda: measure_keys(Path(folder) / "keys"),
-            "sealing": lambda: measure_sealing(
-                Path(folder) / "sealing", min(arguments.shops, 4), arguments.fragments
-            ),
-            "erasure": lambda: measure_erasure(arguments.fragments),
-            "detection": measure_detection,
-            "policies": measure_policies,
-        }
-        unknown = set(arguments.names) - set(runs)
-        if unknown:
-            parser.error(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(runs)}")
-        results = {name: runs[name]() for name in arguments.names or runs}
+    parser = _parser()
+    told = parser.parse_args()
+    names = [name for given in told.names or BENCHMARKS for name in GROUPS.get(given, [given])]
+    unknown = set(names) - set(BENCHMARKS)
+    if unknown:
+        parser.error(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join([*BENCHMARKS, *GROUPS])}")
+    with tempfile.TemporaryDirectory(prefix="idgraph-bench-", dir=told.folder) as folder:
+        results = {name: BENCHMARKS[name](Path(folder) / name, told) for name in names}
     results["machine"] = machine()
     RESULTS.mkdir(exist_ok=True)
     file = RESULTS / time.strftime("%Y%m%d-%H%M%S.json")
     file.write_text(json.dumps(results, indent=2) + "\n")
     _print(results)
     Console().print(f"\nas JSON: {file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file}")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
+    parser.add_argument("names", nargs="*", help=f"{', '.join([*BENCHMARKS, *GROUPS])}; all if left out")
+    parser.add_argument("--shops", type=int, default=10, help="shops to replay, about 60,000 events each")
+    parser.add_argument("--seconds", type=float, default=30, help="how long each latency is watched")
+    parser.add_argument("--fragments", type=int, help="size of the store to erase from, and to grow to")
+    parser.add_argument(
+        "--sizes", type=_numbers, default=(1, 3, 10), help="shops of each size of input, such as 3,10,30"
+    )
+    parser.add_argument("--events", type=int, default=2_000_000, help="events whose memory is watched")
+    parser.add_argument(
+        "--install-feast", action="store_true", help="make Feast's virtual environment for `peers` first"
+    )
+    parser.add_argument("--folder", type=Path, help="where to write, on a disk with room enough")
+    return parser
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.split(",")))
 
 
 def _print(results: dict[str, Any]) -> None:

@@ -87,7 +87,7 @@ def measure(folder: Path, seconds: float) -> dict[str, Any]:
         publisher = Publisher(settings, 1000)
         try:
             publish_lines(settings.source("segment"), [marked("warm-up")])
-            _until(lambda: flow.events() > 0, 120)
+            until(lambda: flow.events() > 0, 120)
             publisher.start()
             with wiring.opened(settings) as resources:
                 readable = _watch_probes(publisher, resources.store, warm_up=10, seconds=seconds)
@@ -157,14 +157,15 @@ def _activate(settings: Settings, store: ProfileStore, rounds: int) -> list[floa
                 user = f"editor{number}t{time.time_ns()}"
                 publish_lines(settings.source("segment"), [marked(user)])
                 name = f"user_id:{user}"
-                _until(lambda name=name: bool(store.read([name])), 60)  # type: ignore[misc]
+                until(lambda name=name: bool(store.read([name])), 60)  # type: ignore[misc]
                 state = codec.decode(store.read([name])[name].state)
                 seen = any(register.spec.version == version for register in state.registers.values())
             waits.append(time.monotonic() - started)
     return waits
 
 
-def _until(condition: Callable[[], bool], seconds: float) -> None:
+def until(condition: Callable[[], bool], seconds: float) -> None:
+    """Wait for it; raises TimeoutError."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
@@ -173,13 +174,16 @@ def _until(condition: Callable[[], bool], seconds: float) -> None:
 
 
 def _summary(seconds: list[float], bar: float, goal: float) -> dict[str, float]:
-    """`bar` and `goal` are the design's, for p99; with fewer than 100 samples p99 is the largest."""
+    """`bar` and `goal` are the design's, for p99."""
+    return {**percentiles(seconds), "first_bar": bar, "goal": goal}
+
+
+def percentiles(seconds: list[float]) -> dict[str, float]:
+    """With fewer than 100 samples p99 is the largest."""
     ordered = sorted(seconds)
     return {
         "n": len(ordered),
         "p50": round(statistics.median(ordered), 3),
         "p99": round(ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))], 3),
         "max": round(ordered[-1], 3),
-        "first_bar": bar,
-        "goal": goal,
     }

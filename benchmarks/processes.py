@@ -1,9 +1,10 @@
-"""CPU and memory of a process and all below it, sampled from /proc (Linux)."""
+"""CPU, memory and writing of a process and all below it, sampled from /proc (Linux)."""
 
 from __future__ import annotations
 
 import os
 import threading
+import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,20 +14,34 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 class _Process(NamedTuple):
     parent: int
-    group: str
+    kind: str
     cpu_seconds: float
     resident_bytes: int
+    written_bytes: int
+
+
+class Sample(NamedTuple):
+    """What was resident at one moment, in bytes by kind of process; pages that processes share count for each."""
+
+    seconds: float
+    resident: dict[str, int]
+
+    @property
+    def total(self) -> int:
+        return sum(self.resident.values())
 
 
 class ProcessWatch:
     """Samples every half second from its start to its end. What a process used between its last sample and its end
-    is missed. Use as a context manager."""
+    is missed. Kinds are `driver` (the root), `jvm` and `workers`. Use as a context manager."""
 
     def __init__(self, root: int) -> None:
         self._root = root
-        self._cpu: dict[int, tuple[str, float]] = {}
-        self.peak_resident_bytes = 0
-        """Highest sum over all processes; pages that they share count for each."""
+        self._last: dict[int, _Process] = {}
+        self.peak = Sample(0.0, {})
+        """The sample with the highest sum over all processes."""
+        self.latest = Sample(0.0, {})
+        self._started = time.monotonic()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -39,29 +54,44 @@ class ProcessWatch:
         self._thread.join()
 
     def cpu_seconds(self) -> dict[str, float]:
-        """By kind of process: `driver` (the root), `jvm`, `workers`."""
+        """By kind of process."""
+        return {kind: round(seconds, 1) for kind, seconds in self._sums("cpu_seconds").items()}
+
+    def written_bytes(self) -> int:
+        """What all processes had the disk write: 0 where the system does not tell."""
+        return int(sum(self._sums("written_bytes").values()))
+
+    def _sums(self, field: str) -> dict[str, float]:
         total: dict[str, float] = {}
-        for kind, seconds in self._cpu.values():
-            total[kind] = total.get(kind, 0.0) + seconds
-        return {kind: round(seconds, 1) for kind, seconds in sorted(total.items())}
+        for process in list(self._last.values()):
+            total[process.kind] = total.get(process.kind, 0.0) + getattr(process, field)
+        return dict(sorted(total.items()))
 
     def _run(self) -> None:
         while not self._stop.wait(0.5):
             self._sample()
 
     def _sample(self) -> None:
-        running = _processes()
-        below = {self._root}
-        # Parents have lower numbers, or the loop finds the rest the next time.
-        for number in sorted(running):
-            if running[number].parent in below:
-                below.add(number)
-        alive = [(number, running[number]) for number in below if number in running]
-        for number, process in alive:
-            kind = "driver" if number == self._root else process.group
-            self._cpu[number] = kind, process.cpu_seconds
-        resident = sum(process.resident_bytes for _, process in alive)
-        self.peak_resident_bytes = max(self.peak_resident_bytes, resident)
+        alive = _below(self._root)
+        self._last |= alive
+        resident: dict[str, int] = {}
+        for process in alive.values():
+            resident[process.kind] = resident.get(process.kind, 0) + process.resident_bytes
+        self.latest = Sample(time.monotonic() - self._started, resident)
+        self.peak = max(self.peak, self.latest, key=lambda sample: sample.total)
+
+
+def _below(root: int) -> dict[int, _Process]:
+    running = _processes()
+    below = {root}
+    # Parents have lower numbers, or the next sample finds the rest.
+    for number in sorted(running):
+        if running[number].parent in below:
+            below.add(number)
+    found = {number: running[number] for number in below if number in running}
+    if root in found:
+        found[root] = found[root]._replace(kind="driver")
+    return found
 
 
 def _processes() -> dict[int, _Process]:
@@ -69,11 +99,19 @@ def _processes() -> dict[int, _Process]:
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             name, _, rest = (folder / "stat").read_text().rpartition(") ")
+            written = _written(folder)
         except OSError:
             continue
         fields = rest.split()
-        group = "jvm" if name.endswith("(java") else "workers"
-        found[int(folder.name)] = _Process(
-            int(fields[1]), group, (int(fields[11]) + int(fields[12])) / _TICKS, int(fields[21]) * _PAGE
-        )
+        kind = "jvm" if name.endswith("(java") else "workers"
+        cpu = (int(fields[11]) + int(fields[12])) / _TICKS
+        found[int(folder.name)] = _Process(int(fields[1]), kind, cpu, int(fields[21]) * _PAGE, written)
     return found
+
+
+def _written(folder: Path) -> int:
+    try:
+        told = (folder / "io").read_text()
+    except PermissionError:  # another user's
+        return 0
+    return next((int(line[13:]) for line in told.splitlines() if line.startswith("write_bytes: ")), 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -37,11 +38,21 @@ def command(config: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 @contextmanager
 def installed(
-    folder: Path, flow: str = "", attributes: Path = EXAMPLE / "attributes.json"
+    folder: Path,
+    flow: str = "",
+    attributes: Path = EXAMPLE / "attributes.json",
+    keyring: Path | None = None,
 ) -> Iterator[tuple[Path, Settings]]:
-    """A new installation with the shop's specs, its metadata service running."""
+    """A new installation with the shop's specs, its metadata service running. With the keyring of another one it
+    gives the same names and the same sealed bytes for the same events."""
     config = lay_out(folder, free_port(), flow)
-    command(config, "keys", "init")
+    if keyring is None:
+        command(config, "keys", "init")
+    else:
+        own = load(config).keyring_file()
+        own.parent.mkdir(parents=True, mode=0o700)
+        own.write_bytes(keyring.read_bytes())
+        own.chmod(0o600)
     service = subprocess.Popen([*PROGRAM, "-c", str(config), "serve", "metadata"], stderr=subprocess.DEVNULL)
     try:
         settings = load(config)
@@ -71,10 +82,13 @@ def _await_service(settings: Settings) -> None:
 class RunningFlow:
     """`idgraph run` in a process of its own, its micro-batch reports collected as they come."""
 
-    def __init__(self, config: Path, *words: str) -> None:
+    def __init__(self, config: Path, *words: str, **environment: str) -> None:
         self.started = time.monotonic()
         self._process = subprocess.Popen(
-            [*PROGRAM, "-c", str(config), "run", "--json", *words], stdout=subprocess.PIPE, text=True
+            [*PROGRAM, "-c", str(config), "run", "--json", *words],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **environment},
         )
         self.batches: list[tuple[float, dict[str, Any]]] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -88,6 +102,11 @@ class RunningFlow:
     def events(self) -> int:
         """Events of the micro-batches that are done."""
         return sum(batch["events"] for _, batch in self.batches)
+
+    def check(self) -> None:
+        """Raises RuntimeError when it has ended."""
+        if self._process.poll() is not None:
+            raise RuntimeError(f"idgraph run ended with exit code {self._process.returncode}")
 
     def wait(self) -> float:
         """Wait for its end; gives the seconds from start to end. Raises when it failed."""

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.erasure import measure as measure_erasure
+from benchmarks.flow_run import run_until_done
 from benchmarks.keys import measure as measure_keys
-from benchmarks.processes import ProcessWatch
-from benchmarks.product import RunningFlow, installed
+from benchmarks.product import installed
 from benchmarks.stored_sealing import measure as measure_stored
 from benchmarks.workload import EXAMPLE, clear, write_inbox
 
@@ -58,18 +58,12 @@ def measure(folder: Path, shops: int, fragments: int) -> dict[str, Any]:
 def _flow(folder: Path, shops: int, sealed: bool) -> dict[str, float]:
     clear(folder)
     with installed(folder, "", _attributes(folder, sealed)) as (config, _):
-        events = write_inbox(folder / "inbox", shops)
-        flow = RunningFlow(config, "--until-done")
-        with ProcessWatch(flow.pid) as watch:
-            flow.wait()
-    reports = [report for _, report in flow.batches]
-    if sum(report["events"] for report in reports) != events:
-        raise RuntimeError("the flow did not take all events")
+        run = run_until_done(config, write_inbox(folder / "inbox", shops))
     return {
-        "events": events,
-        "sealed": sum(report["protected"] for report in reports),
-        "us": 1e6 * sum(watch.cpu_seconds().values()) / events,
-        "us_of_workers": 1e6 * watch.cpu_seconds()["workers"] / events,
+        "events": run.events,
+        "sealed": run.sealed,
+        "us": run.cpu_us_an_event_all,
+        "us_of_workers": run.cpu_us_an_event["workers"],
     }
 
 

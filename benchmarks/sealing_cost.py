@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import gc
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from app import wiring
-from app.settings import load
-from benchmarks.stages import wire
-from benchmarks.workload import EXAMPLE, SOURCES, clear, lay_out, write_inbox
-from ingestion.commit_stage import CommitStage
+from benchmarks.pipeline import Pipeline, prepared, wire, without_collector
+from benchmarks.workload import EXAMPLE, SOURCES, write_inbox
 from ingestion.files import read_records
-from ingestion.map_stage import MapStage
-from ingestion.set_aside import BatchAttempt, LetterWriter
 from model import canonical
 from model.attributes import AttributeMetadata
 from model.snapshots import DiscoveryDefaults, MetadataSnapshot
@@ -71,39 +66,22 @@ class _CountedDataKeys(DataKeys):
 
 
 def _run(folder: Path, protected: bool) -> dict[str, float]:
-    clear(folder)
-    settings = load(lay_out(folder, 9))
-    wiring.prepare_directory(settings)
-    provider = KeyringFile.create(settings.keyring_file())
+    settings = prepared(folder)
     write_inbox(folder / "inbox", 1)
     compiled = CompiledSnapshot(snapshot(protected))
-    gc.collect()
-    gc.disable()
     events = sealed = 0
-    try:
-        with wiring.opened(settings) as tools:
-            store = _CountedStore(settings.directory / "data-keys.db")
-            keys = _CountedDataKeys(provider, store)
-            stage = MapStage(
-                compiled,
-                settings.sources_by_name(),
-                settings.flow,
-                BatchAttempt("bench", "1"),
-                keys,
-                tools.blind_index,
-                LetterWriter(tools.sealer),
-            )
-            commit = CommitStage(tools.store, tools.index, compiled.attributes.index_rules)
-            started = time.process_time()
-            for path, source in _files(folder / "inbox"):
-                outputs = list(stage.run(read_records(path, source, 1 << 20, folder / "inbox" / source)))
-                commit.run(wire(outputs))
-                events += sum(output.events for output in outputs)
-                sealed += sum(output.protected for output in outputs)
-            spent = time.process_time() - started
-            keys.close()
-    finally:
-        gc.enable()
+    with without_collector(), wiring.opened(settings) as tools:
+        store = _CountedStore(settings.directory / "data-keys.db")
+        keys = _CountedDataKeys(KeyringFile(settings.keyring_file()), store)
+        pipeline = Pipeline(settings, tools, compiled, keys)
+        started = time.process_time()
+        for path, source in _files(folder / "inbox"):
+            outputs = pipeline.map(read_records(path, source, 1 << 20, folder / "inbox" / source))
+            pipeline.commit(wire(outputs))
+            events += sum(output.events for output in outputs)
+            sealed += sum(output.protected for output in outputs)
+        spent = time.process_time() - started
+        keys.close()
     return {
         "us": 1e6 * spent / events,
         "events": events,

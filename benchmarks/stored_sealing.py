@@ -7,33 +7,23 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from app import wiring
-from app.settings import load
+from benchmarks.pipeline import pipeline, wire
 from benchmarks.sealing_cost import snapshot
-from benchmarks.stages import map_stage, wire
-from benchmarks.workload import SOURCES, clear, lay_out, write_inbox
-from ingestion.commit_stage import CommitStage
+from benchmarks.workload import SOURCES, write_inbox
 from ingestion.files import read_records
 from ingestion.stored_sealing import StoredSealing
-from sinks.keyring import KeyringFile
 from transforms.compiled import CompiledSnapshot
 
 
 def measure(folder: Path) -> dict[str, Any]:
     """One shop's events, stored with nothing protected and then sealed as the example protects them: seconds of the
     clock, the last step, which takes the old bytes out of the files, apart."""
-    clear(folder)
-    settings = load(lay_out(folder, 9))
-    wiring.prepare_directory(settings)
-    KeyringFile.create(settings.keyring_file())
-    write_inbox(folder / "inbox", 1)
-    with wiring.opened(settings) as tools:
-        before = CompiledSnapshot(snapshot(protected=False))
-        stage = map_stage(settings, before, tools)
-        commit = CommitStage(tools.store, tools.index, before.attributes.index_rules)
+    with pipeline(folder, snapshot(protected=False)) as stages:
+        write_inbox(folder / "inbox", 1)
         for source in SOURCES:
             for path in sorted((folder / "inbox" / source).iterdir()):
-                commit.run(wire(list(stage.run(read_records(path, source, 1 << 20, path.parent)))))
+                stages.commit(wire(stages.map(read_records(path, source, 1 << 20, path.parent))))
+        tools = stages.tools
         with closing(tools.dead_letters):
             sealing = StoredSealing(tools, CompiledSnapshot(snapshot(protected=True)))
             started = time.perf_counter()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -42,14 +42,21 @@ def renamed(source: str, event: dict[str, Any], shop: int) -> bytes:
     return _encode(event) + b"\n"
 
 
-def write_inbox(inbox: Path, shops: int, lines_per_file: int = 10_000) -> int:
+Change = Callable[[str, int, dict[str, Any]], dict[str, Any]]
+"""Gives an event in place of another one, told its source and its number in it."""
+
+
+def write_inbox(inbox: Path, shops: int, lines_per_file: int = 10_000, change: Change | None = None) -> int:
     """Fill an inbox with the events of many shops; gives how many. Files in a realistic mix of sources."""
     total = 0
     for shop in range(1, shops + 1):
         for source in SOURCES:
             folder = inbox / source
             folder.mkdir(parents=True, exist_ok=True)
-            lines = [renamed(source, event, shop) for event in events(source)]
+            month = events(source)
+            if change is not None:
+                month = [change(source, number, event) for number, event in enumerate(month)]
+            lines = [renamed(source, event, shop) for event in month]
             for start in range(0, len(lines), lines_per_file):
                 name = f"{shop:05d}-{start:07d}.jsonl"
                 (folder / name).write_bytes(b"".join(lines[start : start + lines_per_file]))

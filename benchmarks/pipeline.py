@@ -1,0 +1,124 @@
+"""The stages over embedded stores in this process, without Spark and without a metadata service."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from app import wiring
+from app.settings import Settings, load
+from benchmarks.workload import clear, lay_out
+from ingestion.commit_stage import CommitOutput, CommitStage
+from ingestion.files import DamagedRecord
+from ingestion.map_output import MapOutput
+from ingestion.map_stage import MapStage
+from ingestion.set_aside import BatchAttempt, LetterWriter
+from ingestion.workers import WorkerResources
+from merge import codec
+from merge.batch_size import BatchSize
+from model.events import RawRecord
+from model.snapshots import MetadataSnapshot
+from sinks.keyring import KeyringFile
+from transforms.compiled import CompiledSnapshot
+from transforms.sealing import DataKeys
+
+
+class Pipeline:
+    """Both stages of one installation under one snapshot."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        tools: WorkerResources,
+        compiled: CompiledSnapshot,
+        data_keys: DataKeys | None = None,
+    ) -> None:
+        self.settings = settings
+        self.tools = tools
+        self.compiled = compiled
+        self._data_keys = data_keys or tools.data_keys
+        self._size = BatchSize(settings.flow.commit_fragments)
+
+    def map(self, records: Iterable[RawRecord | DamagedRecord]) -> list[MapOutput]:
+        """One map task."""
+        stage = MapStage(
+            self.compiled,
+            self.settings.sources_by_name(),
+            self.settings.flow,
+            BatchAttempt("bench", "1"),
+            self._data_keys,
+            self.tools.blind_index,
+            LetterWriter(self.tools.sealer),
+        )
+        return list(stage.run(records))
+
+    def commit(self, fragments: Iterable[tuple[str, bytes]]) -> CommitOutput:
+        """One commit task."""
+        rules = self.compiled.attributes.index_rules
+        return CommitStage(self.tools.store, self.tools.index, rules, self._size).run(fragments)
+
+
+def wire(outputs: Iterable[MapOutput]) -> Iterator[tuple[str, bytes]]:
+    """Fragments as they cross the shuffle: their ids and bytes."""
+    for output in outputs:
+        for fragment_id, state in output.fragments.items():
+            state.normalise()
+            yield fragment_id, codec.encode(state)
+
+
+def prepared(folder: Path) -> Settings:
+    """A new folder with the example's configuration and a keyring."""
+    clear(folder)
+    settings = load(lay_out(folder, 9))
+    wiring.prepare_directory(settings)
+    KeyringFile.create(settings.keyring_file())
+    return settings
+
+
+@contextmanager
+def pipeline(folder: Path, snapshot: MetadataSnapshot) -> Iterator[Pipeline]:
+    """A pipeline in a new folder; adapters are closed at its end."""
+    settings = prepared(folder)
+    with wiring.opened(settings) as tools:
+        yield Pipeline(settings, tools, CompiledSnapshot(snapshot))
+
+
+@contextmanager
+def without_collector() -> Iterator[None]:
+    """Without Python's garbage collector, as a task runs."""
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+        gc.unfreeze()
+
+
+class Clock:
+    """CPU seconds of this process by name, and seconds of the clock."""
+
+    def __init__(self) -> None:
+        self.cpu: dict[str, float] = {}
+        self.wall: dict[str, float] = {}
+
+    @contextmanager
+    def of(self, name: str) -> Iterator[None]:
+        cpu, wall = time.process_time(), time.perf_counter()
+        yield
+        self.cpu[name] = self.cpu.get(name, 0.0) + time.process_time() - cpu
+        self.wall[name] = self.wall.get(name, 0.0) + time.perf_counter() - wall
+
+
+def cpu_seconds(work: Callable[[], object], rounds: int = 1) -> float:
+    """The least CPU seconds of several rounds of a call without arguments."""
+    spent = []
+    for _ in range(rounds):
+        started = time.process_time()
+        work()
+        spent.append(time.process_time() - started)
+    return min(spent)

@@ -1,0 +1,1 @@
+"""What an event costs as things grow, and what breaks first."""

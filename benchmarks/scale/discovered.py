@@ -1,0 +1,123 @@
+"""What it costs as discovered attributes grow to a hundred thousand: the metadata service, its snapshot on the way to a
+worker, the map stage's look-up, the search for an attribute."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import closing
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from app import wiring
+from benchmarks.flow_run import mib
+from benchmarks.pipeline import Pipeline, cpu_seconds, without_collector
+from benchmarks.product import installed
+from benchmarks.scale.growing_store import records
+from benchmarks.workload import events
+from model.attributes import DataType
+from model.schema_changes import SchemaChange
+from model.snapshots import MetadataSnapshot
+from sinks.metadata_client import MetadataClient
+from transforms.compiled import CompiledSnapshot
+
+SIZES = (1000, 10_000, 100_000)
+AT_ONCE = 5000
+EVENTS = 10_000
+ROUNDS = 3
+
+
+def measure(folder: Path) -> dict[str, Any]:
+    """By number of attributes. `*_ms` of the service are of the clock, all else is CPU of this process."""
+    figures: dict[str, Any] = {}
+    with (
+        installed(folder) as (_, settings),
+        wiring.opened(settings) as tools,
+        closing(wiring.metadata_client(settings, 60.0)) as client,
+        without_collector(),
+    ):
+        known = 0
+        for size in SIZES:
+            sending = [
+                _send(client, first, min(AT_ONCE, size - first)) for first in range(known, size, AT_ONCE)
+            ]
+            known = size
+            service, snapshot = _service(client, size)
+            stages = Pipeline(settings, tools, CompiledSnapshot(snapshot))
+            figures[f"{size} attributes"] = {
+                "send_5000_ms": round(1e3 * sending[-1]) if size >= AT_ONCE else None,
+                **service,
+                **_worker(snapshot),
+                "map_us_an_event": _mapping(stages),
+            }
+    return figures
+
+
+def _mapping(stages: Pipeline) -> float:
+    given = list(records("segment", events("segment")[:EVENTS], 1))
+    return round(1e6 * cpu_seconds(lambda: stages.map(given), ROUNDS) / EVENTS, 1)
+
+
+def _changes(first: int, count: int) -> list[SchemaChange]:
+    return [
+        SchemaChange(
+            path=f"found.area{number % 100}.group{number // 100 % 100}.field{number}",
+            data_type=DataType.STRING,
+            source="segment",
+            first_event=f"file:segment/x.jsonl#{number}",
+        )
+        for number in range(first, first + count)
+    ]
+
+
+def _send(client: MetadataClient, first: int, count: int) -> float:
+    started = time.perf_counter()
+    refused = client.send(_changes(first, count))
+    if refused:
+        raise RuntimeError(f"{len(refused)} changes were refused")
+    return time.perf_counter() - started
+
+
+def _service(client: MetadataClient, size: int) -> tuple[dict[str, float], MetadataSnapshot]:
+    answer = client.snapshot(None, 0)
+    assert answer is not None
+    fresh = []
+    for number in range(ROUNDS):
+        started = time.perf_counter()
+        _send(client, 10_000_000 + size * 10 + number, 1)
+        while (newer := client.snapshot(answer.etag, 10)) is None:
+            pass
+        answer = newer
+        fresh.append(time.perf_counter() - started)
+    path = f"found.area7.group{size // 100 % 100 // 2}.field"
+    return {
+        "new_attribute_to_parsed_snapshot_ms": round(1e3 * min(fresh)),
+        "get_ms": _milliseconds(lambda: client.get_attribute(path)),
+        "list_page_ms": _milliseconds(lambda: list(islice(client.search_attributes(prefix="found."), 50))),
+        "search_rare_ms": _milliseconds(lambda: list(client.search_attributes(f"field{size - 1}"))),
+        "search_common_first_ms": _milliseconds(
+            lambda: list(islice(client.search_attributes("area7 field"), 50))
+        ),
+    }, answer.snapshot
+
+
+def _worker(snapshot: MetadataSnapshot) -> dict[str, float]:
+    content = snapshot.model_dump_json().encode()
+    return {
+        "snapshot_mib": mib(len(content)),
+        "write_cpu_ms": round(1e3 * cpu_seconds(snapshot.model_dump_json, ROUNDS), 1),
+        "parse_cpu_ms": round(
+            1e3 * cpu_seconds(lambda: MetadataSnapshot.model_validate_json(content), ROUNDS), 1
+        ),
+        "compile_cpu_ms": round(1e3 * cpu_seconds(lambda: CompiledSnapshot(snapshot), ROUNDS), 1),
+    }
+
+
+def _milliseconds(work: Callable[[], object]) -> float:
+    spent = []
+    for _ in range(5):
+        started = time.perf_counter()
+        work()
+        spent.append(time.perf_counter() - started)
+    return round(1e3 * min(spent), 1)
