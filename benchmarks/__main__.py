@@ -52,16 +52,17 @@ BENCHMARKS: dict[str, Benchmark] = {
     "scale-discovered": lambda folder, told: discovered.measure(folder),
     "scale-hot": lambda folder, told: hot.measure(folder, told.shops),
     "scale-memory": lambda folder, told: memory.measure(folder, told.events),
-    "scale-outages": lambda folder, told: outages.measure(folder),
+    "scale-outages": lambda folder, told: outages.measure(folder, told.rate),
 }
 GROUPS = {"scale": [name for name in BENCHMARKS if name.startswith("scale-")]}
 """Several under one name."""
+DEFAULT = [name for name in BENCHMARKS if name not in GROUPS["scale"]]
 
 
 def main() -> None:
     parser = _parser()
     told = parser.parse_args()
-    names = [name for given in told.names or BENCHMARKS for name in GROUPS.get(given, [given])]
+    names = [name for given in told.names or DEFAULT for name in GROUPS.get(given, [given])]
     unknown = set(names) - set(BENCHMARKS)
     if unknown:
         parser.error(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join([*BENCHMARKS, *GROUPS])}")
@@ -77,7 +78,9 @@ def main() -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
-    parser.add_argument("names", nargs="*", help=f"{', '.join([*BENCHMARKS, *GROUPS])}; all if left out")
+    parser.add_argument(
+        "names", nargs="*", help=f"{', '.join([*BENCHMARKS, *GROUPS])}; all but scale if left out"
+    )
     parser.add_argument("--shops", type=int, default=10, help="shops to replay, about 60,000 events each")
     parser.add_argument("--seconds", type=float, default=30, help="how long each latency is watched")
     parser.add_argument("--fragments", type=int, help="size of the store to erase from, and to grow to")
@@ -85,6 +88,7 @@ def _parser() -> argparse.ArgumentParser:
         "--sizes", type=_numbers, default=(1, 3, 10), help="shops of each size of input, such as 3,10,30"
     )
     parser.add_argument("--events", type=int, default=2_000_000, help="events whose memory is watched")
+    parser.add_argument("--rate", type=int, default=1000, help="events a second beside outages")
     parser.add_argument(
         "--install-feast", action="store_true", help="make Feast's virtual environment for `peers` first"
     )

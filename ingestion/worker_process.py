@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from ingestion.patient_index import PatientIndex
 from ingestion.set_aside import BatchAttempt
 from ingestion.workers import WorkerPlan, WorkerResources
 from merge.batch_size import BatchSize
@@ -50,7 +51,10 @@ def resources(plan: WorkerPlan) -> WorkerResources:
     """This process's resources for a plan, opened when first asked for."""
     opened = _process.resources.get(plan.settings)
     if opened is None:
-        opened = _process.resources[plan.settings] = plan.open_resources(plan.settings)
+        opened = plan.open_resources(plan.settings)
+        # An index that is slow must not keep events from being read.
+        opened.index = PatientIndex(opened.index)
+        _process.resources[plan.settings] = opened
         # What lives as long as the process need not be looked at again.
         gc.collect()
         gc.freeze()

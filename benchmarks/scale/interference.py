@@ -82,6 +82,13 @@ def _handler(proxy: Proxy) -> type[socketserver.BaseRequestHandler]:
             else:
                 sent = {key: value for key, value in self.headers.items() if key.lower() != "host"}
                 status, headers, content = proxy.passed_on(self.command, self.path, sent, body)
+            try:
+                self._send(status, headers, content)
+            except ConnectionError:
+                # Whoever asked has gone.
+                self.close_connection = True
+
+        def _send(self, status: int, headers: dict[str, str], content: bytes) -> None:
             self.send_response(status)
             for key, value in headers.items():
                 self.send_header(key, value)

@@ -21,24 +21,26 @@ from benchmarks.workload import clear, endless
 from merge.store import ProfileStore
 
 RATE = 1000
+"""Events a second, unless another rate is asked for."""
 SECONDS = 20.0
 SETTLE_SECONDS = 5.0
+WARM_UP_SECONDS = 15.0
 
 
-def measure(folder: Path) -> dict[str, Any]:
+def measure(folder: Path, rate: int = RATE) -> dict[str, Any]:
     """By condition, each held for some seconds under 1,000 events a second of which each fiftieth has an attribute
     that nobody declared: seconds from published to readable, and events done a second."""
     clear(folder)
     with installed(folder) as (config, settings), Proxy(settings.metadata.url).serving() as proxy:
         flow = RunningFlow(config, IDGRAPH_METADATA__URL=proxy.url)
-        publisher = _Publisher(settings)
+        publisher = _Publisher(settings, rate)
         try:
             publish_lines(settings.source("segment"), [marked("warm-up")])
             until(lambda: flow.events() > 0, 180)
             publisher.start()
             with wiring.opened(settings) as tools:
                 watch = _Watch(publisher, tools.store, flow)
-                watch.held(SETTLE_SECONDS)
+                watch.held(WARM_UP_SECONDS)
                 figures = {"healthy": watch.held(SECONDS)}
                 for mood in (Mood.SLOW, Mood.REFUSING, Mood.AWAY):
                     with _mood(proxy, mood):
@@ -83,8 +85,9 @@ class _Publisher(threading.Thread):
     """Publishes small files at a steady rate, the last event of each about a person of its own and with an attribute
     of its own."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, rate: int) -> None:
         super().__init__(daemon=True)
+        self._rate = rate
         self._source = settings.source("segment")
         self._halt = threading.Event()
         self.published: dict[str, float] = {}
@@ -94,7 +97,7 @@ class _Publisher(threading.Thread):
         due = time.monotonic()
         while not self._halt.is_set():
             number = len(self.published)
-            lines = [next(stream) for _ in range(RATE // FILES_PER_SECOND - 1)]
+            lines = [next(stream) for _ in range(self._rate // FILES_PER_SECOND - 1)]
             lines.append(marked(f"probe{number}", query={f"found{number}": "once"}))
             publish_lines(self._source, lines)
             self.published[f"user_id:probe{number}"] = time.monotonic()

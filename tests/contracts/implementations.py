@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
+from ingestion.patient_index import PatientIndex
 from merge.index import ProfileIndex
 from merge.store import ProfileStore
 from model.dead_letters import DeadLetters
@@ -116,6 +117,11 @@ PROFILE_INDEXES: list[Implementation[ProfileIndex]] = [
         durable=True,
         in_files=False,
         require=require_elasticsearch,
+    ),
+    Implementation(
+        "patient",
+        lambda folder: PatientIndex(SqliteProfileIndex(folder / "index.db", reversed_name), 60.0),
+        durable=True,
     ),
 ]
 
