@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -23,7 +24,7 @@ from benchmarks.machine import machine
 from benchmarks.mapping import measure as measure_mapping
 from benchmarks.peers.comparison import measure as measure_peers
 from benchmarks.policies import measure as measure_policies
-from benchmarks.scale import attributes, discovered, fragments, hot, memory, outages, specs
+from benchmarks.scale import attributes, discovered, files, fragments, hot, memory, outages, specs
 from benchmarks.sealing import measure as measure_sealing
 from benchmarks.sizes import measure as measure_sizes
 from benchmarks.store import measure as measure_store
@@ -50,6 +51,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "scale-attributes": lambda folder, told: attributes.measure(folder),
     "scale-specs": lambda folder, told: specs.measure(folder),
     "scale-discovered": lambda folder, told: discovered.measure(folder),
+    "scale-files": lambda folder, told: files.measure(folder),
     "scale-hot": lambda folder, told: hot.measure(folder, told.shops),
     "scale-memory": lambda folder, told: memory.measure(folder, told.events),
     "scale-outages": lambda folder, told: outages.measure(folder, told.rate),
@@ -101,12 +103,28 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 def _print(results: dict[str, Any]) -> None:
+    """As wide as what is told; a benchmark of several sizes as one table with a column a size."""
+    console = Console(width=None if sys.stdout.isatty() else 250)
     for name, figures in results.items():
-        table = Table("figure", "value", title=name, title_justify="left", box=None)
-        for figure, value in figures.items():
-            shown = ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else f"{value}"
-            table.add_row(figure.replace("_", " "), shown)
-        Console().print(table)
+        columns = _alike(figures)
+        table = Table("figure", *(columns or ["value"]), title=name, title_justify="left", box=None)
+        if columns:
+            for figure in figures[columns[0]]:
+                table.add_row(figure.replace("_", " "), *(_shown(figures[each][figure]) for each in columns))
+        else:
+            for figure, value in figures.items():
+                table.add_row(figure.replace("_", " "), _shown(value))
+        console.print(table)
+
+
+def _alike(figures: dict[str, Any]) -> list[str]:
+    """The sizes of a benchmark that tells the same of each; else nothing."""
+    kinds = {tuple(value) if isinstance(value, dict) else None for value in figures.values()}
+    return list(figures) if len(kinds) == 1 and None not in kinds else []
+
+
+def _shown(value: Any) -> str:
+    return ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else f"{value}"
 
 
 if __name__ == "__main__":

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import random
+import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -37,7 +39,7 @@ def measure(folder: Path, largest: int) -> dict[str, Any]:
             before = store.count
             store.grow(size)
             grown = time.process_time() - started
-            figures[f"{size} fragments"] = {
+            figures[f"{size} fragments"] = told = {
                 "cpu_us_a_fragment_filled": round(1e6 * grown / (size - before), 1),
                 **_cost(stages, store, chance, size),
                 **_reading(stages, store, chance),
@@ -46,6 +48,8 @@ def measure(folder: Path, largest: int) -> dict[str, Any]:
                     for name, count in stored(stages.settings).items()
                 },
             }
+            # The largest takes long: what there is by then is not lost with it.
+            print(size, json.dumps(told), file=sys.stderr, flush=True)
     return figures
 
 

@@ -6,7 +6,9 @@ goes on. Files are removed once they were taken, as an operator does.
 
 from __future__ import annotations
 
+import json
 import re
+import sys
 import threading
 import time
 from collections import deque
@@ -61,6 +63,8 @@ def _curve(flow: RunningFlow, watch: ProcessWatch, count: int) -> list[tuple[int
         flow.check()
         if flow.events() >= count * (len(curve) + 1) / POINTS:
             curve.append((flow.events(), watch.latest))
+            told = resident_mib(watch.latest) | _when(watch.latest)
+            print(f"{flow.events():,} events", json.dumps(told), file=sys.stderr, flush=True)
         time.sleep(0.5)
     return curve
 

@@ -1,0 +1,85 @@
+"""What a micro-batch costs as the files that the flow ever took grow to a million: Spark remembers each one's name.
+
+At 20 small files a second a million are fourteen hours. They are written into the checkpoint as Spark itself writes
+them, since only their names count.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from app.publish import publish_lines
+from app.settings import Settings
+from benchmarks.flow_run import mib
+from benchmarks.latency import marked, percentiles, until
+from benchmarks.processes import ProcessWatch
+from benchmarks.product import RunningFlow, installed
+from benchmarks.workload import clear
+
+SIZES = (0, 100_000, 1_000_000)
+SECONDS = 20.0
+FILES_PER_SECOND = 20
+START_SECONDS = 240
+_FIRST_COMPACTED = "9.compact"
+"""Spark writes what it remembers anew with each tenth micro-batch, from this one on."""
+
+
+def measure(folder: Path) -> dict[str, Any]:
+    """By number of files: CPU of the JVM and gaps between micro-batches, at 20 files a second of one event each."""
+    clear(folder)
+    with installed(folder) as (config, settings):
+        flow = RunningFlow(config)
+        log = settings.flow_state() / "checkpoint" / "sources" / "0"
+        until(lambda: _published(settings) and (log / _FIRST_COMPACTED).exists(), START_SECONDS)
+        flow.stop()
+        figures = {}
+        known = 0
+        for size in SIZES:
+            compacted = max(log.glob("*.compact"), key=lambda file: int(file.stem))
+            _remember(compacted, settings.source("segment").path, known, size)
+            known = size
+            figures[f"{size} files"] = _measured(config, settings)
+            figures[f"{size} files"]["log_mib"] = mib(max(file.stat().st_size for file in log.iterdir()))
+    return figures
+
+
+def _published(settings: Settings) -> bool:
+    publish_lines(settings.source("segment"), [marked(f"p{time.time_ns()}")])
+    time.sleep(1 / FILES_PER_SECOND)
+    return True
+
+
+def _remember(compacted: Path, inbox: Path, first: int, end: int) -> None:
+    """Add files to those that Spark took."""
+    at = int(time.time() * 1000)
+    with compacted.open("a") as stream:
+        for number in range(first, end):
+            entry = {"path": f"file://{inbox}/taken-{number:012d}.jsonl", "timestamp": at, "batchId": 0}
+            stream.write("\n" + json.dumps(entry, separators=(",", ":")))
+    # Hadoop's own checksum is of what stood there before.
+    compacted.with_name(f".{compacted.name}.crc").unlink(missing_ok=True)
+
+
+def _measured(config: Path, settings: Settings) -> dict[str, Any]:
+    flow = RunningFlow(config)
+    try:
+        with ProcessWatch(flow.pid) as watch:
+            until(lambda: _published(settings) and len(flow.batches) >= 3, START_SECONDS)
+            before, begin = watch.cpu_seconds()["jvm"], len(flow.batches)
+            until_time = time.monotonic() + SECONDS
+            until(lambda: _published(settings) and time.monotonic() > until_time, 2 * SECONDS)
+            moments = [at for at, _ in flow.batches[begin:]]
+            used = watch.cpu_seconds()["jvm"] - before
+            resident = watch.latest.resident["jvm"]
+    finally:
+        flow.stop()
+    gaps = [later - earlier for earlier, later in pairwise(moments)]
+    return {
+        "jvm_cpu_ms_a_micro_batch": round(1e3 * used / max(1, len(moments)), 1),
+        "seconds_between_micro_batches": percentiles(gaps or [SECONDS]),
+        "jvm_mib": round(mib(resident)),
+    }
