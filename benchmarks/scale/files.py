@@ -23,7 +23,7 @@ from benchmarks.workload import clear
 SIZES = (0, 100_000, 1_000_000)
 SECONDS = 20.0
 FILES_PER_SECOND = 20
-START_SECONDS = 240
+START_SECONDS = 600
 _FIRST_COMPACTED = "9.compact"
 """Spark writes what it remembers anew with each tenth micro-batch, from this one on."""
 
