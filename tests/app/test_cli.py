@@ -70,6 +70,7 @@ COMMANDS = {
     "keys rotate": "beside a running flow",
     "keys retire": "no way back",
     "store create": "tables that are missing",
+    "index create": "first index version in Elasticsearch",
     "serve metadata": "Run the metadata service",
 }
 
