@@ -29,6 +29,8 @@ class MappedEvent(NamedTuple):
     identifiers: tuple[Identifier, ...]
     leaves: Leaves
     scope: str | None
+    state: bytes | None = None
+    """Where its plain values stand as bytes, and not among `leaves`: see `AttributeTree.leaves_and_state`."""
 
 
 class Sealed(NamedTuple):

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 from ingestion.chunks import chunked
 from ingestion.configuration import FlowConfig, SourceConfig
 from ingestion.envelope import EnvelopeReader
 from ingestion.event_sealing import FetchedKeys, MappedEvent, Unsealed, seal_events
+from ingestion.event_states import joined, sealed_part
 from ingestion.files import DamagedRecord
 from ingestion.map_output import OUTPUT_BYTES, MapOutput
 from ingestion.poison import prove, with_part
@@ -30,6 +32,7 @@ from transforms.blind_index import BlindIndex
 from transforms.compiled import CompiledSnapshot
 from transforms.mapping import MappingSpec
 from transforms.register_sealing import RegisterSealer
+from transforms.schema import Leaves
 from transforms.sealing import DataKeys
 
 
@@ -120,7 +123,7 @@ class MapStage:
             identifiers = self._protect(mapped.identifiers)
             origin = Origin(self._protect_event_id(spec, mapped.stamp), spec_ref)
             stage = "diff"
-            leaves = self._snapshot.attributes.leaves(mapped.output, origin)
+            leaves, state = self._leaves(mapped.output, origin, identifiers, spec.scope)
         except EventError as error:
             self._set_aside(output, record, stage, DeadLetterReason(error.reason), error.message, spec_ref)
         except TransformError as error:
@@ -139,10 +142,19 @@ class MapStage:
                 proposal = unexpected.proposal
                 if proposal is not None and proposal.is_stronger(output.proposals.get(change)):
                     output.proposals[change] = proposal
-            return MappedEvent(record, str(identifiers[0]), origin, identifiers, leaves, spec.scope)
+            return MappedEvent(record, str(identifiers[0]), origin, identifiers, leaves, spec.scope, state)
         if leaves is not None:
             self._snapshot.attributes.take_back(leaves)
         return None
+
+    def _leaves(
+        self, output: dict[str, Any], origin: Origin, identifiers: tuple[Identifier, ...], scope: str | None
+    ) -> tuple[Leaves, bytes | None]:
+        attributes = self._snapshot.attributes
+        if scope is not None:
+            # What a snapshot event hides is known to states of registers alone.
+            return attributes.leaves(output, origin), None
+        return attributes.leaves_and_state(output, origin, identifiers)
 
     def _judge(
         self, prepared: list[MappedEvent], buried: Mapping[str, Tombstone], output: MapOutput
@@ -198,7 +210,10 @@ class MapStage:
         """Join events of one fragment into the output's state of it."""
         state = output.fragments.get(fragment_id)
         policies = self._snapshot.attributes.policies
-        present = state.registers if state else {}
+        # A state that stands as bytes is decoded only for what may be sealed.
+        is_sealing = state is not None and any(event.leaves.to_seal for event in events)
+        present = state.registers if state is not None and is_sealing else {}
+        parts: list[bytes] = []
         for event, sealed in zip(
             events, seal_events(self._sealer, keys, events, present, policies), strict=True
         ):
@@ -206,17 +221,29 @@ class MapStage:
                 spec = event.origin.spec
                 self._set_aside(output, event.record, "encrypt", sealed.reason, sealed.detail, spec)
                 continue
-            mutations = event.leaves.plain
-            if event.leaves.to_seal:
-                mutations |= sealed.registers
-                output.protected += len(event.leaves.to_seal)
+            output.protected += len(event.leaves.to_seal)
+            if event.state is not None:
+                parts.append(event.state)
+                if sealed.registers:
+                    parts.append(sealed_part(sealed.registers))
+                continue
             if state is None:
-                state = output.fragments[fragment_id] = FragmentState()
-                state.judged = output.judged.get(fragment_id, UNJUDGED)
-            _, _, origin, identifiers, _, scope = event
+                state = self._begin(fragment_id, FragmentState(), output)
+            mutations = event.leaves.plain
+            mutations |= sealed.registers
+            origin, identifiers, scope = event.origin, event.identifiers, event.scope
             state.apply(
                 FragmentChange(fragment_id, origin, mutations, identifiers, scope, policies, sealed.entries)
             )
+        if parts and state is None:
+            self._begin(fragment_id, joined(parts), output)
+        elif parts and state is not None:
+            state.join(joined(parts))
+
+    def _begin(self, fragment_id: str, state: FragmentState, output: MapOutput) -> FragmentState:
+        output.fragments[fragment_id] = state
+        state.judged = output.judged.get(fragment_id, UNJUDGED)
+        return state
 
     def _proven(self, output: MapOutput) -> MapOutput:
         """The output with nothing in it that cannot be written: of a fragment whose state has no bytes, the records

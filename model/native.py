@@ -17,7 +17,7 @@ from model.stamps import SpecRef, Stamp
 
 VARIABLE = "IDGRAPH_NATIVE"
 SOURCES = Path(__file__).parents[1] / "native"
-SHARED = "objects.h"
+SHARED = ("json.h", "objects.h")
 
 
 class Events(Protocol):
@@ -80,6 +80,21 @@ class Leaves(Protocol):
         rest: Callable[[Any, dict[str, Any], Origin, Any], None],
         /,
     ) -> None: ...
+    def state(
+        self,
+        root: Any,
+        tree: dict[str, Any],
+        skipped: str,
+        origin: Origin,
+        identifiers: tuple[Any, ...],
+        policies: Mapping[str, Any],
+        found: Any,
+        plain: dict[str, Register],
+        to_seal: list[Any],
+        rest: Callable[[Any, dict[str, Any], Origin, Any], None],
+        encode: Callable[[Any], bytes],
+        /,
+    ) -> bytes | None: ...
     def protector(
         self,
         sealed_types: frozenset[str],
@@ -124,6 +139,7 @@ class States(Protocol):
     SOURCE: int
 
     def join(self, one: bytes, other: bytes, /) -> bytes | None: ...
+    def join_all(self, bodies: tuple[bytes, ...], /) -> bytes | None: ...
     def identifiers(self, data: bytes, /) -> tuple[str, ...] | None: ...
     def fields(
         self, data: bytes, is_indexable: Callable[[str], bool], odd: Callable[[int, bytes], Any], /
@@ -199,7 +215,7 @@ def _found(module: str, source: str) -> tuple[Any, str]:
 
 def _digest(source: Path) -> int:
     """Of a file, what all of them share, and its parts in a folder of its name; native/build.py computes the same."""
-    parts = (SOURCES / SHARED, source, *sorted(source.with_suffix("").glob("*.h")))
+    parts = (*(SOURCES / name for name in SHARED), source, *sorted(source.with_suffix("").glob("*.h")))
     return crc32(b"".join(each.read_bytes() for each in parts))
 
 

@@ -5,6 +5,7 @@
  * Rules of this file: whoever may run Python code (a call, a comparison of values, a deallocation of values)
  * holds references of its own to what it goes on using; what is not the common case is handed to the twin.
  */
+#include "json.h"
 #include "objects.h"
 
 #include <math.h>
@@ -211,8 +212,21 @@ static int is_common(PyObject *node, PyObject *value)
     return is_harmless(node, value, number);
 }
 
+/* Leaves that become no registers yet: `of` holds path and value, `is_off` says that they do. */
+#define MOST_COLLECTED 1024
+struct collected {
+    bool is_off;
+    int size;
+    struct leaf {
+        struct entry of;
+        PyObject *kind;
+    } leaves[MOST_COLLECTED];
+};
+
+/* `collected` is NULL where all leaves become registers at once. */
 struct walk {
     PyObject *root, *skipped, *origin, *found, *plain, *to_seal, *rest;
+    struct collected *collected;
 };
 
 static int hand_over(const struct walk *walk, PyObject *parent, PyObject *key, PyObject *value)
@@ -231,15 +245,53 @@ static int hand_over(const struct walk *walk, PyObject *parent, PyObject *key, P
     return done == NULL ? -1 : 0;
 }
 
-static int set_register(const struct walk *walk, PyObject *node, PyObject *kind, PyObject *value)
+static int add_register(const struct walk *walk, PyObject *path, PyObject *kind, PyObject *value)
 {
-    PyObject *path = Py_NewRef(slot_of(node, PATH));
     PyObject *items[] = {walk->origin, kind, value};
     PyObject *made = new_tuple(register_type, items, 3);
     int failed = made == NULL ? -1 : PyDict_SetItem(walk->plain, path, made);
-    Py_DECREF(path);
     Py_XDECREF(made);
     return failed;
+}
+
+static void drop_collected(struct collected *collected)
+{
+    while (collected->size) {
+        struct entry *of = &collected->leaves[--collected->size].of;
+        Py_DECREF(of->key);
+        Py_DECREF(of->value);
+    }
+}
+
+/* Makes registers of what was collected, and of all that follows. */
+static int stop_collecting(const struct walk *walk)
+{
+    struct collected *collected = walk->collected;
+    int failed = 0;
+    collected->is_off = true;
+    for (int each = 0; !failed && each < collected->size; each++) {
+        const struct leaf *leaf = &collected->leaves[each];
+        failed = add_register(walk, leaf->of.key, leaf->kind, leaf->of.value);
+    }
+    drop_collected(collected);
+    return failed;
+}
+
+/* The caller holds `value`, and `path` is a node's. */
+static int set_register(const struct walk *walk, PyObject *path, PyObject *kind, PyObject *value)
+{
+    struct collected *collected = walk->collected;
+    Py_INCREF(path);
+    bool is_odd = collected != NULL && (collected->size == MOST_COLLECTED || !PyUnicode_IS_ASCII(path));
+    int failed = is_odd && !collected->is_off ? stop_collecting(walk) : 0;
+    if (!failed && collected != NULL && !collected->is_off) {
+        struct entry of = {PyUnicode_DATA(path), PyUnicode_GET_LENGTH(path), path, Py_NewRef(value)};
+        collected->leaves[collected->size++] = (struct leaf){of, kind};
+        return 0;
+    }
+    failed = failed || add_register(walk, path, kind, value);
+    Py_DECREF(path);
+    return failed ? -1 : 0;
 }
 
 static int add_to_seal(const struct walk *walk, PyObject *node, PyObject *value)
@@ -257,7 +309,7 @@ static bool is_whole(PyObject *node)
         return false;
     }
     PyObject *path = slot_of(node, PATH), *sealed = slot_of(node, IS_SEALED);
-    return path != NULL && PyUnicode_CheckExact(path) && sealed != NULL && PyBool_Check(sealed) &&
+    return path != NULL && PyUnicode_CheckExact(path) && PyUnicode_IS_READY(path) && sealed != NULL && PyBool_Check(sealed) &&
            slot_of(node, IS_SEARCHABLE) != NULL;
 }
 
@@ -271,7 +323,7 @@ static int set_leaf(const struct walk *walk, PyObject *parent, PyObject *key, Py
         return hand_over(walk, parent, key, value);
     }
     if (slot_of(node, IS_SEALED) == Py_False) {
-        return set_register(walk, node, plain, value);
+        return set_register(walk, slot_of(node, PATH), plain, value);
     }
     return add_to_seal(walk, node, value);
 }
@@ -294,7 +346,7 @@ static int walk_key(const struct walk *walk, PyObject *parent, PyObject *childre
         failed = walk_tree(walk, node, value);
     }
     else if (value == Py_None) {
-        failed = set_register(walk, node, deleted, value);
+        failed = set_register(walk, slot_of(node, PATH), deleted, value);
     }
     else {
         failed = set_leaf(walk, parent, key, node, value);
@@ -346,24 +398,203 @@ PyDoc_STRVAR(walk_doc, "walk(root, tree, skipped, origin, found, plain, to_seal,
                        "what is as expected, but for the key `skipped` of the tree itself; calls rest(parent,\n"
                        "{key: value}, origin, found) for every other entry, in its order.");
 
+/* Walks the tree `arguments[1]`; what `walk` and `state` have in common. */
+static int walk_all(const struct walk *walk, PyObject *tree)
+{
+    if (node_type == NULL || !Py_IS_TYPE(walk->root, node_type) || !PyDict_CheckExact(tree) ||
+        !PyDict_CheckExact(walk->plain) || !PyList_CheckExact(walk->to_seal)) {
+        PyErr_SetString(PyExc_TypeError, "a bound node, two dicts and a list are needed");
+        return -1;
+    }
+    return walk_tree(walk, walk->root, tree);
+}
+
 static PyObject *walk(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t given)
 {
-    if (!check_arguments(given, 8) || !check_dict(arguments[5])) {
-        return NULL;
-    }
-    if (node_type == NULL || !Py_IS_TYPE(arguments[0], node_type) ||
-        !PyDict_CheckExact(arguments[1]) || !PyList_CheckExact(arguments[6])) {
-        PyErr_SetString(PyExc_TypeError, "a bound node, a dict and a list are needed");
+    if (!check_arguments(given, 8)) {
         return NULL;
     }
     struct walk walk = {arguments[0], arguments[2], arguments[3], arguments[4],
-                        arguments[5], arguments[6], arguments[7]};
-    if (walk_tree(&walk, arguments[0], arguments[1])) {
+                        arguments[5], arguments[6], arguments[7], NULL};
+    if (walk_all(&walk, arguments[1])) {
         return NULL;
     }
     Py_RETURN_NONE;
 }
 
+/* ---- merge.codec.encode, of what AttributeTree.leaves gives of one event ---- */
+
+#define MOST_TO_SEAL 1024
+#define MOST_IDENTIFIERS 16
+
+/* Collects what the twin made registers of. */
+static void collect_rest(const struct walk *walk)
+{
+    struct collected *collected = walk->collected;
+    PyObject *path, *made;
+    Py_ssize_t place = 0;
+    while (!collected->is_off && PyDict_Next(walk->plain, &place, &path, &made)) {
+        if (collected->size == MOST_COLLECTED || !PyUnicode_CheckExact(path) || !PyUnicode_IS_READY(path) ||
+            !PyUnicode_IS_ASCII(path) || !Py_IS_TYPE(made, register_type) || PyTuple_GET_SIZE(made) != 3 ||
+            PyTuple_GET_ITEM(made, 0) != walk->origin ||
+            (PyTuple_GET_ITEM(made, 1) != plain && PyTuple_GET_ITEM(made, 1) != deleted)) {
+            collected->is_off = true;
+            break;
+        }
+        struct entry of = {PyUnicode_DATA(path), PyUnicode_GET_LENGTH(path), Py_NewRef(path),
+                           Py_NewRef(PyTuple_GET_ITEM(made, 2))};
+        collected->leaves[collected->size++] = (struct leaf){of, PyTuple_GET_ITEM(made, 1)};
+    }
+}
+
+/* Whether some path has a policy of its own: 1, 0, or -1 with an exception. */
+static int has_policies(const struct walk *walk, PyObject *policies)
+{
+    const struct collected *collected = walk->collected;
+    int found = 0;
+    if (!PyDict_GET_SIZE(policies)) {
+        return 0;
+    }
+    for (int each = 0; !found && each < collected->size; each++) {
+        found = PyDict_Contains(policies, collected->leaves[each].of.key);
+    }
+    for (Py_ssize_t each = 0; !found && each < PyList_GET_SIZE(walk->to_seal); each++) {
+        PyObject *what = Py_NewRef(PyList_GET_ITEM(walk->to_seal, each));
+        bool is_odd = !Py_IS_TYPE(what, to_seal_type) || PyTuple_GET_SIZE(what) != 3;
+        found = is_odd ? 1 : PyDict_Contains(policies, PyTuple_GET_ITEM(what, 0));
+        Py_DECREF(what);
+    }
+    return found;
+}
+
+static int leaves_in_order(const void *one, const void *other)
+{
+    return in_order(&((const struct leaf *)one)->of, &((const struct leaf *)other)->of);
+}
+
+static int put_leaves(struct output *output, struct collected *collected, PyObject *encode)
+{
+    qsort(collected->leaves, (size_t)collected->size, sizeof *collected->leaves, leaves_in_order);
+    if (!collected->size && put_character(output, '{')) {
+        return -1;
+    }
+    for (int each = 0; each < collected->size; each++) {
+        const struct leaf *leaf = &collected->leaves[each];
+        const char *begin = leaf->kind == deleted ? "[0,0," : "[0,1,";
+        if (put_key(output, &leaf->of, each ? ',' : '{', encode) || put(output, begin, 5) ||
+            put_value(output, leaf->of.value, encode) || put_character(output, ']')) {
+            return -1;
+        }
+    }
+    return put_character(output, '}');
+}
+
+/* The text forms of identifiers, in order: how many, -1 with an exception, 0 for the twin to say. */
+static int named(PyObject *identifiers, struct entry *names)
+{
+    int size = 0;
+    for (; size < PyTuple_GET_SIZE(identifiers); size++) {
+        PyObject *each = PyTuple_GET_ITEM(identifiers, size);
+        PyObject *name = NULL;
+        if (size < MOST_IDENTIFIERS && PyTuple_Check(each) && PyTuple_GET_SIZE(each) == 2 &&
+            PyUnicode_CheckExact(PyTuple_GET_ITEM(each, 0)) && PyUnicode_CheckExact(PyTuple_GET_ITEM(each, 1))) {
+            name = PyUnicode_FromFormat("%U:%U", PyTuple_GET_ITEM(each, 0), PyTuple_GET_ITEM(each, 1));
+        }
+        if (name != NULL && !PyUnicode_IS_ASCII(name)) {
+            Py_CLEAR(name);
+        }
+        if (name == NULL) {
+            break;
+        }
+        names[size] = (struct entry){PyUnicode_DATA(name), PyUnicode_GET_LENGTH(name), name, Py_None};
+    }
+    bool are_fine = size == PyTuple_GET_SIZE(identifiers);
+    if (are_fine) {
+        qsort(names, (size_t)size, sizeof *names, in_order);
+    }
+    for (int each = 1; are_fine && each < size; each++) {
+        are_fine = in_order(&names[each - 1], &names[each]) != 0;
+    }
+    for (int each = 0; !are_fine && each < size; each++) {
+        Py_DECREF(names[each].key);
+    }
+    return are_fine ? size : PyErr_Occurred() ? -1 : 0;
+}
+
+static int put_names(struct output *output, const struct entry *names, int size, PyObject *encode)
+{
+    for (int each = 0; each < size; each++) {
+        if (put_key(output, &names[each], each ? ',' : '{', encode) || put_character(output, '0')) {
+            return -1;
+        }
+    }
+    return put_character(output, '}');
+}
+
+static PyObject *write_state(const struct walk *walk, const struct entry *names, int size, PyObject *encode)
+{
+    struct output output = {NULL, 0, 0};
+    PyObject *made = NULL;
+    if (more(&output, 1024) != NULL && !put(&output, "[[", 2) && !put_origin(&output, walk->origin, encode) &&
+        !put(&output, "],", 2) && !put_leaves(&output, walk->collected, encode) && !put(&output, ",[],", 4) &&
+        !put_names(&output, names, size, encode) && !put_character(&output, ']')) {
+        made = PyBytes_FromStringAndSize(output.bytes, (Py_ssize_t)output.size);
+    }
+    PyMem_Free(output.bytes);
+    return made;
+}
+
+/* The JSON of what was collected; None where that is not of the common form, and all leaves are registers. */
+static PyObject *collected_state(const struct walk *walk, PyObject *identifiers, PyObject *policies, PyObject *encode)
+{
+    struct collected *collected = walk->collected;
+    struct entry names[MOST_IDENTIFIERS];
+    collect_rest(walk);
+    bool is_odd = collected->is_off || PyList_GET_SIZE(walk->to_seal) > MOST_TO_SEAL;
+    int policies_found = is_odd ? 1 : has_policies(walk, policies);
+    int size = policies_found ? 0 : named(identifiers, names);
+    if (size < 0 || policies_found < 0) {
+        return NULL;
+    }
+    if (!size) {
+        return stop_collecting(walk) ? NULL : Py_NewRef(Py_None);
+    }
+    PyObject *made = write_state(walk, names, size, encode);
+    for (int each = 0; each < size; each++) {
+        Py_DECREF(names[each].key);
+    }
+    if (made != NULL) {
+        PyDict_Clear(walk->plain);
+    }
+    return made;
+}
+
+PyDoc_STRVAR(state_doc, "state(root, tree, skipped, origin, identifiers, policies, found, plain, to_seal, rest, encode): as\n"
+                        "`walk`, but that what would stand in `plain` is given as the JSON of the event's state, where\n"
+                        "`policies` has none of its paths. None where it does stand in `plain`.");
+
+static PyObject *state(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t given)
+{
+    if (!check_arguments(given, 11) || !check_dict(arguments[5])) {
+        return NULL;
+    }
+    PyObject *origin = arguments[3];
+    if (!PyTuple_CheckExact(arguments[4]) || !PyTuple_Check(origin) || PyTuple_GET_SIZE(origin) != 2) {
+        PyErr_SetString(PyExc_TypeError, "an origin and a tuple of identifiers are needed");
+        return NULL;
+    }
+    struct collected collected;
+    collected.is_off = false;
+    collected.size = 0;
+    struct walk walk = {arguments[0], arguments[2], origin, arguments[6], arguments[7], arguments[8], arguments[9],
+                        &collected};
+    PyObject *made = NULL;
+    if (!walk_all(&walk, arguments[1])) {
+        made = collected_state(&walk, arguments[4], arguments[5], arguments[10]);
+    }
+    drop_collected(&collected);
+    return made;
+}
 
 /* ---- transforms.protected_names.ProtectedNames.protector ---- */
 
@@ -446,6 +677,7 @@ static PyObject *protector(PyObject *Py_UNUSED(module), PyObject *const *argumen
 static PyMethodDef methods[] = {
     LOOP(bind, METH_FASTCALL),
     LOOP(walk, METH_FASTCALL),
+    LOOP(state, METH_FASTCALL),
     LOOP(protector, METH_FASTCALL),
     {NULL, NULL, 0, NULL},
 };

@@ -4,6 +4,7 @@
  * Rules of this file: whoever may run Python code (a call, a comparison of values, a deallocation of values)
  * holds references of its own to what it goes on using; what is not the common case is handed to the twin.
  */
+#include "json.h"
 #include "objects.h"
 
 #include <math.h>
@@ -70,128 +71,6 @@ static PyObject *bind(PyObject *Py_UNUSED(module), PyObject *const *arguments, P
 
 /* ---- merge.codec.encode ---- */
 
-struct output {
-    char *bytes;
-    size_t size, room;
-};
-
-static char *more(struct output *output, size_t size)
-{
-    if (size > output->room - output->size) {
-        size_t room = output->room * 2 + size;
-        char *bytes = room > PY_SSIZE_T_MAX ? NULL : PyMem_Realloc(output->bytes, room);
-        if (bytes == NULL) {
-            PyErr_NoMemory();
-            return NULL;
-        }
-        output->bytes = bytes;
-        output->room = room;
-    }
-    return output->bytes + output->size;
-}
-
-static int put(struct output *output, const char *bytes, size_t size)
-{
-    char *end = more(output, size);
-    if (end == NULL) {
-        return -1;
-    }
-    memcpy(end, bytes, size);
-    output->size += size;
-    return 0;
-}
-
-static int put_character(struct output *output, char character)
-{
-    return put(output, &character, 1);
-}
-
-static int put_number(struct output *output, long long number)
-{
-    char digits[24], *end = digits + sizeof digits, *start = end;
-    unsigned long long rest = number < 0 ? 0ULL - (unsigned long long)number : (unsigned long long)number;
-    do {
-        *--start = (char)('0' + rest % 10);
-        rest /= 10;
-    } while (rest);
-    if (number < 0) {
-        *--start = '-';
-    }
-    return put(output, start, (size_t)(end - start));
-}
-
-/* Whether JSON holds this byte of a text as it is. DEL is left to the twin too. */
-static bool stands(unsigned char byte)
-{
-    return byte >= 0x20 && byte != '"' && byte != '\\' && byte != 0x7f;
-}
-
-/* A text in quotes: 1, 0 for one with something to escape, or -1 with an exception. */
-static int put_text(struct output *output, const char *text, Py_ssize_t size)
-{
-    unsigned char bad = 0;
-    for (Py_ssize_t place = 0; place < size; place++) {
-        bad |= !stands((unsigned char)text[place]);
-    }
-    if (bad) {
-        return 0;
-    }
-    char *end = more(output, (size_t)size + 2);
-    if (end == NULL) {
-        return -1;
-    }
-    end[0] = '"';
-    memcpy(end + 1, text, (size_t)size);
-    end[size + 1] = '"';
-    output->size += (size_t)size + 2;
-    return 1;
-}
-
-/* What `encode`, merge.codec's own encoder, makes of a value. */
-static int put_encoded(struct output *output, PyObject *value, PyObject *encode)
-{
-    PyObject *encoded = PyObject_CallOneArg(encode, value);
-    if (encoded == NULL) {
-        return -1;
-    }
-    int failed = -1;
-    if (PyBytes_CheckExact(encoded)) {
-        failed = put(output, PyBytes_AS_STRING(encoded), (size_t)PyBytes_GET_SIZE(encoded));
-    }
-    else {
-        PyErr_SetString(PyExc_TypeError, "an encoder that gives no bytes");
-    }
-    Py_DECREF(encoded);
-    return failed;
-}
-
-static int put_value(struct output *output, PyObject *value, PyObject *encode)
-{
-    if (PyUnicode_CheckExact(value) && PyUnicode_IS_READY(value) && PyUnicode_IS_ASCII(value)) {
-        int done = put_text(output, PyUnicode_DATA(value), PyUnicode_GET_LENGTH(value));
-        if (done) {
-            return done < 0 ? -1 : 0;
-        }
-    }
-    else if (PyLong_CheckExact(value)) {
-        int overflow;
-        long long number = PyLong_AsLongLongAndOverflow(value, &overflow);
-        if (!overflow) {
-            return put_number(output, number);
-        }
-    }
-    else if (value == Py_None) {
-        return put(output, "null", 4);
-    }
-    else if (value == Py_True) {
-        return put(output, "true", 4);
-    }
-    else if (value == Py_False) {
-        return put(output, "false", 5);
-    }
-    return put_encoded(output, value, encode);
-}
-
 /* The origins of a state: distinct as objects, in order; equal ones share a place. */
 #define MOST_ORIGINS 64
 struct origins {
@@ -255,41 +134,6 @@ static PyObject *place_origins(struct origins *origins)
     return written;
 }
 
-static int put_origin(struct output *output, PyObject *origin, PyObject *encode)
-{
-    char before = '[';
-    for (int part = 0; part < 2; part++) {
-        PyObject *fields = PyTuple_GET_ITEM(origin, part);
-        if (!PyTuple_Check(fields)) {
-            PyErr_SetString(PyExc_TypeError, "an origin of something else");
-            return -1;
-        }
-        for (Py_ssize_t field = 0; field < PyTuple_GET_SIZE(fields); field++) {
-            if (put_character(output, before) ||
-                put_value(output, PyTuple_GET_ITEM(fields, field), encode)) {
-                return -1;
-            }
-            before = ',';
-        }
-    }
-    return put_character(output, ']');
-}
-
-/* One entry of a dict, its key as UTF-8, which lives as long as the key. */
-struct entry {
-    const char *text;
-    Py_ssize_t size;
-    PyObject *key, *value;
-};
-
-static int in_order(const void *one, const void *other)
-{
-    const struct entry *a = one, *b = other;
-    Py_ssize_t shorter = a->size < b->size ? a->size : b->size;
-    int order = memcmp(a->text, b->text, (size_t)shorter);
-    return order ? order : (a->size > b->size) - (a->size < b->size);
-}
-
 static void free_entries(struct entry *entries, Py_ssize_t size)
 {
     for (Py_ssize_t each = 0; each < size; each++) {
@@ -327,18 +171,6 @@ static struct entry *sorted_entries(PyObject *dict)
         qsort(entries, (size_t)found, sizeof *entries, in_order);
     }
     return entries;
-}
-
-static int put_key(struct output *output, const struct entry *entry, char before, PyObject *encode)
-{
-    if (put_character(output, before)) {
-        return -1;
-    }
-    int done = put_text(output, entry->text, entry->size);
-    if (done < 0 || (!done && put_encoded(output, entry->key, encode))) {
-        return -1;
-    }
-    return put_character(output, ':');
 }
 
 static int put_register(struct output *output, struct origins *origins, PyObject *value, PyObject *encode)

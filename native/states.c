@@ -280,11 +280,11 @@ static bool is_nested(const struct entry *registers, int size)
     return false;
 }
 
-/* Whether these bytes are a state of the common form: without markers, no path below another. */
-static bool read_state(PyObject *data, struct state *state)
+/* Whether these bytes are, behind their header, a state of the common form: without markers, no path below another. */
+static bool read_state(PyObject *data, Py_ssize_t header, struct state *state)
 {
-    struct reader reader = {PyBytes_AS_STRING(data) + HEADER, PyBytes_AS_STRING(data) + PyBytes_GET_SIZE(data)};
-    return PyBytes_GET_SIZE(data) >= HEADER && take(&reader, '[') && read_origins(&reader, state) && take(&reader, ',') &&
+    struct reader reader = {PyBytes_AS_STRING(data) + header, PyBytes_AS_STRING(data) + PyBytes_GET_SIZE(data)};
+    return PyBytes_GET_SIZE(data) >= header && take(&reader, '[') && read_origins(&reader, state) && take(&reader, ',') &&
            read_registers(&reader, state) && take(&reader, ',') && take(&reader, '[') && take(&reader, ']') &&
            take(&reader, ',') &&
            read_identifiers(&reader, state->origins_size, state->identifiers, &state->identifiers_size) &&
@@ -428,10 +428,11 @@ static char *put_key(char *end, char before, const struct text *key)
     return put(end, "\":", 2);
 }
 
-/* Only the origins that something still comes from. */
-static char *put_origins(char *end, struct join *join)
+/* Gives each origin that something still comes from its place, the others -1; gives how many there are. */
+static int place_origins(struct join *join)
 {
     const struct state *joined = &join->joined;
+    int size = 0;
     memset(join->places, 0, sizeof join->places);
     for (int each = 0; each < joined->registers_size; each++) {
         join->places[joined->registers[each].origin] = 1;
@@ -439,15 +440,22 @@ static char *put_origins(char *end, struct join *join)
     for (int each = 0; each < joined->identifiers_size; each++) {
         join->places[joined->identifiers[each].origin] = 1;
     }
-    int place = 0;
+    for (int rank = 0; rank < join->ranked_size; rank++) {
+        join->places[rank] = join->places[rank] ? size++ : -1;
+    }
+    return size;
+}
+
+static char *put_origins(char *end, struct join *join)
+{
+    place_origins(join);
     end = put(end, "[[", 2);
     for (int rank = 0; rank < join->ranked_size; rank++) {
-        if (join->places[rank]) {
-            if (place) {
+        if (join->places[rank] >= 0) {
+            if (join->places[rank]) {
                 *end++ = ',';
             }
             end = put(end, join->ranked[rank]->whole.start, join->ranked[rank]->whole.size);
-            join->places[rank] = place++;
         }
     }
     return put(end, "],", 2);
@@ -485,28 +493,22 @@ static char *put_identifiers(char *end, const struct join *join)
     return put(end, "}]", 2);
 }
 
-/* Room for `join` alone, which runs no Python and makes no object that the collector knows: with those may run
+/* Room for `join` and `join_all` alone, which run no Python and make no object that the collector knows: with those may run
  * finalizers and other threads, and with them another join. */
 static struct join workplace;
 
-PyDoc_STRVAR(join_doc, "join(one, other): the JSON of the join of two states; None for the twin to say.");
-
-static PyObject *join(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t given)
+/* Whether the sides could be joined. */
+static bool join_sides(struct join *join)
 {
-    if (!check_arguments(given, 2) || !are_bytes(arguments, 2)) {
-        return NULL;
-    }
-    struct join *join = &workplace;
-    if (!read_state(arguments[0], &join->sides[0]) || !read_state(arguments[1], &join->sides[1])) {
-        Py_RETURN_NONE;
-    }
     rank_origins(join);
-    if (!join_registers(join) || !join_identifiers(join)) {
-        Py_RETURN_NONE;
-    }
+    return join_registers(join) && join_identifiers(join);
+}
+
+/* `all` is how many bytes the states have that were joined. */
+static PyObject *write_joined(struct join *join, Py_ssize_t all)
+{
     /* Nothing is written that is not in one of them, but for places of up to three digits in place of one. */
-    Py_ssize_t most = PyBytes_GET_SIZE(arguments[0]) + PyBytes_GET_SIZE(arguments[1]) +
-                      2 * (join->joined.registers_size + join->joined.identifiers_size) + 16;
+    Py_ssize_t most = all + 2 * (join->joined.registers_size + join->joined.identifiers_size) + 16;
     PyObject *made = PyBytes_FromStringAndSize(NULL, most);
     if (made == NULL) {
         return NULL;
@@ -516,6 +518,80 @@ static PyObject *join(PyObject *Py_UNUSED(module), PyObject *const *arguments, P
     end = put_identifiers(end, join);
     _PyBytes_Resize(&made, end - PyBytes_AS_STRING(made));
     return made;
+}
+
+PyDoc_STRVAR(join_doc, "join(one, other): the JSON of the join of two states; None for the twin to say.");
+
+static PyObject *join(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t given)
+{
+    if (!check_arguments(given, 2) || !are_bytes(arguments, 2)) {
+        return NULL;
+    }
+    struct join *join = &workplace;
+    if (!read_state(arguments[0], HEADER, &join->sides[0]) || !read_state(arguments[1], HEADER, &join->sides[1])) {
+        Py_RETURN_NONE;
+    }
+    if (!join_sides(join)) {
+        Py_RETURN_NONE;
+    }
+    return write_joined(join, PyBytes_GET_SIZE(arguments[0]) + PyBytes_GET_SIZE(arguments[1]));
+}
+
+/* Makes the joined state the first side of the next join, with those of its origins that something comes from. */
+static bool go_on(struct join *join)
+{
+    struct state *joined = &join->joined, *side = &join->sides[0];
+    static struct origin origins[MOST_ORIGINS];
+    int size = place_origins(join);
+    if (size > MOST_ORIGINS) {
+        return false;
+    }
+    for (int rank = 0; rank < join->ranked_size; rank++) {
+        if (join->places[rank] >= 0) {
+            origins[join->places[rank]] = *join->ranked[rank];
+        }
+    }
+    memcpy(side->origins, origins, (size_t)size * sizeof *origins);
+    memcpy(side->registers, joined->registers, (size_t)joined->registers_size * sizeof *joined->registers);
+    memcpy(side->identifiers, joined->identifiers, (size_t)joined->identifiers_size * sizeof *joined->identifiers);
+    side->origins_size = size;
+    side->registers_size = joined->registers_size;
+    side->identifiers_size = joined->identifiers_size;
+    for (int each = 0; each < side->registers_size; each++) {
+        side->registers[each].origin = join->places[side->registers[each].origin];
+    }
+    for (int each = 0; each < side->identifiers_size; each++) {
+        side->identifiers[each].origin = join->places[side->identifiers[each].origin];
+    }
+    return true;
+}
+
+PyDoc_STRVAR(join_all_doc, "join_all(bodies): the JSON of the join of several states, a tuple of what is behind their\n"
+                           "headers; None for the twin to say.");
+
+static PyObject *join_all(PyObject *Py_UNUSED(module), PyObject *bodies)
+{
+    if (!PyTuple_CheckExact(bodies) || PyTuple_GET_SIZE(bodies) < 2) {
+        PyErr_SetString(PyExc_TypeError, "a tuple of two states or more is needed");
+        return NULL;
+    }
+    Py_ssize_t number = PyTuple_GET_SIZE(bodies), all = 0;
+    if (!are_bytes(((PyTupleObject *)bodies)->ob_item, number)) {
+        return NULL;
+    }
+    struct join *join = &workplace;
+    bool is_common = read_state(PyTuple_GET_ITEM(bodies, 0), 0, &join->sides[0]);
+    for (Py_ssize_t each = 1; is_common && each < number; each++) {
+        is_common = (each == 1 || go_on(join)) && read_state(PyTuple_GET_ITEM(bodies, each), 0, &join->sides[1]) &&
+                    join_sides(join);
+    }
+    for (Py_ssize_t each = 0; each < number; each++) {
+        all += PyBytes_GET_SIZE(PyTuple_GET_ITEM(bodies, each));
+    }
+    if (!is_common) {
+        Py_RETURN_NONE;
+    }
+    return write_joined(join, all);
 }
 
 /* ---- frozenset(merge.codec.decode(...).identifiers) ---- */
@@ -690,7 +766,7 @@ static PyObject *fields(PyObject *Py_UNUSED(module), PyObject *const *arguments,
     if (state == NULL) {
         return PyErr_NoMemory();
     }
-    if (!read_state(arguments[0], state)) {
+    if (!read_state(arguments[0], HEADER, state)) {
         PyMem_Free(state);
         Py_RETURN_NONE;
     }
@@ -712,6 +788,7 @@ static PyObject *fields(PyObject *Py_UNUSED(module), PyObject *const *arguments,
 
 static PyMethodDef methods[] = {
     {"join", (PyCFunction)(void (*)(void))join, METH_FASTCALL, join_doc},
+    {"join_all", join_all, METH_O, join_all_doc},
     {"identifiers", identifiers, METH_O, identifiers_doc},
     {"fields", (PyCFunction)(void (*)(void))fields, METH_FASTCALL, fields_doc},
     {NULL, NULL, 0, NULL},

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from model import native, paths
+from model import canonical, native, paths
 from model.attributes import (
     AttributeMetadata,
     AttributeStatus,
@@ -29,6 +29,7 @@ from model.classification import Classification, LevelPolicy
 from model.dead_letters import DeadLetterReason
 from model.errors import EventError
 from model.fragments import Kind, Origin, Register
+from model.identifiers import Identifier
 from model.index_rules import IndexRules
 from model.proposals import Proposal
 from model.snapshots import DetectionMode, DiscoveryDefaults, MetadataSnapshot
@@ -293,24 +294,46 @@ class AttributeTree:
         An empty object sets nothing. An array is one leaf.
         """
         found = Leaves({}, [], [])
-        plain, to_seal, _ = found
         try:
             if native.leaves is not None and type(output) is dict:
-                native.leaves.walk(
-                    self._root, output, RESERVED_KEY, origin, found, plain, to_seal, self._walk
-                )
+                native.leaves.walk(self._root, output, RESERVED_KEY, origin, found, *found[:2], self._walk)
             else:
                 if RESERVED_KEY in output:
                     output = {key: value for key, value in output.items() if key != RESERVED_KEY}
                 self._walk(self._root, output, origin, found)
-            if len(plain) + len(to_seal) > MAX_LEAVES:
-                raise EventError(
-                    DeadLetterReason.TRANSFORM_FAILED, f"the mapped output has more than {MAX_LEAVES} leaves"
-                )
+            _check_number(found)
         except EventError:
             self.take_back(found)
             raise
         return found
+
+    def leaves_and_state(
+        self, output: dict[str, Any], origin: Origin, identifiers: tuple[Identifier, ...]
+    ) -> tuple[Leaves, bytes | None]:
+        """`leaves`, and the state that its plain ones make with an event's identifiers, as the JSON in what
+        `merge.codec` writes: then none stands in `plain`. None for what is not of the common form, which has other
+        policies than `latest` or names with other characters than ASCII: then they stand in `plain`."""
+        if native.leaves is None or type(output) is not dict:
+            return self.leaves(output, origin), None
+        found = Leaves({}, [], [])
+        try:
+            state = native.leaves.state(
+                self._root,
+                output,
+                RESERVED_KEY,
+                origin,
+                identifiers,
+                self.policies,
+                found,
+                *found[:2],
+                self._walk,
+                canonical.encode,
+            )
+            _check_number(found)
+        except EventError:
+            self.take_back(found)
+            raise
+        return found, state
 
     def take_back(self, leaves: Leaves) -> None:
         """The event was refused: what it showed is unexpected still, for the next event that shows it."""
@@ -395,6 +418,13 @@ class AttributeTree:
         node = self._add(parent, key, parent.children if keep else {})
         node.is_kept = keep
         return node
+
+
+def _check_number(found: Leaves) -> None:
+    if len(found.plain) + len(found.to_seal) > MAX_LEAVES:
+        raise EventError(
+            DeadLetterReason.TRANSFORM_FAILED, f"the mapped output has more than {MAX_LEAVES} leaves"
+        )
 
 
 def _is_within_bounds(node: AttributeNode) -> bool:

@@ -11,15 +11,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from merge import codec
+from merge.fragments import FragmentState
 from model import native
-from model.attributes import AttributeMetadata, AttributeStatus, DataType, EncryptionLevel
+from model.attributes import (
+    AttributeMetadata,
+    AttributeStatus,
+    DataType,
+    EncryptionLevel,
+    ReconciliationPolicy,
+)
+from model.fragments import FragmentChange
+from model.identifiers import Identifier
 from model.snapshots import DetectionMode, DiscoveryDefaults, MetadataSnapshot
 from tests.properties import odd_values
 from tests.properties.twins import ORIGIN, both, outcome
 from transforms.detection import detection
 from transforms.schema import AttributeTree, Leaves
 
-pytestmark = pytest.mark.skipif(native.built is None, reason=f"the native loops are {native.state}")
+pytestmark = pytest.mark.skipif(native.built_leaves is None, reason=f"the native loops are {native.state}")
 
 STATUSES = (AttributeStatus.ACTIVE, AttributeStatus.DISCOVERED, AttributeStatus.RETIRED)
 more = settings(max_examples=300, deadline=None)
@@ -75,6 +85,108 @@ def test_leaves(
 
     one, other = both(work)
     assert one == other
+
+
+IDENTIFIERS = (Identifier("u", "1"), Identifier("a", 'x"y'))
+
+
+def as_one_state(tree: AttributeTree, output: Any, identifiers: tuple[Identifier, ...]) -> tuple[Any, ...]:
+    """What `leaves_and_state` gives: the values of the plain leaves are told by the bytes of the event's state."""
+    leaves, body = tree.leaves_and_state(output, ORIGIN, identifiers)
+    if body is None:
+        state = FragmentState()
+        state.apply(FragmentChange("u:1", ORIGIN, leaves.plain, identifiers))
+        body = codec.body(codec.encode(state))
+    else:
+        assert not leaves.plain
+    return body, *told(leaves._replace(plain={}))
+
+
+identifier_values = odd_values.fine_texts | st.sampled_from(["1", "\ud800", "日", 'q"', "\x7f"])
+
+
+@more
+@given(
+    attributes,
+    st.sampled_from(DetectionMode),
+    st.lists(odd_values.trees | odd_values.fine_trees, max_size=4),
+    st.lists(st.builds(Identifier, st.sampled_from("uva"), identifier_values), max_size=3).map(tuple),
+    st.booleans(),
+)
+def test_the_state_of_an_event(
+    declared: list[AttributeMetadata],
+    mode: DetectionMode,
+    outputs: list[Any],
+    identifiers: tuple[Identifier, ...],
+    has_policy: bool,
+) -> None:
+    if has_policy:
+        declared = [
+            each.model_copy(update={"policy": ReconciliationPolicy.FIRST} if each.path == "a" else {})
+            for each in declared
+        ]
+    defaults = DiscoveryDefaults(detection=mode)
+    snapshot = MetadataSnapshot(version=1, attributes=tuple(declared), defaults=defaults)
+
+    def work() -> list[str]:
+        tree = AttributeTree(snapshot)
+        return [outcome(lambda o=output: as_one_state(tree, o, identifiers)) for output in outputs * 2]  # type: ignore[misc]
+
+    one, other = both(work)
+    assert one == other
+
+
+def state_of_event(
+    output: Any, identifiers: Any = IDENTIFIERS, **attribute: Any
+) -> tuple[Leaves, bytes | None]:
+    stated = {
+        "path": "p.sealed",
+        "data_type": DataType.STRING,
+        "encryption": EncryptionLevel.PROTECTED,
+        **attribute,
+    }
+    metadata = AttributeMetadata(**stated, version=1, created=datetime(2026, 1, 1, tzinfo=UTC))
+    tree = AttributeTree(MetadataSnapshot(version=1, attributes=(metadata,)))
+    tree.leaves(output, ORIGIN)
+    return tree.leaves_and_state(output, ORIGIN, identifiers)
+
+
+def test_an_event_of_the_common_form_makes_no_registers() -> None:
+    output = {
+        "b": {"c": 1, "a": "x"},
+        "a": None,
+        "l": [1],
+        "f": 1.5,
+        "p": {"sealed": "s"},
+        "_event": {"id": 1},
+    }
+    leaves, state = state_of_event(output)
+    assert (leaves.plain, [each.value for each in leaves.to_seal]) == ({}, ["s"])
+    assert state == (
+        b'[[[0,1,"shop","e","spec",1]],{"a":[0,0,null],"b.a":[0,1,"x"],"b.c":[0,1,1],"f":[0,1,1.5],"l":[0,1,[1]]},'
+        b'[],{"a:x\\"y":0,"u:1":0}]'
+    )
+
+
+@pytest.mark.parametrize(
+    ("output", "changed"),
+    [
+        ({"ü": 1}, {}),
+        ({"a": 1}, {"identifiers": (Identifier("u", "日"),)}),
+        ({"a": 1}, {"identifiers": (Identifier("u", "1"),) * 2}),
+        ({"a": 1}, {"identifiers": tuple(Identifier("u", str(n)) for n in range(17))}),
+        ({"a": 1}, {"identifiers": ()}),
+        ({f"k{n}": n for n in range(1025)}, {}),
+        ({"p": {f"k{n}": n for n in range(1025)}}, {"path": "p"}),
+        ({"a": 1}, {"path": "a", "policy": ReconciliationPolicy.FIRST, "encryption": EncryptionLevel.NONE}),
+        ({"a": "x", "b": 1}, {"path": "a", "policy": ReconciliationPolicy.FIRST}),
+    ],
+    ids=str,
+)
+def test_others_do(output: Any, changed: dict[str, Any]) -> None:
+    leaves, state = state_of_event(output, **changed)
+    assert state is None
+    assert len(leaves) == len(output.get("p", output))
 
 
 EXPECTED = {str: "x", int: 1, float: 1.5, bool: True, list: [1], Decimal: Decimal("0.12345678901234567890")}

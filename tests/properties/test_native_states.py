@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ingestion.event_states import joined
 from merge import codec
 from merge.documents import document
 from merge.encoded import EncodedState, state_of
@@ -87,6 +88,37 @@ def test_joins(mine: list[FragmentChange], others: list[FragmentChange]) -> None
 
     natively, plainly = both(work)
     assert natively == plainly
+
+
+@more
+@given(st.lists(changes(), min_size=2, max_size=9))
+def test_joins_of_many(events: list[FragmentChange]) -> None:
+    bodies = tuple(codec.body(encoded([event])) for event in events)
+    assert native.states is not None
+    natively = native.states.join_all(bodies)
+    assert natively is None or natively == codec.body(encoded(events))
+
+
+@pytest.mark.parametrize("size", [2, 3, 62, 63, 64, 65, 66, 200, 1100])
+def test_many_events_of_the_common_form_become_one_state(size: int) -> None:
+    events = []
+    for number in range(size):
+        origin = Origin(Stamp(0, number * 7 % size, "s", str(number)), SpecRef("m", 1))
+        # Some paths are each event's own, until there are more origins than the loops know.
+        values = {f"p{number % 5}": number, f"q{number % 70}": number}
+        registers = {path: Register(origin, Kind.PLAIN, value) for path, value in values.items()}
+        events.append(FragmentChange("u:1", origin, registers, (Identifier("u", str(number % 3)),)))
+    bodies = [codec.body(encoded([event])) for event in events]
+    assert codec.encode(joined(bodies)) == encoded(events)
+    assert native.states is not None
+    assert (native.states.join_all(tuple(bodies)) is None) == (size > 65)
+
+
+@pytest.mark.parametrize("bodies", [(), (b"[]",), [b"[]", b"[]"], (b"[]", "x")])
+def test_what_are_no_states_is_refused(bodies: Any) -> None:
+    assert native.states is not None
+    with pytest.raises(TypeError):
+        native.states.join_all(bodies)
 
 
 @more
@@ -200,6 +232,7 @@ def test_no_byte_is_trusted(mine: list[FragmentChange], data: st.DataObject) -> 
         try:
             state = state_of(one)
             state.names()
+            native.states.join_all((codec.body(one), codec.body(other), codec.body(one)))  # type: ignore[union-attr]
             state.join(state_of(other))
             document("f", 1, state, IndexRules(lambda _: True))
             codec.encode(state)
