@@ -58,7 +58,7 @@ def seal_events(
     """What is sealed of events of one fragment, in their order. Registers that another of the events, or what is
     `present` of the fragment, replaces are left out: sealing is what an event costs most."""
     if not any(event.leaves.to_seal for event in events):
-        return [Sealed({}) for _ in events]
+        return [Sealed({})] * len(events)
     try:
         key = _key(keys, events[0].fragment_id)
         latest = sealer.seal_latest(key, [(each.origin, each.leaves.to_seal) for each in events], present)

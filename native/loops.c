@@ -1,4 +1,4 @@
-/* Loops of the flow that run for every attribute of every event. Each has a twin in Python, named above it,
+/* Loops of the flow that run for every attribute of every fragment. Each has a twin in Python, named above it,
  * which says what is right; tests/properties/test_native_*.py hold the two equal. See README.md.
  *
  * Rules of this file: whoever may run Python code (a call, a comparison of values, a deallocation of values)

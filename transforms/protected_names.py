@@ -7,6 +7,7 @@ admin's decision: before and after discovery the same type and value give the sa
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
 from model import native, paths
 from model.identifiers import Identifier
@@ -66,5 +67,6 @@ class ProtectedNames:
         return proposal is not None and self._levels.policy(proposal.classification).is_protected
 
 
+@lru_cache(maxsize=4096)
 def _is_stored(place: str | None) -> bool:
     return place is not None and place.split(".", 1)[0] != RESERVED_KEY

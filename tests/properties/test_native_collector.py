@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import subprocess
 import sys
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,11 +13,20 @@ from typing import Any
 
 import pytest
 
+from ingestion.configuration import SourceConfig
+from ingestion.envelope import EnvelopeReader
 from merge import codec
 from merge.fragments import FragmentState
-from model import native
+from model import canonical, native
+from model.events import RawRecord
 from model.fragments import Kind, Origin, Register
+from model.identifiers import Identifier
+from model.snapshots import MetadataSnapshot
 from model.stamps import SpecRef, Stamp
+from tests.properties.twins import ORIGIN
+from tests.retail import spec
+from transforms.mapping import MappingSpec
+from transforms.schema import AttributeTree, Leaves
 
 pytestmark = pytest.mark.skipif(native.state != "in use", reason=f"the native loops are {native.state}")
 
@@ -220,3 +230,58 @@ def test_what_changes_while_it_is_read_raises() -> None:
     registers: dict[str, Any] = {str(number): (0, 1, [number]) for number in range(20)}
     origins = [Origin(Stamp(0, 1, "s", "e"), SpecRef("m", 1))]
     assert "changed size" in raised(registers.clear, native.loops.registers, registers, origins)
+
+
+def walked(work: Callable[[], Any], output: dict[str, Any]) -> tuple[str, Any]:
+    """What a walk raises, and gives, whose detectors do some work when they are first asked."""
+    assert native.leaves is not None
+    tree = AttributeTree(MetadataSnapshot(version=1))
+    tree.leaves({"a": {"b": "x", "c": 1}}, ORIGIN)
+    (node,) = tree._root.children.values()
+    odd = next(iter(node.children.values()))
+    found = Leaves({}, [], [])
+
+    def rest(*_: Any) -> None:
+        work()
+        for slot in ("path", "tests", "kinds"):
+            if hasattr(odd, slot):
+                delattr(odd, slot)
+        node.children.clear()
+
+    given = tree._root, output, "_event", ORIGIN, (Identifier("u", "1"),), {}, found, *found[:2], rest
+    try:
+        return "", native.leaves.state(*given, canonical.encode)
+    except RuntimeError as error:
+        return str(error), None
+
+
+def test_an_output_that_changes_while_it_is_walked_raises() -> None:
+    output: dict[str, Any] = {"a": {"b": "one of 23 long texts to ask for", "c": 2, "d": "?"}}
+    told, _ = walked(output["a"].clear, output)
+    assert "changed size" in told
+
+
+def test_nodes_that_are_gone_while_they_are_walked_are_left_to_the_twin() -> None:
+    output = {"a": {"b": "one of 23 long texts to ask for", "n": [1], "c": 2}}
+    told, state = walked(gc.collect, output)
+    assert (told, state) == (
+        "",
+        b'[[[0,1,"shop","e","spec",1]],{"a.b":[0,1,"one of 23 long texts to ask for"]},[],{"u:1":0}]',
+    )
+
+
+def test_readers_and_mappers_go_with_what_they_belong_to() -> None:
+    config = SourceConfig.model_validate({"name": "s", "path": "x"})
+    made = [weakref.ref(MappingSpec(spec("orders"))), weakref.ref(EnvelopeReader(config))]
+    gc.collect()
+    assert [each() for each in made] == [None, None]
+
+
+@at_once
+def test_a_half_made_event_survives_the_collector() -> None:
+    reader = EnvelopeReader(SourceConfig.model_validate({"name": "s", "path": "x", "ordinal": {"path": "t"}}))
+    record = RawRecord("s", "file:x#1", b'{"t":"2024-03-01T00:00:00Z","a":1}')
+    expected = reader.read(record)
+    for _ in range(20):
+        with finalizing(lambda: [{} for _ in range(1000)]):
+            assert reader.read(record) == expected
