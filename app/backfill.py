@@ -11,15 +11,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from pydantic import ValidationError
+
 from app import wiring
 from app.flow_runner import alone, run_flow
 from app.settings import Settings
 from ingestion.archive import BackfillProgress, Tally, archive_files, archive_path, bytes_an_event, size_of
 from ingestion.background_sealing import keep_sealed_by, protection_of, sealed_by
-from ingestion.configuration import SourceConfig
+from ingestion.configuration import FileSource, SourceConfig
 from ingestion.intake import Intake
+from ingestion.kafka_configuration import KafkaSource
 from ingestion.outcomes import BatchReport
-from ingestion.source_files import folder_of, is_glob
+from ingestion.source_files import file_sources, folder_of, is_glob
 from model.errors import ConfigError
 
 BATCH_EVENTS = 100_000
@@ -55,7 +58,7 @@ class BackfillStep:
 
 def find_archive(settings: Settings, source: str, path: Path) -> Archive:
     """The archive, and the settings of the flow that takes it. Raises ConfigError."""
-    config = settings.source(source).model_copy(update={"path": archive_path(path)})
+    config = _in_files(settings.source(source), archive_path(path))
     _check_apart(settings, config)
     place = hashlib.sha256(str(config.path).encode()).hexdigest()[:8]
     name = f"backfill-{source[:40]}-{place}"
@@ -66,10 +69,24 @@ def find_archive(settings: Settings, source: str, path: Path) -> Archive:
     return Archive(settings.model_copy(update={"flow": flow, "sources": (config,)}), len(found), size, sample)
 
 
-def _check_apart(settings: Settings, archive: SourceConfig) -> None:
+def _in_files(source: FileSource | KafkaSource, path: Path) -> FileSource:
+    """The source as one of files; of one in Kafka too, if its records say all themselves. Raises ConfigError."""
+    if isinstance(source, FileSource):
+        return source.model_copy(update={"path": path})
+    told = source.model_dump(include=set(SourceConfig.model_fields))
+    try:
+        return FileSource(**told, path=path)
+    except ValidationError:
+        raise ConfigError(
+            f"source {source.name}: its envelope stands in keys, headers or timestamps, which a file has not"
+        ) from None
+
+
+def _check_apart(settings: Settings, archive: FileSource) -> None:
     """Raises ConfigError for an archive that holds what is no event of its source: nothing takes that back."""
     folder = folder_of(archive)
-    others = [folder_of(each) for each in settings.sources if each.name != archive.name]
+    known = file_sources(settings.sources_by_name()).values()
+    others = [folder_of(each) for each in known if each.name != archive.name]
     for place in (settings.directory, *others):
         if not is_glob(archive.path) and place.is_relative_to(folder):
             raise ConfigError(

@@ -77,7 +77,7 @@ class Demo:
             say(f"metadata service on {url}, {counted(len(client.list_specs()), 'spec')} active")
             total = 0
             for source, lines in self._example.files(self._settings):
-                publish_lines(self._settings.source(source), lines)
+                publish_lines(self._settings.file_source(source), lines)
                 total += len(lines)
             say(f"{total:,} events published; starting Spark\n")
             flow = stack.enter_context(RunningFlow(self._settings))
@@ -171,7 +171,7 @@ class Demo:
         started = time.monotonic()
         saved = client.put_spec(read_definition(file), "demo: an edit while the flow runs")
         event = canonical.decode((self._example.folder / edit["event"]).read_bytes())
-        publish_lines(self._settings.source(edit["source"]), [canonical.encode(event) + b"\n"])
+        publish_lines(self._settings.file_source(edit["source"]), [canonical.encode(event) + b"\n"])
         say(f"  {saved.name} version {saved.active_version} is active; one more event published")
         leaf = None
         while leaf is None and time.monotonic() - started < EDIT_SECONDS and not stop.is_set():

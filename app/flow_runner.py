@@ -12,6 +12,7 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 from app import wiring
+from app.input_streams import input_stream, needed_jars
 from app.java import class_archives, require_java
 from app.private_files import owner_only
 from app.settings import Settings
@@ -20,6 +21,7 @@ from ingestion.background_sealing import BackgroundSealing
 from ingestion.failure_handlers import failure_handler
 from ingestion.flow import Flow
 from ingestion.intake import Intake
+from ingestion.kafka_configuration import kafka_sources
 from ingestion.outbox import OutboxDrainer
 from ingestion.outcomes import BatchReport
 from ingestion.schema_buffer import SchemaBuffer
@@ -27,7 +29,7 @@ from ingestion.schema_journal import SchemaJournal
 from ingestion.schema_sender import SchemaSender
 from ingestion.session import start_session
 from ingestion.snapshots import SnapshotFollower
-from ingestion.source_files import folder_of
+from ingestion.source_files import file_sources, folder_of
 from model.errors import AlreadyRunningError, ConfigError
 from transforms.schema import AttributeTree
 
@@ -37,7 +39,7 @@ log = logging.getLogger(__name__)
 def run_flow(
     settings: Settings, stop: threading.Event, intake: Intake, on_batch: Callable[[BatchReport], None]
 ) -> None:
-    """Run until `stop` is set, or with `until_done` until the files present at the start are done.
+    """Run until `stop` is set, or with `until_done` until what is there at the start is done.
 
     Raises ConfigError for what must be mended before anything runs, UnauthorizedError and MetadataError
     when there is no snapshot to start with, and whatever stopped the flow.
@@ -46,6 +48,7 @@ def run_flow(
         raise ConfigError("no sources are configured; add a [[sources]] table to idgraph.toml")
     failure_handler(settings.flow.on_failure)
     require_java()
+    jars = needed_jars(settings)
     wiring.prepare_directory(settings)
     wiring.ensure_keyring(settings)
     _make_folders(settings)
@@ -55,7 +58,7 @@ def run_flow(
         # are for publishers and have the user's own.
         stack.enter_context(owner_only())
         stack.enter_context(alone(state))
-        checkpoints.mend(state / "checkpoint")
+        checkpoints.mend(state / "checkpoint", keeps_files=not kafka_sources(settings.sources_by_name()))
         client = stack.enter_context(closing(wiring.metadata_client(settings)))
         resources = stack.enter_context(wiring.opened(settings))
         wiring.mend_erasures(settings, resources)
@@ -76,10 +79,14 @@ def run_flow(
             )
         )
         with _keeping_interrupt_handler():
-            session = start_session(settings.flow, state / "spark", state / "spark.log", class_archives())
+            session = start_session(
+                settings.flow, state / "spark", state / "spark.log", class_archives(), jars
+            )
         stack.callback(session.stop)
         plan = wiring.worker_plan(settings)
-        flow = Flow(session, plan, state, snapshots, schema, resources.dead_letters, on_batch)
+        flow = Flow(
+            session, plan, input_stream(settings), state, snapshots, schema, resources.dead_letters, on_batch
+        )
         stack.enter_context(
             BackgroundSealing(resources, snapshots.current, flow.is_past, wiring.sealed_file(settings))
         )
@@ -89,7 +96,7 @@ def run_flow(
 def _make_folders(settings: Settings) -> None:
     """A source's folder may come later than the flow, so it is made; one that is made may be a mistake in its
     name, so it is told."""
-    for source in settings.sources:
+    for source in file_sources(settings.sources_by_name()).values():
         folder = folder_of(source)
         if folder.is_dir():
             continue

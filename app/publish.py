@@ -1,20 +1,71 @@
-"""Publishing events to a source: a file that appears whole, by rename."""
+"""Publishing events to a source: a file that appears whole, by rename, or records of a topic."""
 
 from __future__ import annotations
 
 import os
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-from ingestion.configuration import SourceConfig
+from app.settings import Settings
+from ingestion.configuration import FileSource
 from ingestion.durable_files import sync_folder
 from ingestion.source_files import is_glob
+from model import canonical, paths
 from model.errors import ConfigError
 
+Publish = Callable[[Sequence[bytes]], int]
+"""Publishes lines, each ending in a line feed."""
 
-def publish_lines(source: SourceConfig, lines: Iterable[bytes]) -> Path:
+
+@contextmanager
+def publisher(settings: Settings, source: str, key: str | None = None) -> Iterator[Publish]:
+    """What publishes lines to a configured source, and gives how many; durable when it returns. `key` is the dotted
+    path of what a record of Kafka has as its key.
+
+    Raises ConfigError for a source that cannot be published to. What it gives raises PublishError.
+    """
+    config = settings.source(source)
+    if isinstance(config, FileSource):
+        if key is not None:
+            raise ConfigError(f"source {source} is files, whose events have no key")
+
+        def as_file(lines: Sequence[bytes]) -> int:
+            publish_lines(config, lines)
+            return len(lines)
+
+        yield as_file
+        return
+    if len(config.topics) != 1:
+        raise ConfigError(f"source {source} has not one topic but several; publish needs to know which")
+    try:
+        from sinks.kafka_publisher import KafkaPublisher
+    except ModuleNotFoundError:
+        raise ConfigError(
+            f"source {source}: Kafka needs confluent-kafka; install it with `pip install idgraph[kafka]`"
+        ) from None
+    kafka, keys = settings.kafka, paths.split(key) if key else ()
+    with KafkaPublisher(kafka.bootstrap_servers, kafka.producer_options()) as opened:
+        yield lambda lines: opened.publish(
+            config.topics[0], ((_key(line, keys), line.removesuffix(b"\n")) for line in lines)
+        )
+
+
+def _key(line: bytes, keys: tuple[str, ...]) -> bytes | None:
+    """The key of a record: text as it is, another value as JSON; none where nothing stands, or for what is no JSON,
+    which the flow judges."""
+    if not keys:
+        return None
+    try:
+        value = paths.value_at(canonical.decode(line), keys)
+    except canonical.MalformedJSON:
+        return None
+    return None if value is None else value.encode() if isinstance(value, str) else canonical.encode(value)
+
+
+def publish_lines(source: FileSource, lines: Iterable[bytes]) -> Path:
     """Write lines, each ending in a line feed, as one new file of a source; durable when it returns.
 
     Raises ConfigError for a source that is a glob of files.

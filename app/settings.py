@@ -13,7 +13,14 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -22,7 +29,9 @@ from pydantic_settings import (
 )
 
 from app.settings_mistakes import explain, misspelt_variables, place
-from ingestion.configuration import FlowConfig, SourceConfig
+from app.source_settings import Source, absolute, require_one_flow
+from ingestion.configuration import FileSource, FlowConfig
+from ingestion.kafka_configuration import KafkaSettings, KafkaSource
 from model.errors import ConfigError
 
 log = logging.getLogger(__name__)
@@ -156,7 +165,13 @@ class Settings(BaseSettings):
     store: StoreSettings = StoreSettings()
     index: IndexSettings = IndexSettings()
     flow: FlowConfig = FlowConfig()
-    sources: tuple[SourceConfig, ...] = Field(default=(), description="Sources of the flow, as [[sources]].")
+    kafka: KafkaSettings = KafkaSettings()
+    sources: tuple[Source, ...] = Field(default=(), description="Sources of the flow, as [[sources]].")
+
+    @model_validator(mode="after")
+    def _is_one_flow(self) -> Settings:
+        require_one_flow(self.sources)
+        return self
 
     @classmethod
     def settings_customise_sources(
@@ -186,17 +201,24 @@ class Settings(BaseSettings):
         """The flow's directory: checkpoint, journal, last snapshot."""
         return self.directory / "flows" / self.flow.name
 
-    def sources_by_name(self) -> dict[str, SourceConfig]:
+    def sources_by_name(self) -> dict[str, FileSource | KafkaSource]:
         """Sources by name, in the order of the file."""
         return {source.name: source for source in self.sources}
 
-    def source(self, name: str) -> SourceConfig:
+    def source(self, name: str) -> FileSource | KafkaSource:
         """One source. Raises ConfigError with the names that there are."""
         try:
             return self.sources_by_name()[name]
         except KeyError:
             known = ", ".join(self.sources_by_name()) or "none"
             raise ConfigError(f"no source is called {name!r}; configured: {known}") from None
+
+    def file_source(self, name: str) -> FileSource:
+        """One source that publishes files. Raises ConfigError for another."""
+        source = self.source(name)
+        if not isinstance(source, FileSource):
+            raise ConfigError(f"source {name} is in Kafka, not in files")
+        return source
 
 
 def load(path: Path | None = None) -> Settings:
@@ -255,10 +277,6 @@ def _absolute(settings: Settings, base: Path) -> Settings:
             "keyring": base / settings.keyring if settings.keyring else None,
             "metadata": metadata,
             "index": settings.index.model_copy(update=files),
-            "sources": tuple(
-                # Without `..`: Spark names the files that it finds without it.
-                source.model_copy(update={"path": Path(os.path.abspath(base / source.path))})  # noqa: PTH100 - links stay
-                for source in settings.sources
-            ),
+            "sources": tuple(absolute(source, base) for source in settings.sources),
         }
     )

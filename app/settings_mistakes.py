@@ -14,6 +14,9 @@ from pydantic_settings import BaseSettings
 
 PREFIX = "IDGRAPH_"
 
+KINDS = {"files": "FileSource", "kafka": "KafkaSource"}
+"""Kinds of sources, and the models of their keys."""
+
 
 def misspelt_variables(settings: type[BaseSettings]) -> Iterator[str]:
     """Environment variables that look meant for us and set nothing. Others that begin like ours are left
@@ -45,6 +48,7 @@ def explain(error: ValidationError, settings: type[BaseSettings], file: Path, te
         if problem["type"] == "extra_forbidden":
             near = difflib.get_close_matches(keys[-1], _keys_at(settings, keys[:-1]), n=1)
             message = "unknown key" + (f"; did you mean {near[0]!r}?" if near else "")
+        keys = _as_written(keys)
         lines.append(f"{place(file, text, keys[-1] if keys else '')}: {'.'.join(keys)}: {message}")
     return "\n".join(lines)
 
@@ -61,18 +65,28 @@ def _line_of(text: str, key: str) -> int | None:
     return text.count("\n", 0, found.start()) + 1 if found else None
 
 
+def _as_written(keys: list[str]) -> list[str]:
+    """Without the kind of a source, which pydantic puts after its number."""
+    return [
+        key for number, key in enumerate(keys) if not (key in KINDS and number and keys[number - 1].isdigit())
+    ]
+
+
 def _keys_at(settings: type[BaseSettings], keys: list[str]) -> list[str]:
-    model: Any = settings
+    models: list[Any] = [settings]
     for key in keys:
         if key.isdigit():
             continue
-        annotation = model.model_fields[key].annotation if key in model.model_fields else None
-        inner = [
-            part
-            for part in (annotation, *getattr(annotation, "__args__", ()))
-            if hasattr(part, "model_fields")
-        ]
-        if not inner:
-            return []
-        model = inner[0]
-    return list(model.model_fields)
+        if of_kind := [model for model in models if model.__name__ == KINDS.get(key)]:
+            models = of_kind
+            continue
+        fields = [model.model_fields[key] for model in models if key in model.model_fields]
+        models = [inner for field in fields for inner in _models_in(field.annotation)]
+    return [name for model in models for name in model.model_fields]
+
+
+def _models_in(annotation: Any) -> Iterator[Any]:
+    if hasattr(annotation, "model_fields"):
+        yield annotation
+    for part in getattr(annotation, "__args__", ()):
+        yield from _models_in(part)

@@ -34,7 +34,7 @@ class Publisher(threading.Thread):
 
     def __init__(self, settings: Settings, events_per_second: int) -> None:
         super().__init__(daemon=True)
-        self._source = settings.source("segment")
+        self._source = settings.file_source("segment")
         self._per_file = events_per_second // FILES_PER_SECOND
         self._halt = threading.Event()
         self.published: dict[str, float] = {}
@@ -86,7 +86,7 @@ def measure(folder: Path, seconds: float) -> dict[str, Any]:
         flow = RunningFlow(config)
         publisher = Publisher(settings, 1000)
         try:
-            publish_lines(settings.source("segment"), [marked("warm-up")])
+            publish_lines(settings.file_source("segment"), [marked("warm-up")])
             until(lambda: flow.events() > 0, 120)
             publisher.start()
             with wiring.opened(settings) as resources:
@@ -129,7 +129,9 @@ def _discover(settings: Settings, index: Any, rounds: int) -> tuple[list[float],
         for number in range(rounds):
             name = f"invented{number}x{time.time_ns()}"
             path = f"activity.search.query.{name}"
-            publish_lines(settings.source("segment"), [marked(f"finder{number}", query={name: "surprise"})])
+            publish_lines(
+                settings.file_source("segment"), [marked(f"finder{number}", query={name: "surprise"})]
+            )
             started = time.monotonic()
             query = Query((Term(path, "surprise"),))
             seen: dict[str, float] = {}
@@ -155,7 +157,7 @@ def _activate(settings: Settings, store: ProfileStore, rounds: int) -> list[floa
             seen = False
             while not seen and time.monotonic() - started < 60:
                 user = f"editor{number}t{time.time_ns()}"
-                publish_lines(settings.source("segment"), [marked(user)])
+                publish_lines(settings.file_source("segment"), [marked(user)])
                 name = f"user_id:{user}"
                 until(lambda name=name: bool(store.read([name])), 60)  # type: ignore[misc]
                 state = codec.decode(store.read([name])[name].state)

@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 
 from ingestion.checkpoints import query_id
-from ingestion.configuration import SourceConfig
+from ingestion.configuration import FileSource
 from ingestion.durable_files import write_atomically
 from ingestion.outcomes import BatchReport
 from ingestion.source_files import folder_of, is_glob, source_of
@@ -44,7 +44,7 @@ def archive_path(path: Path) -> Path:
     raise ConfigError(f"{path}: there is no such directory or file, nor files of this pattern")
 
 
-def archive_files(source: SourceConfig) -> Iterator[Path]:
+def archive_files(source: FileSource) -> Iterator[Path]:
     """The files that a flow takes of a source: as Spark lists them, without empty ones and behind links too.
 
     Raises ConfigError for a link to a directory that it is in: Spark would take its files some forty times.
@@ -72,7 +72,7 @@ def _is_hidden(name: str) -> bool:
     return name.startswith(".") or name.endswith("._COPYING_") or (name.startswith("_") and "=" not in name)
 
 
-def _belongs(file: Path, source: SourceConfig) -> bool:
+def _belongs(file: Path, source: FileSource) -> bool:
     try:
         return source_of(file, {source.name: source}) == source.name
     except ConfigError:

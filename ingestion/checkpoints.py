@@ -1,4 +1,4 @@
-"""A flow's checkpoint: what Spark wrote of which files were taken, and mending it after a power cut.
+"""A flow's checkpoint: what Spark wrote of which files or offsets were taken, and mending it after a power cut.
 
 Spark renames its files into place without flushing them, so a power cut can leave files that are empty or end too
 early, at which Spark refuses to start. What a damaged file told is told again: batches are given again, which
@@ -19,6 +19,8 @@ from model.errors import ConfigError
 log = logging.getLogger(__name__)
 
 _VERSION = b"v1"
+_BEGINNING = b"\0v1"
+"""Of the file of a Kafka source; the zero is for versions of Spark that nobody runs any more."""
 _COMPACT = ".compact"
 _BLOCK = 512
 _CHECKSUM_HEADER = b"crc\0" + _BLOCK.to_bytes(4, "big")
@@ -38,17 +40,33 @@ def is_done(checkpoint: Path, number: str) -> bool:
     return (checkpoint / "commits" / number).exists()
 
 
-def mend(checkpoint: Path) -> None:
+def mend(checkpoint: Path, keeps_files: bool = True) -> None:
     """Take back what a power cut left half written. To be called while no flow runs on it. Raises ConfigError when it
-    cannot be read or changed."""
+    cannot be read or changed.
+
+    `keeps_files`: its sources are files, of which Spark keeps a log; of others it keeps where they began.
+    """
     try:
-        _mend(checkpoint)
+        if not keeps_files:
+            _mend_beginnings(checkpoint)
+        _mend(checkpoint, [*checkpoint.glob("sources/*")] if keeps_files else [])
     except OSError as error:
         raise ConfigError(f"{error.filename or checkpoint}: {error.strerror}") from None
 
 
-def _mend(checkpoint: Path) -> None:
-    logs = [checkpoint / "offsets", checkpoint / "commits", *checkpoint.glob("sources/*")]
+def _mend_beginnings(checkpoint: Path) -> None:
+    """Without the file Spark looks again where its sources begin, for which only a first micro-batch needs it."""
+    for file in checkpoint.glob("sources/*/0"):
+        if not _is_whole(file, _BEGINNING):
+            log.warning(
+                "%s is damaged; if no micro-batch is done yet, starting_offsets are looked up again", file
+            )
+            file.unlink()
+            _checksums(file).unlink(missing_ok=True)
+
+
+def _mend(checkpoint: Path, sources: list[Path]) -> None:
+    logs = [checkpoint / "offsets", checkpoint / "commits", *sources]
     metadata = checkpoint / "metadata"
     if not any(map(_numbered, logs)):
         if query_id(checkpoint) is None:
@@ -66,7 +84,7 @@ def _mend(checkpoint: Path) -> None:
         return
     first = min(_number(file) for file in damaged)
     later = [file for folder in logs for file in _numbered(folder) if _number(file) >= first]
-    if all(_is_continuous(folder, first) for folder in checkpoint.glob("sources/*")):
+    if all(_is_continuous(folder, first) for folder in sources):
         log.warning("%s: damaged from micro-batch %d on; what came since is read again", checkpoint, first)
         for file in later:
             file.unlink()
@@ -106,10 +124,10 @@ def _number(file: Path) -> int:
     return int(file.name.removesuffix(_COMPACT))
 
 
-def _is_whole(file: Path) -> bool:
+def _is_whole(file: Path, version: bytes = _VERSION) -> bool:
     lines = file.read_bytes().split(b"\n")
     # A micro-batch without new files of a source is the version alone.
-    if lines[0] != _VERSION or not all(map(_is_json, lines[1:])):
+    if lines[0] != version or not all(map(_is_json, lines[1:])):
         return False
     return _heal_checksum(file)
 

@@ -16,24 +16,34 @@ class Place(BaseModel):
     path: str | None = Field(default=None, min_length=1, description="Dotted path in the record.")
     const: str | int | None = Field(default=None, description="The same for every record.")
     content: bool = Field(default=False, description="A hash of the record's bytes; for `id` only.")
+    key: bool = Field(default=False, description="The key of a Kafka record, as text.")
+    header: str | None = Field(
+        default=None, min_length=1, description="A header of a Kafka record, as text; the last of that name."
+    )
+    timestamp: bool = Field(
+        default=False,
+        description="The timestamp of a Kafka record, in epoch milliseconds; for `ordinal` only. A record that its "
+        "producer sends again may get another.",
+    )
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:
-        if (self.path is not None) + (self.const is not None) + self.content != 1:
-            raise ValueError("give exactly one of: path, const, content")
+        given = [self.path is not None, self.const is not None, self.header is not None]
+        if sum([*given, self.content, self.key, self.timestamp]) != 1:
+            raise ValueError("give exactly one of: path, const, content, key, header, timestamp")
         return self
+
+    def is_carried(self) -> bool:
+        """Whether it stands beside the payload, as only Kafka carries it."""
+        return self.key or self.timestamp or self.header is not None
 
 
 class SourceConfig(BaseModel):
-    """One source: which files, and where the envelope's fields stand in their records."""
+    """One source: what it is called, and where the envelope's fields stand in its records."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_\-]{0,63}$", description="Name of the source.")
-    path: Path = Field(
-        description="A directory of JSON Lines files (.gz too), or a glob of such files. Relative to the "
-        "configuration file. Add files by renaming them into place; names that start with . or _ are ignored."
-    )
     source: Place | None = Field(
         default=None, description="The event's source. Default: the name of this source."
     )
@@ -52,6 +62,30 @@ class SourceConfig(BaseModel):
     payload: str = Field(
         default="", description="Dotted path of what the spec maps; empty: the whole record."
     )
+
+    @model_validator(mode="after")
+    def _places_fit(self) -> Self:
+        for name in ("source", "type", "ordinal"):
+            place: Place | None = getattr(self, name)
+            if place is not None and place.content:
+                raise ValueError(f"{name} cannot come from the record's content hash; only id can")
+        if self.id is not None and self.id.const is not None:
+            raise ValueError("id cannot be the same for every record")
+        for name in ("source", "type", "id"):
+            place = getattr(self, name)
+            if place is not None and place.timestamp:
+                raise ValueError(f"{name} cannot be the record's timestamp; only ordinal can")
+        return self
+
+
+class FileSource(SourceConfig):
+    """A source that publishes files."""
+
+    kind: Literal["files"] = Field(default="files", description="Files in a directory.")
+    path: Path = Field(
+        description="A directory of JSON Lines files (.gz too), or a glob of such files. Relative to the "
+        "configuration file. Add files by renaming them into place; names that start with . or _ are ignored."
+    )
     hash_file_names: bool = Field(
         default=False,
         description="File names hold personal data: positions show a keyed hash in their place. Names in which a "
@@ -59,13 +93,11 @@ class SourceConfig(BaseModel):
     )
 
     @model_validator(mode="after")
-    def _content_is_for_ids(self) -> Self:
-        for name in ("source", "type", "ordinal"):
+    def _has_no_carrier(self) -> Self:
+        for name in ("source", "type", "id", "ordinal"):
             place: Place | None = getattr(self, name)
-            if place is not None and place.content:
-                raise ValueError(f"{name} cannot come from the record's content hash; only id can")
-        if self.id is not None and self.id.const is not None:
-            raise ValueError("id cannot be the same for every record")
+            if place is not None and place.is_carried():
+                raise ValueError(f"{name}: a line of a file has no key, header or timestamp beside it")
         return self
 
 

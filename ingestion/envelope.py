@@ -56,9 +56,9 @@ class EnvelopeReader:
         ordinal = self._ordinal.read(body, record)
         event_id = self._id.read(body, record)
         return Event(
-            source=_name(self._source.read(body, record), "source", DeadLetterReason.MISSING_SOURCE),
-            type=_name(self._type.read(body, record), "type", DeadLetterReason.MISSING_TYPE),
-            id=None if event_id is None else _text(event_id, "id"),
+            source=event_name(self._source.read(body, record), "source", DeadLetterReason.MISSING_SOURCE),
+            type=event_name(self._type.read(body, record), "type", DeadLetterReason.MISSING_TYPE),
+            id=None if event_id is None else event_text(event_id, "id"),
             ordinal=None if ordinal is None else read_ordinal(ordinal),
             position=record.position,
             payload=paths.value_at(body, self._payload) if self._payload else body,
@@ -80,7 +80,8 @@ class _PlaceReader:
         return self.const
 
 
-def _text(value: Any, what: str) -> str:
+def event_text(value: Any, what: str) -> str:
+    """A field of the envelope as text. Raises EventError."""
     if type(value) is str and value:
         return value
     if type(value) is int:
@@ -89,10 +90,11 @@ def _text(value: Any, what: str) -> str:
     raise EventError(DeadLetterReason.WRONG_TYPE, f"the envelope's {what} is {told}")
 
 
-def _name(value: Any, what: str, missing: DeadLetterReason) -> str:
+def event_name(value: Any, what: str, missing: DeadLetterReason) -> str:
+    """A source or a type. Raises EventError."""
     if value is None:
         raise EventError(missing, f"the record has no {what} where the source's configuration looks for it")
-    name = _text(value, what)
+    name = event_text(value, what)
     if len(name) > MAX_NAME:
         raise EventError(
             DeadLetterReason.WRONG_TYPE, f"the envelope's {what} is longer than {MAX_NAME} characters"

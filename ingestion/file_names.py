@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from pathlib import PurePath
 
-from ingestion.configuration import SourceConfig
+from ingestion.configuration import FileSource
 from transforms.blind_index import BlindIndex
 from transforms.detection.detection import shaped_key
 
@@ -22,7 +22,7 @@ class FileNames:
     def __init__(self, blind_index: BlindIndex) -> None:
         self._blind_index = blind_index
 
-    def shown(self, name: str, source: SourceConfig) -> str:
+    def shown(self, name: str, source: FileSource) -> str:
         """The name, or `~` and 22 characters that only a holder of the keyring can test a guess against.
         The same name always gives the same."""
         if source.hash_file_names or looks_sensitive(name):

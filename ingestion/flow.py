@@ -1,4 +1,4 @@
-"""A flow: one Structured Streaming query from files to committed, indexed profiles.
+"""A flow: one Structured Streaming query from its sources to committed, indexed profiles.
 
 Each micro-batch pins a snapshot, broadcasts it when its version changed, and runs one Spark job. Spark is
 the shell: what happens to an event is in the stages, which know nothing of Spark.
@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from ingestion.dead_letter_guard import DeadLetterGuard
+from ingestion.input_stream import InputStream
 from ingestion.intake import Intake, Throttle
 from ingestion.micro_batch import MicroBatchRunner
 from ingestion.outcomes import BatchReport
@@ -25,7 +26,6 @@ from ingestion.pins import BatchPins
 from ingestion.schema_buffer import SchemaBuffer
 from ingestion.set_aside import BatchAttempt
 from ingestion.snapshots import PinnedSnapshot, SnapshotFollower
-from ingestion.source_files import spark_path
 from ingestion.worker_errors import is_of_spark, may_pass_again, stopped_by_spark
 from ingestion.workers import WorkerPlan
 from merge.backoff import Backoff
@@ -41,10 +41,6 @@ BATCH_PAUSE_SECONDS = 1.0
 LONGEST_BATCH_PAUSE_SECONDS = 30.0
 """Before a micro-batch that failed is given again: a random time up to the first, doubled each time."""
 
-# binaryFile reads a file's content only when that column is asked for; here Spark tells which files are
-# new, remembers them in the checkpoint, and packs them into tasks by size.
-_FILE_SCHEMA = "path string, modificationTime timestamp, length long, content binary"
-
 
 class Flow:
     """Runs one flow once. `state` is its directory: checkpoint, journal, last snapshot."""
@@ -53,6 +49,7 @@ class Flow:
         self,
         session: SparkSession,
         plan: WorkerPlan,
+        stream: InputStream,
         state: Path,
         snapshots: SnapshotFollower,
         schema: SchemaBuffer,
@@ -61,12 +58,13 @@ class Flow:
     ) -> None:
         self._session = session
         self._plan = plan
+        self._stream = stream
         self._state = state
         self._snapshots = snapshots
         self._schema = schema
         self._dead_letters = dead_letters
         self._on_batch = on_batch
-        self._runner = MicroBatchRunner(session, plan)
+        self._runner = MicroBatchRunner(session, plan, stream.without_secrets)
         self._backoff = Backoff(plan.flow.batch_retries, BATCH_PAUSE_SECONDS, LONGEST_BATCH_PAUSE_SECONDS)
         self._guard = DeadLetterGuard(plan.flow.dead_letters)
         self._query_id: Future[str] = Future()
@@ -79,7 +77,7 @@ class Flow:
         self._last_batch = -1
 
     def run(self, stop: threading.Event, intake: Intake) -> None:
-        """Blocks until `stop` is set, or with `until_done` until all files present at the start are done.
+        """Blocks until `stop` is set, or with `until_done` until all that is there at the start is done.
         A micro-batch that is under way when `stop` is set is finished first. Runs once.
 
         Raises what stopped the flow: FlowStoppedError for too many dead letters, StoreError and others of
@@ -100,7 +98,7 @@ class Flow:
         except Exception as error:
             if not is_of_spark(error):
                 raise
-            raise self._failure or stopped_by_spark(str(error)) from None
+            raise self._failure or stopped_by_spark(self._stream.without_secrets(str(error))) from None
         finally:
             if query is not None:
                 query.stop()
@@ -114,18 +112,8 @@ class Flow:
 
     def _start(self, intake: Intake) -> StreamingQuery:
         flow = self._plan.flow
-        files = (
-            self._session.readStream.format("binaryFile")
-            .schema(_FILE_SCHEMA)
-            .option(*_most_at_once(intake, flow.max_files_per_batch))
-            # Without this a file whose modification time is a week older than the newest is ignored.
-            .option("maxFileAge", "36500d")
-            # Sub-directories belong to their source, and their names are no columns.
-            .option("recursiveFileLookup", "true")
-            .load(spark_path(self._plan.sources))
-            .select("path")
-        )
-        writer = files.writeStream.foreachBatch(self._process).queryName(flow.name)
+        rows = self._stream.load(self._session, intake)
+        writer = rows.writeStream.foreachBatch(self._process).queryName(flow.name)
         writer = writer.option("checkpointLocation", str(self._state / "checkpoint"))
         if intake.until_done:
             writer = writer.trigger(availableNow=True)
@@ -135,7 +123,7 @@ class Flow:
         self._query_id.set_result(str(query.id))
         return query
 
-    def _process(self, files: DataFrame, number: int) -> None:
+    def _process(self, rows: DataFrame, number: int) -> None:
         # Before the lock, which a stop waits for.
         self._throttle.wait(self._stop)
         with self._in_batch:
@@ -143,19 +131,19 @@ class Flow:
                 # To return would mark the batch done.
                 raise FlowStoppedError("stopping")
             try:
-                self._run_batch(files, number)
+                self._run_batch(self._stream.in_tasks(rows, number), number)
                 self._last_batch = number
             except IdgraphError as error:
                 # Spark hands only a text on; the caller of `run` wants the error.
                 self._failure = error
                 raise
 
-    def _run_batch(self, files: DataFrame, number: int) -> None:
+    def _run_batch(self, rows: DataFrame, number: int) -> None:
         started = time.monotonic()
         # The query's id keeps the batches of two checkpoints of one flow apart.
         batch = f"{self._plan.flow.name}/{self._query_id.result()}/{number}"
         pinned = self._pins.pin(batch, self._snapshots.current())
-        attempt, report = self._run_stages(files, batch, pinned)
+        attempt, report = self._run_stages(rows, batch, pinned)
         counts = report.counts
         self._schema.follow(pinned)
         self._schema.add(counts.schema_changes())
@@ -170,14 +158,14 @@ class Flow:
         self._on_batch(report._replace(number=number, seconds=seconds))
 
     def _run_stages(
-        self, files: DataFrame, batch: str, pinned: PinnedSnapshot
+        self, rows: DataFrame, batch: str, pinned: PinnedSnapshot
     ) -> tuple[BatchAttempt, BatchReport]:
         """Run the job, again and again while that may help; gives the attempt that came through."""
         for number in range(self._backoff.retries + 1):
             attempt = BatchAttempt(batch, uuid.uuid4().hex)
             is_last = number == self._backoff.retries
             try:
-                tasks, counts = self._runner.run(files, attempt, pinned, is_last)
+                tasks, counts = self._runner.run(rows, attempt, pinned, is_last)
             except IdgraphError as error:
                 if is_last or not may_pass_again(error) or self._stop.is_set():
                     raise
@@ -198,12 +186,3 @@ class Flow:
             if progress is not None and progress["batchId"] >= self._last_batch:
                 return
             time.sleep(0.02)
-
-
-def _most_at_once(intake: Intake, files: int) -> tuple[str, int]:
-    # Spark takes one of these, not both.
-    return (
-        ("maxFilesPerTrigger", files)
-        if intake.batch_bytes is None
-        else ("maxBytesPerTrigger", intake.batch_bytes)
-    )

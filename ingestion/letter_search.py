@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from ingestion.configuration import SourceConfig
-from ingestion.envelope import EnvelopeReader
+from ingestion.kafka_envelope import envelope_reader
 from ingestion.record_values import names, values
 from ingestion.set_aside import FRAGMENT, read_changes
 from model.dead_letters import DeadLetter
@@ -51,7 +51,7 @@ class LetterSearch:
         blind_index: BlindIndex,
         open_payload: Callable[[bytes, str, str], bytes],
     ) -> None:
-        self._readers = {name: EnvelopeReader(config) for name, config in sources.items()}
+        self._readers = {name: envelope_reader(config) for name, config in sources.items()}
         self._compiled = CompiledSnapshot(snapshot) if snapshot else None
         self._blind_index = blind_index
         self._open_payload = open_payload

@@ -13,10 +13,10 @@ from typing import Any
 
 from ingestion.chunks import chunked
 from ingestion.configuration import FlowConfig, SourceConfig
-from ingestion.envelope import EnvelopeReader
 from ingestion.event_sealing import FetchedKeys, MappedEvent, Unsealed, seal_events
 from ingestion.event_states import joined, sealed_part
 from ingestion.files import DamagedRecord
+from ingestion.kafka_envelope import envelope_reader
 from ingestion.map_output import OUTPUT_BYTES, MapOutput
 from ingestion.poison import prove, with_part
 from ingestion.set_aside import BatchAttempt, LetterWriter
@@ -24,7 +24,7 @@ from merge.fragments import FragmentState
 from merge.tombstones import UNJUDGED, Tombstone
 from model.dead_letters import DeadLetterReason
 from model.errors import EventError, KeyProviderError, SpecError, StoreError, TransformError
-from model.events import Event, RawRecord
+from model.events import RawRecord
 from model.fragments import FragmentChange, Origin
 from model.identifiers import Identifier
 from model.stamps import SpecRef, Stamp
@@ -60,7 +60,7 @@ class MapStage:
         self._letters = letters
         self._now = now
         self._tombstones = tombstones
-        self._readers = {name: EnvelopeReader(config) for name, config in sources.items()}
+        self._readers = {name: envelope_reader(config) for name, config in sources.items()}
         self._protect = snapshot.protected_names.protector(blind_index.identifier)
         self._sealer = RegisterSealer(snapshot.snapshot, blind_index)
         self._timed = {name for name, config in sources.items() if config.ordinal_unit == "epoch_ms"}
@@ -108,7 +108,15 @@ class MapStage:
         try:
             event = self._readers[record.source].read(record)
             stage = "map"
-            spec = self._find_spec(event)
+            spec = self._snapshot.spec_for(event.source, event.type)
+            if spec is None:
+                if event.is_deletion():
+                    # Nobody said what such a record means here: as good as one that maps to nothing.
+                    output.skipped += 1
+                    return None
+                raise EventError(
+                    DeadLetterReason.NO_SPEC, "no active mapping spec matches the event's source and type"
+                )
             spec_ref = spec.ref
             mapped = spec.map(event)
             if mapped is None:
@@ -171,14 +179,6 @@ class MapStage:
         if tombstone is None or tombstone.until == UNJUDGED:
             return True
         return event.record.source in self._timed and event.origin.stamp.ordinal > tombstone.until
-
-    def _find_spec(self, event: Event) -> MappingSpec:
-        spec = self._snapshot.spec_for(event.source, event.type)
-        if spec is None:
-            raise EventError(
-                DeadLetterReason.NO_SPEC, "no active mapping spec matches the event's source and type"
-            )
-        return spec
 
     def _protect_event_id(self, spec: MappingSpec, stamp: Stamp) -> Stamp:
         # A stamp is stored readable, beside the values: an id that is a sealed attribute must not be.

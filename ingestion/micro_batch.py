@@ -3,6 +3,8 @@ reports added up. Spark is the shell: what happens to an event is in the stages,
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from pyspark.broadcast import Broadcast
 from pyspark.sql import DataFrame, SparkSession
 
@@ -22,15 +24,18 @@ SPLITS_A_TASK = 16
 class MicroBatchRunner:
     """Runs micro-batches of one flow. Not safe for several threads."""
 
-    def __init__(self, session: SparkSession, plan: WorkerPlan) -> None:
+    def __init__(
+        self, session: SparkSession, plan: WorkerPlan, without_secrets: Callable[[str], str]
+    ) -> None:
         self._session = session
         self._plan = plan
+        self._without_secrets = without_secrets
         self._broadcast: tuple[str, Broadcast[bytes]] | None = None
 
     def run(
-        self, files: DataFrame, attempt: BatchAttempt, pinned: PinnedSnapshot, is_last: bool
+        self, batch: DataFrame, attempt: BatchAttempt, pinned: PinnedSnapshot, is_last: bool
     ) -> tuple[int, StageReport]:
-        """Gives the number of map tasks, and what all tasks reported. `files` has one column, of paths; `is_last`
+        """Gives the number of map tasks, and what all tasks reported. `is_last`
         says that this is the last attempt at it.
 
         Raises the error of ours that a worker raised, or FlowStoppedError for what Spark itself said.
@@ -38,13 +43,13 @@ class MicroBatchRunner:
         try:
             order = BatchOrder(attempt, pinned.etag, self._broadcast_of(pinned), is_last)
             # There is no public way to ask a DataFrame for its number of tasks that does not plan it anew.
-            tasks = files._jdf.queryExecution().toRdd().getNumPartitions()
-            rows = self._stages(files, tasks, order)
+            tasks = batch._jdf.queryExecution().toRdd().getNumPartitions()
+            rows = self._stages(batch, tasks, order)
             return tasks, decode_reports(rows.toArrow().column("body").to_pylist())
         except Exception as error:
             if not is_of_spark(error):
                 raise
-            raise error_of_worker(str(error)) from None
+            raise error_of_worker(self._without_secrets(str(error))) from None
 
     def close(self) -> None:
         """Forget the snapshot that the workers were given."""
@@ -52,14 +57,14 @@ class MicroBatchRunner:
             self._broadcast[1].unpersist()
             self._broadcast = None
 
-    def _stages(self, files: DataFrame, tasks: int, order: BatchOrder) -> DataFrame:
+    def _stages(self, batch: DataFrame, tasks: int, order: BatchOrder) -> DataFrame:
         plan, strategy = self._plan, self._plan.flow.strategy
         if strategy == "low_latency" or (strategy == "adaptive" and tasks <= 1):
-            return files.mapInArrow(quick_task(plan, order), ROW_SCHEMA)
+            return batch.mapInArrow(quick_task(plan, order), ROW_SCHEMA)
         if tasks <= 1:
-            return files.mapInArrow(whole_task(plan, order), ROW_SCHEMA)
+            return batch.mapInArrow(whole_task(plan, order), ROW_SCHEMA)
         return (
-            files.coalesce(_fewer(tasks, self._session.sparkContext.defaultParallelism))
+            batch.coalesce(_fewer(tasks, self._session.sparkContext.defaultParallelism))
             .mapInArrow(map_task(plan, order), ROW_SCHEMA)
             .repartitionById(plan.flow.partitions, "part")
             .mapInArrow(commit_task(plan, order), ROW_SCHEMA)

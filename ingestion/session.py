@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -25,8 +25,11 @@ _CHECKPOINT_MANAGER = (
 _QUICK_JAVA = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
-def start_session(flow: FlowConfig, scratch: Path, log_file: Path, archives: Path) -> SparkSession:
-    """A session for one flow. `scratch` holds Spark's own temporary files, `archives` outlives the run.
+def start_session(
+    flow: FlowConfig, scratch: Path, log_file: Path, archives: Path, jars: Sequence[Path] = ()
+) -> SparkSession:
+    """A session for one flow. `scratch` holds Spark's own temporary files, `archives` outlives the run,
+    `jars` are added to Spark's own.
 
     What the JVM and its workers write to standard error goes to `log_file`, not between the lines of a
     progress bar. Raises FlowStoppedError with the end of that file when Spark does not start.
@@ -41,6 +44,8 @@ def start_session(flow: FlowConfig, scratch: Path, log_file: Path, archives: Pat
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True, exist_ok=True, mode=0o700)
     builder = SparkSession.builder.master(flow.master).appName(f"idgraph-{flow.name}")
+    if jars:
+        builder = builder.config("spark.jars", ",".join(jar.as_uri() for jar in jars))
     for key, value in _options(flow, scratch, archives).items():
         builder = builder.config(key, value)
     with _standard_error_to(log_file):

@@ -6,10 +6,15 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from ingestion.configuration import SourceConfig
+from ingestion.configuration import FileSource, SourceConfig
 from model.errors import ConfigError
 
 _GLOB = frozenset("*?[")
+
+
+def file_sources(sources: Mapping[str, SourceConfig]) -> dict[str, FileSource]:
+    """Those of the sources that publish files."""
+    return {name: each for name, each in sources.items() if isinstance(each, FileSource)}
 
 
 def is_glob(path: Path) -> bool:
@@ -17,12 +22,12 @@ def is_glob(path: Path) -> bool:
     return any(character in _GLOB for character in path.name)
 
 
-def folder_of(source: SourceConfig) -> Path:
+def folder_of(source: FileSource) -> Path:
     """The directory below which a source's files lie."""
     return source.path.parent if is_glob(source.path) else source.path
 
 
-def source_of(path: Path, sources: Mapping[str, SourceConfig]) -> str:
+def source_of(path: Path, sources: Mapping[str, FileSource]) -> str:
     """The source that a file belongs to: the one whose path is the closest, a glob before its directory.
 
     Raises ConfigError when no source holds it.
@@ -43,7 +48,7 @@ def _holds(source: Path, file: Path) -> bool:
     return file.is_relative_to(source)
 
 
-def spark_path(sources: Mapping[str, SourceConfig]) -> str:
+def spark_path(sources: Mapping[str, FileSource]) -> str:
     """One path for Spark's file source that holds the files of all sources, whose paths are absolute."""
     # The slash stands before the braces: Hadoop takes a path that begins otherwise for a relative one.
     return "/{" + ",".join(_escaped(config.path).removeprefix("/") for config in sources.values()) + "}"

@@ -7,7 +7,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from zlib import crc32
 
 import pyarrow as pa
@@ -15,14 +14,17 @@ import pyarrow as pa
 from ingestion.commit_stage import CommitStage
 from ingestion.failure_handlers import failure_handler, to_set_aside
 from ingestion.file_names import FileNames
-from ingestion.files import DamagedRecord, read_records
+from ingestion.file_records import FileRecords
+from ingestion.kafka_configuration import kafka_sources
+from ingestion.kafka_records import KafkaRecords
 from ingestion.key_guard import KeyGuard
 from ingestion.map_output import MapOutput
 from ingestion.map_stage import MapStage
 from ingestion.outcomes import StageReport, reported_changes
 from ingestion.parcels import PARCEL_FRAGMENTS, Parcel, read_parcels, rows
+from ingestion.record_reader import RecordReader
 from ingestion.set_aside import LetterWriter
-from ingestion.source_files import folder_of, source_of
+from ingestion.source_files import file_sources
 from ingestion.worker_process import BatchOrder, commit_size, compiled, resources, telling_only_our_errors
 from ingestion.workers import WorkerPlan
 from merge import codec
@@ -30,7 +32,7 @@ from merge.backoff import Backoff
 from merge.encoded import state_of
 from merge.fragments import FragmentState
 from merge.tombstones import UNJUDGED
-from model.events import RawRecord
+from transforms.blind_index import BlindIndex
 
 QUICK_EVENTS = 1000
 """After so many events a quick task commits: some tens of milliseconds, of which the flushes take a part."""
@@ -39,7 +41,7 @@ Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def map_task(plan: WorkerPlan, order: BatchOrder) -> Task:
-    """Arrow batches of file paths to rows of combined fragments and a report."""
+    """Arrow batches of what is to be read to rows of combined fragments and a report."""
     return functools.partial(_run_map, plan, order)
 
 
@@ -135,7 +137,7 @@ def _mapped(
         LetterWriter(tools.sealer),
         tombstones=tools.store.tombstones,
     )
-    read = _ReadFiles(plan, FileNames(tools.blind_index), batches)
+    read = _record_reader(plan, tools.blind_index, batches)
     started = time.perf_counter()
     for output in stage.run(read.records()):
         if output.letters:
@@ -146,33 +148,14 @@ def _mapped(
     yield MapOutput(), _map_report(MapOutput(), read, time.perf_counter() - started)
 
 
-class _ReadFiles:
-    """Reads the files of a task and counts them."""
-
-    def __init__(self, plan: WorkerPlan, names: FileNames, batches: Iterable[pa.RecordBatch]) -> None:
-        self._plan = plan
-        self._names = names
-        self._batches = batches
-        self._files = self._bytes = 0
-
-    def records(self) -> Iterator[RawRecord | DamagedRecord]:
-        """The records of all files, in order."""
-        for batch in self._batches:
-            for uri in batch.column(0).to_pylist():
-                path = Path(uri.removeprefix("file:").replace("///", "/", 1))
-                config = self._plan.sources[source_of(path, self._plan.sources)]
-                shown = functools.partial(self._names.shown, source=config)
-                limit = self._plan.flow.max_event_bytes
-                yield from read_records(path, config.name, limit, folder_of(config), shown)
-                self._files += 1
-                # A file that vanished is a dead letter.
-                self._bytes += path.stat().st_size if path.exists() else 0
-
-    def taken(self) -> tuple[int, int]:
-        """How many files were read to their end since this was last asked, and their bytes on disk."""
-        counted = self._files, self._bytes
-        self._files = self._bytes = 0
-        return counted
+def _record_reader(
+    plan: WorkerPlan, blind_index: BlindIndex, batches: Iterable[pa.RecordBatch]
+) -> RecordReader:
+    """What reads the batches of the flow's sources, which are all of one kind."""
+    limit = plan.flow.max_event_bytes
+    if topics := kafka_sources(plan.sources):
+        return KafkaRecords(topics, limit, batches)
+    return FileRecords(file_sources(plan.sources), limit, FileNames(blind_index), batches)
 
 
 def _judged(parcel: Parcel) -> Iterator[tuple[str, FragmentState]]:
@@ -182,7 +165,7 @@ def _judged(parcel: Parcel) -> Iterator[tuple[str, FragmentState]]:
         yield fragment_id, state
 
 
-def _map_report(output: MapOutput, read: _ReadFiles, seconds: float) -> StageReport:
+def _map_report(output: MapOutput, read: RecordReader, seconds: float) -> StageReport:
     files, file_bytes = read.taken()
     dead: dict[str, int] = {}
     for letter in output.letters:

@@ -5,7 +5,7 @@ Commands open the same. Nothing here needs Arrow or Spark, so that they need not
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ingestion.configuration import FlowConfig, SourceConfig
@@ -37,6 +37,6 @@ class WorkerPlan:
     """
 
     flow: FlowConfig
-    sources: dict[str, SourceConfig]
+    sources: Mapping[str, SourceConfig]
     settings: str
     open_resources: Callable[[str], WorkerResources]

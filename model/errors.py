@@ -146,5 +146,13 @@ class WorkerLostError(FlowStoppedError):
     """A worker process of the flow died under its task: it was killed, or ran out of memory. Retryable."""
 
 
+class PublishError(IdgraphError):
+    """Events could not be published. `published` of them were, and may be published again without harm."""
+
+    def __init__(self, message: str, published: int) -> None:
+        self.published = published
+        super().__init__(message)
+
+
 class ServerUnavailableError(IdgraphError):
     """A server for tests or development cannot be had on this machine. The message says why."""

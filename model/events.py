@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 
@@ -20,7 +21,8 @@ class RawRecord(NamedTuple):
 class Event(NamedTuple):
     """What a source published, its envelope understood.
 
-    `id` and `ordinal` are None where the envelope has none; the mapping spec may then name their place in
+    `payload` is None, and `raw` empty, for a record of Kafka that has only a key. `carried` is what a record of Kafka has
+    beside its payload: `key`, `headers` and `timestamp`. `id` and `ordinal` are None where the envelope has none; the mapping spec may then name their place in
     the mapped output.
     """
 
@@ -31,13 +33,19 @@ class Event(NamedTuple):
     position: str
     payload: Any
     raw: bytes
+    carried: Mapping[str, Any] | None = None
+
+    def is_deletion(self) -> bool:
+        """Whether it is a record of Kafka without a payload, which Kafka calls a tombstone."""
+        return self.carried is not None and not self.raw
 
     def context(self) -> dict[str, Any]:
         """What a mapping spec may look up with `^`: the envelope without the payload."""
-        return {
+        envelope: dict[str, Any] = {
             "source": self.source,
             "type": self.type,
             "id": self.id,
             "ordinal": self.ordinal,
             "position": self.position,
         }
+        return envelope if self.carried is None else {**envelope, **self.carried}

@@ -87,7 +87,7 @@ static void drop_all(PyObject **values, int size)
 
 /* ---- ingestion.envelope.EnvelopeReader._read ---- */
 
-enum { SOURCE_NAME, TYPE, ID, ORDINAL, POSITION, PAYLOAD, RAW, FIELDS };
+enum { SOURCE_NAME, TYPE, ID, ORDINAL, POSITION, PAYLOAD, RAW, CARRIED, FIELDS };
 #define SAID (ORDINAL + 1)
 enum { SAID_PLACES, CONSTANTS, PAYLOAD_PLACE, DECODE, EVENT_TYPE, READ_ORDINAL, READER_TWIN, READER_PARTS };
 
@@ -141,6 +141,7 @@ static PyObject *event_of(PyObject *parts, PyObject *record)
     if (PyDict_CheckExact(body) && read_fields(parts, body, fields) == 1) {
         fields[POSITION] = Py_NewRef(PyTuple_GET_ITEM(record, 1));
         fields[RAW] = Py_NewRef(PyTuple_GET_ITEM(record, 2));
+        fields[CARRIED] = Py_NewRef(Py_None);
         event = new_tuple((PyTypeObject *)PyTuple_GET_ITEM(parts, EVENT_TYPE), fields, FIELDS);
     }
     drop_all(fields, FIELDS);
@@ -207,6 +208,10 @@ static PyObject *context_of(PyObject *event)
         if (PyDict_SetItem(context, context_keys[field], PyTuple_GET_ITEM(event, field))) {
             Py_CLEAR(context);
         }
+    }
+    PyObject *carried = PyTuple_GET_ITEM(event, CARRIED);
+    if (context != NULL && PyDict_CheckExact(carried) && PyDict_Update(context, carried)) {
+        Py_CLEAR(context);
     }
     return context;
 }

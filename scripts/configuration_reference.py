@@ -11,11 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
-from pydantic import BaseModel
+from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
 from app.settings import IndexSettings, MetadataSettings, Settings, StoreSettings
-from ingestion.configuration import DeadLetterLimits, FlowConfig, Place, SourceConfig
+from ingestion.configuration import DeadLetterLimits, FileSource, FlowConfig, Place, SourceConfig
+from ingestion.kafka_configuration import KafkaSettings, KafkaSource
 
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "configuration.md"
 BEGIN = "<!-- made by scripts/configuration_reference.py: begin -->"
@@ -28,15 +29,24 @@ TABLES: tuple[tuple[str, type[BaseModel], str], ...] = (
     ("`[index]`", IndexSettings, ""),
     ("`[flow]`", FlowConfig, ""),
     ("`[flow.dead_letters]`", DeadLetterLimits, ""),
-    ("`[[sources]]`", SourceConfig, "One such table for each source."),
+    ("`[kafka]`", KafkaSettings, "The cluster of sources in Kafka: [kafka.md](kafka.md)."),
+    (
+        "`[[sources]]`",
+        SourceConfig,
+        "One such table for each source. These keys are for all kinds; further ones depend on `kind`.",
+    ),
+    ('`[[sources]]` with `kind = "files"`', FileSource, "The default."),
+    ('`[[sources]]` with `kind = "kafka"`', KafkaSource, "See [kafka.md](kafka.md)."),
     (
         "A place",
         Place,
         'The keys `source`, `type`, `id` and `ordinal` of a source say where a field stands, as `{ path = "..." }`, '
-        "`{ const = ... }` or `{ content = true }`: exactly one of these.",
+        '`{ const = ... }` or `{ content = true }`, and in Kafka `{ key = true }`, `{ header = "..." }` or '
+        "`{ timestamp = true }`: exactly one of these.",
     ),
 )
 """Heading, model and what to say before the table. A model that stands as a field of another has its own table."""
+_KINDS = (FileSource, KafkaSource)
 
 
 def reference() -> str:
@@ -57,7 +67,7 @@ def _table(heading: str, model: type[BaseModel], before: str) -> Iterator[str]:
         yield from (before, "")
     yield from ("| key | type | default | meaning |", "|---|---|---|---|")
     for name, field in model.model_fields.items():
-        if _own_table(field.annotation):
+        if _own_table(field.annotation) or (model in _KINDS and name in SourceConfig.model_fields):
             continue
         default = "required" if field.is_required() else _default(field.default)
         yield f"| `{name}` | {_type(field)} | {default} | {(field.description or '').strip()} |"
@@ -65,11 +75,9 @@ def _table(heading: str, model: type[BaseModel], before: str) -> Iterator[str]:
 
 
 def _own_table(annotation: Any) -> bool:
-    parts = get_args(annotation) or (annotation,)
-    return any(
-        part in (MetadataSettings, StoreSettings, IndexSettings, FlowConfig, DeadLetterLimits, SourceConfig)
-        for part in parts
-    )
+    if parts := get_args(annotation):
+        return any(map(_own_table, parts))
+    return annotation in {model for _, model, _ in TABLES} - {Place}
 
 
 def _default(value: Any) -> str:
@@ -105,8 +113,13 @@ def _name(annotation: Any) -> str:
         return " or ".join(f"`{json.dumps(choice)}`" for choice in get_args(annotation))
     if get_origin(annotation) in (Union, types.UnionType):
         return " or ".join(_name(part) for part in get_args(annotation) if part is not type(None))
+    if get_origin(annotation) is tuple:
+        return f"list of {_name(get_args(annotation)[0])}"
+    if get_origin(annotation) is dict:
+        return f"table of {_name(get_args(annotation)[1])}"
     names = {
         str: "text",
+        SecretStr: "text",
         int: "integer",
         float: "number",
         bool: "true or false",

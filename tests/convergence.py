@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
-from ingestion.configuration import FlowConfig, SourceConfig
+from ingestion.configuration import FileSource, FlowConfig
 from ingestion.map_output import MapOutput
 from merge.store import FragmentWrite, ProfileStore
 from model.attributes import AttributeMetadata, ReconciliationPolicy
@@ -34,7 +34,7 @@ from sinks.sqlite_profiles import SqliteProfileStore
 from tests.policies import small_blocks, small_bounds
 from tests.retail import NOW, UNDETECTED, Pipeline, attribute, raw
 
-SOURCES = {name: SourceConfig(name=name, path=Path(name)) for name in ("delta", "state")}
+SOURCES = {name: FileSource(name=name, path=Path(name)) for name in ("delta", "state")}
 KEYS = MemoryDataKeys()
 TYPES = {"a": "number", "a.b": "number", "c": "number", "p": "string"}
 SEALED = ("latest", "first", "append", "count", "union", "source_priority")

@@ -39,8 +39,8 @@ def retail(source: str) -> list[bytes]:
 
 
 class Installation:
-    """One folder with a configuration of its own. `flow` overrides keys of `[flow]`; `store` and `index` are those of
-    `[store]` and `[index]`.
+    """One folder with a configuration of its own. `flow` overrides keys of `[flow]`; `store`, `index` and `kafka` are
+    those of `[store]`, `[index]` and `[kafka]`. With `topics`, what their names begin with, the sources are in Kafka.
 
     Its processes run under a umask that protects nothing: what they write is private by their own doing."""
 
@@ -51,9 +51,15 @@ class Installation:
         self.config = folder / "idgraph.toml"
         settings = {"name": "shop", "driver_memory": "512m", **flow}
         limits = settings.pop("dead_letters", None)
-        tables = {name: settings.pop(name, {}) for name in ("store", "index")}
+        tables = {name: settings.pop(name, {}) for name in ("store", "index", "kafka")}
+        topics = settings.pop("topics", None)
         sources = "".join(
-            f'[[sources]]\nname = "{name}"\npath = "inbox/{name}"\ntype = {kind}\n'
+            f'[[sources]]\nname = "{name}"\ntype = {kind}\n'
+            + (
+                f'path = "inbox/{name}"\n'
+                if topics is None
+                else f'kind = "kafka"\ntopics = ["{topics}{name}"]\n'
+            )
             for name, kind in (
                 ("segment", '{ path = "type" }'),
                 ("amplitude", '{ path = "event_type" }'),

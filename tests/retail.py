@@ -14,7 +14,7 @@ from typing import Any
 
 from app.settings import load
 from ingestion.commit_stage import CommitOutput, CommitStage
-from ingestion.configuration import FlowConfig, SourceConfig
+from ingestion.configuration import FlowConfig
 from ingestion.files import DamagedRecord
 from ingestion.key_guard import KeyGuard
 from ingestion.map_output import MapOutput
@@ -128,7 +128,7 @@ class Pipeline:
     key_store: DataKeyStore = field(default_factory=MemoryDataKeys)
     store: ProfileStore = field(default_factory=MemoryProfileStore)
     index: ProfileIndex = field(default_factory=MemoryProfileIndex)
-    sources: dict[str, SourceConfig] = field(default_factory=lambda: dict(SOURCES))
+    sources: dict[str, Any] = field(default_factory=lambda: dict(SOURCES))
     flow: FlowConfig = field(default_factory=FlowConfig)
     snapshot: MetadataSnapshot = field(default_factory=snapshot)
     batch: BatchAttempt = field(default_factory=lambda: BatchAttempt("main/0", "attempt"))

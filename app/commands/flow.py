@@ -18,7 +18,7 @@ import typer
 from app.commands.context import settings_of
 from app.exits import told
 from app.output import counted, print_json
-from model.errors import AlreadyRunningError, ConfigError
+from model.errors import AlreadyRunningError, ConfigError, PublishError
 
 if TYPE_CHECKING:
     from ingestion.outcomes import BatchReport
@@ -32,11 +32,11 @@ Told = TypeVar("Told")
 def run(
     context: typer.Context,
     until_done: Annotated[
-        bool, typer.Option("--until-done", help="Stop when the files present at the start are done.")
+        bool, typer.Option("--until-done", help="Stop when what is there at the start is done.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a micro-batch.")] = False,
 ) -> None:
-    """Run the flow: read new files of all sources, build, store and index profiles.
+    """Run the flow: read what is new of all sources, build, store and index profiles.
 
     Runs until Ctrl-C. However it ends, the next run goes on where it stopped. Exit code 4 when it stopped
     itself: too many events became dead letters, or `flow.on_failure` says to stop.
@@ -89,18 +89,23 @@ def publish(
             help="JSON Lines files, plain or gzip'd; standard input if left out or `-`.", show_default=False
         ),
     ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option(help="To Kafka: dotted path of what each record has as its key.", show_default=False),
+    ] = None,
 ) -> None:
     """Publish events to a source. Lines are passed on as they are; the flow judges them."""
-    from app.publish import publish_lines
+    from app.publish import publisher
 
-    with told():
-        config = settings_of(context).source(source)
+    with told(), publisher(settings_of(context), source, key) as give:
         _check_readable(files or [])
         total = 0
         try:
             for chunk in _chunks(_lines(files or [])):
-                publish_lines(config, chunk)
-                total += len(chunk)
+                total += give(chunk)
+        except PublishError as error:
+            total += error.published
+            raise
         finally:
             # Also of a file that cannot be read to its end: who gives it again must know what is there already.
             print(f"published {counted(total, 'event')} to {source}", file=sys.stderr)

@@ -40,9 +40,9 @@ def test_an_archive_has_a_checkpoint_of_its_own(idgraph: CommandLine, archive: P
     found = find_archive(settings, "orders", archive)
     assert found.files == 3
     assert found.bytes == sum(file.stat().st_size for file in archive.iterdir())
-    (source,) = found.settings.sources
+    source = found.settings.file_source("orders")
     assert (source.name, source.path) == ("orders", archive)
-    assert source.type == settings.source("orders").type
+    assert source.type == settings.file_source("orders").type
     assert found.state() != settings.flow_state()
     assert found.state() == find_archive(settings, "orders", Path("2023")).state()
     assert found.state() != find_archive(settings, "orders", archive / "1.jsonl").state()
@@ -53,7 +53,7 @@ def test_an_archive_that_holds_what_is_no_event_of_its_source_is_refused(
     idgraph: CommandLine, archive: Path
 ) -> None:
     settings = idgraph.settings()
-    for place in (idgraph.folder, settings.source("segment").path):
+    for place in (idgraph.folder, settings.file_source("segment").path):
         place.mkdir(parents=True, exist_ok=True)
         with pytest.raises(ConfigError, match="no events of orders"):
             find_archive(settings, "orders", place)
@@ -62,7 +62,7 @@ def test_an_archive_that_holds_what_is_no_event_of_its_source_is_refused(
 
 def test_a_name_at_its_longest_is_still_one_of_a_flow(idgraph: CommandLine, archive: Path) -> None:
     settings = idgraph.settings()
-    long = settings.source("orders").model_copy(update={"name": "x" * 64})
+    long = settings.file_source("orders").model_copy(update={"name": "x" * 64})
     found = find_archive(settings.model_copy(update={"sources": (long,)}), "x" * 64, archive)
     assert len(found.settings.flow.name) <= 64
 

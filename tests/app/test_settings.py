@@ -12,6 +12,7 @@ import pytest
 from app.indexes import place
 from app.settings import Settings, load
 from app.stores import told_of
+from ingestion.configuration import FileSource
 from model.errors import ConfigError
 
 
@@ -214,7 +215,10 @@ def test_relative_paths_are_relative_to_the_file(tmp_path: Path) -> None:
     assert settings.directory == base / "d"
     assert settings.keyring_file() == base / "k.json"
     assert settings.token_file() == base / "t"
-    assert [source.path for source in settings.sources] == [base / "in/a", Path("/abs/*.jsonl")]
+    assert [source.path for source in settings.sources if isinstance(source, FileSource)] == [
+        base / "in/a",
+        Path("/abs/*.jsonl"),
+    ]
     assert settings.flow_state() == base / "d/flows/main"
     assert settings.database_url() == f"sqlite:///{base}/d/metadata.db"
 

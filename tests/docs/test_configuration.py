@@ -42,7 +42,7 @@ def test_the_tables_are_those_of_the_types(script: ModuleType) -> None:
 
 def test_every_key_is_described(script: ModuleType) -> None:
     models: list[type[BaseModel]] = [model for _, model, _ in script.TABLES]
-    own_tables = {"metadata", "store", "index", "flow", "dead_letters", "sources"}
+    own_tables = {"metadata", "store", "index", "kafka", "flow", "dead_letters", "sources"}
     bare = [
         f"{model.__name__}.{name}"
         for model in models
@@ -60,7 +60,7 @@ def test_the_example_can_be_loaded(tmp_path: Path) -> None:
     assert settings.flow.master == "local[4]"
     assert settings.flow.dead_letters.minimum == 500
     assert [source.name for source in settings.sources] == ["web", "orders", "audit"]
-    assert settings.source("web").path == tmp_path / "inbox" / "web"
+    assert settings.file_source("web").path == tmp_path / "inbox" / "web"
     assert settings.keyring_file() == Path("/etc/idgraph/keyring.json")
 
 
@@ -77,7 +77,7 @@ def test_the_example_can_be_loaded(tmp_path: Path) -> None:
         (
             "IDGRAPH_SOURCES",
             '[{"name": "one", "path": "inbox"}]',
-            lambda settings: settings.source("one").path.name == "inbox",
+            lambda settings: settings.file_source("one").path.name == "inbox",
         ),
     ],
 )

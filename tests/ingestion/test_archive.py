@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from ingestion.archive import BackfillProgress, Tally, archive_files, archive_path, bytes_an_event
-from ingestion.configuration import SourceConfig
+from ingestion.configuration import FileSource
 from ingestion.outcomes import BatchReport, StageReport
 from model.errors import ConfigError, StoreError
 
 
-def config(path: Path) -> SourceConfig:
-    return SourceConfig(name="web", path=archive_path(path))
+def config(path: Path) -> FileSource:
+    return FileSource(name="web", path=archive_path(path))
 
 
 @pytest.fixture

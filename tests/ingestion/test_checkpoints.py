@@ -8,6 +8,7 @@ from zlib import crc32
 import pytest
 
 from ingestion.checkpoints import is_done, mend, query_id
+from ingestion.kafka_offsets import records_of, taken
 from model.errors import ConfigError
 
 ENTRY = 'v1\n{"path":"file:///inbox/a.jsonl","timestamp":1,"batchId":0}'
@@ -132,3 +133,50 @@ def test_what_cannot_be_read_is_told_with_its_name(checkpoint: Path) -> None:
     (checkpoint / "offsets" / "7").mkdir()
     with pytest.raises(ConfigError, match=r"offsets/7: Is a directory"):
         mend(checkpoint)
+
+
+@pytest.fixture
+def of_kafka(checkpoint: Path) -> Path:
+    """The same of a flow from Kafka: of its source it has only where it began."""
+    for number in range(3):
+        (checkpoint / "offsets" / str(number)).write_text(
+            f'v1\n{{"batchTimestampMs":1}}\n{{"shop":{{"0":{number * 10 + 15},"1":7}}}}'
+        )
+        (checkpoint / "sources/0" / str(number)).unlink()
+    (checkpoint / "sources/0/0").write_bytes(b'\0v1\n{"shop":{"0":5,"1":7}}')
+    return checkpoint
+
+
+def test_where_kafka_began_is_no_damage(of_kafka: Path) -> None:
+    before = left(of_kafka)
+    mend(of_kafka, keeps_files=False)
+    assert left(of_kafka) == before
+
+
+def test_a_torn_micro_batch_of_kafka_goes_on_from_the_one_before(of_kafka: Path) -> None:
+    (of_kafka / "offsets/2").write_bytes(b"v1\n")
+    (of_kafka / "commits/1").write_bytes(b"")
+    mend(of_kafka, keeps_files=False)
+    assert left(of_kafka) == ["commits/0", "metadata", "offsets/0", "sources/0/0"]
+
+
+def test_a_torn_beginning_does_not_take_the_micro_batches_with_it(of_kafka: Path) -> None:
+    (of_kafka / "sources/0/0").write_bytes(b"\0")
+    mend(of_kafka, keeps_files=False)
+    assert left(of_kafka) == [
+        "commits/0",
+        "commits/1",
+        "metadata",
+        "offsets/0",
+        "offsets/1",
+        "offsets/2",
+    ]
+
+
+def test_what_kafka_has_given_can_be_told(of_kafka: Path, tmp_path: Path) -> None:
+    assert [records_of(of_kafka, number) for number in range(4)] == [10, 10, 10, None]
+    assert taken(of_kafka) == {"shop": {0: 25, 1: 7}}
+    assert taken(tmp_path / "none") is None
+    (of_kafka / "offsets/1").write_text('v1\n{}\n{"logOffset":3}')
+    assert records_of(of_kafka, 1) is None
+    assert taken(of_kafka) is None

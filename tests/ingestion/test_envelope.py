@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ingestion.configuration import SourceConfig
+from ingestion.configuration import FileSource
 from ingestion.envelope import EnvelopeReader
 from model import canonical
 from model.dead_letters import DeadLetterReason
@@ -14,7 +14,7 @@ from model.events import RawRecord
 
 def read(record: Any, **config: Any) -> Any:
     raw = record if isinstance(record, bytes) else canonical.encode(record)
-    source = SourceConfig.model_validate({"name": "shop", "path": "inbox", **config})
+    source = FileSource.model_validate({"name": "shop", "path": "inbox", **config})
     return EnvelopeReader(source).read(RawRecord("shop", "file:inbox/x#1", raw))
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ingestion.configuration import SourceConfig
+from ingestion.configuration import FileSource
 from ingestion.file_names import FileNames, looks_sensitive
 from ingestion.files import read_records
 from model.events import RawRecord
@@ -52,7 +52,7 @@ def test_what_systems_call_their_files_stays(name: str) -> None:
 )
 def test_a_position_shows_a_keyed_hash(tmp_path: Path, name: str, hashes: bool, is_shown: bool) -> None:
     names = FileNames(BlindIndex(KeyringFile.create(tmp_path / "keyring.json")))
-    source = SourceConfig(name="web", path=tmp_path / "in", hash_file_names=hashes)
+    source = FileSource(name="web", path=tmp_path / "in", hash_file_names=hashes)
     source.path.mkdir()
     (source.path / name).write_bytes(b"{}\n{}\n")
     read = read_records(source.path / name, "web", 100, source.path, lambda each: names.shown(each, source))

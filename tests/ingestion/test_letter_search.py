@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ingestion.configuration import Place, SourceConfig
+from ingestion.configuration import FileSource, Place
 from ingestion.letter_search import FoundLetter, LetterSearch
 from ingestion.record_values import names
 from model.dead_letters import DeadLetter, DeadLetterReason
@@ -17,7 +17,7 @@ from model.snapshots import MetadataSnapshot
 from model.specs import IdentifierPlace, SpecDocument
 from tests.retail import Pipeline, raw, snapshot, spec
 
-HELPDESK = SourceConfig(name="helpdesk", path=Path("inbox"), type=Place(path="event"))
+HELPDESK = FileSource(name="helpdesk", path=Path("inbox"), type=Place(path="event"))
 TICKETS = spec(
     "orders",
     name="tickets",

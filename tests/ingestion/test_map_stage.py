@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ingestion.configuration import FlowConfig, Place, SourceConfig
+from ingestion.configuration import FileSource, FlowConfig, Place
 from ingestion.files import DamagedRecord
 from ingestion.map_output import MapOutput
 from merge import codec
@@ -144,7 +144,7 @@ def odd_pipeline(folder: Path) -> Pipeline:
     ]
     pipeline = Pipeline(folder, snapshot=snapshot(specs=specs))
     for name in ("unmapped", "broken", "odd", "bare"):
-        pipeline.sources[name] = SourceConfig(name=name, path=Path("inbox"), id=Place(content=True))
+        pipeline.sources[name] = FileSource(name=name, path=Path("inbox"), id=Place(content=True))
     return pipeline
 
 

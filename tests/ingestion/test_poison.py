@@ -16,7 +16,7 @@ from ingestion.outbox import drain_outbox
 from ingestion.outcomes import StageReport
 from ingestion.replay import replay
 from ingestion.set_aside import BatchAttempt, LetterWriter
-from ingestion.source_files import folder_of
+from ingestion.source_files import file_sources, folder_of
 from ingestion.tasks import quick_task, whole_task
 from merge import codec
 from merge.cells import Cell
@@ -156,7 +156,7 @@ def test_an_event_fails_alone_and_is_whole_once_the_code_is_mended(
         assert list(letters.scan()) == []
         found = at.pipeline.export(reveal=True)
         once = Pipeline(
-            at.folder, at.pipeline.key_store, sources=at.plan.sources, snapshot=at.pipeline.snapshot
+            at.folder, at.pipeline.key_store, sources=dict(at.plan.sources), snapshot=at.pipeline.snapshot
         )
         once.process(_records(at))
         assert found == once.export(reveal=True) != b""
@@ -168,7 +168,7 @@ def states(at: Worker) -> list[bytes]:
 
 
 def _records(at: Worker) -> list[RawRecord | DamagedRecord]:
-    config = at.plan.sources["orders"]
+    config = file_sources(at.plan.sources)["orders"]
     return list(read_records(config.path / "a.jsonl", "orders", 1 << 20, folder_of(config), str))
 
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from ingestion.configuration import SourceConfig
+from ingestion.configuration import FileSource
 from ingestion.source_files import is_glob, source_of, spark_path
 from model.errors import ConfigError
 
 
-def sources(**paths: str) -> dict[str, SourceConfig]:
-    return {name: SourceConfig(name=name, path=Path(path)) for name, path in paths.items()}
+def sources(**paths: str) -> dict[str, FileSource]:
+    return {name: FileSource(name=name, path=Path(path)) for name, path in paths.items()}
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ingestion.configuration import SourceConfig
+from ingestion.configuration import FileSource
 from ingestion.envelope import EnvelopeReader
 from model import canonical
 from model.errors import EventError
@@ -34,7 +34,7 @@ def test_an_ordinal(value: Any, told: str) -> None:
 
 @pytest.mark.parametrize(("value", "told"), [*((v, f"{t}, not text") for v, t in KINDS), ("", "empty text")])
 def test_an_envelope(value: Any, told: str) -> None:
-    source = SourceConfig.model_validate({"name": "shop", "path": "inbox", "type": {"path": "t"}})
+    source = FileSource.model_validate({"name": "shop", "path": "inbox", "type": {"path": "t"}})
     with pytest.raises(EventError) as caught:
         EnvelopeReader(source).read(RawRecord("shop", "file:x#1", canonical.encode({"t": value})))
     assert str(caught.value) == f"wrong_type: the envelope's type is {told}"

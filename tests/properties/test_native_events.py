@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ingestion.configuration import SourceConfig
+from ingestion.configuration import FileSource
 from ingestion.envelope import EnvelopeReader
 from model import canonical, native
 from model.events import Event, RawRecord
@@ -60,7 +60,7 @@ records = st.one_of(
 def test_envelopes(source: Any, kind: Any, place: Any, ordinal: Any, payload: str, record: bytes) -> None:
     stated = {"source": source, "type": kind, "id": place, "ordinal": ordinal}
     given_places = {name: each for name, each in stated.items() if each is not None}
-    config = SourceConfig.model_validate({"name": "s", "path": "inbox", "payload": payload, **given_places})
+    config = FileSource.model_validate({"name": "s", "path": "inbox", "payload": payload, **given_places})
     one, other = both(lambda: EnvelopeReader(config).read(RawRecord("s", "file:inbox/x#1", record)))
     assert one == other
 

@@ -1,0 +1,45 @@
+"""`[[sources]]` of the configuration: of which kinds they are, and which may be in one flow."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Discriminator, Tag
+
+from ingestion.configuration import FileSource
+from ingestion.kafka_configuration import KafkaSource
+
+
+def _kind_of(source: Any) -> Any:
+    return source.get("kind", "files") if isinstance(source, dict) else getattr(source, "kind", None)
+
+
+Source = Annotated[
+    Annotated[FileSource, Tag("files")] | Annotated[KafkaSource, Tag("kafka")],
+    Discriminator(
+        _kind_of, custom_error_type="kind", custom_error_message="kind must be one of: files, kafka"
+    ),
+]
+
+
+def require_one_flow(sources: Sequence[FileSource | KafkaSource]) -> None:
+    """Raises ValueError for sources that cannot be read by one query."""
+    if len({source.kind for source in sources}) > 1:
+        raise ValueError(
+            "a flow reads either files or topics of one Kafka cluster; give each kind a configuration with a "
+            "[flow] name of its own and the same directory"
+        )
+    topics = [topic for source in sources if isinstance(source, KafkaSource) for topic in source.topics]
+    if len(topics) != len(set(topics)):
+        raise ValueError("two sources have the same topic")
+
+
+def absolute(source: FileSource | KafkaSource, base: Path) -> FileSource | KafkaSource:
+    """A source whose path, if it has one, does not depend on the current folder."""
+    if not isinstance(source, FileSource):
+        return source
+    # Without `..`: Spark names the files that it finds without it.
+    return source.model_copy(update={"path": Path(os.path.abspath(base / source.path))})  # noqa: PTH100 - links stay

@@ -1,0 +1,53 @@
+"""Files as a stream: Spark lists directories, remembers what it took, and packs files into tasks by size.
+
+It never opens a file (docs/adr/0006-files.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql import DataFrame, SparkSession
+
+from ingestion.configuration import FileSource
+from ingestion.intake import Intake
+from ingestion.source_files import spark_path
+
+# binaryFile reads a file's content only when that column is asked for.
+_FILE_SCHEMA = "path string, modificationTime timestamp, length long, content binary"
+
+
+class FileStream:
+    """The paths of new files of all sources."""
+
+    def __init__(self, sources: Mapping[str, FileSource], max_files_per_batch: int) -> None:
+        self._sources = sources
+        self._max_files_per_batch = max_files_per_batch
+
+    def load(self, session: SparkSession, intake: Intake) -> DataFrame:
+        """One column, `path`."""
+        return (
+            session.readStream.format("binaryFile")
+            .schema(_FILE_SCHEMA)
+            .option(*self._most_at_once(intake))
+            # Without this a file whose modification time is a week older than the newest is ignored.
+            .option("maxFileAge", "36500d")
+            # Sub-directories belong to their source, and their names are no columns.
+            .option("recursiveFileLookup", "true")
+            .load(spark_path(self._sources))
+            .select("path")
+        )
+
+    def in_tasks(self, batch: DataFrame, number: int) -> DataFrame:  # noqa: ARG002 - the protocol's
+        """As Spark packed them: up to `split_bytes` are one task."""
+        return batch
+
+    def without_secrets(self, text: str) -> str:
+        """There are none."""
+        return text
+
+    def _most_at_once(self, intake: Intake) -> tuple[str, int]:
+        # Spark takes one of these, not both.
+        if intake.batch_bytes is None:
+            return "maxFilesPerTrigger", self._max_files_per_batch
+        return "maxBytesPerTrigger", intake.batch_bytes

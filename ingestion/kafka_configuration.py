@@ -1,0 +1,129 @@
+"""Configuration of sources in Kafka, and of the one cluster that a flow reads from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+
+from ingestion.configuration import SourceConfig
+
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_OFFSETS_ARE_SPARKS = "the flow's checkpoint says what was taken"
+_BYTES_ARE_OURS = "records are read as the bytes that they are"
+
+REFUSED: Mapping[str, str] = {
+    "auto.offset.reset": f"{_OFFSETS_ARE_SPARKS}; use starting_offsets",
+    "enable.auto.commit": _OFFSETS_ARE_SPARKS,
+    "auto.commit.interval.ms": _OFFSETS_ARE_SPARKS,
+    "group.id": f"{_OFFSETS_ARE_SPARKS}, and a group that others use too would take records from it",
+    "group.instance.id": f"{_OFFSETS_ARE_SPARKS}, no group",
+    "key.deserializer": _BYTES_ARE_OURS,
+    "value.deserializer": _BYTES_ARE_OURS,
+    "interceptor.classes": "an interceptor could change or drop records",
+    "isolation.level": "records of transactions that were aborted, or are under way, are no events",
+    "bootstrap.servers": "use bootstrap_servers",
+}
+"""Options of the consumer that would break that each event is taken, and as it was published, with the reason."""
+
+_SECRET = re.compile(r"password|secret|jaas|credential|token|\.key$|user\.info", re.IGNORECASE)
+_QUOTED = re.compile(r'"([^"]*)"')
+_SHORTEST = 4
+"""Of a shorter text that is quoted in an option the places in a message would be chance."""
+
+
+class KafkaSource(SourceConfig):
+    """A source whose records are in topics of the cluster that `[kafka]` names."""
+
+    kind: Literal["kafka"] = Field(description="Records in topics.")
+    topics: tuple[str, ...] = Field(default=(), description="Names of the topics.")
+    topic_pattern: str | None = Field(
+        default=None,
+        min_length=1,
+        description="A regular expression that the whole name of a topic matches, in place of `topics`; topics that "
+        "come later count too.",
+    )
+    tombstone_type: str = Field(
+        default="tombstone",
+        min_length=1,
+        max_length=200,
+        description="The event's type of a record without a payload, unless its key or a header says it.",
+    )
+
+    @model_validator(mode="after")
+    def _names_topics(self) -> Self:
+        if bool(self.topics) == bool(self.topic_pattern):
+            raise ValueError("give either topics or topic_pattern")
+        if wrong := [number for number, topic in enumerate(self.topics) if not _TOPIC.fullmatch(topic)]:
+            raise ValueError(f"topics.{wrong[0]} is no name of a topic")
+        try:
+            re.compile(self.topic_pattern or "")
+        except re.error as error:
+            raise ValueError(f"topic_pattern is no regular expression: {error}") from None
+        return self
+
+
+class KafkaSettings(BaseModel):
+    """The cluster that the flow's topics are in, how it is read, and how `idgraph publish` writes to it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    bootstrap_servers: str = Field(
+        default="127.0.0.1:9092", min_length=1, description="`HOST:PORT` of some of its brokers, with commas."
+    )
+    starting_offsets: Literal["earliest", "latest"] | dict[str, dict[str, int]] = Field(
+        default="earliest",
+        description="Where a flow without a checkpoint begins; or, by topic and partition, an offset each (-2 "
+        "earliest, -1 latest).",
+    )
+    max_offsets_per_batch: int = Field(
+        default=100_000, ge=1, description="Most records of one micro-batch, of all partitions together."
+    )
+    consumer: dict[str, SecretStr] = Field(
+        default={},
+        description="Further options of the Java consumer, such as `security.protocol`. Secrets are better in the "
+        "environment: IDGRAPH_KAFKA__CONSUMER='{\"sasl.jaas.config\": ...}'.",
+    )
+    producer: dict[str, SecretStr] = Field(
+        default={},
+        description="Further options of librdkafka, whose names for security are its own, for `idgraph publish` and "
+        "`idgraph flows`.",
+    )
+
+    @field_validator("consumer")
+    @classmethod
+    def _keeps_what_is_promised(cls, options: dict[str, SecretStr]) -> dict[str, SecretStr]:
+        for name in options:
+            if reason := REFUSED.get(name.removeprefix("kafka.")):
+                raise ValueError(f"{name} cannot be set: {reason}")
+        return options
+
+    @field_validator("producer")
+    @classmethod
+    def _writes_once(cls, options: dict[str, SecretStr]) -> dict[str, SecretStr]:
+        for name in options:
+            if name in ("enable.idempotence", "acks", "request.required.acks", "bootstrap.servers"):
+                raise ValueError(f"{name} cannot be set: each event is written once, to all replicas")
+        return options
+
+    def producer_options(self) -> dict[str, str]:
+        """In the clear, for the client alone."""
+        return {name: value.get_secret_value() for name, value in self.producer.items()}
+
+    def secrets(self) -> frozenset[str]:
+        """The texts that no message may show: values of options whose names say so, and what is quoted in them."""
+        values = [
+            value.get_secret_value()
+            for options in (self.consumer, self.producer)
+            for name, value in options.items()
+            if _SECRET.search(name)
+        ]
+        quoted = [text for value in values for text in _QUOTED.findall(value) if len(text) >= _SHORTEST]
+        return frozenset(text for text in (*values, *quoted) if text)
+
+
+def kafka_sources(sources: Mapping[str, SourceConfig]) -> dict[str, KafkaSource]:
+    """Those of the sources that are in Kafka."""
+    return {name: each for name, each in sources.items() if isinstance(each, KafkaSource)}

@@ -1,0 +1,29 @@
+"""What reads the records of a task: the step from Spark's rows to the stages, of which each kind of sources has one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
+
+from ingestion.files import DamagedRecord
+from model.events import RawRecord
+
+
+class Taken(NamedTuple):
+    """Files that were read to their end, and their bytes as they lie on disk; none where there are no files."""
+
+    files: int = 0
+    bytes: int = 0
+
+
+class RecordReader(Protocol):
+    """Reads the records of one task, once, out of the Arrow batches that it was made with."""
+
+    def records(self) -> Iterator[RawRecord | DamagedRecord]:
+        """All records, in order, what is damaged as a value in the place of what it hides. A record's position is
+        the same whenever it is read, and names no other record: counters and dead letters stand by it."""
+        ...
+
+    def taken(self) -> Taken:
+        """What was read since this was last asked."""
+        ...

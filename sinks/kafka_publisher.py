@@ -1,0 +1,97 @@
+"""Writing events to Kafka, with librdkafka."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from model.errors import ConfigError, PublishError
+
+DELIVERY_SECONDS = 60.0
+"""How long a record is sent again, after which it counts as not published."""
+Record = tuple[bytes | None, bytes]
+"""Key and payload."""
+
+
+class KafkaPublisher:
+    """Publishes records to topics of one cluster. A context manager; not safe for several threads.
+
+    Records that are sent again after a lost answer are written once (an idempotent producer). Raises ConfigError for
+    options that librdkafka refuses.
+    """
+
+    def __init__(self, bootstrap_servers: str, options: Mapping[str, str]) -> None:
+        settings: dict[str, str | int | float | bool] = {
+            # Not its own lines on standard error: what went wrong is raised.
+            "log_level": 0,
+            "linger.ms": 20,
+            "compression.type": "lz4",
+            "delivery.timeout.ms": round(DELIVERY_SECONDS * 1000),
+            **options,
+            "bootstrap.servers": bootstrap_servers,
+            "enable.idempotence": True,
+        }
+        self._failures: list[KafkaError] = []
+        self._written = 0
+        try:
+            self._producer = Producer(settings)
+        except KafkaException as error:
+            # Its words name the option, and sometimes show its value.
+            raise ConfigError(f"[kafka] producer: librdkafka refuses it: {_told(error, options)}") from None
+
+    def __enter__(self) -> KafkaPublisher:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        # What is still on its way after an error is given up: nobody was told that it is there.
+        self._producer.purge()
+        self._producer.flush(1.0)
+
+    def publish(self, topic: str, records: Iterable[Record]) -> int:
+        """Write records to a topic, those of one key in order; durable when it returns, as far as the topic's
+        replicas are. Gives how many. Raises PublishError that says how many were written."""
+        self._failures.clear()
+        self._written = 0
+        for key, payload in records:
+            self._give(topic, key, payload)
+            if self._failures:
+                break
+        self._producer.flush()
+        if self._failures:
+            raise PublishError(
+                f"the topic {topic} could not be written to: {self._failures[0].str()}", self._written
+            )
+        return self._written
+
+    def _give(self, topic: str, key: bytes | None, payload: bytes) -> None:
+        while True:
+            try:
+                self._producer.produce(topic, payload, key, on_delivery=self._delivered)
+            except BufferError:
+                self._producer.poll(0.1)
+            except KafkaException as error:
+                self._failures.append(error.args[0])
+                return
+            else:
+                self._producer.poll(0)
+                return
+
+    def _delivered(self, error: KafkaError | None, _: Message) -> None:
+        if error is None:
+            self._written += 1
+        else:
+            self._failures.append(error)
+
+
+def _told(error: KafkaException, options: Mapping[str, str]) -> str:
+    text = str(error.args[0].str())
+    for value in options.values():
+        text = text.replace(value, "...")
+    return text

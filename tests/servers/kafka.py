@@ -1,0 +1,90 @@
+"""A Kafka broker for tests that want to produce to it, kill it and start it again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from app.servers.kafka import Broker, kafka
+from model.errors import ServerUnavailableError
+from tests.servers.dynamodb import REQUIRED
+
+
+class Kafka:
+    """A broker that can die. Produces and asks with librdkafka, as other programs do."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._stack = ExitStack()
+        self._broker: Broker = self._stack.enter_context(kafka(folder))
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return self._broker.bootstrap_servers
+
+    def kill(self) -> None:
+        """kill -9."""
+        self._broker.process.kill()
+        self._broker.process.wait()
+
+    def restart(self) -> None:
+        """Start it again on the same folder and port."""
+        self._stack.close()
+        self._broker = self._stack.enter_context(kafka(self._folder))
+
+    def close(self) -> None:
+        self._stack.close()
+
+    def create(self, *topics: str, partitions: int = 2) -> None:
+        from confluent_kafka.admin import AdminClient, NewTopic
+
+        client = AdminClient({"bootstrap.servers": self.bootstrap_servers})
+        for done in client.create_topics([NewTopic(topic, partitions, 1) for topic in topics]).values():
+            done.result(60)
+
+    def forget(self, topic: str, partition: int, until: int) -> None:
+        """Have offsets age out."""
+        from confluent_kafka import TopicPartition
+        from confluent_kafka.admin import AdminClient
+
+        client = AdminClient({"bootstrap.servers": self.bootstrap_servers})
+        for done in client.delete_records([TopicPartition(topic, partition, until)]).values():
+            done.result(60)
+
+    def produce(
+        self,
+        topic: str,
+        *payloads: bytes | None,
+        key: bytes | None = None,
+        headers: list[tuple[str, bytes]] | None = None,
+        partition: int = 0,
+    ) -> None:
+        from confluent_kafka import Producer
+
+        client = Producer({"bootstrap.servers": self.bootstrap_servers})
+        for payload in payloads:
+            client.produce(topic, payload, key, partition, headers=headers)
+        assert client.flush(60) == 0
+
+
+@contextmanager
+def running_kafka(folder: Path) -> Iterator[Kafka]:
+    """A broker with its data in a folder. Skips the test, with the reason, when it cannot be had."""
+    if not os.environ.get(REQUIRED):
+        pytest.importorskip(
+            "confluent_kafka", reason="confluent-kafka is not installed: pip install idgraph[kafka]"
+        )
+    try:
+        broker = Kafka(folder)
+    except ServerUnavailableError as error:
+        if os.environ.get(REQUIRED):
+            raise
+        pytest.skip(" ".join(str(error).split()))
+    try:
+        yield broker
+    finally:
+        broker.close()

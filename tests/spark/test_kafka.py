@@ -1,0 +1,100 @@
+"""The flow from Kafka, on a real broker: the same profiles as from files, byte for byte, whatever dies."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.installation import Installation, Shop, kill_tree, retail, until
+from tests.servers.kafka import Kafka, running_kafka
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+FIRST = {"segment": 500, "amplitude": 300, "orders": 200}
+KEYS = {"segment": "userId", "amplitude": "user_id", "orders": "customer.email"}
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
+    with running_kafka(tmp_path_factory.mktemp("kafka")) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def from_files(tmp_path_factory: pytest.TempPathFactory, shop: Shop) -> bytes:
+    installation = Installation(tmp_path_factory.mktemp("files"), shop)
+    for source, events in FIRST.items():
+        installation.publish(source, retail(source)[:events])
+    installation.run()
+    return installation.profiles()
+
+
+def installed(folder: Path, shop: Shop, kafka: Kafka, topics: str, **settings: Any) -> Installation:
+    """An installation whose sources are topics, which are made."""
+    kafka.create(*(topics + source for source in FIRST))
+    told = {"bootstrap_servers": kafka.bootstrap_servers, **settings}
+    return Installation(folder, shop, kafka=told, topics=topics)
+
+
+def publish(installation: Installation) -> None:
+    """The events in the order of their arrival, by `idgraph publish`."""
+    for source, events in FIRST.items():
+        file = installation.folder / f"{source}.jsonl"
+        file.write_bytes(b"".join(retail(source)[:events]))
+        done = installation.command("publish", source, str(file), "--key", KEYS[source])
+        assert f"published {events} events" in done.stderr.decode()
+
+
+def test_the_same_export_as_from_files(tmp_path: Path, shop: Shop, kafka: Kafka, from_files: bytes) -> None:
+    installation = installed(tmp_path, shop, kafka, "same-")
+    publish(installation)
+    kafka.produce("same-orders", b'{"order_id": "R1", ', None, partition=1)
+    batches = installation.run()
+    assert sum(batch["events"] for batch in batches) == sum(FIRST.values()) + 2
+    assert sum(batch["skipped"] for batch in batches) == 1, "a record without a payload, which no spec is for"
+    assert installation.profiles() == from_files
+    (letter,) = installation.dead_letters()
+    assert letter["reason"] == "not_json"
+    topic, partition, offset = letter["position"].removeprefix("kafka:").split("/")
+    assert (topic, partition) == ("same-orders", "1")
+    assert int(offset) < FIRST["orders"]
+    installation.command("dead-letters", "replay", "--all", code=1)
+    assert [each["position"] for each in installation.dead_letters()] == [letter["position"]]
+    assert installation.run() == [], "nothing new"
+
+
+def test_driver_and_broker_killed(tmp_path: Path, shop: Shop, kafka: Kafka, from_files: bytes) -> None:
+    installation = installed(tmp_path, shop, kafka, "killed-", max_offsets_per_batch=90)
+    publish(installation)
+    process = installation.start()
+    until(lambda: len(installation.batches()) >= 2 or process.poll() is not None, what="a micro-batch")
+    assert process.poll() is None, (tmp_path / "flow.err").read_text()
+    kill_tree(process)
+    process = installation.start()
+    done = len(installation.batches())
+    until(lambda: len(installation.batches()) > done or process.poll() is not None, what="a micro-batch")
+    assert process.poll() is None, (tmp_path / "flow.err").read_text()
+    kafka.kill()
+    kafka.restart()
+    if process.poll() is None:
+        process.terminate()
+    process.wait(120)
+    installation.run()
+    assert installation.profiles() == from_files
+    assert installation.dead_letters() == []
+
+
+def test_what_is_gone_before_it_was_read_stops_the_flow(tmp_path: Path, shop: Shop, kafka: Kafka) -> None:
+    installation = installed(tmp_path, shop, kafka, "lost-")
+    events = retail("orders")[:30]
+    kafka.produce("lost-orders", *events[:10])
+    installation.run()
+    kafka.produce("lost-orders", *events[10:])
+    kafka.forget("lost-orders", 0, 20)
+    told = installation.command("run", "--until-done", code=4).stderr.decode()
+    assert "lost-orders" in told
+    assert json.dumps(told)
