@@ -13,6 +13,7 @@ from app.commands import (
     dead_letters,
     erase,
     flow,
+    flows,
     index,
     keys,
     mapping,
@@ -83,6 +84,7 @@ def root(
 app.command()(demo)
 app.command()(flow.run)
 app.command()(flow.publish)
+app.command()(flows.flows)
 app.command()(backfill)
 app.command("map")(mapping.map_payloads)
 app.command()(mapping.check)

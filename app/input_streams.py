@@ -18,7 +18,7 @@ SPARK_KAFKA = JarSet(
     "spark-kafka-4.2.0",
     (
         Artifact("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.2.0", alone=True),
-        # Its own version is not everywhere; without Kerberos nothing of it runs (docs/adr/0021-kafka.md).
+        # Its own version is not everywhere; without Kerberos nothing of it runs (docs/adr/0023-kafka.md).
         Artifact("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.1.0-preview1", alone=True),
         Artifact("org.apache.kafka", "kafka-clients", "3.9.2", alone=True),
         Artifact("org.apache.commons", "commons-pool2", "2.13.1", alone=True),

@@ -13,9 +13,8 @@ SECONDS = 10.0
 
 def ends(
     bootstrap_servers: str, options: Mapping[str, str], partitions: Iterable[tuple[str, int]]
-) -> dict[tuple[str, int], tuple[int, int] | None]:
-    """By topic and partition, the first offset that is there and the one after the last; None for a partition that
-    cannot be asked for. Raises ConfigError for options that librdkafka refuses."""
+) -> dict[tuple[str, int], int | None]:
+    """By topic and partition, the offset after the last record; None for a partition that cannot be asked for. Raises ConfigError for options that librdkafka refuses."""
     settings: dict[str, str | int | float | bool] = {
         "log_level": 0,
         **options,
@@ -34,9 +33,9 @@ def ends(
         consumer.close()
 
 
-def _ends(consumer: Consumer, topic: str, partition: int) -> tuple[int, int] | None:
+def _ends(consumer: Consumer, topic: str, partition: int) -> int | None:
     try:
         found = consumer.get_watermark_offsets(TopicPartition(topic, partition), SECONDS)
     except KafkaException:
         return None
-    return (int(found[0]), int(found[1])) if found else None
+    return int(found[1]) if found else None

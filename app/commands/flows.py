@@ -1,0 +1,33 @@
+"""`idgraph flows`: how far flows have come."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from app.commands.context import Json, settings_of
+from app.exits import told
+from app.output import print_json, print_table
+
+if TYPE_CHECKING:
+    from app.flow_offsets import PartitionState
+
+
+def flows(context: typer.Context, as_json: Json = False) -> None:
+    """Show the flow's partitions in Kafka: what was taken of each, where it ends, and what is between."""
+    from app.flow_offsets import partition_states
+
+    with told():
+        states = partition_states(settings_of(context))
+        if as_json:
+            for state in states:
+                print_json(state._asdict())
+        else:
+            titles = ("flow", "topic", "partition", "taken", "end", "lag")
+            print_table(titles, [_row(state) for state in states])
+
+
+def _row(state: PartitionState) -> list[str]:
+    values: list[Any] = list(state)
+    return ["-" if value is None else f"{value:,}" if isinstance(value, int) else value for value in values]
