@@ -22,6 +22,7 @@ _LOST = re.compile(r"Python worker (?:exited unexpectedly|failed to connect back
 _GONE = re.compile(r"\[KAFKA_DATA_LOSS\.\w+\].*?Reason:\s*(.+?)\s*(?:SQLSTATE|\n\s*at |\Z)", re.DOTALL)
 _PREFACE = "An error occurred while calling"
 """What py4j says before anything else."""
+_CAUSE = re.compile(r"^Caused by: (.+)$", re.MULTILINE)
 
 
 def may_pass_again(error: IdgraphError) -> bool:
@@ -52,12 +53,14 @@ def error_of_worker(text: str) -> IdgraphError:
 
 
 def stopped_by_spark(text: str) -> FlowStoppedError:
-    """What Spark itself said. Only its first line that says something: plans and frames follow it."""
+    """What Spark itself said. Only the line that says what was wrong: plans and frames follow it."""
     if gone := _GONE.search(text):
         reason = " ".join(gone[1].split())[:500]
         return FlowStoppedError(
             f"records in Kafka are gone that were not read yet: {reason} How to go on is in docs/kafka.md"
         )
-    lines = [line.strip(": ") for line in text.splitlines() if line.strip()]
-    lines = [line for line in lines if not line.startswith(_PREFACE)]
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if lines and lines[0].startswith(_PREFACE):
+        # Of causes of causes the innermost says what was wrong, the others that something was.
+        lines = _CAUSE.findall(text)[-1:] or [line.removeprefix(": ") for line in lines[1:]]
     return FlowStoppedError(f"Spark stopped the flow: {(lines or ['it did not say why'])[0][:500]}")

@@ -101,3 +101,5 @@ with consumer group spark-kafka-source-1. SQLSTATE: 22000
 def test_what_py4j_says_before_it_is_left_out() -> None:
     text = "An error occurred while calling o133.getResult.\n: java.lang.Error: no space left\n\tat java.base"
     assert str(stopped_by_spark(text)) == "Spark stopped the flow: java.lang.Error: no space left"
+    caused = text + "\nCaused by: a.B: one\n\tat x\nCaused by: a.C: two of shop-0\n\tat y\n"
+    assert str(stopped_by_spark(caused)) == "Spark stopped the flow: a.C: two of shop-0"
