@@ -19,7 +19,9 @@ _OF_WORKERS = (
 
 
 _LOST = re.compile(r"Python worker (?:exited unexpectedly|failed to connect back)")
-_GONE = re.compile(r"\[KAFKA_DATA_LOSS\.\w+\].*?Reason:\s*(.+?)\s*(?:SQLSTATE|\n\s*at |\Z)", re.DOTALL)
+_GONE = re.compile(r"KAFKA_DATA_LOSS|KafkaIllegalStateException")
+"""How Spark's connector says that offsets are gone which were not read yet."""
+_REASON = re.compile(r"^Reason:\s*(\S[^\n]{0,500})", re.MULTILINE)
 _PREFACE = "An error occurred while calling"
 """What py4j says before anything else."""
 _CAUSE = re.compile(r"^Caused by: (.+)$", re.MULTILINE)
@@ -54,13 +56,13 @@ def error_of_worker(text: str) -> IdgraphError:
 
 def stopped_by_spark(text: str) -> FlowStoppedError:
     """What Spark itself said. Only the line that says what was wrong: plans and frames follow it."""
-    if gone := _GONE.search(text):
-        reason = " ".join(gone[1].split())[:500]
-        return FlowStoppedError(
-            f"records in Kafka are gone that were not read yet: {reason} How to go on is in docs/kafka.md"
-        )
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if lines and lines[0].startswith(_PREFACE):
         # Of causes of causes the innermost says what was wrong, the others that something was.
         lines = _CAUSE.findall(text)[-1:] or [line.removeprefix(": ") for line in lines[1:]]
-    return FlowStoppedError(f"Spark stopped the flow: {(lines or ['it did not say why'])[0][:500]}")
+    told = (lines or ["it did not say why"])[0][:500]
+    if _GONE.search(text):
+        reason = _REASON.search(text)
+        told = reason[1].strip() if reason else told
+        return FlowStoppedError(f"records in Kafka are gone that were not read yet (docs/kafka.md): {told}")
+    return FlowStoppedError(f"Spark stopped the flow: {told}")
