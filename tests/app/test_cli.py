@@ -34,6 +34,7 @@ ROOT = Path(__file__).parents[2]
 COMMANDS = {
     "demo": "example",
     "run": "flow",
+    "flows": "what was taken of each",
     "publish": "Publish events",
     "backfill": "an archive",
     "map": "Map payloads",
