@@ -40,7 +40,7 @@ def measure(folder: Path) -> dict[str, Any]:
         known = 0
         for size in SIZES:
             compacted = max(log.glob("*.compact"), key=lambda file: int(file.stem))
-            _remember(compacted, settings.source("segment").path, known, size)
+            _remember(compacted, settings.file_source("segment").path, known, size)
             known = size
             figures[f"{size} files"] = _measured(config, settings)
             figures[f"{size} files"]["log_mib"] = mib(max(file.stat().st_size for file in log.iterdir()))
@@ -48,7 +48,7 @@ def measure(folder: Path) -> dict[str, Any]:
 
 
 def _published(settings: Settings) -> bool:
-    publish_lines(settings.source("segment"), [marked(f"p{time.time_ns()}")])
+    publish_lines(settings.file_source("segment"), [marked(f"p{time.time_ns()}")])
     time.sleep(1 / FILES_PER_SECOND)
     return True
 

@@ -35,7 +35,7 @@ def measure(folder: Path, rate: int = RATE) -> dict[str, Any]:
         flow = RunningFlow(config, IDGRAPH_METADATA__URL=proxy.url)
         publisher = _Publisher(settings, rate)
         try:
-            publish_lines(settings.source("segment"), [marked("warm-up")])
+            publish_lines(settings.file_source("segment"), [marked("warm-up")])
             until(lambda: flow.events() > 0, 180)
             publisher.start()
             with wiring.opened(settings) as tools:
@@ -88,7 +88,7 @@ class _Publisher(threading.Thread):
     def __init__(self, settings: Settings, rate: int) -> None:
         super().__init__(daemon=True)
         self._rate = rate
-        self._source = settings.source("segment")
+        self._source = settings.file_source("segment")
         self._halt = threading.Event()
         self.published: dict[str, float] = {}
 
