@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ingestion.configuration import SourceConfig
+from ingestion.configuration import FileSource
 from ingestion.envelope import EnvelopeReader
 from merge import codec
 from merge.fragments import FragmentState
@@ -271,7 +271,7 @@ def test_nodes_that_are_gone_while_they_are_walked_are_left_to_the_twin() -> Non
 
 
 def test_readers_and_mappers_go_with_what_they_belong_to() -> None:
-    config = SourceConfig.model_validate({"name": "s", "path": "x"})
+    config = FileSource.model_validate({"name": "s", "path": "x"})
     made = [weakref.ref(MappingSpec(spec("orders"))), weakref.ref(EnvelopeReader(config))]
     gc.collect()
     assert [each() for each in made] == [None, None]
@@ -279,7 +279,7 @@ def test_readers_and_mappers_go_with_what_they_belong_to() -> None:
 
 @at_once
 def test_a_half_made_event_survives_the_collector() -> None:
-    reader = EnvelopeReader(SourceConfig.model_validate({"name": "s", "path": "x", "ordinal": {"path": "t"}}))
+    reader = EnvelopeReader(FileSource.model_validate({"name": "s", "path": "x", "ordinal": {"path": "t"}}))
     record = RawRecord("s", "file:x#1", b'{"t":"2024-03-01T00:00:00Z","a":1}')
     expected = reader.read(record)
     for _ in range(20):
