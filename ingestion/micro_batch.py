@@ -54,7 +54,7 @@ class MicroBatchRunner:
     def close(self) -> None:
         """Forget the snapshot that the workers were given."""
         if self._broadcast is not None:
-            self._broadcast[1].unpersist()
+            self._broadcast[1].destroy()
             self._broadcast = None
 
     def _stages(self, batch: DataFrame, tasks: int, order: BatchOrder) -> DataFrame:

@@ -56,6 +56,11 @@ def test_an_edit_is_in_force_while_the_stream_runs_and_no_event_is_split(tmp_pat
             assert found is not None
             assert found.status == "discovered"
             assert found.source == "segment"
+
+            # Of the snapshots that went by, no copy stays but that of the last.
+            assert len({batch["snapshot"] for batch in installation.batches()}) > 1
+            broadcasts = [path for path in installation.folder.rglob("pyspark-*/*") if path.is_file()]
+            assert len(broadcasts) == 1
         finally:
             process.terminate()
             assert process.wait(60) == 0
