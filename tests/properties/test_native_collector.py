@@ -248,9 +248,9 @@ def walked(work: Callable[[], Any], output: dict[str, Any]) -> tuple[str, Any]:
                 delattr(odd, slot)
         node.children.clear()
 
-    given = tree._root, output, "_event", ORIGIN, (Identifier("u", "1"),), {}, found, *found[:2], rest
+    place = tree._root, output, "_event", ORIGIN, (Identifier("u", "1"),)
     try:
-        return "", native.leaves.state(*given, canonical.encode)
+        return "", native.leaves.state(*place, {}, found, *found[:2], rest, canonical.encode)
     except RuntimeError as error:
         return str(error), None
 
@@ -272,7 +272,10 @@ def test_nodes_that_are_gone_while_they_are_walked_are_left_to_the_twin() -> Non
 
 def test_readers_and_mappers_go_with_what_they_belong_to() -> None:
     config = FileSource.model_validate({"name": "s", "path": "x"})
-    made = [weakref.ref(MappingSpec(spec("orders"))), weakref.ref(EnvelopeReader(config))]
+    made: list[weakref.ref[Any]] = [
+        weakref.ref(MappingSpec(spec("orders"))),
+        weakref.ref(EnvelopeReader(config)),
+    ]
     gc.collect()
     assert [each() for each in made] == [None, None]
 
