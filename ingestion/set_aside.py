@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
+from ingestion.map_output import MapOutput
 from merge import codec
 from merge.failures import CommitFailure
 from merge.fragments import FragmentState
@@ -110,3 +111,26 @@ class LetterWriter:
             )
             for failure in failures
         ]
+
+
+class BatchLetters:
+    """Adds the letters of one micro-batch, under one snapshot, to the output that they are of."""
+
+    def __init__(self, writer: LetterWriter, snapshot_version: int, batch: BatchAttempt) -> None:
+        self._writer = writer
+        self._snapshot_version = snapshot_version
+        self._batch = batch
+
+    def add(
+        self,
+        output: MapOutput,
+        record: RawRecord,
+        stage: str,
+        reason: DeadLetterReason,
+        detail: str,
+        spec: SpecRef | None,
+    ) -> None:
+        """As `LetterWriter.letter`."""
+        output.letters.append(
+            self._writer.letter(record, stage, reason, detail, spec, self._snapshot_version, self._batch)
+        )

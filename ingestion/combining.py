@@ -1,0 +1,109 @@
+"""Mapped events to the states of their fragments: data keys fetched, values sealed, events joined.
+
+Plaintext that policy protects does not leave this step (law 3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ingestion.event_sealing import FetchedKeys, MappedEvent, Unsealed, seal_events
+from ingestion.event_states import joined, sealed_part
+from ingestion.map_output import MapOutput
+from ingestion.set_aside import BatchLetters
+from merge.fragments import FragmentState
+from merge.tombstones import UNJUDGED
+from model.errors import KeyProviderError
+from model.fragments import FragmentChange
+from transforms.compiled import CompiledSnapshot
+from transforms.register_sealing import RegisterSealer
+from transforms.sealing import DataKeys
+
+
+class Combiner:
+    """Joins events of one micro-batch into outputs, under one snapshot."""
+
+    def __init__(
+        self,
+        snapshot: CompiledSnapshot,
+        sealer: RegisterSealer,
+        data_keys: DataKeys,
+        letters: BatchLetters,
+    ) -> None:
+        self._snapshot = snapshot
+        self._sealer = sealer
+        self._data_keys = data_keys
+        self._letters = letters
+
+    def combine(self, prepared: Sequence[MappedEvent], output: MapOutput) -> None:
+        """Join events, in their order. A fragment that one of them cannot be joined to is `broken`. Raises
+        StoreError when the key store is away."""
+        keys = self._fetch_keys(prepared)
+        for fragment_id, events in _by_fragment(prepared).items():
+            try:
+                self._join(fragment_id, events, keys, output)
+            except MemoryError:
+                raise
+            except Exception:
+                # Its state is half of what it was to be.
+                output.broken.add(fragment_id)
+
+    def combine_alone(self, event: MappedEvent, output: MapOutput) -> None:
+        """Join one event. Raises whatever it fails on."""
+        self._join(event.fragment_id, [event], self._fetch_keys([event]), output)
+
+    def _fetch_keys(self, events: Sequence[MappedEvent]) -> FetchedKeys:
+        fragment_ids = {event.fragment_id for event in events if event.leaves.to_seal}
+        try:
+            return self._data_keys.fetch(sorted(fragment_ids), create=True) if fragment_ids else {}
+        except KeyProviderError as error:
+            return error
+
+    def _join(
+        self, fragment_id: str, events: Sequence[MappedEvent], keys: FetchedKeys, output: MapOutput
+    ) -> None:
+        """Join events of one fragment into the output's state of it."""
+        state = output.fragments.get(fragment_id)
+        policies = self._snapshot.attributes.policies
+        # A state that stands as bytes is decoded only for what may be sealed.
+        is_sealing = state is not None and any(event.leaves.to_seal for event in events)
+        present = state.registers if state is not None and is_sealing else {}
+        parts: list[bytes] = []
+        for event, sealed in zip(
+            events, seal_events(self._sealer, keys, events, present, policies), strict=True
+        ):
+            if isinstance(sealed, Unsealed):
+                spec = event.origin.spec
+                self._letters.add(output, event.record, "encrypt", sealed.reason, sealed.detail, spec)
+                continue
+            output.protected += len(event.leaves.to_seal)
+            if event.state is not None:
+                parts.append(event.state)
+                if sealed.registers:
+                    parts.append(sealed_part(sealed.registers))
+                continue
+            if state is None:
+                state = _begin(fragment_id, FragmentState(), output)
+            mutations = event.leaves.plain
+            mutations |= sealed.registers
+            origin, identifiers, scope = event.origin, event.identifiers, event.scope
+            state.apply(
+                FragmentChange(fragment_id, origin, mutations, identifiers, scope, policies, sealed.entries)
+            )
+        if parts and state is None:
+            _begin(fragment_id, joined(parts), output)
+        elif parts and state is not None:
+            state.join(joined(parts))
+
+
+def _begin(fragment_id: str, state: FragmentState, output: MapOutput) -> FragmentState:
+    output.fragments[fragment_id] = state
+    state.judged = output.judged.get(fragment_id, UNJUDGED)
+    return state
+
+
+def _by_fragment(prepared: Sequence[MappedEvent]) -> dict[str, list[MappedEvent]]:
+    events: dict[str, list[MappedEvent]] = {}
+    for event in prepared:
+        events.setdefault(event.fragment_id, []).append(event)
+    return events
