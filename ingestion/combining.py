@@ -39,7 +39,7 @@ class Combiner:
         """Join events, in their order. A fragment that one of them cannot be joined to is `broken`. Raises
         StoreError when the key store is away."""
         keys = self._fetch_keys(prepared)
-        for fragment_id, events in _by_fragment(prepared).items():
+        for fragment_id, events in by_fragment(prepared).items():
             try:
                 self._join(fragment_id, events, keys, output)
             except MemoryError:
@@ -48,9 +48,9 @@ class Combiner:
                 # Its state is half of what it was to be.
                 output.broken.add(fragment_id)
 
-    def combine_alone(self, event: MappedEvent, output: MapOutput) -> None:
-        """Join one event. Raises whatever it fails on."""
-        self._join(event.fragment_id, [event], self._fetch_keys([event]), output)
+    def combine_fragment(self, events: Sequence[MappedEvent], output: MapOutput) -> None:
+        """Join events of one fragment. Raises whatever it fails on."""
+        self._join(events[0].fragment_id, events, self._fetch_keys(events), output)
 
     def _fetch_keys(self, events: Sequence[MappedEvent]) -> FetchedKeys:
         fragment_ids = {event.fragment_id for event in events if event.leaves.to_seal}
@@ -102,7 +102,8 @@ def _begin(fragment_id: str, state: FragmentState, output: MapOutput) -> Fragmen
     return state
 
 
-def _by_fragment(prepared: Sequence[MappedEvent]) -> dict[str, list[MappedEvent]]:
+def by_fragment(prepared: Sequence[MappedEvent]) -> dict[str, list[MappedEvent]]:
+    """Events by the id of their fragment, in their order."""
     events: dict[str, list[MappedEvent]] = {}
     for event in prepared:
         events.setdefault(event.fragment_id, []).append(event)

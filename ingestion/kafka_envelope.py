@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 from ingestion.configuration import Place, SourceConfig
 from ingestion.envelope import EnvelopeReader, event_name, event_text
 from ingestion.kafka_configuration import KafkaSource
 from ingestion.kafka_frames import Carried, unframe
+from model import canonical
 from model.dead_letters import DeadLetterReason
 from model.events import Event, RawRecord
 from model.ordinals import read_ordinal
@@ -28,6 +30,9 @@ class KafkaEnvelopeReader:
             if place is not None and place.is_carried():
                 self._carried[field] = place
                 stand_ins[field] = _ELSEWHERE if field in ("source", "type") else None
+        self._is_content = config.id is not None and config.id.content
+        if self._is_content:
+            stand_ins["id"] = None
         self._payload_reader = EnvelopeReader(config.model_copy(update=stand_ins))
 
     def read(self, record: RawRecord) -> Event:
@@ -36,7 +41,10 @@ class KafkaEnvelopeReader:
         if payload is None:
             return self._tombstone(record, carried)
         event = self._payload_reader.read(RawRecord(record.source, record.position, payload))
-        return event._replace(carried=carried.context(), **self._told(carried))
+        told = self._told(carried)
+        if self._is_content:
+            told["id"] = _content_id(carried, payload)
+        return event._replace(carried=carried.context(), **told)
 
     def _tombstone(self, record: RawRecord, carried: Carried) -> Event:
         """A record without a payload, in which nothing can be looked up: what its payload would have said is its
@@ -72,6 +80,12 @@ class KafkaEnvelopeReader:
 def envelope_reader(config: SourceConfig) -> EnvelopeReader | KafkaEnvelopeReader:
     """What reads the envelopes of a source."""
     return KafkaEnvelopeReader(config) if isinstance(config, KafkaSource) else EnvelopeReader(config)
+
+
+def _content_id(carried: Carried, payload: bytes) -> str:
+    # Without the timestamp: a record that is sent again is the same event.
+    beside = canonical.encode([carried.key, carried.headers])
+    return hashlib.sha256(beside + b"\n" + payload).hexdigest()[:32]
 
 
 def _value(place: Place, carried: Carried) -> Any:

@@ -14,7 +14,7 @@ from ingestion.kafka_frames import frame
 from ingestion.record_reader import Taken
 from model.dead_letters import DeadLetterReason
 from model.errors import ConfigError
-from model.events import RawRecord
+from model.events import KAFKA, RawRecord
 
 COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 """Of the batches, in this order; the timestamp is in epoch milliseconds."""
@@ -57,7 +57,7 @@ class KafkaRecords:
         source = self._by_topic.get(topic)
         if source is None:
             source = self._by_topic[topic] = source_of_topic(topic, self._sources)
-        position = f"kafka:{topic}/{partition}/{offset}"
+        position = f"{KAFKA}{topic}/{partition}/{offset}"
         carried = [(each["key"], each["value"]) for each in headers] if headers else []
         size = len(key or b"") + sum(len(name) + len(content or b"") for name, content in carried)
         if size + len(value or b"") <= self._max_event_bytes:

@@ -44,7 +44,8 @@ class KafkaStream:
 
     def without_secrets(self, text: str) -> str:
         """A mistake in an option may be told with its value."""
-        for secret in self._settings.secrets():
+        # The longest first: a password may begin with the user's name.
+        for secret in sorted(self._settings.secrets(), key=len, reverse=True):
             text = text.replace(secret, "...")
         return text
 

@@ -8,10 +8,10 @@ protects does not leave this stage (law 3).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from ingestion.chunks import chunked
-from ingestion.combining import Combiner
+from ingestion.combining import Combiner, by_fragment
 from ingestion.configuration import FlowConfig, SourceConfig
 from ingestion.event_mapping import EventMapper
 from ingestion.event_sealing import MappedEvent
@@ -73,7 +73,7 @@ class MapStage:
         if output.events or output.fragments or output.letters:
             yield self._proven(output)
 
-    def _map_chunk(self, chunk: list[RawRecord | DamagedRecord], output: MapOutput) -> list[MappedEvent]:
+    def _map_chunk(self, chunk: Sequence[RawRecord | DamagedRecord], output: MapOutput) -> list[MappedEvent]:
         output.events += len(chunk)
         latest = int((self._now() + self._flow.max_future_skew_seconds) * 1000)
         prepared: list[MappedEvent] = []
@@ -124,22 +124,42 @@ class MapStage:
         return output
 
     def _isolate(self, output: MapOutput) -> None:
-        told = {letter.id for letter in output.letters}
         output.fragments = {name: s for name, s in output.fragments.items() if name not in output.broken}
-        for record in (each for chunk in output.chunks for each in chunk if isinstance(each, RawRecord)):
-            scratch = MapOutput()
-            event = next(iter(self._map_chunk([record], scratch)), None)
-            if event is None or event.fragment_id not in output.broken:
-                continue
-            name = event.fragment_id
-            try:
-                self._combiner.combine_alone(event, scratch)
-                if name in scratch.fragments:
-                    output.fragments[name] = with_part(output.fragments.get(name), scratch.fragments[name])
-            except (StoreError, MemoryError):
-                raise
-            except Exception as error:
-                # Only the type: the message of a stranger's exception may quote the event.
-                reason, detail = DeadLetterReason.STAGE_CRASHED, type(error).__name__
-                self._letters.add(output, record, "combine", reason, detail, event.origin.spec)
-            output.letters += [letter for letter in scratch.letters if letter.id not in told]
+        for chunk in output.chunks:
+            again = MapOutput()
+            mapped = self._map_chunk([each for each in chunk if isinstance(each, RawRecord)], again)
+            # What is refused this time only must not go under: the first time it was part of what is broken.
+            _add_letters(output, again)
+            for name, events in by_fragment(mapped).items():
+                if name in output.broken:
+                    self._join_what_can_be(events, again.judged, output)
+
+    def _join_what_can_be(
+        self, events: Sequence[MappedEvent], judged: dict[str, int], output: MapOutput
+    ) -> None:
+        """Join events of one fragment, in halves until those that it fails on are alone."""
+        name = events[0].fragment_id
+        part = MapOutput(judged=judged)
+        try:
+            self._combiner.combine_fragment(events, part)
+            if name in part.fragments:
+                output.fragments[name] = with_part(output.fragments.get(name), part.fragments[name])
+        except (StoreError, MemoryError):
+            raise
+        except Exception as error:
+            if len(events) > 1:
+                half = len(events) // 2
+                self._join_what_can_be(events[:half], judged, output)
+                self._join_what_can_be(events[half:], judged, output)
+                return
+            (event,) = events
+            # Only the type: the message of a stranger's exception may quote the event.
+            reason, detail = DeadLetterReason.STAGE_CRASHED, type(error).__name__
+            self._letters.add(output, event.record, "combine", reason, detail, event.origin.spec)
+        else:
+            _add_letters(output, part)
+
+
+def _add_letters(output: MapOutput, part: MapOutput) -> None:
+    told = {letter.id for letter in output.letters}
+    output.letters += [letter for letter in part.letters if letter.id not in told]

@@ -13,7 +13,7 @@ from merge.failures import CommitFailure
 from merge.fragments import FragmentState
 from merge.tombstones import UNJUDGED
 from model.dead_letters import COMMIT, DeadLetter, DeadLetterReason
-from model.events import RawRecord
+from model.events import KAFKA, RawRecord
 from model.stamps import SpecRef
 
 
@@ -76,8 +76,9 @@ class LetterWriter:
     ) -> DeadLetter:
         """`detail` says what is wrong and never holds a value of the record."""
         name = f"{record.source}\n{record.position}\n{stage}\n{reason}"
-        if stage == COMMIT:
-            # Of one fragment there may be many, each with changes of its own.
+        if stage == COMMIT or record.position.startswith(KAFKA):
+            # Of one fragment there may be many, each with changes of its own; a topic that was made again has the
+            # positions of the one before.
             name += f"\n{hashlib.sha256(record.value).hexdigest()}"
         letter_id = hashlib.sha256(name.encode()).hexdigest()[:24]
         return DeadLetter(

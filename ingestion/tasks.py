@@ -32,6 +32,7 @@ from merge.backoff import Backoff
 from merge.encoded import state_of
 from merge.fragments import FragmentState
 from merge.tombstones import UNJUDGED
+from model.errors import DamagedStateError
 from transforms.blind_index import BlindIndex
 
 QUICK_EVENTS = 1000
@@ -158,10 +159,18 @@ def _record_reader(
     return FileRecords(file_sources(plan.sources), limit, FileNames(blind_index), batches)
 
 
-def _judged(parcel: Parcel) -> Iterator[tuple[str, FragmentState]]:
+def _judged(parcel: Parcel) -> Iterator[tuple[str, FragmentState | bytes]]:
     for fragment_id, encoded in parcel.fragments:
-        state = state_of(encoded)
-        state.judged = parcel.judged.get(fragment_id, UNJUDGED)
+        if fragment_id not in parcel.judged:
+            yield fragment_id, encoded
+            continue
+        try:
+            state = state_of(encoded)
+        except DamagedStateError:
+            # The commit stage says what becomes of changes that cannot be read.
+            yield fragment_id, encoded
+            continue
+        state.judged = parcel.judged[fragment_id]
         yield fragment_id, state
 
 

@@ -21,6 +21,8 @@ _OF_WORKERS = (
 _LOST = re.compile(r"Python worker (?:exited unexpectedly|failed to connect back)")
 _GONE = re.compile(r"KAFKA_DATA_LOSS|KafkaIllegalStateException")
 """How Spark's connector says that offsets are gone which were not read yet."""
+_ODD_TIME = re.compile(r"Record at topic (\S+) partition (\d+) offset (\d+) has timestamp value")
+"""How the connector says that a record's timestamp is beyond its range: nanoseconds for milliseconds, for instance."""
 _REASON = re.compile(r"^Reason:\s*(\S[^\n]{0,500})", re.MULTILINE)
 _PREFACE = "An error occurred while calling"
 """What py4j says before anything else."""
@@ -61,6 +63,11 @@ def stopped_by_spark(text: str) -> FlowStoppedError:
         # Of causes of causes the innermost says what was wrong, the others that something was.
         lines = _CAUSE.findall(text)[-1:] or [line.removeprefix(": ") for line in lines[1:]]
     told = (lines or ["it did not say why"])[0][:500]
+    if odd := _ODD_TIME.search(text):
+        return FlowStoppedError(
+            f"Spark's connector cannot read a record of Kafka, whose timestamp is out of all range: topic {odd[1]}, "
+            f"partition {odd[2]}, offset {odd[3]} (docs/kafka.md says how to go past it)"
+        )
     if _GONE.search(text):
         reason = _REASON.search(text)
         told = reason[1].strip() if reason else told

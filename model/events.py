@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+KAFKA = "kafka:"
+"""What positions of records of Kafka begin with."""
+
 
 class RawRecord(NamedTuple):
     """One record as a source gave it.
@@ -21,9 +24,9 @@ class RawRecord(NamedTuple):
 class Event(NamedTuple):
     """What a source published, its envelope understood.
 
-    `payload` is None, and `raw` empty, for a record of Kafka that has only a key. `carried` is what a record of Kafka has
-    beside its payload: `key`, `headers` and `timestamp`. `id` and `ordinal` are None where the envelope has none; the mapping spec may then name their place in
-    the mapped output.
+    `payload` is None, and `raw` empty, for a record of Kafka that has only a key. `carried` is what a record of Kafka
+    has beside its payload: `key`, `headers` and `timestamp`. `id` and `ordinal` are None where the envelope has none;
+    the mapping spec may then name their place in the mapped output.
     """
 
     source: str

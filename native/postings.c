@@ -508,19 +508,48 @@ struct gathered {
     uint32_t tokens_size, postings_size, tokens_room, postings_room, slots_size;
 };
 
+/* Secrets of this process, so that nobody can send texts whose tokens all meet in one slot. */
+static uint64_t seeds[2];
+
+static uint64_t mixed(uint64_t one, uint64_t other)
+{
+    unsigned __int128 product = (unsigned __int128)one * other;
+    return (uint64_t)(product >> 64) ^ (uint64_t)product;
+}
+
 static uint32_t hash_of(const struct text *text)
 {
-    uint64_t hash = text->size * 0x9E3779B97F4A7C15u, part;
+    uint64_t hash = seeds[0] ^ text->size, part;
     const unsigned char *at = text->start, *end = at + text->size;
     for (; end - at >= 8; at += 8) {
         memcpy(&part, at, 8);
-        hash = (hash ^ part) * 0x9E3779B97F4A7C15u;
-        hash ^= hash >> 29;
+        hash = mixed(hash ^ part, seeds[1]);
     }
     part = 0;
     memcpy(&part, at, (size_t)(end - at));
-    hash = (hash ^ part) * 0x9E3779B97F4A7C15u;
-    return (uint32_t)(hash >> 32);
+    hash = mixed(hash ^ part, seeds[1]);
+    return (uint32_t)(hash ^ hash >> 32);
+}
+
+static int make_seeds(void)
+{
+    PyObject *module = PyImport_ImportModule("os");
+    PyObject *random = module == NULL ? NULL : PyObject_CallMethod(module, "urandom", "n", sizeof seeds);
+    Py_XDECREF(module);
+    if (random == NULL) {
+        return -1;
+    }
+    int made = PyBytes_Check(random) && PyBytes_GET_SIZE(random) == sizeof seeds;
+    if (made) {
+        memcpy(seeds, PyBytes_AS_STRING(random), sizeof seeds);
+        seeds[1] |= 1;
+    }
+    Py_DECREF(random);
+    if (!made) {
+        PyErr_SetString(PyExc_RuntimeError, "no random bytes");
+        return -1;
+    }
+    return 0;
 }
 
 /* Eight bytes of a text from `start` on as a number, zeros behind its end. */
@@ -979,7 +1008,7 @@ static struct PyModuleDef definition = {
 
 PyMODINIT_FUNC PyInit__postings(void)
 {
-    PyObject *module = PyModule_Create(&definition);
+    PyObject *module = make_seeds() ? NULL : PyModule_Create(&definition);
     /* Which source this was built from, so that an old build is not taken for a new one. */
     PyObject *source = module == NULL ? NULL : PyLong_FromUnsignedLong(SOURCE);
     if (source == NULL || PyModule_AddObjectRef(module, "SOURCE", source)) {

@@ -73,7 +73,7 @@ def require_layout(client: ElasticsearchClient) -> None:
     layouts = {each["mappings"].get("_meta", {}).get("layout") for each in found.values()}
     if layouts != {LAYOUT}:
         raise ProfileIndexError(
-            f"Elasticsearch index {name}: made by another version of idgraph; `idgraph reindex` builds it anew"
+            f"Elasticsearch index {name}: made by another version of idgraph; use that version, or another index"
         )
 
 

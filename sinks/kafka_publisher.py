@@ -92,6 +92,7 @@ class KafkaPublisher:
 
 def _told(error: KafkaException, options: Mapping[str, str]) -> str:
     text = str(error.args[0].str())
-    for value in options.values():
+    # The longest first: a password may begin with the user's name.
+    for value in sorted(filter(None, options.values()), key=len, reverse=True):
         text = text.replace(value, "...")
     return text

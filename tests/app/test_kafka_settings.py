@@ -105,3 +105,13 @@ def test_topics_of_all_sources_are_one_subscription(tmp_path: Path) -> None:
     more = '[[sources]]\nname = "more"\nkind = "kafka"\n'
     assert subscription(KAFKA + more + 'topics = ["a", "b.c"]') == "shop,a,b.c"
     assert subscription(KAFKA + more + "topic_pattern = 'log\\..*'") == r"(?:shop)|(?:log\..*)"
+
+
+def test_a_password_that_begins_with_the_name_of_the_user_is_hidden_whole(tmp_path: Path) -> None:
+    login = 'org.apache.Login required username="admin" password="admin-s3cret";'
+    settings = loaded(tmp_path, f"{KAFKA}[kafka.consumer]\n\"sasl.jaas.config\" = '{login}'\n")
+    source = settings.source("shop")
+    assert isinstance(source, KafkaSource)
+    stream = KafkaStream({"shop": source}, settings.kafka, tmp_path)
+    assert "s3cret" not in stream.without_secrets(f"oops: {login}")
+    assert "s3cret" not in stream.without_secrets("oops: admin-s3cret")

@@ -185,3 +185,17 @@ def test_topics_are_of_the_source_that_names_them_before_a_pattern() -> None:
 def test_a_place_beside_the_payload_is_for_kafka() -> None:
     with pytest.raises(ValueError, match="only ordinal can"):
         source(id=Place(timestamp=True))
+
+
+def test_an_id_of_the_content_is_of_key_headers_and_payload() -> None:
+    config = KafkaSource.model_validate(
+        {"name": "s", "kind": "kafka", "topics": ["t"], "id": {"content": True}, "type": {"header": "type"}}
+    )
+
+    def identifier(key: bytes, kind: bytes, timestamp: int) -> str | None:
+        record = frame(key, [("type", kind)], timestamp, b'{"a":1}')
+        return KafkaEnvelopeReader(config).read(RawRecord("s", "kafka:t/0/1", record)).id
+
+    made = identifier(b"k", b"created", 1)
+    assert made == identifier(b"k", b"created", 2), "sent again it is the same event"
+    assert len({made, identifier(b"k", b"deleted", 1), identifier(b"l", b"created", 1)}) == 3

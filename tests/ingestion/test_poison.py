@@ -3,6 +3,7 @@ is lost, and once the code is mended a replay makes it whole."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from ingestion.commit_stage import CommitStage
+from ingestion.event_mapping import EventMapper
 from ingestion.files import DamagedRecord, read_records
 from ingestion.outbox import drain_outbox
 from ingestion.outcomes import StageReport
@@ -161,6 +163,34 @@ def test_an_event_fails_alone_and_is_whole_once_the_code_is_mended(
         once.process(_records(at))
         assert found == once.export(reveal=True) != b""
         assert b"666" in found
+
+
+@pytest.mark.parametrize("strategy", ["quick", "whole", "shuffled"])
+def test_what_is_refused_when_it_is_mapped_again_is_no_less_a_letter(
+    strategy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = worker(tmp_path / "worker")
+    mapped = EventMapper._leaves
+    seen: Counter[str] = Counter()
+
+    def second_time(self: EventMapper, output: Any, origin: Origin, *more: Any) -> Any:
+        seen[origin.stamp.event_id] += 1
+        if seen["e4"] == 2 and origin.stamp.event_id == "e4":
+            raise _FaultError("for want of something")
+        return mapped(self, output, origin, *more)
+
+    monkeypatch.setattr(EventMapper, "_leaves", second_time)
+    with closing(at.resources.dead_letters) as letters:
+        with faulty("combined"):
+            assert sum(run(at, strategy).dead.values()) == 2
+        assert replayed(at) == (2, 0)
+        assert list(letters.scan()) == []
+        found = at.pipeline.export(reveal=True)
+        once = Pipeline(
+            at.folder, at.pipeline.key_store, sources=dict(at.plan.sources), snapshot=at.pipeline.snapshot
+        )
+        once.process(_records(at))
+        assert found == once.export(reveal=True) != b""
 
 
 def states(at: Worker) -> list[bytes]:

@@ -218,7 +218,15 @@ def test_a_letter_alone_is_an_output_too(later: Pipeline, monkeypatch: pytest.Mo
 def test_what_events_were_judged_by_crosses_the_shuffle() -> None:
     encoded = codec.encode(FragmentState())
     parcel = Parcel([("a:1", encoded), ("b:1", encoded)], None, {"b:1": 7})
-    assert [(name, state.judged) for name, state in _judged(parcel)] == [("a:1", UNJUDGED), ("b:1", 7)]
+    (first, same), (second, state) = _judged(parcel)
+    assert (first, same) == ("a:1", encoded), "nobody judged it"
+    assert isinstance(state, FragmentState)
+    assert (second, state.judged) == ("b:1", 7)
+
+
+def test_damaged_changes_of_a_fragment_that_was_judged_are_left_to_the_commit_stage() -> None:
+    parcel = Parcel([("a:1", b"\x01\0\0\0\0[]")], None, {"a:1": 7})
+    assert list(_judged(parcel)) == parcel.fragments
 
 
 def test_changes_of_a_damaged_fragment_are_no_letter_once_it_is_erased(later: Pipeline) -> None:

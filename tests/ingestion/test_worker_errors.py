@@ -104,3 +104,16 @@ def test_what_py4j_says_before_it_is_left_out() -> None:
     assert str(stopped_by_spark(text)) == "Spark stopped the flow: java.lang.Error: no space left"
     caused = text + "\nCaused by: a.B: one\n\tat x\nCaused by: a.C: two of shop-0\n\tat y\n"
     assert str(stopped_by_spark(caused)) == "Spark stopped the flow: a.C: two of shop-0"
+
+
+def test_a_record_that_the_connector_cannot_read_is_no_lost_one_and_told_with_its_place() -> None:
+    text = """An error occurred while calling o133.getResult.
+: org.apache.spark.SparkException: Job aborted
+Caused by: org.apache.spark.sql.kafka010.KafkaIllegalStateException: Record at topic orders partition 0 offset 4 has
+timestamp value 1764000000000000000 that overflows when converting to microseconds
+Caused by: java.lang.ArithmeticException: long overflow
+""".replace("has\n", "has ")
+    for read in (stopped_by_spark, error_of_worker):
+        told = str(read(text))
+        assert "topic orders, partition 0, offset 4" in told
+        assert "gone" not in told
