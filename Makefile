@@ -29,4 +29,4 @@ lock: $(VENV)/.dev ## Resolve the dependencies anew (needs uv).
 	@uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml --group dev -o requirements-dev.lock -q --upgrade
 
 clean:
-	rm -rf $(VENV) model/_loops.* model/_states.* model/_programs.* model/_functions.* build *.egg-info .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) model/_*.so build *.egg-info .mypy_cache .pytest_cache .ruff_cache

@@ -1,6 +1,6 @@
 """Wrapped data keys in a file of their own, apart from the fragments they protect.
 
-Deleting a key overwrites it in the file and empties the log, so that no copy of it stays behind.
+Deleting a key writes the file anew and empties the log, so that no copy of it stays behind.
 """
 
 from __future__ import annotations
@@ -103,9 +103,13 @@ class SqliteDataKeys:
 
         if not fragment_ids:
             return 0
-        deleted = self._file.write(work)
-        self._file.truncate_log()
-        return max(deleted, 0)
+        deleted = max(self._file.write(work), 0)
+        if deleted:
+            self._file.rewrite()
+        else:
+            # A delete before this one may have been cut short.
+            self._file.truncate_log()
+        return deleted
 
     def hold(self, fragment_ids: Sequence[str], work: Callable[[dict[str, WrappedKey]], T]) -> T:
         # As the only writer, though nothing is written here.

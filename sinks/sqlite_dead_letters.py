@@ -101,7 +101,10 @@ class SqliteDeadLetters:
     def erase(self, ids: Sequence[str]) -> int:
         # Also without ids: letters that were dropped earlier may still stand in the log.
         dropped = self.drop(ids)
-        self._file.truncate_log()
+        if dropped:
+            self._file.rewrite()
+        else:
+            self._file.truncate_log()
         return dropped
 
     def close(self) -> None:

@@ -89,6 +89,13 @@ class SqliteFile:
             _pause(attempt)
         raise self._error(f"{self.path}: deleted rows are still in the log, a reader holds it; delete again")
 
+    def rewrite(self) -> None:
+        """Write the whole file anew and empty the log, so that nothing deleted or replaced is in either: in the room
+        that rows leave when they are moved from page to page, `secure_delete` lets their bytes stand. Takes the
+        write lock, and as much disk again as the file, for as long as writing it takes: seconds a gigabyte."""
+        self._run(None, lambda connection: connection.execute("VACUUM"))
+        self.truncate_log()
+
     def close(self) -> None:
         """Every later call raises. Closing twice is no error."""
         self._connections.close()

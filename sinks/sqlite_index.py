@@ -138,7 +138,7 @@ class SqliteProfileIndex:
         """Rewrite each segment of which something is gone, so that nothing deleted is left in the file. It holds
         the write lock meanwhile."""
         self._file.write(sqlite_index_segments.compact)
-        self._file.truncate_log()
+        self._file.rewrite()
 
     def close(self) -> None:
         self._file.close()

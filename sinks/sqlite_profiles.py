@@ -130,8 +130,8 @@ class SqliteProfileStore:
         return self._file.read(sqlite_erasure.unfinished)
 
     def finish(self, ids: Sequence[str]) -> None:
-        # The log first: should that fail, the erasure is still noted as unfinished.
-        self._file.truncate_log()
+        # First: should that fail, the erasure is still noted as unfinished.
+        self._file.rewrite()
         self._file.write(
             lambda connection: connection.executemany(
                 "DELETE FROM erasures WHERE fragment = ?", [(each,) for each in ids]

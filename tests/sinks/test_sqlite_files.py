@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import sqlite3
 import stat
 import subprocess
@@ -355,3 +356,29 @@ def test_the_package_can_be_imported_without_opening_anything(tmp_path: Path) ->
     program = "from sinks.sqlite_profiles import SqliteProfileStore; SqliteProfileStore('nothing/here.db')"
     subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parents[2])
     assert not Path("nothing").exists()
+
+
+def test_nothing_of_what_was_erased_is_left_among_what_stays(tmp_path: Path) -> None:
+    # Rows that grow are moved from page to page, and `secure_delete` lets stand what they leave.
+    store = SqliteProfileStore(tmp_path / "profiles.db", names=lambda name: name.encode())
+    drawn = random.Random(1)
+    ids = [f"user_id:{drawn.random()}" for _ in range(2000)]
+    erased = [each for each in ids if drawn.random() > 0.5]
+    versions = dict.fromkeys(ids, 0)
+    for turn in range(8):
+        some = [each for each in sorted(ids) if not turn or drawn.random() < 0.5]
+        states = {each: _told(each) * drawn.randrange(5, 60) for each in some}
+        assert not store.write(
+            [FragmentWrite(each, versions[each], state, frozenset()) for each, state in states.items()]
+        )
+        versions |= {each: versions[each] + 1 for each in some}
+    store.erase(erased, 1)
+    store.finish(erased)
+    store.close()
+    content = b"".join(file.read_bytes() for file in tmp_path.iterdir())
+    assert [each for each in erased if _told(each) in content] == []
+    assert all(_told(each) in content for each in set(ids) - set(erased))
+
+
+def _told(fragment_id: str) -> bytes:
+    return f"secret of {fragment_id}, ".encode()
