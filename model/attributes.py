@@ -128,3 +128,8 @@ class AttributeMetadata(AttributeDefinition):
         if seen is self.data_type or (seen is DataType.INTEGER and self.data_type is DataType.NUMBER):
             return True
         return any(conflict.data_type is seen for conflict in self.conflicts)
+
+    @property
+    def shown_type(self) -> DataType:
+        """The type of what its policy shows: of texts too a count is an integer."""
+        return DataType.INTEGER if self.policy is ReconciliationPolicy.COUNT else self.data_type

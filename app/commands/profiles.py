@@ -80,7 +80,7 @@ def search(
         settings = settings_of(context)
         wiring.ensure_keyring(settings)
         pinned = wiring.snapshot_to_read_by(settings)
-        types = {attribute.path: attribute.data_type for attribute in pinned.snapshot.attributes}
+        types = {attribute.path: attribute.shown_type for attribute in pinned.snapshot.attributes}
         query = parse_query(words or [], types.get)
         with wiring.opened(settings) as resources:
             reader = wiring.profile_reader(settings, resources, pinned)
