@@ -6,9 +6,9 @@ The order, and what a crash behind each step leaves:
 2. Data keys. Protected values are unreadable wherever copies are; a flow that goes on makes new keys.
 3. The store, in one transaction: rows gone, tombstone set, the fragments noted as unfinished. From here on
    no event that was taken before can bring them back, and `again` goes on by itself.
-4. Data keys that a worker made in between (see `KeyGuard`), index documents, dead letters; then the index is
-   compacted.
-5. What was noted is forgotten, and the store's log emptied.
+4. Data keys that a worker made in between (see `KeyGuard`), index documents, dead letters; then the files of
+   keys, letters and index are compacted.
+5. The store's file is, and what was noted is forgotten.
 """
 
 from __future__ import annotations
@@ -164,9 +164,12 @@ class Erasure:
             documents = self._index.erase({each.fragment_id: each.version for each in found})
             letters = self._letters_of(found, identifiers)
             certain = [each.id for each in letters if each.certain]
-            dropped, kept = self._dead_letters.erase(certain), len(letters) - len(certain)
+            dropped, kept = self._dead_letters.drop(certain), len(letters) - len(certain)
         else:
             keys = documents = dropped = kept = 0
+        # Also where nothing was left to delete: a run before this one may have been cut short.
+        self._data_keys.compact()
+        self._dead_letters.compact()
         self._index.compact()
         self._store.finish(ids)
         return _counted(found, keys, documents, dropped, kept)

@@ -45,8 +45,10 @@ class LetterRenaming:
         ]
         new = {each.id: made for each in old if (made := self._renamed(each)) is not None}
         self._letters.put([letter for letters in new.values() for letter in letters])
-        # Its position stands in the file in the clear.
-        self._letters.erase(list(new))
+        self._letters.drop(list(new))
+        if new:
+            # Their positions stand in the file in the clear.
+            self._letters.compact()
         return len(old) - len(new)
 
     def _is_misnamed(self, letter: DeadLetter) -> bool:

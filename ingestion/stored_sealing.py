@@ -103,14 +103,17 @@ class StoredSealing:
         return fragment_id, change
 
     def finish(self) -> int:
-        """Let the index follow, and take what was replaced out of the files of index and store; gives how many
-        profiles the index refused, which it finds by what they held.
+        """Let the index follow, and take what was replaced out of the files; gives how many profiles the index
+        refused, which it finds by what they held.
 
         Raises ProfileIndexError when the index is away, StoreError when the store is, or when a reader holds its
         log: the old bytes may be there until it is done again.
         """
         self._renaming.settle()
         refused = drain_outbox(self._store, self._resources.index, self._index_rules)
+        # A renamed fragment's data key stood under the old name, and its letters.
+        self._resources.data_keys.compact()
+        self._resources.dead_letters.compact()
         self._resources.index.compact()
         self._store.finish([])
         return refused

@@ -99,8 +99,9 @@ class DeadLetters(Protocol):
         """Remove letters for good; gives how many there were."""
         ...
 
-    def erase(self, ids: Sequence[str]) -> int:
-        """Remove letters and leave no byte of theirs in a file; gives how many there were."""
+    def compact(self) -> None:
+        """Leave no byte in a file of what was dropped or replaced. May take seconds a gigabyte, in which nobody
+        else writes."""
         ...
 
     def close(self) -> None: ...

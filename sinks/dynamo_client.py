@@ -215,6 +215,10 @@ class DynamoClient:
             return map(work, parts)
         return opened.threads.map(work, parts)
 
+    def check_open(self) -> None:
+        """For what needs no request. Raises StoreError when it is closed."""
+        self._open()
+
     def close(self) -> None:
         """What is used afterwards raises StoreError."""
         with self._lock:

@@ -104,6 +104,10 @@ class DynamoDataKeys:
             present = self.get(wanted)
             return lease.delete([each for each in wanted if each in present and each not in spared])
 
+    def compact(self) -> None:
+        """Nothing is in a file of ours; see `delete` for backups."""
+        self._client.check_open()
+
     def hold(self, fragment_ids: Sequence[str], work: Callable[[dict[str, WrappedKey]], T]) -> T:
         with self._leases.held(sorted({*fragment_ids})):
             return work(self.get(fragment_ids))

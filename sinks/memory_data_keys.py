@@ -61,6 +61,11 @@ class MemoryDataKeys:
             keys, spared = self._open(), kept()
             return sum(keys.pop(each, None) is not None for each in fragment_ids if each not in spared)
 
+    def compact(self) -> None:
+        """Nothing is kept."""
+        with self._lock:
+            self._open()
+
     def hold(self, fragment_ids: Sequence[str], work: Callable[[dict[str, WrappedKey]], T]) -> T:
         with self._lock:
             keys = self._open()

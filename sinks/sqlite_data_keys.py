@@ -1,6 +1,6 @@
 """Wrapped data keys in a file of their own, apart from the fragments they protect.
 
-Deleting a key writes the file anew and empties the log, so that no copy of it stays behind.
+Deleting a key empties the log; `compact` writes the file anew, so that no copy of it stays behind.
 """
 
 from __future__ import annotations
@@ -104,12 +104,12 @@ class SqliteDataKeys:
         if not fragment_ids:
             return 0
         deleted = max(self._file.write(work), 0)
-        if deleted:
-            self._file.rewrite()
-        else:
-            # A delete before this one may have been cut short.
-            self._file.truncate_log()
+        # Also when there was none: a delete before this one may have been cut short.
+        self._file.truncate_log()
         return deleted
+
+    def compact(self) -> None:
+        self._file.rewrite()
 
     def hold(self, fragment_ids: Sequence[str], work: Callable[[dict[str, WrappedKey]], T]) -> T:
         # As the only writer, though nothing is written here.

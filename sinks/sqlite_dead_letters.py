@@ -98,14 +98,8 @@ class SqliteDeadLetters:
             )
         )
 
-    def erase(self, ids: Sequence[str]) -> int:
-        # Also without ids: letters that were dropped earlier may still stand in the log.
-        dropped = self.drop(ids)
-        if dropped:
-            self._file.rewrite()
-        else:
-            self._file.truncate_log()
-        return dropped
+    def compact(self) -> None:
+        self._file.rewrite()
 
     def close(self) -> None:
         self._file.close()

@@ -129,6 +129,11 @@ class DataKeyStore(Protocol):
         can change or `hold` a key. It must not use this store, and may be asked again."""
         ...
 
+    def compact(self) -> None:
+        """Leave no byte in a file of what was deleted or replaced. May take seconds a gigabyte, in which nobody
+        else writes: for the end of an erasure, not for each key."""
+        ...
+
     def hold(self, fragment_ids: Sequence[str], work: Callable[[dict[str, WrappedKey]], T]) -> T:
         """Run `work` with the keys that exist, none of which changes before it returns. What is said of `kept`
         holds for `work`: it may run again."""

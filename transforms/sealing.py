@@ -77,6 +77,10 @@ class DataKeys(KeyHolder):
         self.forget(fragment_ids)
         return self._store.delete(fragment_ids, kept)
 
+    def compact(self) -> None:
+        """As `DataKeyStore.compact`. Raises StoreError."""
+        self._store.compact()
+
     def hold(self, fragment_ids: Sequence[str], work: Callable[[dict[str, SealingKey]], T]) -> T:
         """Run `work` with the keys that the store has, none of which changes or is erased before it returns,
         in any process. `work` must not use this object, and may run again. Raises StoreError."""

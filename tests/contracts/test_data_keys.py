@@ -184,6 +184,7 @@ def test_closed_keys_say_so(keys: DataKeyStore) -> None:
         lambda: keys.get(["a:1"]),
         lambda: keys.put_absent({"a:1": KEY}),
         lambda: keys.delete(["a:1"]),
+        keys.compact,
         lambda: keys.replace({"a:1": (KEY, OTHER)}),
         lambda: keys.wrapped_by(1, "", 1),
         keys.counts,
@@ -265,5 +266,6 @@ def test_no_byte_of_a_deleted_key_is_left_in_a_file(
     )
     assert any(secret in file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
     keys.delete(["a:500"])
+    keys.compact()
     assert not any(secret in file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
     keys.close()
