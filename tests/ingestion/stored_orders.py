@@ -1,13 +1,17 @@
-"""Orders of two persons that were stored before policy protected them, and a store that lets others meddle."""
+"""Orders of two persons that were stored before policy protected them, a store that lets others meddle, and an
+index that goes away."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from merge.index import IndexDocument
 from merge.store import FragmentWrite, ProfileStore
+from model.errors import ProfileIndexError
 from model.events import RawRecord
 from model.snapshots import MetadataSnapshot
+from sinks.memory_index import MemoryProfileIndex
 from sinks.memory_profiles import MemoryProfileStore
 from tests.retail import Pipeline, order
 
@@ -31,6 +35,24 @@ class Meddled(MemoryProfileStore):
         if between is not None:
             between()
         return super().withdraw(versions)
+
+
+class AwayIndex(MemoryProfileIndex):
+    """Takes nothing while it is away."""
+
+    is_away = False
+
+    def put(self, documents: Sequence[IndexDocument]) -> dict[str, str]:
+        self._require()
+        return super().put(documents)
+
+    def erase(self, versions: Mapping[str, int]) -> int:
+        self._require()
+        return super().erase(versions)
+
+    def _require(self) -> None:
+        if self.is_away:
+            raise ProfileIndexError("away")
 
 
 def stored_orders(

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from merge.index import IndexDocument
 from model.errors import ConflictError, ProfileIndexError, StoreError
 from model.snapshots import MetadataSnapshot
 from sinks.memory_data_keys import MemoryDataKeys
 from sinks.memory_index import MemoryProfileIndex
 from sinks.memory_profiles import MemoryProfileStore
 from tests.ingestion.renamed_orders import AFTER, BEFORE, OTHER, PLAIN, hashed, later
-from tests.ingestion.stored_orders import Meddled, beside, from_the_start, states, stored_orders
+from tests.ingestion.stored_orders import AwayIndex, Meddled, beside, from_the_start, states, stored_orders
 from tests.retail import Pipeline, order
 from tests.sealing import sealed
 
@@ -122,20 +120,7 @@ def test_two_crashes_and_one_retry_end_as_if_nothing_had_happened(
 
 
 def test_an_index_that_is_away_is_followed_up(tmp_path: Path) -> None:
-    class Away(MemoryProfileIndex):
-        is_away = False
-
-        def put(self, documents: Sequence[IndexDocument]) -> dict[str, str]:
-            if self.is_away:
-                raise ProfileIndexError("away")
-            return super().put(documents)
-
-        def erase(self, versions: Mapping[str, int]) -> int:
-            if self.is_away:
-                raise ProfileIndexError("away")
-            return super().erase(versions)
-
-    index = Away()
+    index = AwayIndex()
     pipeline = Pipeline(tmp_path, index=index, snapshot=BEFORE)
     pipeline.process([order(1)])
     pipeline.snapshot = AFTER

@@ -11,17 +11,15 @@ import pytest
 from ingestion.replay import replay
 from ingestion.set_aside import LetterWriter
 from ingestion.stored_sealing import SealingProgress
-from merge.index import IndexDocument
 from merge.store import FragmentWrite
 from model.errors import ConflictError, ProfileIndexError, StoreError
 from model.queries import FullText, Query, Term
 from model.snapshots import MetadataSnapshot
 from sinks.memory_data_keys import MemoryDataKeys
-from sinks.memory_index import MemoryProfileIndex
 from sinks.memory_profiles import MemoryProfileStore
 from sinks.sqlite_index import SqliteProfileIndex
 from sinks.sqlite_profiles import SqliteProfileStore
-from tests.ingestion.stored_orders import Meddled, beside, from_the_start, states, stored_orders
+from tests.ingestion.stored_orders import AwayIndex, Meddled, beside, from_the_start, states, stored_orders
 from tests.retail import UNDETECTED, Pipeline, attribute, attributes, order, records, snapshot
 from tests.sealing import sealed, sealing_of
 from transforms.tombstone_names import TombstoneNames
@@ -157,26 +155,15 @@ def test_two_crashes_and_one_retry_end_as_if_nothing_had_happened(
     assert pipeline.index.count(Query((FullText("main"),))) == 0
 
 
-class AwayIndex(MemoryProfileIndex):
-    """Takes nothing while it is away."""
-
-    away = False
-
-    def put(self, documents: Sequence[IndexDocument]) -> dict[str, str]:
-        if self.away:
-            raise ProfileIndexError("away")
-        return super().put(documents)
-
-
 def test_an_index_that_is_away_is_told_and_followed_up(tmp_path: Path) -> None:
     index = AwayIndex()
     pipeline = Pipeline(tmp_path, index=index, snapshot=BEFORE)
     pipeline.process([order(1)])
     pipeline.snapshot = AFTER
-    index.away = True
+    index.is_away = True
     with pytest.raises(ProfileIndexError):
         sealed(pipeline)
-    index.away = False
+    index.is_away = False
     assert sealed(pipeline).fragments == 0
     assert index.count(Query((FullText("main"),))) == 0
 
