@@ -17,7 +17,6 @@ from model.stamps import SpecRef, Stamp
 
 VARIABLE = "IDGRAPH_NATIVE"
 SOURCES = Path(__file__).parents[1] / "native"
-SHARED = ("json.h", "objects.h")
 
 
 class Events(Protocol):
@@ -215,7 +214,7 @@ def _found(module: str, source: str) -> tuple[Any, str]:
 
 def _digest(source: Path) -> int:
     """Of a file, what all of them share, and its parts in a folder of its name; native/build.py computes the same."""
-    parts = (*(SOURCES / name for name in SHARED), source, *sorted(source.with_suffix("").glob("*.h")))
+    parts = (*sorted(SOURCES.glob("*.h")), source, *sorted(source.with_suffix("").glob("*.h")))
     return crc32(b"".join(each.read_bytes() for each in parts))
 
 

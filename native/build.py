@@ -25,7 +25,6 @@ MODULES = {
     "_programs": FOLDER / "programs.c",
     "_functions": FOLDER / "functions.c",
 }
-SHARED = ("json.h", "objects.h")
 TARGET = Path(__file__).parents[1] / "model"
 FLAGS = ("-std=c11", "-O3", "-Wall", "-Wextra")
 
@@ -92,7 +91,7 @@ def _build(module: str, folder: Path, more: tuple[str, ...]) -> str | None:
 
 def _digest(source: Path) -> int:
     # `model/native.py` computes the same.
-    parts = (*(FOLDER / name for name in SHARED), source, *sorted(source.with_suffix("").glob("*.h")))
+    parts = (*sorted(FOLDER.glob("*.h")), source, *sorted(source.with_suffix("").glob("*.h")))
     return crc32(b"".join(each.read_bytes() for each in parts))
 
 

@@ -1,17 +1,11 @@
 /* Functions that mapping code calls for every event. Each has a twin in Python, which says what is right: the C one
  * does the common case and hands everything else to its twin. `@native.twin` stands at each twin. See README.md.
  */
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-#include <structmember.h>
+#include "objects.h"
 
-#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
-
-#ifndef SOURCE
-#define SOURCE 0
-#endif
+#include <structmember.h>
 
 #define SMALL_INDEXES 64
 #define LONG_KEY 128
@@ -649,12 +643,5 @@ PyMODINIT_FUNC PyInit__functions(void)
     if (twin_type == NULL && (twin_type = (PyTypeObject *)PyType_FromSpec(&twin_spec)) == NULL) {
         return NULL;
     }
-    PyObject *module = PyModule_Create(&definition), *source = PyLong_FromUnsignedLong(SOURCE);
-    if (module == NULL || source == NULL || PyModule_AddObjectRef(module, "SOURCE", source)) {
-        Py_XDECREF(module);
-        Py_XDECREF(source);
-        return NULL;
-    }
-    Py_DECREF(source);
-    return module;
+    return new_module(&definition);
 }

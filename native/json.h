@@ -1,48 +1,10 @@
-/* Canonical JSON, as model.canonical writes it: bytes that grow, what is put there, and keys in their order. */
+/* Canonical JSON, as model.canonical writes it: values, and keys in their order. */
 #ifndef IDGRAPH_JSON_H
 #define IDGRAPH_JSON_H
 
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "output.h"
 
 #include <stdbool.h>
-#include <string.h>
-
-struct output {
-    char *bytes;
-    size_t size, room;
-};
-
-static inline char *more(struct output *output, size_t size)
-{
-    if (size > output->room - output->size) {
-        size_t room = output->room * 2 + size;
-        char *bytes = room > PY_SSIZE_T_MAX ? NULL : PyMem_Realloc(output->bytes, room);
-        if (bytes == NULL) {
-            PyErr_NoMemory();
-            return NULL;
-        }
-        output->bytes = bytes;
-        output->room = room;
-    }
-    return output->bytes + output->size;
-}
-
-static inline int put(struct output *output, const char *bytes, size_t size)
-{
-    char *end = more(output, size);
-    if (end == NULL) {
-        return -1;
-    }
-    memcpy(end, bytes, size);
-    output->size += size;
-    return 0;
-}
-
-static inline int put_character(struct output *output, char character)
-{
-    return put(output, &character, 1);
-}
 
 static inline int put_number(struct output *output, long long number)
 {

@@ -11,13 +11,6 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Values were made long before they are read here, and many others since: fetching one is what takes longest. */
-#if defined(__GNUC__)
-#define FETCH(address) __builtin_prefetch(address)
-#else
-#define FETCH(address) ((void)(address))
-#endif
-
 #define KINDS 3
 enum { DELETED, PLAIN, SEALED };
 

@@ -11,6 +11,13 @@
 #define SOURCE 0
 #endif
 
+/* What is read here was made long before, and much else since: fetching it is what takes longest. */
+#if defined(__GNUC__)
+#define FETCH(address) __builtin_prefetch(address)
+#else
+#define FETCH(address) ((void)(address))
+#endif
+
 static inline bool check_arguments(Py_ssize_t given, Py_ssize_t wanted)
 {
     if (given == wanted) {
@@ -18,6 +25,17 @@ static inline bool check_arguments(Py_ssize_t given, Py_ssize_t wanted)
     }
     PyErr_Format(PyExc_TypeError, "%zd arguments where %zd are needed", given, wanted);
     return false;
+}
+
+static inline bool are_bytes(PyObject *const *arguments, Py_ssize_t size)
+{
+    for (Py_ssize_t each = 0; each < size; each++) {
+        if (!PyBytes_Check(arguments[each])) {
+            PyErr_Format(PyExc_TypeError, "a %s where bytes are needed", Py_TYPE(arguments[each])->tp_name);
+            return false;
+        }
+    }
+    return true;
 }
 
 static inline bool check_dict(PyObject *object)

@@ -15,10 +15,6 @@
 
 #include <structmember.h>
 
-#ifndef SOURCE
-#define SOURCE 0
-#endif
-
 /* ---- the call from Python ---- */
 
 static PyObject *call(PyObject *self, PyObject *const *arguments, size_t flags, PyObject *names)
@@ -220,22 +216,15 @@ static PyModuleDef definition = {
 
 PyMODINIT_FUNC PyInit__programs(void)
 {
-    PyObject *module = PyModule_Create(&definition);
-    if (module == NULL) {
-        return NULL;
-    }
-    PyObject *source = PyLong_FromUnsignedLong(SOURCE), *type = PyType_FromSpec(&program_spec);
+    PyObject *module = new_module(&definition);
+    PyObject *type = module == NULL ? NULL : PyType_FromSpec(&program_spec);
     if (text_get == NULL) {
         text_get = PyUnicode_InternFromString("get");
     }
-    if (source == NULL || type == NULL || text_get == NULL || PyModule_AddObjectRef(module, "SOURCE", source) ||
-        PyModule_AddObjectRef(module, "Program", type) || add_instructions(module)) {
-        Py_XDECREF(source);
-        Py_XDECREF(type);
-        Py_DECREF(module);
-        return NULL;
+    if (type == NULL || text_get == NULL || PyModule_AddObjectRef(module, "Program", type) ||
+        add_instructions(module)) {
+        Py_CLEAR(module);
     }
-    Py_DECREF(source);
-    Py_DECREF(type);
+    Py_XDECREF(type);
     return module;
 }

@@ -1,10 +1,8 @@
 /* What a program is made of, what remembers keys for it, and what one run of it has. */
 #pragma once
 
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "../objects.h"
 
-#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -14,13 +12,6 @@
 #else
 #define LIKELY(condition) (condition)
 #define UNLIKELY(condition) (condition)
-#endif
-
-/* Values were made long before they are read here, and many others since: fetching one is what takes longest. */
-#if defined(__GNUC__)
-#define FETCH(address) __builtin_prefetch(address)
-#else
-#define FETCH(address) ((void)(address))
 #endif
 
 #define MOST_REGISTERS 100000

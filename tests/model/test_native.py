@@ -71,6 +71,7 @@ def test_they_compile_without_a_warning_and_are_used(checkout: Path) -> None:
         ("loops.c", {"loops": OTHER}),
         ("programs.c", {"mapping": OTHER}),
         ("programs/keys.h", {"mapping": OTHER}),
+        ("states/reading.h", {"states": OTHER}),
     ],
 )
 def test_an_old_build_is_not_used(checkout: Path, changed: str, told: dict[str, str]) -> None:

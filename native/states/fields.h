@@ -1,0 +1,162 @@
+/* merge.documents._fields: what the index may know of a state. */
+#pragma once
+
+#include "reading.h"
+
+#include <math.h>
+#include <stdint.h>
+
+/* A JSON number that is a plain int or float: NULL without an exception for others. */
+static PyObject *number_of(const struct text *value)
+{
+    struct reader reader = {value->start, value->start + value->size};
+    long long whole;
+    if (take_number(&reader, &whole) && reader.at == reader.end) {
+        return PyLong_FromLongLong(whole);
+    }
+    char digits[32];
+    if (value->size >= (Py_ssize_t)sizeof digits || !memchr(value->start, '.', (size_t)value->size)) {
+        return NULL;
+    }
+    memcpy(digits, value->start, (size_t)value->size);
+    digits[value->size] = 0;
+    char *end;
+    double number = PyOS_string_to_double(digits, &end, NULL);
+    if (number == -1.0 && PyErr_Occurred()) {
+        PyErr_Clear();
+        return NULL;
+    }
+    return *end || !isfinite(number) || fabs(number) < 1e-300 ? NULL : PyFloat_FromDouble(number);
+}
+
+/* A value that the index holds as it is: NULL without an exception for others. */
+static PyObject *scalar_of(const struct text *value)
+{
+    char first = value->start[0];
+    if (first == '"') {
+        if (memchr(value->start, '\\', (size_t)value->size) != NULL) {
+            return NULL;
+        }
+        return PyUnicode_DecodeUTF8(value->start + 1, value->size - 2, NULL);
+    }
+    if (value->size == 4 && !memcmp(value->start, "true", 4)) {
+        return Py_NewRef(Py_True);
+    }
+    if (value->size == 5 && !memcmp(value->start, "false", 5)) {
+        return Py_NewRef(Py_False);
+    }
+    return first == '-' || (first >= '0' && first <= '9') ? number_of(value) : NULL;
+}
+
+/* The token of a sealed value, as model.sealed says, or None: NULL without an exception for odd ones. */
+static PyObject *token_of(const struct text *value)
+{
+    const char *end = value->start + value->size - 1;
+    if (value->size < 2 || *value->start != '"' || memchr(value->start, '\\', (size_t)value->size) != NULL) {
+        return NULL;
+    }
+    const char *dot = memchr(value->start, '.', (size_t)value->size);
+    return dot == NULL || dot + 1 == end ? Py_NewRef(Py_None) : PyUnicode_DecodeUTF8(dot + 1, end - dot - 1, NULL);
+}
+
+/* Whom to ask about values, and whether one of them raised. */
+struct asked {
+    PyObject *is_indexable, *odd;
+    bool has_raised;
+};
+
+/* What the index may know of a register; None for nothing. */
+static PyObject *field(const struct entry *entry, PyObject *path, struct asked *asked)
+{
+    if (entry->kind == SEALED) {
+        PyObject *token = token_of(&entry->value);
+        if (token != NULL || PyErr_Occurred()) {
+            return token;
+        }
+    }
+    if (entry->kind == PLAIN) {
+        PyObject *answer = PyObject_CallOneArg(asked->is_indexable, path);
+        int indexable = answer == NULL ? -1 : PyObject_IsTrue(answer);
+        Py_XDECREF(answer);
+        if (indexable <= 0) {
+            asked->has_raised = indexable < 0;
+            return indexable < 0 ? NULL : Py_NewRef(Py_None);
+        }
+        PyObject *value = scalar_of(&entry->value);
+        if (value != NULL || PyErr_Occurred()) {
+            return value;
+        }
+    }
+    PyObject *shown = PyObject_CallFunction(asked->odd, "iy#", entry->kind, entry->value.start, entry->value.size);
+    asked->has_raised = shown == NULL;
+    return shown;
+}
+
+/* What is longer is not remembered. */
+#define LONGEST_PATH 256
+
+/* Paths that were seen lately, by their hash: most states have the same ones, and a text that is there need not be
+ * made, nor hashed again where it is looked up. */
+#define PATHS 1024
+static PyObject *seen_paths[PATHS];
+
+/* A new reference; NULL with an exception for what is not valid UTF-8. */
+static PyObject *path_of(const struct text *text)
+{
+    uint32_t hash = 2166136261u;
+    for (Py_ssize_t each = 0; each < text->size; each++) {
+        hash = (hash ^ (unsigned char)text->start[each]) * 16777619u;
+    }
+    PyObject **seen = &seen_paths[(hash ^ hash >> 16) & (PATHS - 1)];
+    if (*seen != NULL && PyUnicode_GET_LENGTH(*seen) == text->size &&
+        !memcmp(PyUnicode_1BYTE_DATA(*seen), text->start, (size_t)text->size)) {
+        return Py_NewRef(*seen);
+    }
+    PyObject *path = PyUnicode_DecodeUTF8(text->start, text->size, NULL);
+    if (path != NULL && PyUnicode_IS_ASCII(path) && text->size <= LONGEST_PATH) {
+        Py_XSETREF(*seen, Py_NewRef(path));
+    }
+    return path;
+}
+
+static int set_field(PyObject *fields, const struct entry *entry, struct asked *asked)
+{
+    PyObject *path = path_of(&entry->path);
+    PyObject *value = path == NULL ? NULL : field(entry, path, asked);
+    int failed = value == NULL || (value != Py_None && PyDict_SetItem(fields, path, value));
+    Py_XDECREF(path);
+    Py_XDECREF(value);
+    return failed ? -1 : 0;
+}
+
+PyDoc_STRVAR(fields_doc, "fields(data, is_indexable, odd): what the index may know of a state, by path; odd(kind, json)\n"
+                         "says what stands for a value that is no plain scalar. None for the twin to say.");
+
+static PyObject *fields(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t given)
+{
+    if (!check_arguments(given, 3) || !are_bytes(arguments, 1)) {
+        return NULL;
+    }
+    struct state *state = PyMem_Malloc(sizeof *state);
+    if (state == NULL) {
+        return PyErr_NoMemory();
+    }
+    if (!read_state(arguments[0], HEADER, state)) {
+        PyMem_Free(state);
+        Py_RETURN_NONE;
+    }
+    struct asked asked = {arguments[1], arguments[2], false};
+    PyObject *made = PyDict_New();
+    for (int each = 0; made != NULL && each < state->registers_size; each++) {
+        if (state->registers[each].kind != DELETED && set_field(made, &state->registers[each], &asked)) {
+            Py_CLEAR(made);
+        }
+    }
+    PyMem_Free(state);
+    /* Text that is none the twin finds damaged; what those that were asked raise is theirs. */
+    if (made == NULL && !asked.has_raised && PyErr_ExceptionMatches(PyExc_UnicodeDecodeError)) {
+        PyErr_Clear();
+        Py_RETURN_NONE;
+    }
+    return made;
+}

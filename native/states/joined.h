@@ -1,0 +1,141 @@
+/* merge.codec.encode: joined states are written. */
+#pragma once
+
+#include "joining.h"
+
+static char *put(char *end, const char *bytes, Py_ssize_t size)
+{
+    memcpy(end, bytes, (size_t)size);
+    return end + size;
+}
+
+/* A place is below 128. */
+static char *put_place(char *end, int place)
+{
+    if (place >= 100) {
+        *end++ = '1';
+        place -= 100;
+        *end++ = (char)('0' + place / 10);
+    }
+    else if (place >= 10) {
+        *end++ = (char)('0' + place / 10);
+    }
+    *end++ = (char)('0' + place % 10);
+    return end;
+}
+
+static char *put_key(char *end, char before, const struct text *key)
+{
+    *end++ = before;
+    *end++ = '"';
+    end = put(end, key->start, key->size);
+    return put(end, "\":", 2);
+}
+
+static char *put_origins(char *end, struct join *join)
+{
+    place_origins(join);
+    end = put(end, "[[", 2);
+    for (int rank = 0; rank < join->ranked_size; rank++) {
+        if (join->places[rank] >= 0) {
+            if (join->places[rank]) {
+                *end++ = ',';
+            }
+            end = put(end, join->ranked[rank]->whole.start, join->ranked[rank]->whole.size);
+        }
+    }
+    return put(end, "],", 2);
+}
+
+static char *put_registers(char *end, const struct join *join)
+{
+    const struct state *joined = &join->joined;
+    if (!joined->registers_size) {
+        *end++ = '{';
+    }
+    for (int each = 0; each < joined->registers_size; each++) {
+        const struct entry *entry = &joined->registers[each];
+        char kind[] = {',', (char)('0' + entry->kind), ','};
+        end = put_key(end, each ? ',' : '{', &entry->path);
+        *end++ = '[';
+        end = put_place(end, join->places[entry->origin]);
+        end = put(end, kind, sizeof kind);
+        end = put(end, entry->value.start, entry->value.size);
+        *end++ = ']';
+    }
+    return put(end, "},[],", 5);
+}
+
+static char *put_identifiers(char *end, const struct join *join)
+{
+    const struct state *joined = &join->joined;
+    if (!joined->identifiers_size) {
+        *end++ = '{';
+    }
+    for (int each = 0; each < joined->identifiers_size; each++) {
+        end = put_key(end, each ? ',' : '{', &joined->identifiers[each].name);
+        end = put_place(end, join->places[joined->identifiers[each].origin]);
+    }
+    return put(end, "}]", 2);
+}
+
+/* `all` is how many bytes the states have that were joined. */
+static PyObject *write_joined(struct join *join, Py_ssize_t all)
+{
+    /* Nothing is written that is not in one of them, but for places of up to three digits in place of one. */
+    Py_ssize_t most = all + 2 * (join->joined.registers_size + join->joined.identifiers_size) + 16;
+    PyObject *made = PyBytes_FromStringAndSize(NULL, most);
+    if (made == NULL) {
+        return NULL;
+    }
+    char *end = put_origins(PyBytes_AS_STRING(made), join);
+    end = put_registers(end, join);
+    end = put_identifiers(end, join);
+    _PyBytes_Resize(&made, end - PyBytes_AS_STRING(made));
+    return made;
+}
+
+PyDoc_STRVAR(join_doc, "join(one, other): the JSON of the join of two states; None for the twin to say.");
+
+static PyObject *join(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t given)
+{
+    if (!check_arguments(given, 2) || !are_bytes(arguments, 2)) {
+        return NULL;
+    }
+    struct join *join = &workplace;
+    if (!read_state(arguments[0], HEADER, &join->sides[0]) || !read_state(arguments[1], HEADER, &join->sides[1])) {
+        Py_RETURN_NONE;
+    }
+    if (!join_sides(join)) {
+        Py_RETURN_NONE;
+    }
+    return write_joined(join, PyBytes_GET_SIZE(arguments[0]) + PyBytes_GET_SIZE(arguments[1]));
+}
+
+PyDoc_STRVAR(join_all_doc, "join_all(bodies): the JSON of the join of several states, a tuple of what is behind their\n"
+                           "headers; None for the twin to say.");
+
+static PyObject *join_all(PyObject *Py_UNUSED(module), PyObject *bodies)
+{
+    if (!PyTuple_CheckExact(bodies) || PyTuple_GET_SIZE(bodies) < 2) {
+        PyErr_SetString(PyExc_TypeError, "a tuple of two states or more is needed");
+        return NULL;
+    }
+    Py_ssize_t number = PyTuple_GET_SIZE(bodies), all = 0;
+    if (!are_bytes(((PyTupleObject *)bodies)->ob_item, number)) {
+        return NULL;
+    }
+    struct join *join = &workplace;
+    bool is_common = read_state(PyTuple_GET_ITEM(bodies, 0), 0, &join->sides[0]);
+    for (Py_ssize_t each = 1; is_common && each < number; each++) {
+        is_common = (each == 1 || go_on(join)) && read_state(PyTuple_GET_ITEM(bodies, each), 0, &join->sides[1]) &&
+                    join_sides(join);
+    }
+    for (Py_ssize_t each = 0; each < number; each++) {
+        all += PyBytes_GET_SIZE(PyTuple_GET_ITEM(bodies, each));
+    }
+    if (!is_common) {
+        Py_RETURN_NONE;
+    }
+    return write_joined(join, all);
+}
