@@ -68,6 +68,8 @@ def main() -> None:
     unknown = set(names) - set(BENCHMARKS)
     if unknown:
         parser.error(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join([*BENCHMARKS, *GROUPS])}")
+    if told.folder is not None:
+        told.folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="idgraph-bench-", dir=told.folder) as folder:
         results = {name: BENCHMARKS[name](Path(folder) / name, told) for name in names}
     results["machine"] = machine()
