@@ -89,9 +89,10 @@ def having(connection: sqlite3.Connection, intervals: Iterable[Interval]) -> set
     return found
 
 
-# A token stands in the last block of its segment that does not begin behind it.
+# A token stands in the last block of its segment that does not begin behind it. CROSS: segments first, of which there
+# are few; left to itself SQLite walks all blocks.
 _BLOCKS_OF_INTERVAL = """
-    SELECT first, data FROM segments JOIN blocks ON segment = first
+    SELECT first, data FROM segments CROSS JOIN blocks ON segment = first
     AND token >= coalesce((SELECT max(token) FROM blocks WHERE segment = first AND token <= ?1), x'') AND token < ?2"""
 
 

@@ -1,0 +1,155 @@
+"""What a call on an SQLite file costs goes by what it asks for, not by how much is there.
+
+Counted in steps of SQLite's machine, so nothing depends on a clock. A query for which SQLite finds no better way than to
+walk a table answers as it should, and only gets slower and slower.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from merge.index import IndexDocument
+from merge.store import FragmentWrite, OutboxEntry
+from model.dead_letters import DeadLetter, DeadLetterReason
+from model.queries import FullText, Prefix, Query, Range, Term
+from sinks.sqlite_data_keys import SqliteDataKeys
+from sinks.sqlite_dead_letters import SqliteDeadLetters
+from sinks.sqlite_index import SqliteProfileIndex
+from sinks.sqlite_profiles import SqliteProfileStore
+from transforms.keys import WrappedKey
+
+FEW, MANY = 300, 6000
+FIFTH = [f"{number:05}" for number in range(5)]
+ALLOWED = 600
+"""Steps by which the larger file may cost more: its trees are deeper, its index has some segments more."""
+
+
+class Steps:
+    """Counts those of all connections that are opened while it is there."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        connect = sqlite3.connect
+
+        def counted(*given: Any, **more: Any) -> sqlite3.Connection:
+            connection: sqlite3.Connection = connect(*given, **more)
+            connection.set_progress_handler(self._step, 1)
+            return connection
+
+        monkeypatch.setattr("sinks.sqlite_connections.sqlite3.connect", counted)
+
+    def of(self, call: Callable[[], object]) -> int:
+        # The first call opens the connection, and fills what is remembered.
+        call()
+        before = self.count
+        call()
+        return self.count - before
+
+    def _step(self) -> int:
+        self.count += 1
+        return 0
+
+
+def profiles(path: Path, count: int) -> dict[str, Callable[[], object]]:
+    store = SqliteProfileStore(path, lambda name: name[::-1].encode())
+    for start in range(0, count, FEW):
+        numbers = range(start, start + FEW)
+        writes = [
+            FragmentWrite(f"{n:05}", 0, b"state", frozenset({f"id:{n}", f"mail:{n % 100}-{n}"}))
+            for n in numbers
+        ]
+        assert store.write(writes) == set()
+        store.settle([OutboxEntry(f"{n:05}", 1) for n in numbers if n % 2])
+    return {
+        "read": lambda: store.read(FIFTH),
+        "write": lambda: store.write(
+            [
+                FragmentWrite(each.id, each.version, b"more", frozenset())
+                for each in store.read(FIFTH).values()
+            ]
+        ),
+        "find": lambda: store.find("mail:7-7"),
+        "identifiers": lambda: store.identifiers("00003"),
+        "a page": lambda: store.scan("00100", 10),
+        "outbox": lambda: store.outbox(10),
+        "settle": lambda: store.settle([OutboxEntry(each, 9) for each in FIFTH]),
+        "tombstones": lambda: store.tombstones(FIFTH),
+        "holdings": lambda: store.holdings(FIFTH),
+        "withdraw": lambda: store.withdraw({"none": 1}),
+        "erase": lambda: store.erase(["00009"], 1),
+    }
+
+
+def index(path: Path, count: int) -> dict[str, Callable[[], object]]:
+    made = SqliteProfileIndex(path, lambda name: name[::-1].encode())
+    for start in range(0, count, FEW):
+        made.put(
+            [
+                IndexDocument(f"{n:05}", 1, {"number": n, "name": f"person{n} of few words"})
+                for n in range(start, start + FEW)
+            ]
+        )
+    return {
+        "term": lambda: made.search(Query((Term("number", 7),))),
+        "prefix": lambda: made.search(Query((Prefix("name", "person123"),)), 5),
+        "range": lambda: made.search(Query((Range("number", 5, 9),))),
+        "full text": lambda: made.search(Query((FullText("person17"),))),
+        "first page of many": lambda: made.search(Query((FullText("words"),)), 10),
+        "page of all": lambda: made.search(Query(), 10),
+        "holds": lambda: made.holds(FIFTH),
+        "erase": lambda: made.erase({"00011": 1}),
+    }
+
+
+def data_keys(path: Path, count: int) -> dict[str, Callable[[], object]]:
+    keys = SqliteDataKeys(path)
+    key, other = WrappedKey(1, b"k"), WrappedKey(2, b"l")
+    keys.put_absent({f"{n:05}": key if n >= FEW // 2 else other for n in range(count)})
+    return {
+        "get": lambda: keys.get(FIFTH),
+        "put absent": lambda: keys.put_absent(dict.fromkeys(FIFTH, key)),
+        "replace": lambda: keys.replace(dict.fromkeys(FIFTH, (other, other))),
+        "a page of a version": lambda: keys.wrapped_by(1, "", 10),
+        "hold": lambda: keys.hold(FIFTH, lambda _: None),
+        "delete": lambda: keys.delete(["00100"]),
+    }
+
+
+def letters(path: Path, count: int) -> dict[str, Callable[[], object]]:
+    made = SqliteDeadLetters(path)
+
+    def letter(n: int) -> DeadLetter:
+        return DeadLetter(
+            f"{n:05}", DeadLetterReason.NOT_JSON, "read", "", f"source{n // 20}", f"file:{n}", None, 1,
+            f"batch{n // 20}", "one", b"x", 0,
+        )  # fmt: skip
+
+    made.put([letter(n) for n in range(count)])
+    return {
+        "get": lambda: made.get("00007"),
+        "put": lambda: made.put([letter(3)]),
+        "settle a batch": lambda: made.settle_batch("batch3", "one"),
+        "those of a source": lambda: list(made.scan(source="source3")),
+        "first of all": lambda: next(iter(made.scan())),
+        "drop": lambda: made.drop(["00021"]),
+    }
+
+
+@pytest.mark.parametrize("kind", [profiles, index, data_keys, letters])
+def test_a_call_costs_no_more_where_more_is_there(
+    kind: Callable[[Path, int], dict[str, Callable[[], object]]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with monkeypatch.context() as patched:
+        steps = Steps(patched)
+        few = {name: steps.of(call) for name, call in kind(tmp_path / "few.db", FEW).items()}
+        many = {name: steps.of(call) for name, call in kind(tmp_path / "many.db", MANY).items()}
+    dearer = {name: (few[name], many[name]) for name in few if many[name] > few[name] + ALLOWED}
+    assert dearer == {}
+    assert all(few.values()), "each was counted"
