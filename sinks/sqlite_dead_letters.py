@@ -82,9 +82,9 @@ class SqliteDeadLetters:
         return dict(
             self._file.read(
                 lambda connection: connection.execute(
-                    "SELECT reason, count(*) FROM letters WHERE ?1 IS NULL OR source = ?1 "
+                    "SELECT reason, count(*) FROM letters WHERE :source IS NULL OR source = :source "
                     "GROUP BY reason ORDER BY reason",
-                    (source or None,),
+                    {"source": source or None},
                 ).fetchall()
             )
         )

@@ -81,7 +81,7 @@ def having(connection: sqlite3.Connection, intervals: Iterable[Interval]) -> set
     """The numbers of documents with a token in one of these; some may be gone. Raises ProfileIndexError for damage."""
     found: set[int] = set()
     for lower, upper in intervals:
-        for first, data in connection.execute(_BLOCKS_OF_INTERVAL, (lower, upper)):
+        for first, data in connection.execute(_BLOCKS_OF_INTERVAL, {"lower": lower, "upper": upper}):
             try:
                 found.update(sqlite_index_blocks.find(data, lower, upper, first))
             except ValueError as error:
@@ -93,7 +93,8 @@ def having(connection: sqlite3.Connection, intervals: Iterable[Interval]) -> set
 # are few; left to itself SQLite walks all blocks.
 _BLOCKS_OF_INTERVAL = """
     SELECT first, data FROM segments CROSS JOIN blocks ON segment = first
-    AND token >= coalesce((SELECT max(token) FROM blocks WHERE segment = first AND token <= ?1), x'') AND token < ?2"""
+    AND token >= coalesce((SELECT max(token) FROM blocks WHERE segment = first AND token <= :lower), x'')
+    AND token < :upper"""
 
 
 def merge(connection: sqlite3.Connection) -> None:

@@ -73,16 +73,16 @@ class SqliteProfileStore:
 
     def find(self, identifier: str) -> list[str]:
         query = """
-            SELECT id FROM fragments WHERE id = ?1 AND named
-            UNION SELECT id FROM identifiers JOIN fragments ON number = fragment WHERE identifier = ?1
+            SELECT id FROM fragments WHERE id = :name AND named
+            UNION SELECT id FROM identifiers JOIN fragments ON number = fragment WHERE identifier = :name
             ORDER BY id"""
-        return [row[0] for row in self._rows(query, (identifier,))]
+        return [row[0] for row in self._rows(query, {"name": identifier})]
 
     def identifiers(self, fragment_id: str) -> frozenset[str]:
         query = """
-            SELECT id FROM fragments WHERE id = ?1 AND named
-            UNION ALL SELECT identifier FROM fragments JOIN identifiers ON fragment = number WHERE id = ?1"""
-        return frozenset(row[0] for row in self._rows(query, (fragment_id,)))
+            SELECT id FROM fragments WHERE id = :name AND named
+            UNION ALL SELECT identifier FROM fragments JOIN identifiers ON fragment = number WHERE id = :name"""
+        return frozenset(row[0] for row in self._rows(query, {"name": fragment_id}))
 
     def scan(self, after: str = "", limit: int = 1000) -> list[StoredFragment]:
         query = "SELECT id, version, state FROM fragments WHERE id > ? ORDER BY id LIMIT ?"
@@ -177,7 +177,7 @@ class SqliteProfileStore:
     def close(self) -> None:
         self._file.close()
 
-    def _rows(self, query: str, values: tuple[str | int, ...]) -> list[tuple[str, ...]]:
+    def _rows(self, query: str, values: tuple[str | int, ...] | dict[str, str]) -> list[tuple[str, ...]]:
         return self._file.read(lambda connection: connection.execute(query, values).fetchall())
 
 
