@@ -14,6 +14,7 @@ from pathlib import Path
 from app import wiring
 from app.input_streams import input_stream, needed_jars
 from app.java import class_archives, require_java
+from app.payload_formats import require_formats
 from app.private_files import owner_only
 from app.settings import Settings
 from ingestion import checkpoints
@@ -61,6 +62,7 @@ def run_flow(
         checkpoints.mend(state / "checkpoint", keeps_files=not kafka_sources(settings.sources_by_name()))
         client = stack.enter_context(closing(wiring.metadata_client(settings)))
         resources = stack.enter_context(wiring.opened(settings))
+        require_formats(settings, resources.formats)
         wiring.mend_erasures(settings, resources)
         snapshots = stack.enter_context(SnapshotFollower(client, wiring.snapshot_file(settings)))
         schema = stack.enter_context(

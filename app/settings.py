@@ -9,6 +9,7 @@ import logging
 import os
 import re
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -29,7 +30,7 @@ from pydantic_settings import (
 )
 
 from app.settings_mistakes import explain, misspelt_variables, place
-from app.source_settings import Source, absolute, require_one_flow
+from app.source_settings import Source, absolute, require_one_flow, require_registry
 from ingestion.configuration import FileSource, FlowConfig
 from ingestion.kafka_configuration import KafkaSettings, KafkaSource
 from model.errors import ConfigError
@@ -171,6 +172,7 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _is_one_flow(self) -> Settings:
         require_one_flow(self.sources)
+        require_registry(self.sources, self.kafka)
         return self
 
     @classmethod
@@ -266,17 +268,20 @@ def _absolute(settings: Settings, base: Path) -> Settings:
         metadata = metadata.model_copy(update={"token_file": base / metadata.token_file})
     if metadata.database and (relative := _RELATIVE_DATABASE.fullmatch(metadata.database)):
         metadata = metadata.model_copy(update={"database": f"{relative[1]}{base / relative[2]}"})
-    files = {
-        name: base / file
-        for name in ("password_file", "api_key_file", "ca_file")
-        if (file := getattr(settings.index, name))
-    }
+    registry = settings.kafka.registry
+    registry = registry.model_copy(update=_files(registry, ("password_file", "ca_file"), base))
+    files = _files(settings.index, ("password_file", "api_key_file", "ca_file"), base)
     return settings.model_copy(
         update={
             "directory": base / settings.directory,
             "keyring": base / settings.keyring if settings.keyring else None,
             "metadata": metadata,
             "index": settings.index.model_copy(update=files),
+            "kafka": settings.kafka.model_copy(update={"registry": registry}),
             "sources": tuple(absolute(source, base) for source in settings.sources),
         }
     )
+
+
+def _files(settings: BaseModel, names: Sequence[str], base: Path) -> dict[str, Path]:
+    return {name: base / file for name in names if (file := getattr(settings, name))}

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import Discriminator, Tag
 
 from ingestion.configuration import FileSource
-from ingestion.kafka_configuration import KafkaSource
+from ingestion.kafka_configuration import KafkaSettings, KafkaSource
 
 
 def _kind_of(source: Any) -> Any:
@@ -37,9 +37,17 @@ def require_one_flow(sources: Sequence[FileSource | KafkaSource]) -> None:
         raise ValueError("two sources have the same topic")
 
 
+def require_registry(sources: Sequence[FileSource | KafkaSource], kafka: KafkaSettings) -> None:
+    """Raises ValueError for a source whose schemas nobody has."""
+    for source in sources:
+        if isinstance(source, KafkaSource) and source.format == "registry" and kafka.registry.url is None:
+            raise ValueError(f"source {source.name} has the format registry, but [kafka.registry] has no url")
+
+
 def absolute(source: FileSource | KafkaSource, base: Path) -> FileSource | KafkaSource:
     """A source whose path, if it has one, does not depend on the current folder."""
     if not isinstance(source, FileSource):
-        return source
+        file = source.schema_file
+        return source.model_copy(update={"schema_file": base / file}) if file else source
     # Without `..`: Spark names the files that it finds without it.
     return source.model_copy(update={"path": Path(os.path.abspath(base / source.path))})  # noqa: PTH100 - links stay

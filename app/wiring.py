@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.indexes import open_index
+from app.payload_formats import open_formats, told_of_formats
 from app.stores import open_data_keys, open_profiles, require_whole, told_of
 from model.errors import ConfigError, MetadataError
 
@@ -48,7 +49,7 @@ def worker_plan(settings: Settings) -> WorkerPlan:
     """What Spark workers need to know: places, never keys or tokens."""
     from ingestion.workers import WorkerPlan
 
-    told = {**told_of(settings), "keyring": str(settings.keyring_file())}
+    told = {**told_of(settings), **told_of_formats(settings), "keyring": str(settings.keyring_file())}
     return WorkerPlan(settings.flow, settings.sources_by_name(), json.dumps(told), open_resources)
 
 
@@ -73,6 +74,7 @@ def open_resources(settings: str) -> WorkerResources:
         data_keys=DataKeys(provider, open_data_keys(told)),
         blind_index=BlindIndex(provider),
         sealer=DeadLetterSealer(provider),
+        formats=open_formats(told),
     )
 
 
@@ -81,7 +83,13 @@ def opened(settings: Settings) -> Iterator[WorkerResources]:
     """The adapters for a command, closed at its end. Raises StoreError when the data keys are lost."""
     resources = open_resources(worker_plan(settings).settings)
     with ExitStack() as stack:
-        for opened_one in (resources.store, resources.index, resources.dead_letters, resources.data_keys):
+        for opened_one in (
+            resources.store,
+            resources.index,
+            resources.dead_letters,
+            resources.data_keys,
+            resources.formats,
+        ):
             stack.callback(opened_one.close)
         with closing(open_data_keys(told_of(settings))) as key_store:
             require_whole(told_of(settings), resources.store, key_store)
@@ -201,6 +209,7 @@ def erasure(settings: Settings, resources: WorkerResources) -> Erasure:
             pinned.snapshot if pinned else None,
             resources.blind_index,
             resources.sealer.open,
+            resources.formats,
         )
 
     names = TombstoneNames(KeyringFile(settings.keyring_file()))

@@ -12,10 +12,11 @@ from ingestion.configuration import SourceConfig
 from ingestion.event_sealing import MappedEvent
 from ingestion.kafka_envelope import envelope_reader
 from ingestion.map_output import MapOutput
+from ingestion.payload_formats import PayloadFormats
 from ingestion.set_aside import BatchLetters
 from model.dead_letters import DeadLetterReason
-from model.errors import EventError, SpecError, TransformError
-from model.events import RawRecord
+from model.errors import EventError, SchemaRegistryError, SpecError, TransformError
+from model.events import Event, RawRecord
 from model.fragments import Origin
 from model.identifiers import Identifier
 from model.stamps import Stamp
@@ -34,17 +35,18 @@ class EventMapper:
         sources: Mapping[str, SourceConfig],
         blind_index: BlindIndex,
         letters: BatchLetters,
+        formats: PayloadFormats,
     ) -> None:
         self._snapshot = snapshot
         self._blind_index = blind_index
         self._letters = letters
-        self._readers = {name: envelope_reader(config) for name, config in sources.items()}
+        self._readers = {name: envelope_reader(config, formats) for name, config in sources.items()}
         self._protect = snapshot.protected_names.protector(blind_index.identifier)
         self._timed = {name for name, config in sources.items() if config.ordinal_unit == "epoch_ms"}
 
     def map(self, record: RawRecord, latest: int, output: MapOutput) -> MappedEvent | None:
         """None when it maps to nothing, or was set aside. An ordinal, of a source that counts in time, beyond
-        `latest`, in epoch milliseconds, is refused."""
+        `latest`, in epoch milliseconds, is refused. Raises SchemaRegistryError."""
         stage, spec_ref, leaves = "decode", None, None
         try:
             event = self._readers[record.source].read(record)
@@ -79,18 +81,15 @@ class EventMapper:
             self._letters.add(output, record, stage, DeadLetterReason.TRANSFORM_FAILED, str(error), spec_ref)
         except SpecError as error:
             self._letters.add(output, record, stage, DeadLetterReason.SPEC_UNUSABLE, str(error), spec_ref)
+        except SchemaRegistryError:
+            raise
         except Exception as error:
             # Only the type: the message of a stranger's exception may quote the event.
             self._letters.add(
                 output, record, stage, DeadLetterReason.STAGE_CRASHED, type(error).__name__, spec_ref
             )
         else:
-            for unexpected in leaves.unexpected:
-                change = unexpected.node.path, unexpected.data_type
-                output.changes.setdefault(change, (event.source, event.position))
-                proposal = unexpected.proposal
-                if proposal is not None and proposal.is_stronger(output.proposals.get(change)):
-                    output.proposals[change] = proposal
+            _note_changes(leaves, event, output)
             return MappedEvent(record, str(identifiers[0]), origin, identifiers, leaves, spec.scope, state)
         if leaves is not None:
             self._snapshot.attributes.take_back(leaves)
@@ -115,3 +114,13 @@ class EventMapper:
             return stamp
         hashed = self._blind_index.identifier(Identifier("event", stamp.event_id))
         return stamp._replace(event_id=hashed.value)
+
+
+def _note_changes(leaves: Leaves, event: Event, output: MapOutput) -> None:
+    """Add what no metadata knows to the output's schema changes."""
+    for unexpected in leaves.unexpected:
+        change = unexpected.node.path, unexpected.data_type
+        output.changes.setdefault(change, (event.source, event.position))
+        proposal = unexpected.proposal
+        if proposal is not None and proposal.is_stronger(output.proposals.get(change)):
+            output.proposals[change] = proposal

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
@@ -52,6 +53,28 @@ class KafkaSource(SourceConfig):
         description="The event's type of a record without a payload, unless its key or a header says it.",
     )
 
+    format: Literal["json", "avro", "protobuf", "registry"] = Field(
+        default="json",
+        description="What payloads are written in. `avro` and `protobuf`: by `schema_file`. `registry`: the number of a "
+        "schema leads each payload, and `[kafka.registry]` has the schema.",
+    )
+    schema_file: Path | None = Field(
+        default=None,
+        description="An Avro schema in JSON, or a Protobuf descriptor set (`protoc --include_imports "
+        "--descriptor_set_out=FILE`). Relative to the configuration file.",
+    )
+    message: str | None = Field(
+        default=None, min_length=1, description="Full name of the Protobuf message that payloads are."
+    )
+
+    @model_validator(mode="after")
+    def _has_its_schema(self) -> Self:
+        if (self.schema_file is not None) is not (self.format in ("avro", "protobuf")):
+            raise ValueError("schema_file is for the formats avro and protobuf, and needed there")
+        if (self.message is not None) is not (self.format == "protobuf"):
+            raise ValueError("message is for the format protobuf, and needed there")
+        return self
+
     @model_validator(mode="after")
     def _names_topics(self) -> Self:
         if bool(self.topics) == bool(self.topic_pattern):
@@ -63,6 +86,31 @@ class KafkaSource(SourceConfig):
         except re.error as error:
             raise ValueError(f"topic_pattern is no regular expression: {error}") from None
         return self
+
+
+class RegistrySettings(BaseModel):
+    """The registry that has the schemas of sources of the format `registry`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    url: str | None = Field(
+        default=None,
+        pattern=r"^https?://[^/@\s]+(/[^?#\s]*)?$",
+        description="Where it is: `http://HOST:PORT`, without a password.",
+    )
+    username: str | None = Field(
+        default=None,
+        description="Whose password is in `password_file` or `IDGRAPH_SCHEMA_REGISTRY_PASSWORD`.",
+    )
+    password_file: Path | None = Field(default=None, description="File that holds the password.")
+    ca_file: Path | None = Field(
+        default=None, description="PEM file of the authorities to trust for https. Default: the system's."
+    )
+    on_outage: Literal["wait", "dead_letter"] = Field(
+        default="wait",
+        description="While the registry is away and a schema is not known yet: `wait` has the micro-batch given again, "
+        "and in the end the flow stop; `dead_letter` sets the events aside.",
+    )
 
 
 class KafkaSettings(BaseModel):
@@ -91,6 +139,8 @@ class KafkaSettings(BaseModel):
         description="Further options of librdkafka, whose names for security are its own, for `idgraph publish` and "
         "`idgraph flows`.",
     )
+
+    registry: RegistrySettings = RegistrySettings()
 
     @field_validator("consumer")
     @classmethod

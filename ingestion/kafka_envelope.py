@@ -9,10 +9,12 @@ from ingestion.configuration import Place, SourceConfig
 from ingestion.envelope import EnvelopeReader, event_name, event_text
 from ingestion.kafka_configuration import KafkaSource
 from ingestion.kafka_frames import Carried, unframe
+from ingestion.payload_formats import PayloadFormats
 from model import canonical
 from model.dead_letters import DeadLetterReason
 from model.events import Event, RawRecord
 from model.ordinals import read_ordinal
+from transforms.payloads.schemas import Decode
 
 _ELSEWHERE = Place(const="-")
 """Stands for what the payload does not say."""
@@ -21,8 +23,10 @@ _ELSEWHERE = Place(const="-")
 class KafkaEnvelopeReader:
     """Reads the records of one source in Kafka. Immutable."""
 
-    def __init__(self, config: KafkaSource) -> None:
+    def __init__(self, config: KafkaSource, decode: Decode | None = None) -> None:
+        """`decode` makes JSON of payloads that are none."""
         self._config = config
+        self._decode = decode
         self._carried: dict[str, Place] = {}
         stand_ins: dict[str, Place | None] = {}
         for field in ("source", "type", "id", "ordinal"):
@@ -36,11 +40,12 @@ class KafkaEnvelopeReader:
         self._payload_reader = EnvelopeReader(config.model_copy(update=stand_ins))
 
     def read(self, record: RawRecord) -> Event:
-        """Raises EventError with the reason; its message holds no value of the record."""
+        """Raises EventError with the reason, whose message holds no value of the record, and SchemaRegistryError."""
         carried, payload = unframe(record.value)
         if payload is None:
             return self._tombstone(record, carried)
-        event = self._payload_reader.read(RawRecord(record.source, record.position, payload))
+        text = self._decode(payload) if self._decode else payload
+        event = self._payload_reader.read(RawRecord(record.source, record.position, text))
         told = self._told(carried)
         if self._is_content:
             told["id"] = _content_id(carried, payload)
@@ -77,9 +82,11 @@ class KafkaEnvelopeReader:
         return found
 
 
-def envelope_reader(config: SourceConfig) -> EnvelopeReader | KafkaEnvelopeReader:
-    """What reads the envelopes of a source."""
-    return KafkaEnvelopeReader(config) if isinstance(config, KafkaSource) else EnvelopeReader(config)
+def envelope_reader(config: SourceConfig, formats: PayloadFormats) -> EnvelopeReader | KafkaEnvelopeReader:
+    """What reads the envelopes of a source. Raises PayloadSchemaError."""
+    if isinstance(config, KafkaSource):
+        return KafkaEnvelopeReader(config, formats.decoder(config))
+    return EnvelopeReader(config)
 
 
 def _content_id(carried: Carried, payload: bytes) -> str:

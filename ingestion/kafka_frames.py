@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 import msgspec
@@ -16,11 +17,14 @@ import msgspec
 from model.dead_letters import DeadLetterReason
 from model.errors import EventError
 
+_MARK = b"base64:"
+
 Headers = Sequence[tuple[str, bytes | None]]
 
 
 class Carried(msgspec.Struct, array_like=True):
-    """What a record carries beside its payload. Bytes that are not UTF-8 are `base64:` and their base64.
+    """What a record carries beside its payload. Bytes that are not UTF-8, or begin with `base64:`, are `base64:` and
+    their base64.
 
     `timestamp` is in epoch milliseconds. Of several headers of a name the last counts, as in most clients.
     """
@@ -66,7 +70,8 @@ def unframe(record: bytes) -> Frame:
 def _text(content: bytes | None) -> str | None:
     if content is None:
         return None
-    try:
-        return content.decode()
-    except UnicodeDecodeError:
-        return "base64:" + base64.b64encode(content).decode()
+    # Text that begins so is marked too: no two keys are told the same.
+    if not content.startswith(_MARK):
+        with suppress(UnicodeDecodeError):
+            return content.decode()
+    return (_MARK + base64.b64encode(content)).decode()

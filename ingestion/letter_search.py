@@ -16,11 +16,12 @@ from typing import NamedTuple
 
 from ingestion.configuration import SourceConfig
 from ingestion.kafka_envelope import envelope_reader
+from ingestion.payload_formats import PayloadFormats
 from ingestion.record_values import names, values
 from ingestion.set_aside import FRAGMENT, read_changes
 from model.dead_letters import DeadLetter
-from model.errors import IdgraphError, SealError, StoreError
-from model.events import RawRecord
+from model.errors import IdgraphError, SchemaRegistryError, SealError, StoreError
+from model.events import Event, RawRecord
 from model.identifiers import HASHED_PREFIX, Identifier
 from model.snapshots import MetadataSnapshot
 from transforms.blind_index import BlindIndex
@@ -50,8 +51,10 @@ class LetterSearch:
         snapshot: MetadataSnapshot | None,
         blind_index: BlindIndex,
         open_payload: Callable[[bytes, str, str], bytes],
+        formats: PayloadFormats | None = None,
     ) -> None:
-        self._readers = {name: envelope_reader(config) for name, config in sources.items()}
+        readable = formats or PayloadFormats()
+        self._readers = {name: envelope_reader(config, readable) for name, config in sources.items()}
         self._compiled = CompiledSnapshot(snapshot) if snapshot else None
         self._blind_index = blind_index
         self._open_payload = open_payload
@@ -81,18 +84,32 @@ class LetterSearch:
             except StoreError:
                 return None
             return ("it holds a change with one of the identifiers", True) if carried else None
-        record = RawRecord(letter.source, letter.position, payload)
-        for identifier in self._read(record):
+        event = self._event(RawRecord(letter.source, letter.position, payload))
+        for identifier in self._read(event) if event else ():
             if wanted.holds(str(identifier)):
                 return f"its spec reads the {identifier.type} in it", True
-        return wanted.judge(payload)
+        found = wanted.judge(payload)
+        if event is None or event.raw in payload or (found and found[1]):
+            return found
+        # A payload that is no JSON says more when it is decoded.
+        return wanted.judge(event.raw) or found
 
-    def _read(self, record: RawRecord) -> list[Identifier]:
-        """The identifiers that today's spec reads in the record; none if it cannot be mapped."""
-        if self._compiled is None or record.source not in self._readers:
+    def _event(self, record: RawRecord) -> Event | None:
+        """The record as an event, if it can be read as one."""
+        reader = self._readers.get(record.source)
+        try:
+            return reader.read(record) if reader else None
+        except SchemaRegistryError:
+            # Whose letter it is could not be told.
+            raise
+        except (IdgraphError, ArithmeticError, LookupError, TypeError, ValueError):
+            return None
+
+    def _read(self, event: Event) -> list[Identifier]:
+        """The identifiers that today's spec reads in the event; none if it cannot be mapped."""
+        if self._compiled is None:
             return []
         try:
-            event = self._readers[record.source].read(record)
             spec = self._compiled.spec_for(event.source, event.type)
             return spec.identifiers_in(event) if spec else []
         except (IdgraphError, ArithmeticError, LookupError, TypeError, ValueError):

@@ -17,6 +17,7 @@ from ingestion.event_mapping import EventMapper
 from ingestion.event_sealing import MappedEvent
 from ingestion.files import DamagedRecord
 from ingestion.map_output import OUTPUT_BYTES, MapOutput
+from ingestion.payload_formats import PayloadFormats
 from ingestion.poison import prove, with_part
 from ingestion.set_aside import BatchAttempt, BatchLetters, LetterWriter
 from merge.tombstones import UNJUDGED, Tombstone
@@ -43,6 +44,7 @@ class MapStage:
         letters: LetterWriter,
         now: Callable[[], float] = time.time,
         tombstones: Callable[[Iterable[str]], Mapping[str, Tombstone]] = lambda _: {},
+        formats: PayloadFormats | None = None,
     ) -> None:
         snapshot.attributes.report_anew()
         self._flow = flow
@@ -50,13 +52,13 @@ class MapStage:
         self._letters = BatchLetters(letters, snapshot.version, batch)
         self._now = now
         self._tombstones = tombstones
-        self._mapper = EventMapper(snapshot, sources, blind_index, self._letters)
+        self._mapper = EventMapper(snapshot, sources, blind_index, self._letters, formats or PayloadFormats())
         sealer = RegisterSealer(snapshot.snapshot, blind_index)
         self._combiner = Combiner(snapshot, sealer, data_keys, self._letters)
 
     def run(self, records: Iterable[RawRecord | DamagedRecord]) -> Iterator[MapOutput]:
         """One output for every `combine_events` records or `OUTPUT_BYTES` of them, in order. Raises StoreError
-        when the key store is away: the batch is given again."""
+        when the key store is away, SchemaRegistryError when a registry is: the batch is given again."""
         output = MapOutput()
         for chunk in chunked(records, self._flow.combine_events):
             prepared = self._map_chunk(chunk, output)

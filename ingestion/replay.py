@@ -98,6 +98,7 @@ class _Replay:
             self._writer,
             time.time,
             resources.store.tombstones,
+            resources.formats,
         )
         self._store = resources.store
         self._guard = KeyGuard(resources.store, resources.data_keys)

@@ -137,6 +137,7 @@ def _mapped(
         tools.blind_index,
         LetterWriter(tools.sealer),
         tombstones=tools.store.tombstones,
+        formats=tools.formats,
     )
     read = _record_reader(plan, tools.blind_index, batches)
     started = time.perf_counter()

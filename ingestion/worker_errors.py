@@ -11,7 +11,9 @@ _OF_WORKERS = (
     errors.ConfigError,
     errors.ConflictError,
     errors.KeyProviderError,
+    errors.PayloadSchemaError,
     errors.ProfileIndexError,
+    errors.SchemaRegistryError,
     errors.StoreError,
     errors.UnstorableError,
 )
@@ -30,11 +32,11 @@ _CAUSE = re.compile(r"^Caused by: (.+)$", re.MULTILINE)
 
 
 def may_pass_again(error: IdgraphError) -> bool:
-    """Whether the same micro-batch may pass when it is given again: another writer was faster, a store was away
-    for a while, a worker was killed."""
+    """Whether the same micro-batch may pass when it is given again: another writer was faster, a store or
+    a registry was away for a while, a worker was killed."""
     if isinstance(error, (errors.UnstorableError, errors.DamagedStateError)):
         return False
-    return isinstance(error, (errors.StoreError, WorkerLostError))
+    return isinstance(error, (errors.SchemaRegistryError, errors.StoreError, WorkerLostError))
 
 
 def is_of_spark(error: Exception) -> bool:

@@ -6,9 +6,10 @@ Commands open the same. Nothing here needs Arrow or Spark, so that they need not
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ingestion.configuration import FlowConfig, SourceConfig
+from ingestion.payload_formats import PayloadFormats
 from ingestion.set_aside import PayloadSealer
 from merge.index import ProfileIndex
 from merge.store import ProfileStore
@@ -27,6 +28,7 @@ class WorkerResources:
     data_keys: DataKeys
     blind_index: BlindIndex
     sealer: PayloadSealer
+    formats: PayloadFormats = field(default_factory=PayloadFormats)
 
 
 @dataclass(frozen=True, slots=True)

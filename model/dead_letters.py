@@ -12,6 +12,8 @@ class DeadLetterReason(StrEnum):
 
     NOT_JSON = "not_json"
     NOT_OBJECT = "not_object"
+    NO_SCHEMA = "no_schema"
+    BAD_PAYLOAD = "bad_payload"
     TOO_LARGE = "too_large"
     CORRUPT_SOURCE = "corrupt_source"
     WRONG_TYPE = "wrong_type"

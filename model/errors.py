@@ -92,6 +92,14 @@ class ApprovalNeededError(RefusedError):
         super().__init__(message)
 
 
+class PayloadSchemaError(IdgraphError):
+    """A schema that payloads were written with cannot be had, or cannot be used. The message says why."""
+
+
+class SchemaRegistryError(IdgraphError):
+    """A schema registry is away, or refuses its caller. Retryable."""
+
+
 class StoreError(IdgraphError):
     """A profile store, key store or dead-letter store failed. Retryable unless said otherwise."""
 

@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 
 from app.settings import IndexSettings, MetadataSettings, Settings, StoreSettings
 from ingestion.configuration import DeadLetterLimits, FileSource, FlowConfig, Place, SourceConfig
-from ingestion.kafka_configuration import KafkaSettings, KafkaSource
+from ingestion.kafka_configuration import KafkaSettings, KafkaSource, RegistrySettings
 
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "configuration.md"
 BEGIN = "<!-- made by scripts/configuration_reference.py: begin -->"
@@ -30,6 +30,7 @@ TABLES: tuple[tuple[str, type[BaseModel], str], ...] = (
     ("`[flow]`", FlowConfig, ""),
     ("`[flow.dead_letters]`", DeadLetterLimits, ""),
     ("`[kafka]`", KafkaSettings, "The cluster of sources in Kafka: [kafka.md](kafka.md)."),
+    ("`[kafka.registry]`", RegistrySettings, 'For sources with `format = "registry"`.'),
     (
         "`[[sources]]`",
         SourceConfig,

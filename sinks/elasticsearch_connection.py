@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from elasticsearch import Elasticsearch
 
 from model.errors import ConfigError
+from sinks.credentials import secret
 
 REQUEST_SECONDS = 30.0
 API_KEY = "IDGRAPH_ELASTICSEARCH_API_KEY"
@@ -31,10 +30,10 @@ class Place(NamedTuple):
 def connect(place: Place) -> Any:
     """A client. Raises ConfigError for credentials or certificates that cannot be read."""
     options: dict[str, Any] = {}
-    if key := _secret(API_KEY, place.api_key_file):
+    if key := secret(API_KEY, place.api_key_file):
         options["api_key"] = key
     elif place.username:
-        password = _secret(PASSWORD, place.password_file)
+        password = secret(PASSWORD, place.password_file)
         if password is None:
             raise ConfigError(f"[index] username: there is no password; set `password_file` or {PASSWORD}")
         options["basic_auth"] = (place.username, password)
@@ -54,14 +53,3 @@ def connect(place: Place) -> Any:
     except (OSError, ValueError):
         # The message may hold what was read.
         raise ConfigError("[index]: the URL or `ca_file` cannot be used") from None
-
-
-def _secret(variable: str, file: str | None) -> str | None:
-    if found := os.environ.get(variable):
-        return found
-    if file is None:
-        return None
-    try:
-        return Path(file).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file}: {getattr(error, 'strerror', None) or type(error).__name__}") from None

@@ -19,6 +19,7 @@ from ingestion.files import DamagedRecord
 from ingestion.key_guard import KeyGuard
 from ingestion.map_output import MapOutput
 from ingestion.map_stage import MapStage
+from ingestion.payload_formats import PayloadFormats
 from ingestion.set_aside import BatchAttempt, LetterWriter
 from ingestion.workers import WorkerPlan, WorkerResources
 from merge.index import ProfileIndex
@@ -133,6 +134,7 @@ class Pipeline:
     snapshot: MetadataSnapshot = field(default_factory=snapshot)
     batch: BatchAttempt = field(default_factory=lambda: BatchAttempt("main/0", "attempt"))
     now: Callable[[], float] = lambda: NOW
+    formats: PayloadFormats = field(default_factory=PayloadFormats)
 
     def __post_init__(self) -> None:
         file = self.folder / "keyring.json"
@@ -152,6 +154,7 @@ class Pipeline:
             LetterWriter(self.sealer),
             self.now,
             self.store.tombstones,
+            self.formats,
         )
 
     def commit_stage(self) -> CommitStage:

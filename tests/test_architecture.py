@@ -49,6 +49,8 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "confluent_kafka": ("sinks/kafka_publisher.py", "sinks/kafka_ends.py"),
     "elasticsearch": ("sinks/elasticsearch_connection.py", "sinks/elasticsearch_client.py"),
     "elastic_transport": ("sinks/elasticsearch_client.py",),
+    "fastavro": ("transforms/payloads/avro.py",),
+    "google": ("transforms/payloads/protobuf.py",),
     "httpx": ("sinks/",),
     # The metadata service opens its own SQLite file; SQLAlchemy only borrows the connection.
     "sqlite3": ("sinks/", "metadata_service/database.py"),

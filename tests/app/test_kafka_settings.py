@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from app.payload_formats import open_formats, require_formats, told_of_formats
 from app.settings import Settings, load
 from ingestion.kafka_configuration import REFUSED, KafkaSource
 from ingestion.kafka_stream import KafkaStream
@@ -50,6 +51,14 @@ def test_a_source_is_files_unless_it_says_otherwise(tmp_path: Path) -> None:
         (FILES + "type = { key = true }", "type: a line of a file has no key, header or timestamp beside it"),
         (KAFKA + "type = { timestamp = true }", "type cannot be the record's timestamp"),
         (KAFKA + "id = { key = true, content = true }", "give exactly one of"),
+        (KAFKA + 'format = "avro"', "schema_file is for the formats avro and protobuf"),
+        (KAFKA + 'schema_file = "a"', "schema_file is for the formats avro and protobuf"),
+        (KAFKA + 'format = "protobuf"\nschema_file = "a"', "message is for the format protobuf"),
+        (
+            KAFKA + 'format = "registry"',
+            "source shop has the format registry, but [kafka.registry] has no url",
+        ),
+        ('[kafka.registry]\nurl = "http://me:secret@there"', "line 2: kafka.registry.url"),
         ('[kafka.producer]\nacks = "1"', "acks cannot be set"),
         ("[kafka]\nmax_offsets_per_batch = 0", "line 2: kafka.max_offsets_per_batch"),
     ],
@@ -115,3 +124,15 @@ def test_a_password_that_begins_with_the_name_of_the_user_is_hidden_whole(tmp_pa
     stream = KafkaStream({"shop": source}, settings.kafka, tmp_path)
     assert "s3cret" not in stream.without_secrets(f"oops: {login}")
     assert "s3cret" not in stream.without_secrets("oops: admin-s3cret")
+
+
+def test_a_schema_file_that_cannot_be_used_is_told_before_anything_runs(tmp_path: Path) -> None:
+    text = KAFKA + 'format = "avro"\nschema_file = "shop.avsc"\n'
+    with pytest.raises(ConfigError, match=r"source shop: .*shop\.avsc: No such file"):
+        told_of_formats(loaded(tmp_path, text))
+    (tmp_path / "shop.avsc").write_text("{")
+    settings = loaded(tmp_path, text)
+    with pytest.raises(ConfigError, match=r"source shop: .*shop\.avsc: the schema is no Avro schema"):
+        require_formats(settings, open_formats(told_of_formats(settings)))
+    (tmp_path / "shop.avsc").write_text('"long"')
+    require_formats(settings, open_formats(told_of_formats(settings)))

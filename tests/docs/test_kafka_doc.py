@@ -16,7 +16,7 @@ TEXT = (Path(__file__).parents[2] / "docs" / "kafka.md").read_text(encoding="utf
 
 
 def test_the_configuration_can_be_loaded(tmp_path: Path) -> None:
-    (example,) = re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)
+    example, _ = re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)
     file = tmp_path / "idgraph.toml"
     file.write_text(example, encoding="utf-8")
     settings = load(file)
@@ -26,6 +26,15 @@ def test_the_configuration_can_be_loaded(tmp_path: Path) -> None:
         "segment",
         "crm",
     ]
+
+
+def test_the_formats_can_be_loaded(tmp_path: Path) -> None:
+    _, example = re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)
+    file = tmp_path / "idgraph.toml"
+    file.write_text(example, encoding="utf-8")
+    sources = [each for each in load(file).sources if isinstance(each, KafkaSource)]
+    assert [each.format for each in sources] == ["registry", "avro", "protobuf"]
+    assert sources[1].schema_file == tmp_path / "schemas" / "receipt.avsc"
 
 
 def test_the_spec_for_deletions_deletes(tmp_path: Path) -> None:

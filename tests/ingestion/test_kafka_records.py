@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ingestion.configuration import Place
@@ -49,6 +49,14 @@ def test_text_is_text_and_other_bytes_are_told_as_base64() -> None:
     assert carried.key == "Ü"
     assert carried.headers == {"a": "last", "n": None}
     assert unframe(frame(b"\xff", [], 5, b"{}")).carried.key == "base64:/w=="
+
+
+@given(st.binary(max_size=9), st.binary(max_size=9))
+@example(b"\xff", b"base64:/w==")
+@example(b"base64:", b"base64:YmFzZTY0Og==")
+def test_no_two_keys_look_the_same(one: bytes, other: bytes) -> None:
+    told = [unframe(frame(key, [("h", key)], 5, None)).carried for key in (one, other)]
+    assert (told[0] == told[1]) is (one == other)
 
 
 def source(**config: Any) -> KafkaSource:

@@ -1,0 +1,55 @@
+"""The client of a schema registry: credentials, which no message shows, and its own connection in each process."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from merge.backoff import Backoff
+from model.errors import ConfigError, SchemaRegistryError
+from sinks.schema_registry import PASSWORD, HttpSchemaRegistry, Place
+from tests.servers.schema_registry import Registry, schema_registry
+
+ONCE = Backoff(retries=0)
+
+
+@pytest.fixture
+def registry() -> Iterator[Registry]:
+    with schema_registry() as served:
+        served.credentials = base64.b64encode(b"reader:s3cret").decode()
+        served.register("x", '"long"')
+        yield served
+
+
+def test_credentials_come_from_a_file_or_the_environment(
+    tmp_path: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "password"
+    file.write_text("s3cret\n")
+    assert HttpSchemaRegistry(Place(registry.url, "reader", str(file)), ONCE).schema(1).text == '"long"'
+    with pytest.raises(SchemaRegistryError, match="HTTP 401") as caught:
+        HttpSchemaRegistry(Place(registry.url), ONCE).schema(1)
+    assert "s3cret" not in str(caught.value)
+    monkeypatch.setenv(PASSWORD, "s3cret")
+    client = HttpSchemaRegistry(Place(registry.url, "reader"), ONCE)
+    assert client.schema(1).kind == "AVRO"
+    client.close()
+    assert client.schema(1).kind == "AVRO", "opened anew"
+    client.close()
+
+
+def test_credentials_that_cannot_be_read_are_a_mistake_in_the_configuration(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="there is no password"):
+        HttpSchemaRegistry(Place("http://127.0.0.1:1", "reader"), ONCE).schema(1)
+    with pytest.raises(ConfigError, match="missing"):
+        HttpSchemaRegistry(Place("http://127.0.0.1:1", "reader", str(tmp_path / "missing")), ONCE).schema(1)
+    with pytest.raises(ConfigError, match="ca_file"):
+        HttpSchemaRegistry(Place("https://127.0.0.1:1", ca_file=str(tmp_path / "missing")), ONCE).schema(1)
+
+
+def test_a_registry_that_is_not_there_is_told_with_its_address() -> None:
+    with pytest.raises(SchemaRegistryError, match=r"http://127.0.0.1:1: no answer"):
+        HttpSchemaRegistry(Place("http://127.0.0.1:1"), ONCE).schema(1)
