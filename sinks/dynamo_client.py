@@ -14,7 +14,8 @@ from typing import Any, NamedTuple, TypeVar
 from botocore.exceptions import BotoCoreError, ClientError
 
 from model.errors import StoreError
-from sinks.dynamo_connection import Capacity, Place, RefusedRequestError, Retry, connect
+from sinks.aws_connection import Retry
+from sinks.dynamo_connection import Capacity, Place, RefusedRequestError, connect
 
 T = TypeVar("T")
 R = TypeVar("R")

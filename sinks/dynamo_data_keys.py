@@ -16,8 +16,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any, TypeVar
 
 from model.errors import ClosedVersionError
+from sinks.aws_connection import Retry
 from sinks.dynamo_client import DynamoClient, Item
-from sinks.dynamo_connection import Capacity, Place, RefusedRequestError, Retry
+from sinks.dynamo_connection import Capacity, Place, RefusedRequestError
 from sinks.dynamo_fragments import raise_refused
 from sinks.dynamo_leases import FREE, DynamoLeases, now_ms
 from sinks.dynamo_schema import DATA_KEYS, KEY_VERSIONS

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from merge.store import NEW
 from merge.tombstones import UNJUDGED, Holding, Tombstone
 from sinks import dynamo_items as items
+from sinks.aws_connection import Retry
 from sinks.dynamo_client import Item, Statement
-from sinks.dynamo_connection import Retry
 from sinks.dynamo_fragments import GONE, DynamoFragments, raise_refused, tombstone_of, values_of
 from sinks.dynamo_schema import FRAGMENTS
 

@@ -13,8 +13,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from model.errors import StoreError
+from sinks.aws_connection import RETRY_SECONDS, Retry
 from sinks.dynamo_client import DynamoClient, Item, Statement
-from sinks.dynamo_connection import RETRY_SECONDS, RefusedRequestError, Retry
+from sinks.dynamo_connection import RefusedRequestError
 from sinks.dynamo_fragments import raise_refused
 from sinks.dynamo_schema import DATA_KEYS
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from merge.tombstones import UNJUDGED, Tombstone
 from sinks import dynamo_items as items
+from sinks.aws_connection import Retry
 from sinks.dynamo_client import Item
-from sinks.dynamo_connection import Retry
 from sinks.dynamo_fragments import GONE, DynamoFragments, tombstone_of, values_of
 from sinks.dynamo_schema import FRAGMENTS
 

@@ -13,7 +13,7 @@ pytest.importorskip("boto3", reason="boto3 is not installed: pip install idgraph
 from app.servers.processes import free_port
 from merge.store import NEW, FragmentWrite
 from model.errors import StoreError
-from sinks import dynamo_connection
+from sinks import aws_connection
 from sinks.dynamo_connection import Place
 from sinks.dynamo_data_keys import DynamoDataKeys
 from sinks.dynamo_profiles import DynamoProfileStore
@@ -101,7 +101,7 @@ def test_new_keys_whose_answer_was_lost_are_those_that_are_there(
 def test_throttled_for_too_long_is_a_store_error(
     store: DynamoProfileStore, proxied: tuple[Place, deque[Fault]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dynamo_connection, "RETRY_SECONDS", 0.2)
+    monkeypatch.setattr(aws_connection, "RETRY_SECONDS", 0.2)
     proxied[1].extend([throttled] * 100)
     with pytest.raises(StoreError, match=r"fragments: ProvisionedThroughputExceededException, for 0 s"):
         store.read(["a:1"])
@@ -110,7 +110,7 @@ def test_throttled_for_too_long_is_a_store_error(
 
 
 def test_a_server_that_is_away_is_a_store_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dynamo_connection, "RETRY_SECONDS", 0.2)
+    monkeypatch.setattr(aws_connection, "RETRY_SECONDS", 0.2)
     away = Place("away", "eu-central-1", f"http://127.0.0.1:{free_port()}")
     store = DynamoProfileStore(away, hashed_name)
     with pytest.raises(StoreError, match="away-fragments: EndpointConnectionError"):

@@ -1,0 +1,66 @@
+"""Clients of Amazon's services, the one way in which requests to them are tried again, and what that is good for."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlsplit
+
+import boto3
+from botocore.config import Config
+
+from model.errors import IdgraphError, StoreError
+
+RETRY_SECONDS = 30.0
+_BASE, _CAP = 0.025, 2.0
+_TIMEOUT = 5
+
+_LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+
+
+class Retry:
+    """Pauses with full jitter: before retry n a random time up to `_BASE * 2**n`, at most `_CAP` seconds;
+    raises `error` when `seconds`, by default RETRY_SECONDS, are over. Only for requests that are safe to make again."""
+
+    def __init__(
+        self,
+        what: str,
+        seconds: float | None = None,
+        error: Callable[[str], IdgraphError] = StoreError,
+    ) -> None:
+        self._what = what
+        self._seconds = RETRY_SECONDS if seconds is None else seconds
+        self._error = error
+        self._attempt = 0
+        self._deadline = time.monotonic() + self._seconds
+
+    def pause(self, reason: str) -> None:
+        """Raises the error with the reason when there is no time left."""
+        if time.monotonic() > self._deadline:
+            raise self._error(f"{self._what}: {reason}, for {self._seconds:.0f} s and all retries")
+        time.sleep(random.uniform(0, min(_CAP, _BASE * 2**self._attempt)))  # noqa: S311 - no secret
+        self._attempt += 1
+
+
+def client(
+    service: str, region: str, endpoint: str | None, threads: int, timeout: float = 4 * _TIMEOUT
+) -> Any:
+    """A boto3 client for so many threads, which tries nothing again by itself. No `endpoint` means Amazon's own of
+    the region; `timeout` is of an answer, in seconds. Raises BotoCoreError and ValueError."""
+    config = Config(
+        max_pool_connections=threads,
+        connect_timeout=min(_TIMEOUT, timeout),
+        read_timeout=timeout,
+        # Retried above, where unprocessed items are too: one bound for all.
+        retries={"total_max_attempts": 1, "mode": "standard"},
+        # Our own requests have the right shape; the check would take a tenth of the client's time.
+        parameter_validation=False,
+    )
+    local: dict[str, str] = {}
+    if endpoint and urlsplit(endpoint).hostname in _LOOPBACK:
+        # A stand-in for development takes any, and must not be told real ones.
+        local = {"aws_access_key_id": "local", "aws_secret_access_key": "local"}
+    session = boto3.session.Session()
+    return session.client(service, region_name=region, endpoint_url=endpoint, config=config, **local)
