@@ -67,9 +67,9 @@ class Demo:
         say(f"[bold]idgraph demo[/]: {self._example.shown['title']}\n")
         with ExitStack() as stack:
             wiring.prepare_directory(self._settings)
-            from sinks.keyring import KeyringFile
+            from app.key_providers import create_keyring
 
-            KeyringFile.create(self._settings.keyring_file())
+            create_keyring(self._settings)
             port = int(self._settings.metadata.url.rsplit(":", 1)[1])
             url = stack.enter_context(serving_here(self._settings, port))
             client = stack.enter_context(wiring.metadata_client(self._settings))

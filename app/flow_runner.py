@@ -14,6 +14,7 @@ from pathlib import Path
 from app import wiring
 from app.input_streams import input_stream, needed_jars
 from app.java import class_archives, require_java
+from app.key_providers import ensure_keyring
 from app.payload_formats import require_formats
 from app.private_files import owner_only
 from app.settings import Settings
@@ -51,7 +52,7 @@ def run_flow(
     require_java()
     jars = needed_jars(settings)
     wiring.prepare_directory(settings)
-    wiring.ensure_keyring(settings)
+    ensure_keyring(settings)
     _make_folders(settings)
     state = settings.flow_state()
     with ExitStack() as stack:

@@ -12,7 +12,6 @@ import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -29,6 +28,8 @@ from pydantic_settings import (
     SettingsError,
 )
 
+from app.key_settings import KeySettings
+from app.service_urls import http_url, without_credentials
 from app.settings_mistakes import explain, misspelt_variables, place
 from app.source_settings import Source, absolute, require_one_flow, require_registry
 from ingestion.configuration import FileSource, FlowConfig
@@ -43,23 +44,12 @@ DEFAULT_FILE = Path("idgraph.toml")
 _RELATIVE_DATABASE = re.compile(r"(sqlite(?:\+\w+)?:///)(?!/|:memory:|file:|\?)(.+)")
 
 
-def _http_url(url: str) -> str:
-    try:
-        parts = urlsplit(url)
-        is_whole = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:
-        is_whole = False
-    if not is_whole:
-        raise ValueError("not a URL of a service; it looks like http://HOST:PORT")
-    return url
-
-
 class MetadataSettings(BaseModel):
     """The metadata service: where it is for the pipeline, and where it listens when served from here."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    url: Annotated[str, AfterValidator(_http_url)] = Field(
+    url: Annotated[str, AfterValidator(http_url)] = Field(
         default="http://127.0.0.1:8410", description="Where the pipeline finds the service."
     )
     token: str | None = Field(
@@ -94,7 +84,7 @@ class StoreSettings(BaseModel):
         description="What the names of the DynamoDB tables begin with.",
     )
     region: str | None = Field(default=None, description="AWS region of the DynamoDB tables.")
-    endpoint: Annotated[str | None, AfterValidator(lambda url: url and _http_url(url))] = Field(
+    endpoint: Annotated[str | None, AfterValidator(lambda url: url and http_url(url))] = Field(
         default=None, description="URL of another DynamoDB than the region's own, such as DynamoDB Local."
     )
 
@@ -103,12 +93,6 @@ class StoreSettings(BaseModel):
         if self.kind == "dynamodb" and not self.region:
             raise ValueError("DynamoDB needs a `region`, for instance eu-central-1")
         return self
-
-
-def _without_credentials(url: str) -> str:
-    if "@" in urlsplit(_http_url(url)).netloc:
-        raise ValueError("a URL must not hold a password; see `username` and `password_file`")
-    return url
 
 
 class IndexSettings(BaseModel):
@@ -120,7 +104,7 @@ class IndexSettings(BaseModel):
         default="sqlite",
         description="A file in `directory`, or an index in Elasticsearch (see [elasticsearch.md](elasticsearch.md)).",
     )
-    url: Annotated[str, AfterValidator(_without_credentials)] = Field(
+    url: Annotated[str, AfterValidator(without_credentials)] = Field(
         default="http://127.0.0.1:9200", description="Where Elasticsearch is."
     )
     name: str = Field(
@@ -162,6 +146,7 @@ class Settings(BaseSettings):
     keyring: Path | None = Field(
         default=None, description="Keyring file. Default: keyring.json in `directory`."
     )
+    keys: KeySettings = KeySettings()
     metadata: MetadataSettings = MetadataSettings()
     store: StoreSettings = StoreSettings()
     index: IndexSettings = IndexSettings()

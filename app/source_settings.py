@@ -45,7 +45,13 @@ def require_registry(sources: Sequence[FileSource | KafkaSource], kafka: KafkaSe
 
 
 def absolute(source: FileSource | KafkaSource, base: Path) -> FileSource | KafkaSource:
-    """A source whose path, if it has one, does not depend on the current folder."""
+    """A source whose paths, if it has any, do not depend on the current folder."""
+    decryptor = source.decryptor
+    if decryptor is not None:
+        files = {
+            name: base / file for name in ("token_file", "ca_file") if (file := getattr(decryptor, name))
+        }
+        source = source.model_copy(update={"decryptor": decryptor.model_copy(update=files)})
     if not isinstance(source, FileSource):
         file = source.schema_file
         return source.model_copy(update={"schema_file": base / file}) if file else source

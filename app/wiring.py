@@ -12,7 +12,9 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from app.decryptors import open_decryptors, told_of_decryptors
 from app.indexes import open_index
+from app.key_providers import open_provider, provider_of, told_of_keys
 from app.payload_formats import open_formats, told_of_formats
 from app.stores import open_data_keys, open_profiles, require_whole, told_of
 from model.errors import ConfigError, MetadataError
@@ -49,14 +51,18 @@ def worker_plan(settings: Settings) -> WorkerPlan:
     """What Spark workers need to know: places, never keys or tokens."""
     from ingestion.workers import WorkerPlan
 
-    told = {**told_of(settings), **told_of_formats(settings), "keyring": str(settings.keyring_file())}
+    told = {
+        **told_of(settings),
+        **told_of_keys(settings),
+        **told_of_formats(settings),
+        **told_of_decryptors(settings),
+    }
     return WorkerPlan(settings.flow, settings.sources_by_name(), json.dumps(told), open_resources)
 
 
 def open_resources(settings: str) -> WorkerResources:
     """Open the adapters; runs in workers as well as in commands."""
     from ingestion.workers import WorkerResources
-    from sinks.keyring import KeyringFile
     from sinks.sqlite_dead_letters import SqliteDeadLetters
     from transforms.blind_index import BlindIndex
     from transforms.dead_letter_sealing import DeadLetterSealer
@@ -65,7 +71,7 @@ def open_resources(settings: str) -> WorkerResources:
 
     told = json.loads(settings)
     directory = Path(told["directory"])
-    provider = KeyringFile(Path(told["keyring"]))
+    provider = open_provider(told)
     names = TombstoneNames(provider)
     return WorkerResources(
         store=open_profiles(told, names),
@@ -75,6 +81,7 @@ def open_resources(settings: str) -> WorkerResources:
         blind_index=BlindIndex(provider),
         sealer=DeadLetterSealer(provider),
         formats=open_formats(told),
+        decryptors=open_decryptors(told),
     )
 
 
@@ -89,6 +96,7 @@ def opened(settings: Settings) -> Iterator[WorkerResources]:
             resources.dead_letters,
             resources.data_keys,
             resources.formats,
+            resources.decryptors,
         ):
             stack.callback(opened_one.close)
         with closing(open_data_keys(told_of(settings))) as key_store:
@@ -100,10 +108,9 @@ def opened(settings: Settings) -> Iterator[WorkerResources]:
 def opened_keys(settings: Settings) -> Iterator[tuple[RotatingKeyProvider, DataKeyStore]]:
     """The key provider and the data keys alone. Raises KeyProviderError, and StoreError when the data keys
     are lost: an empty file in their place would count none in use."""
-    from sinks.keyring import KeyringFile
     from transforms.tombstone_names import TombstoneNames
 
-    provider = KeyringFile(settings.keyring_file())
+    provider = provider_of(settings)
     told = told_of(settings)
     with closing(open_data_keys(told)) as key_store:
         with closing(open_profiles(told, TombstoneNames(provider))) as store:
@@ -198,7 +205,6 @@ def erasure(settings: Settings, resources: WorkerResources) -> Erasure:
     """Erases from the embedded adapters; dead letters are looked through under the newest snapshot."""
     from ingestion.erasure import Erasure
     from ingestion.letter_search import LetterSearch
-    from sinks.keyring import KeyringFile
     from sinks.tombstone_file import TombstoneFile
     from transforms.tombstone_names import TombstoneNames
 
@@ -210,9 +216,10 @@ def erasure(settings: Settings, resources: WorkerResources) -> Erasure:
             resources.blind_index,
             resources.sealer.open,
             resources.formats,
+            resources.decryptors,
         )
 
-    names = TombstoneNames(KeyringFile(settings.keyring_file()))
+    names = TombstoneNames(provider_of(settings))
     return Erasure(resources, TombstoneFile(tombstone_file(settings)), names, letters)
 
 
@@ -229,13 +236,3 @@ def mend_erasures(settings: Settings, resources: WorkerResources) -> None:
 def tombstone_file(settings: Settings) -> Path:
     """Where tombstones stand apart from the store."""
     return settings.directory / "tombstones.jsonl"
-
-
-def ensure_keyring(settings: Settings) -> None:
-    """A clear error before Spark starts when the keyring is missing or unusable."""
-    from sinks.keyring import KeyringFile
-
-    file = settings.keyring_file()
-    if not file.exists():
-        raise ConfigError(f"there is no keyring at {file}; make one with `idgraph keys init`")
-    KeyringFile(file)

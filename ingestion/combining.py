@@ -18,6 +18,7 @@ from model.fragments import FragmentChange
 from transforms.compiled import CompiledSnapshot
 from transforms.register_sealing import RegisterSealer
 from transforms.sealing import DataKeys
+from transforms.sealing_key import UnusableKey
 
 
 class Combiner:
@@ -29,15 +30,18 @@ class Combiner:
         sealer: RegisterSealer,
         data_keys: DataKeys,
         letters: BatchLetters,
+        stops_without_keys: bool = True,
     ) -> None:
+        """`stops_without_keys`: while the key service is away nothing is set aside for it."""
         self._snapshot = snapshot
         self._sealer = sealer
         self._data_keys = data_keys
         self._letters = letters
+        self._stops_without_keys = stops_without_keys
 
     def combine(self, prepared: Sequence[MappedEvent], output: MapOutput) -> None:
         """Join events, in their order. A fragment that one of them cannot be joined to is `broken`. Raises
-        StoreError when the key store is away."""
+        StoreError when the key store is away, and, where it is to stop then, KeyServiceError."""
         keys = self._fetch_keys(prepared)
         for fragment_id, events in by_fragment(prepared).items():
             try:
@@ -55,9 +59,14 @@ class Combiner:
     def _fetch_keys(self, events: Sequence[MappedEvent]) -> FetchedKeys:
         fragment_ids = {event.fragment_id for event in events if event.leaves.to_seal}
         try:
-            return self._data_keys.fetch(sorted(fragment_ids), create=True) if fragment_ids else {}
+            keys = self._data_keys.fetch(sorted(fragment_ids), create=True) if fragment_ids else {}
         except KeyProviderError as error:
             return error
+        if self._stops_without_keys:
+            for key in keys.values():
+                if isinstance(key, UnusableKey) and (away := key.service_error()):
+                    raise away
+        return keys
 
     def _join(
         self, fragment_id: str, events: Sequence[MappedEvent], keys: FetchedKeys, output: MapOutput

@@ -7,6 +7,8 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from ingestion.decryptor_configuration import DecryptorConfig
+
 
 class Place(BaseModel):
     """Where a field of the envelope comes from: exactly one of these keys."""
@@ -61,6 +63,9 @@ class SourceConfig(BaseModel):
     )
     payload: str = Field(
         default="", description="Dotted path of what the spec maps; empty: the whole record."
+    )
+    decryptor: DecryptorConfig | None = Field(
+        default=None, description="The service that decrypts its records, if they arrive encrypted."
     )
 
     @model_validator(mode="after")
@@ -165,6 +170,11 @@ class FlowConfig(BaseModel):
         pattern=r"^[A-Za-z_][\w.\-]*(:[A-Za-z_][\w.]*)?$",
         description="What becomes of changes of a fragment that cannot be committed: `dead_letter`, `stop`, the name "
         "of an entry point of the group idgraph.failure_handlers, or `module:name`.",
+    )
+    on_key_service_failure: Literal["stop", "dead_letter"] = Field(
+        default="stop",
+        description="What becomes of events that cannot be sealed because the service that holds the keys is away or "
+        "refuses: the micro-batch is given again and at last the flow stops, or they become dead letters.",
     )
     max_event_bytes: int = Field(default=1024 * 1024, ge=1, description="A larger record is a dead letter.")
     max_future_skew_seconds: int = Field(

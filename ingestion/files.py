@@ -30,11 +30,12 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class DamagedRecord(NamedTuple):
-    """What could not be read as a record: `record.value` holds the bytes that there were."""
+    """What could not be read as a record, or not decrypted: `record.value` holds the bytes that there were."""
 
     record: RawRecord
     reason: DeadLetterReason
     detail: str
+    stage: str = "read"
 
 
 def read_records(

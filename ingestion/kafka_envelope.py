@@ -12,7 +12,7 @@ from ingestion.kafka_frames import Carried, unframe
 from ingestion.payload_formats import PayloadFormats
 from model import canonical
 from model.dead_letters import DeadLetterReason
-from model.events import Event, RawRecord
+from model.events import Event, RawRecord, UndecryptedRecord
 from model.ordinals import read_ordinal
 from transforms.payloads.schemas import Decode
 
@@ -82,11 +82,27 @@ class KafkaEnvelopeReader:
         return found
 
 
-def envelope_reader(config: SourceConfig, formats: PayloadFormats) -> EnvelopeReader | KafkaEnvelopeReader:
+class _MarkingReader:
+    """Marks the events of records that were passed on without being decrypted."""
+
+    def __init__(self, reader: EnvelopeReader | KafkaEnvelopeReader) -> None:
+        self._reader = reader
+
+    def read(self, record: RawRecord) -> Event:
+        event = self._reader.read(record)
+        if not isinstance(record, UndecryptedRecord):
+            return event
+        return event._replace(carried={**(event.carried or {}), "undecrypted": True})
+
+
+def envelope_reader(
+    config: SourceConfig, formats: PayloadFormats
+) -> EnvelopeReader | KafkaEnvelopeReader | _MarkingReader:
     """What reads the envelopes of a source. Raises PayloadSchemaError."""
+    reader: EnvelopeReader | KafkaEnvelopeReader = EnvelopeReader(config)
     if isinstance(config, KafkaSource):
-        return KafkaEnvelopeReader(config, formats.decoder(config))
-    return EnvelopeReader(config)
+        reader = KafkaEnvelopeReader(config, formats.decoder(config))
+    return _MarkingReader(reader) if config.decryptor and config.decryptor.on_failure == "pass_on" else reader
 
 
 def _content_id(carried: Carried, payload: bytes) -> str:

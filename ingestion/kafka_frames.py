@@ -67,6 +67,17 @@ def unframe(record: bytes) -> Frame:
         raise EventError(DeadLetterReason.NOT_JSON, "this is no record of Kafka") from None
 
 
+def payload_of(record: bytes) -> bytes | None:
+    """The payload of what `frame` made; None for a tombstone."""
+    _, feed, payload = record.partition(b"\n")
+    return payload if feed else None
+
+
+def with_payload(record: bytes, payload: bytes) -> bytes:
+    """The same record with another payload."""
+    return record.partition(b"\n")[0] + b"\n" + payload
+
+
 def _text(content: bytes | None) -> str | None:
     if content is None:
         return None

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from ingestion.configuration import SourceConfig
+from ingestion.decryption import Decryption, Decryptors
+from ingestion.files import DamagedRecord
 from ingestion.kafka_envelope import envelope_reader
 from ingestion.payload_formats import PayloadFormats
 from ingestion.record_values import names, values
@@ -52,18 +54,21 @@ class LetterSearch:
         blind_index: BlindIndex,
         open_payload: Callable[[bytes, str, str], bytes],
         formats: PayloadFormats | None = None,
+        decryptors: Decryptors | None = None,
     ) -> None:
         readable = formats or PayloadFormats()
         self._readers = {name: envelope_reader(config, readable) for name, config in sources.items()}
         self._compiled = CompiledSnapshot(snapshot) if snapshot else None
         self._blind_index = blind_index
         self._open_payload = open_payload
+        self._decryption = Decryption(sources, decryptors or Decryptors())
 
     def find(
         self, letters: Iterable[DeadLetter], fragments: Iterable[str], identifiers: Iterable[str]
     ) -> Iterator[FoundLetter]:
         """The letters of these fragments and identifiers (`type:value`, also hashed ones). A letter that
-        cannot be opened is left: nobody else can open it either."""
+        cannot be opened is left: nobody else can open it either. One that is not decrypted is looked through as it
+        is; raises DecryptionError where its source says to stop."""
         positions = {FRAGMENT + each for each in fragments}
         wanted = _Wanted({*fragments, *identifiers}, self._blind_index)
         for letter in letters:
@@ -84,15 +89,20 @@ class LetterSearch:
             except StoreError:
                 return None
             return ("it holds a change with one of the identifiers", True) if carried else None
-        event = self._event(RawRecord(letter.source, letter.position, payload))
+        record = self._decrypted(RawRecord(letter.source, letter.position, payload))
+        event = self._event(record)
         for identifier in self._read(event) if event else ():
             if wanted.holds(str(identifier)):
                 return f"its spec reads the {identifier.type} in it", True
-        found = wanted.judge(payload)
-        if event is None or event.raw in payload or (found and found[1]):
+        found = wanted.judge(record.value)
+        if event is None or event.raw in record.value or (found and found[1]):
             return found
         # A payload that is no JSON says more when it is decoded.
         return wanted.judge(event.raw) or found
+
+    def _decrypted(self, arrived: RawRecord) -> RawRecord:
+        (record,) = self._decryption.run([arrived])
+        return arrived if isinstance(record, DamagedRecord) else record
 
     def _event(self, record: RawRecord) -> Event | None:
         """The record as an event, if it can be read as one."""

@@ -22,7 +22,7 @@ from ingestion.poison import prove, with_part
 from ingestion.set_aside import BatchAttempt, BatchLetters, LetterWriter
 from merge.tombstones import UNJUDGED, Tombstone
 from model.dead_letters import DeadLetterReason
-from model.errors import StoreError
+from model.errors import KeyServiceError, StoreError
 from model.events import RawRecord
 from transforms.blind_index import BlindIndex
 from transforms.compiled import CompiledSnapshot
@@ -54,11 +54,14 @@ class MapStage:
         self._tombstones = tombstones
         self._mapper = EventMapper(snapshot, sources, blind_index, self._letters, formats or PayloadFormats())
         sealer = RegisterSealer(snapshot.snapshot, blind_index)
-        self._combiner = Combiner(snapshot, sealer, data_keys, self._letters)
+        self._combiner = Combiner(
+            snapshot, sealer, data_keys, self._letters, flow.on_key_service_failure == "stop"
+        )
 
     def run(self, records: Iterable[RawRecord | DamagedRecord]) -> Iterator[MapOutput]:
         """One output for every `combine_events` records or `OUTPUT_BYTES` of them, in order. Raises StoreError
-        when the key store is away, SchemaRegistryError when a registry is: the batch is given again."""
+        when the key store is away, KeyServiceError and SchemaRegistryError when what holds the keys or the schemas
+        is: the batch is given again."""
         output = MapOutput()
         for chunk in chunked(records, self._flow.combine_events):
             prepared = self._map_chunk(chunk, output)
@@ -82,7 +85,7 @@ class MapStage:
         for item in chunk:
             if isinstance(item, DamagedRecord):
                 output.bytes += len(item.record.value)
-                self._letters.add(output, item.record, "read", item.reason, item.detail, None)
+                self._letters.add(output, item.record, item.stage, item.reason, item.detail, None)
                 continue
             output.bytes += len(item.value)
             event = self._mapper.map(item, latest, output)
@@ -146,7 +149,7 @@ class MapStage:
             self._combiner.combine_fragment(events, part)
             if name in part.fragments:
                 output.fragments[name] = with_part(output.fragments.get(name), part.fragments[name])
-        except (StoreError, MemoryError):
+        except (StoreError, KeyServiceError, MemoryError):
             raise
         except Exception as error:
             if len(events) > 1:

@@ -40,6 +40,8 @@ class StageReport(msgspec.Struct, array_like=True):
     `dead` counts dead letters by reason. `changes` are schema changes.
     `conflicts` are fragments that another writer was faster at, `retries` writes that were made again, `isolated`
     fragments that could not be committed. Seconds are those of all tasks together.
+    `decrypted` and `undecrypted` are records that arrived encrypted; `decrypt_seconds`, which are part of
+    `map_seconds`, is how long the stages waited for them.
     `erased` are events, and changes that were on their way at an erasure, which a tombstone refused.
     """
 
@@ -49,6 +51,9 @@ class StageReport(msgspec.Struct, array_like=True):
     bytes: int = 0
     skipped: int = 0
     protected: int = 0
+    decrypted: int = 0
+    undecrypted: int = 0
+    decrypt_retries: int = 0
     dead: dict[str, int] = {}
     changes: list[ReportedChange] = []
     written: int = 0
@@ -58,6 +63,7 @@ class StageReport(msgspec.Struct, array_like=True):
     isolated: int = 0
     unindexed: int = 0
     erased: int = 0
+    decrypt_seconds: float = 0.0
     map_seconds: float = 0.0
     commit_seconds: float = 0.0
     index_seconds: float = 0.0

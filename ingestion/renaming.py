@@ -21,7 +21,7 @@ from merge.cells import Cell
 from merge.documents import document
 from merge.fragments import FragmentState
 from merge.store import FragmentWrite
-from model.errors import KeyProviderError, SealError
+from model.errors import KeyProviderError, KeyServiceError, SealError
 from model.fragments import Kind, Origin, Register
 from model.index_rules import IndexRules
 from model.stamps import Stamp
@@ -102,6 +102,9 @@ class Renaming(KeyHolder):
             keys = before.get(each.stored.id), after.get(each.name)
             try:
                 state = self._renamed(each.state, keys)
+            except KeyServiceError:
+                # All the others would fail too, and count as looked at.
+                raise
             except (SealError, KeyProviderError):
                 result.failed.add(each.stored.id)
                 continue

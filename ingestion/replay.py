@@ -11,6 +11,7 @@ from functools import partial
 from itertools import islice
 
 from ingestion.commit_stage import CommitStage
+from ingestion.decryption import Decryption
 from ingestion.key_guard import KeyGuard
 from ingestion.map_output import MapOutput
 from ingestion.map_stage import MapStage
@@ -80,6 +81,7 @@ class _Replay:
     ) -> None:
         self.report = ReplayReport()
         self._sources = plan.sources
+        self._decryption = Decryption(plan.sources, resources.decryptors)
         self._version = snapshot.version
         self._open_payload = open_payload
         self._send_changes = send_changes
@@ -158,7 +160,7 @@ class _Replay:
             for letter, payload in self._opened(self._whole(letters))
         }
         kept: set[str] = set()
-        for output in self._map.run(records.values()):
+        for output in self._map.run(self._decryption.run(records.values())):
             kept.update(self._take(output))
         self._dead_letters.drop([letter_id for letter_id in records if letter_id not in kept])
 

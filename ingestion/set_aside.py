@@ -79,7 +79,7 @@ class LetterWriter:
         if stage == COMMIT or record.position.startswith(KAFKA):
             # Of one fragment there may be many, each with changes of its own; a topic that was made again has the
             # positions of the one before.
-            name += f"\n{hashlib.sha256(record.value).hexdigest()}"
+            name += f"\n{hashlib.sha256(record.as_arrived()).hexdigest()}"
         letter_id = hashlib.sha256(name.encode()).hexdigest()[:24]
         return DeadLetter(
             id=letter_id,
@@ -92,7 +92,7 @@ class LetterWriter:
             snapshot_version=snapshot_version,
             batch=batch.batch,
             attempt=batch.attempt,
-            payload=self._sealer.seal(record.value, letter_id, record.position),
+            payload=self._sealer.seal(record.as_arrived(), letter_id, record.position),
             set_aside_at=time.time_ns() // 1_000_000,
         )
 

@@ -25,7 +25,7 @@ from merge.documents import document
 from merge.fragments import FragmentState
 from merge.index import IndexDocument
 from merge.store import FragmentWrite
-from model.errors import ConflictError, KeyProviderError, ProfileIndexError, SealError
+from model.errors import ConflictError, KeyProviderError, KeyServiceError, ProfileIndexError, SealError
 from model.fragments import Kind, Register
 from transforms.compiled import CompiledSnapshot
 from transforms.sealing import SealingKey
@@ -215,6 +215,9 @@ class StoredSealing:
         for value in each.todo:
             try:
                 restated = self._values.restated(key, value)
+            except KeyServiceError:
+                # All the others would fail too, and count as looked at.
+                raise
             except (SealError, KeyProviderError):
                 failed = True
                 continue

@@ -12,6 +12,7 @@ from zlib import crc32
 import pyarrow as pa
 
 from ingestion.commit_stage import CommitStage
+from ingestion.decryption import Decryption, DecryptionCounts
 from ingestion.failure_handlers import failure_handler, to_set_aside
 from ingestion.file_names import FileNames
 from ingestion.file_records import FileRecords
@@ -140,14 +141,19 @@ def _mapped(
         formats=tools.formats,
     )
     read = _record_reader(plan, tools.blind_index, batches)
+    decryption = Decryption(plan.sources, tools.decryptors)
+
+    def report(output: MapOutput) -> StageReport:
+        return _map_report(output, read, decryption.taken(), time.perf_counter() - started)
+
     started = time.perf_counter()
-    for output in stage.run(read.records()):
+    for output in stage.run(decryption.run(read.records())):
         if output.letters:
             tools.dead_letters.put(output.letters)
-        yield output, _map_report(output, read, time.perf_counter() - started)
+        yield output, report(output)
         started = time.perf_counter()
     # Files without a record are taken too.
-    yield MapOutput(), _map_report(MapOutput(), read, time.perf_counter() - started)
+    yield MapOutput(), report(MapOutput())
 
 
 def _record_reader(
@@ -175,7 +181,9 @@ def _judged(parcel: Parcel) -> Iterator[tuple[str, FragmentState | bytes]]:
         yield fragment_id, state
 
 
-def _map_report(output: MapOutput, read: RecordReader, seconds: float) -> StageReport:
+def _map_report(
+    output: MapOutput, read: RecordReader, decryption: DecryptionCounts, seconds: float
+) -> StageReport:
     files, file_bytes = read.taken()
     dead: dict[str, int] = {}
     for letter in output.letters:
@@ -187,6 +195,10 @@ def _map_report(output: MapOutput, read: RecordReader, seconds: float) -> StageR
         bytes=output.bytes,
         skipped=output.skipped,
         protected=output.protected,
+        decrypted=decryption.decrypted,
+        undecrypted=decryption.undecrypted,
+        decrypt_retries=decryption.retries,
+        decrypt_seconds=decryption.seconds,
         erased=output.erased,
         dead=dead,
         changes=list(reported_changes(output.changes, output.proposals)),

@@ -10,7 +10,9 @@ from model.errors import FlowStoppedError, IdgraphError, WorkerLostError
 _OF_WORKERS = (
     errors.ConfigError,
     errors.ConflictError,
+    errors.DecryptionError,
     errors.KeyProviderError,
+    errors.KeyServiceError,
     errors.PayloadSchemaError,
     errors.ProfileIndexError,
     errors.SchemaRegistryError,
@@ -19,6 +21,14 @@ _OF_WORKERS = (
 )
 """Kinds that keep their meaning, and with it the exit code of `run`; others stop the flow as such."""
 
+
+_MAY_PASS = (
+    errors.DecryptionError,
+    errors.KeyServiceError,
+    errors.SchemaRegistryError,
+    errors.StoreError,
+    WorkerLostError,
+)
 
 _LOST = re.compile(r"Python worker (?:exited unexpectedly|failed to connect back)")
 _GONE = re.compile(r"KAFKA_DATA_LOSS|KafkaIllegalStateException")
@@ -33,10 +43,10 @@ _CAUSE = re.compile(r"^Caused by: (.+)$", re.MULTILINE)
 
 def may_pass_again(error: IdgraphError) -> bool:
     """Whether the same micro-batch may pass when it is given again: another writer was faster, a store or
-    a registry was away for a while, a worker was killed."""
+    a service of keys, schemas or decryption was away for a while, a worker was killed."""
     if isinstance(error, (errors.UnstorableError, errors.DamagedStateError)):
         return False
-    return isinstance(error, (errors.SchemaRegistryError, errors.StoreError, WorkerLostError))
+    return isinstance(error, _MAY_PASS)
 
 
 def is_of_spark(error: Exception) -> bool:

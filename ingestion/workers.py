@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from ingestion.configuration import FlowConfig, SourceConfig
+from ingestion.decryption import Decryptors
 from ingestion.payload_formats import PayloadFormats
 from ingestion.set_aside import PayloadSealer
 from merge.index import ProfileIndex
@@ -29,6 +30,7 @@ class WorkerResources:
     blind_index: BlindIndex
     sealer: PayloadSealer
     formats: PayloadFormats = field(default_factory=PayloadFormats)
+    decryptors: Decryptors = field(default_factory=Decryptors)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ class DeadLetterReason(StrEnum):
     BAD_PAYLOAD = "bad_payload"
     TOO_LARGE = "too_large"
     CORRUPT_SOURCE = "corrupt_source"
+    DECRYPTION_FAILED = "decryption_failed"
     WRONG_TYPE = "wrong_type"
     MISSING_SOURCE = "missing_source"
     MISSING_TYPE = "missing_type"

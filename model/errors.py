@@ -122,6 +122,11 @@ class ConflictError(StoreError):
     """A fragment kept changing under its writer until the retries were used up."""
 
 
+class DecryptionError(IdgraphError):
+    """A record that arrived encrypted was not decrypted, and its source says to stop. The message names its position.
+    Retryable."""
+
+
 class ProfileIndexError(IdgraphError):
     """A profile index failed; what it did not take stays in the outbox."""
 
@@ -132,6 +137,11 @@ class QueryError(IdgraphError):
 
 class KeyProviderError(IdgraphError):
     """A key is missing, refused or damaged. The message never holds key material."""
+
+
+class KeyServiceError(KeyProviderError):
+    """The service that holds the keys is away, throttles, or refuses their use: no key can be used, whosever it is.
+    Retryable; what was being sealed is not lost."""
 
 
 class UnknownKeyVersionError(KeyProviderError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 KAFKA = "kafka:"
 """What positions of records of Kafka begin with."""
@@ -20,12 +20,38 @@ class RawRecord(NamedTuple):
     position: str
     value: bytes
 
+    def as_arrived(self) -> bytes:
+        """The bytes that the source gave: what may be kept of a record, and is taken through the stages again."""
+        return self.value
+
+
+class DecryptedRecord(RawRecord):
+    """A record that arrived encrypted: `value` is what was decrypted of it, and stays in the stages."""
+
+    _arrived: bytes
+
+    @classmethod
+    def of(cls, record: RawRecord, value: bytes) -> Self:
+        """A record as it arrived, and what was decrypted of it."""
+        decrypted = cls(record.source, record.position, value)
+        decrypted._arrived = record.value
+        return decrypted
+
+    def as_arrived(self) -> bytes:
+        """Still encrypted."""
+        return self._arrived
+
+
+class UndecryptedRecord(RawRecord):
+    """A record that arrived encrypted, could not be decrypted, and is passed on as it is."""
+
 
 class Event(NamedTuple):
     """What a source published, its envelope understood.
 
-    `payload` is None, and `raw` empty, for a record of Kafka that has only a key. `carried` is what a record of Kafka
-    has beside its payload: `key`, `headers` and `timestamp`. `id` and `ordinal` are None where the envelope has none;
+    `payload` is None, and `raw` empty, for a record of Kafka that has only a key. `carried` is what stands beside the
+    payload: `key`, `headers` and `timestamp` of a record of Kafka, and `undecrypted` (true) of one that was passed on
+    without being decrypted. `id` and `ordinal` are None where the envelope has none;
     the mapping spec may then name their place in the mapped output.
     """
 

@@ -14,8 +14,10 @@ from typing import Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
+from app.key_settings import KeySettings
 from app.settings import IndexSettings, MetadataSettings, Settings, StoreSettings
 from ingestion.configuration import DeadLetterLimits, FileSource, FlowConfig, Place, SourceConfig
+from ingestion.decryptor_configuration import DecryptorConfig
 from ingestion.kafka_configuration import KafkaSettings, KafkaSource, RegistrySettings
 
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "configuration.md"
@@ -24,6 +26,7 @@ END = "<!-- made by scripts/configuration_reference.py: end -->"
 
 TABLES: tuple[tuple[str, type[BaseModel], str], ...] = (
     ("Top level", Settings, "These stand before the first `[table]` of the file."),
+    ("`[keys]`", KeySettings, "What the keys of the keyring are kept in."),
     ("`[metadata]`", MetadataSettings, ""),
     ("`[store]`", StoreSettings, ""),
     ("`[index]`", IndexSettings, ""),
@@ -38,6 +41,11 @@ TABLES: tuple[tuple[str, type[BaseModel], str], ...] = (
     ),
     ('`[[sources]]` with `kind = "files"`', FileSource, "The default."),
     ('`[[sources]]` with `kind = "kafka"`', KafkaSource, "See [kafka.md](kafka.md)."),
+    (
+        "`[sources.decryptor]`",
+        DecryptorConfig,
+        "Below a `[[sources]]` table whose records arrive encrypted: [decryption.md](decryption.md).",
+    ),
     (
         "A place",
         Place,

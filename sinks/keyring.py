@@ -1,4 +1,4 @@
-"""The local key provider: key-encryption keys in a file of their own."""
+"""The key provider: key-encryption keys in a file of their own, bare or each in an envelope."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Self
 
 from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from model.errors import KeyInUseError, KeyProviderError, UnknownKeyVersionError
 from sinks import keyring_file
 from sinks.keyring_content import Keyring
+from sinks.keyring_envelope import BARE, Envelope
 from sinks.keyring_file import FileStamp
+from sinks.keyring_secrets import OpenedSecrets
 from transforms.key_holder import KeyHolder
 from transforms.keys import KeyStatus, KeyVersion, WrappedKey
 from transforms.secret import Secret
@@ -35,28 +36,40 @@ class KeyringFile(KeyHolder):
 
     The file is read when this is opened, and again when it has changed: at once for a data key of a
     version that is not known yet, else looked at every minute, so that a retired key leaves memory. While
-    it is away, the keys that were read stay in use. All methods raise KeyProviderError.
+    it is away, the keys that were read stay in use. Secrets in an envelope are opened when they are first needed, and
+    again when its limits are reached. All methods raise KeyProviderError; those that open or make a secret,
+    KeyServiceError as the envelope does.
     """
 
-    def __init__(self, path: Path, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, path: Path, now: Callable[[], float] = time.monotonic, envelope: Envelope = BARE
+    ) -> None:
         """Refuses a file that is missing, damaged, or that others may use; the message says the remedy."""
         self._path = path
         self._now = now
+        self._envelope = envelope
         self._next_look = now() + LOOK_SECONDS
-        self._opened = _Opened(*keyring_file.read(path))
+        self._opened = self._read()
 
     @classmethod
-    def create(cls, path: Path) -> Self:
+    def create(cls, path: Path, envelope: Envelope = BARE) -> Self:
         """A new keyring with one key version, readable by its owner only. Never replaces a file."""
-        keyring_file.create(path)
-        return cls(path)
+        keyring_file.create(path, envelope)
+        return cls(path, envelope=envelope)
+
+    @classmethod
+    def take_over(cls, path: Path, envelope: Envelope, bare: Path) -> Self:
+        """A new keyring with the keys of another one, whose secrets are bare, in envelopes. It opens and makes what
+        that one does. Never replaces a file."""
+        keyring_file.create(path, envelope, lambda new: keyring_file.read(bare)[0].rewrapped(BARE, new))
+        return cls(path, envelope=envelope)
 
     def wrap(self, data_key: Secret, context: bytes) -> WrappedKey:
         return self._looked().wrap(data_key, context)
 
     def unwrap(self, key: WrappedKey, context: bytes) -> Secret:
         opened = self._looked()
-        if key.kek_version not in opened.ciphers:
+        if not opened.secrets.has(key.kek_version):
             self.refresh()
             opened = self._opened
         return opened.unwrap(key, context, self._path)
@@ -66,11 +79,13 @@ class KeyringFile(KeyHolder):
 
     def purpose_key(self, purpose: str) -> bytes:
         info = b"idgraph purpose key: " + purpose.encode()
-        return HKDF(SHA256(), PURPOSE_KEY_BYTES, salt=None, info=info).derive(self._opened.keyring.root)
+        return HKDF(SHA256(), PURPOSE_KEY_BYTES, salt=None, info=info).derive(
+            self._opened.secrets.root().reveal()
+        )
 
     def refresh(self) -> None:
         if keyring_file.stamp(self._path) != self._opened.stamp:
-            self._opened = _Opened(*keyring_file.read(self._path))
+            self._opened = self._read()
 
     def versions(self) -> tuple[KeyVersion, ...]:
         self.refresh()
@@ -78,10 +93,12 @@ class KeyringFile(KeyHolder):
 
     def add(self) -> int:
         """Make a new version current, and give it: from now on it wraps, and all older ones unwrap."""
-        return self._change(Keyring.with_new_key)
+        return self._change(lambda keyring: keyring.with_new_key(self._envelope))
 
     def begin_rotation(self, after: int) -> int:
-        return self._change(lambda keyring: keyring.rotated() if keyring.current == after else keyring)
+        return self._change(
+            lambda keyring: keyring.rotated(self._envelope) if keyring.current == after else keyring
+        )
 
     def mark_retiring(self, version: int) -> None:
         self._change(lambda keyring: self._with_status(keyring, version, KeyStatus.RETIRING))
@@ -105,8 +122,14 @@ class KeyringFile(KeyHolder):
         return keyring.with_status(version, status)
 
     def _change(self, edit: Callable[[Keyring], Keyring]) -> int:
-        self._opened = _Opened(*keyring_file.change(self._path, edit))
+        self._opened = self._open(*keyring_file.change(self._path, edit, self._envelope))
         return self._opened.keyring.current
+
+    def _read(self) -> _Opened:
+        return self._open(*keyring_file.read(self._path, self._envelope))
+
+    def _open(self, keyring: Keyring, stamp: FileStamp) -> _Opened:
+        return _Opened(keyring, stamp, OpenedSecrets(keyring, self._envelope, self._now))
 
     def _looked(self) -> _Opened:
         now = self._now()
@@ -123,27 +146,27 @@ class KeyringFile(KeyHolder):
 class _Opened(KeyHolder):
     """All that was read at one time; replaced whole, so that no thread sees half a change."""
 
-    __slots__ = ("ciphers", "keyring", "stamp")
+    __slots__ = ("keyring", "secrets", "stamp")
 
-    def __init__(self, keyring: Keyring, stamp: FileStamp) -> None:
+    def __init__(self, keyring: Keyring, stamp: FileStamp, secrets: OpenedSecrets) -> None:
         self.keyring = keyring
         self.stamp = stamp
-        self.ciphers = {
-            key.described.version: AESSIV(key.secret) for key in keyring.keys if key.secret is not None
-        }
+        self.secrets = secrets
 
     def wrap(self, data_key: Secret, context: bytes) -> WrappedKey:
         version = self.keyring.current
-        sealed = self.ciphers[version].encrypt(data_key.reveal(), [_binding(version, context)])
-        return WrappedKey(version, FORMAT_VERSION + sealed)
+        cipher = self.secrets.cipher(version)
+        return WrappedKey(
+            version, FORMAT_VERSION + cipher.encrypt(data_key.reveal(), [_binding(version, context)])
+        )
 
     def unwrap(self, key: WrappedKey, context: bytes, path: Path) -> Secret:
-        cipher = self.ciphers.get(key.kek_version)
-        if cipher is None:
+        if not self.secrets.has(key.kek_version):
             raise UnknownKeyVersionError(self._why_unknown(key.kek_version, path))
         if not key.wrapped.startswith(FORMAT_VERSION):
             raise KeyProviderError("a wrapped data key is empty or has an unknown format version")
         try:
+            cipher = self.secrets.cipher(key.kek_version)
             return Secret(cipher.decrypt(key.wrapped[1:], [_binding(key.kek_version, context)]))
         except InvalidTag:
             raise KeyProviderError(

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from model.errors import KeyProviderError
 from sinks.keyring_content import Keyring, parse, render
+from sinks.keyring_envelope import BARE, Envelope
 
 MAX_BYTES = 1 << 20
 
@@ -25,7 +26,7 @@ class FileStamp(NamedTuple):
     size: int
 
 
-def read(path: Path) -> tuple[Keyring, FileStamp]:
+def read(path: Path, envelope: Envelope = BARE) -> tuple[Keyring, FileStamp]:
     """The keyring with the stamp of what was read. Raises KeyProviderError when the file is missing,
     damaged, of a later format, or when others than its owner have any right to it."""
     try:
@@ -36,7 +37,7 @@ def read(path: Path) -> tuple[Keyring, FileStamp]:
                     f"{path}: others than its owner may use this keyring; run: chmod 600 {shlex.quote(str(path))}"
                 )
             # Never in a variable: a traceback that shows local variables would show the keys.
-            keyring = parse(stream.read(MAX_BYTES + 1))
+            keyring = parse(stream.read(MAX_BYTES + 1), envelope)
     except FileNotFoundError:
         raise KeyProviderError(f"there is no keyring at {path}") from None
     except OSError as error:
@@ -55,27 +56,29 @@ def stamp(path: Path) -> FileStamp:
         raise KeyProviderError(f"{path}: the keyring cannot be read: {error.strerror}") from None
 
 
-def create(path: Path) -> None:
-    """Make a keyring file with one key. Raises KeyProviderError if there is any file of this name."""
+def create(path: Path, envelope: Envelope = BARE, make: Callable[[Envelope], Keyring] = Keyring.new) -> None:
+    """Make a keyring file of what `make` gives. Raises KeyProviderError if there is any file of this name."""
     with _changing(path):
         if os.path.lexists(path):
             raise KeyProviderError(f"{path} exists; a keyring is never replaced")
-        _write(path, Keyring.new().with_new_key())
+        _write(path, render(make(envelope), envelope))
 
 
-def change(path: Path, edit: Callable[[Keyring], Keyring]) -> tuple[Keyring, FileStamp]:
+def change(
+    path: Path, edit: Callable[[Keyring], Keyring], envelope: Envelope = BARE
+) -> tuple[Keyring, FileStamp]:
     """Change the keyring while nobody else does; gives the new content.
 
     An `edit` that gives the keyring it was given writes nothing; one that raises leaves it as it is. What
     is written is on disk when this returns. Raises KeyProviderError.
     """
     with _changing(path):
-        keyring, stamp = read(path)
+        keyring, stamp = read(path, envelope)
         edited = edit(keyring)
         if edited is keyring:
             return keyring, stamp
-        _write(path, edited)
-        return read(path)
+        _write(path, render(edited, envelope))
+        return read(path, envelope)
 
 
 @contextmanager
@@ -94,12 +97,12 @@ def _changing(path: Path) -> Iterator[None]:
         raise KeyProviderError(f"{path}: the keyring cannot be written: {error.strerror}") from None
 
 
-def _write(path: Path, keyring: Keyring) -> None:
+def _write(path: Path, content: bytes) -> None:
     part = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         with os.fdopen(descriptor, "wb") as stream:
-            stream.write(render(keyring))
+            stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())
         part.replace(path)

@@ -31,6 +31,7 @@ from model.snapshots import DetectionMode, DiscoveryDefaults, MetadataSnapshot
 from model.specs import SpecDefinition, SpecDocument
 from profile_service.profiles import ProfileReader
 from sinks.keyring import KeyringFile
+from sinks.keyring_envelope import BARE, Envelope
 from sinks.memory_data_keys import MemoryDataKeys
 from sinks.memory_index import MemoryProfileIndex
 from sinks.memory_profiles import MemoryProfileStore
@@ -135,10 +136,14 @@ class Pipeline:
     batch: BatchAttempt = field(default_factory=lambda: BatchAttempt("main/0", "attempt"))
     now: Callable[[], float] = lambda: NOW
     formats: PayloadFormats = field(default_factory=PayloadFormats)
+    envelope: Envelope = BARE
+    """What the keyring's secrets are in."""
 
     def __post_init__(self) -> None:
         file = self.folder / "keyring.json"
-        self.provider = KeyringFile(file) if file.exists() else KeyringFile.create(file)
+        if not file.exists():
+            KeyringFile.create(file, self.envelope)
+        self.provider = KeyringFile(file, envelope=self.envelope)
         self.data_keys = DataKeys(self.provider, self.key_store)
         self.blind_index = BlindIndex(self.provider)
         self.sealer = DeadLetterSealer(self.provider)

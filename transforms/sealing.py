@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from model.errors import ClosedVersionError, KeyProviderError, StoreError
+from model.errors import ClosedVersionError, KeyProviderError, KeyServiceError, StoreError
 from transforms.key_holder import KeyHolder
 from transforms.keys import DataKeyStore, KeyProvider, WrappedKey
 from transforms.sealing_key import DATA_KEY_BYTES, SealingKey, UnusableKey
@@ -50,7 +50,7 @@ class DataKeys(KeyHolder):
         With `create` missing keys are made, and every fragment is in the answer: of two workers who create
         at once both get the key that was stored first. Without `create` fragments without a key are left
         out. Blocks. Raises StoreError (retryable), and KeyProviderError when no key can be made; a stored
-        key that cannot be unwrapped is given as an `UnusableKey`.
+        key that cannot be unwrapped is given as an `UnusableKey`, and so is a new one while the key service is away.
         """
         wanted = dict.fromkeys(fragment_ids)
         found, missing = self._cached(wanted)
@@ -60,7 +60,11 @@ class DataKeys(KeyHolder):
         fetched = self._unwrap_all(stored)
         absent = [name for name in missing if name not in stored]
         if create and absent:
-            fetched |= self._create(absent)
+            try:
+                fetched |= self._create(absent)
+            except KeyServiceError as error:
+                # What is there can be used all the same.
+                fetched |= dict.fromkeys(absent, UnusableKey(error))
         self._remember(fetched)
         return found | fetched
 
@@ -161,7 +165,7 @@ class DataKeys(KeyHolder):
         try:
             return SealingKey(self._provider.unwrap(key, context(fragment_id)).reveal(), fragment_id)
         except KeyProviderError as error:
-            return UnusableKey(str(error))
+            return UnusableKey(error)
 
 
 def context(fragment_id: str) -> bytes:

@@ -27,7 +27,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 
 from model.canonical import decode, encode
-from model.errors import KeyProviderError, SealError
+from model.errors import KeyProviderError, KeyServiceError, SealError
 from transforms.key_holder import KeyHolder
 
 DATA_KEY_BYTES = 64
@@ -107,19 +107,29 @@ class UnusableKey(SealingKey):
     """Stands for a data key that cannot be unwrapped: every use raises KeyProviderError with the reason,
     so that it hurts its own fragment and not the batch it was fetched with (law 5)."""
 
-    __slots__ = ("_reason",)
+    __slots__ = ("_error",)
 
-    def __init__(self, reason: str) -> None:
-        self._reason = reason
+    def __init__(self, error: KeyProviderError) -> None:
+        self._error = type(error), str(error)
+
+    def service_error(self) -> KeyServiceError | None:
+        """Why, if it is not for this key: what holds all keys is away."""
+        kind, reason = self._error
+        return KeyServiceError(reason) if issubclass(kind, KeyServiceError) else None
 
     def has_sealed(self, text: str) -> bool:  # noqa: ARG002
         """Raises KeyProviderError."""
-        raise KeyProviderError(self._reason)
+        raise self._why()
 
     def seal(self, value: Any, path: str, source: str, event_id: str) -> str:  # noqa: ARG002
         """Raises KeyProviderError."""
-        raise KeyProviderError(self._reason)
+        raise self._why()
 
     def open(self, text: str, path: str, source: str, event_id: str) -> Any:  # noqa: ARG002
         """Raises KeyProviderError."""
-        raise KeyProviderError(self._reason)
+        raise self._why()
+
+    def _why(self) -> KeyProviderError:
+        # A new one each time: an error that is raised twice gathers the frames of both.
+        kind, reason = self._error
+        return kind(reason)

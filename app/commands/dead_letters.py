@@ -12,6 +12,7 @@ import typer
 from app import wiring
 from app.commands.context import settings_of
 from app.exits import Exit, told
+from app.key_providers import ensure_keyring
 from app.output import print_json, print_table, tell_cut
 from app.visible_text import visible_lines
 from model.dead_letters import DeadLetterReason
@@ -148,7 +149,7 @@ def _print_letters(shown: list[DeadLetter], counts: dict[str, int]) -> None:
 
 def _ready(context: typer.Context) -> Settings:
     settings = settings_of(context)
-    wiring.ensure_keyring(settings)
+    ensure_keyring(settings)
     return settings
 
 

@@ -13,6 +13,7 @@ import typer
 from app import wiring
 from app.commands.context import settings_of
 from app.exits import Exit, told
+from app.key_providers import ensure_keyring
 from app.output import counted, print_json, print_table
 from app.question import confirmed
 from app.visible_text import visible
@@ -52,7 +53,7 @@ def erase(
     """
     with told():
         settings = settings_of(context)
-        wiring.ensure_keyring(settings)
+        ensure_keyring(settings)
         with wiring.opened(settings) as resources:
             if again:
                 done = wiring.erasure(settings, resources).again()

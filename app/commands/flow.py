@@ -204,6 +204,7 @@ def _exceptions(report: BatchReport) -> str:
         (counts.conflicts, counted(counts.conflicts, "conflict")),
         (counts.retries, f"{counts.retries:,} tried again"),
         (report.attempts > 1, f"given {report.attempts} times"),
+        (counts.undecrypted, f"{counts.undecrypted:,} not decrypted"),
         (counts.erased, f"{counts.erased:,} refused by tombstones"),
     )
     return "".join(f", {words}" for number, words in told if number)
@@ -230,6 +231,9 @@ def described(report: BatchReport) -> dict[str, Any]:
         "skipped": counts.skipped,
         "dead_letters": counts.dead,
         "protected": counts.protected,
+        "decrypted": counts.decrypted,
+        "undecrypted": counts.undecrypted,
+        "decrypt_retries": counts.decrypt_retries,
         "written": counts.written,
         "unchanged": counts.unchanged,
         "conflicts": counts.conflicts,
@@ -237,6 +241,7 @@ def described(report: BatchReport) -> dict[str, Any]:
         "isolated": counts.isolated,
         "unindexed": counts.unindexed,
         "erased": counts.erased,
+        "decrypt_seconds": round(counts.decrypt_seconds, 4),
         "map_seconds": round(counts.map_seconds, 4),
         "commit_seconds": round(counts.commit_seconds, 4),
         "index_seconds": round(counts.index_seconds, 4),

@@ -1,8 +1,9 @@
-"""`idgraph keys`: the local keyring, and the data keys that its versions wrap."""
+"""`idgraph keys`: the keyring, and the data keys that its versions wrap."""
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,12 +11,15 @@ import typer
 from app import wiring
 from app.commands.context import Json, settings_of
 from app.exits import Exit, told
+from app.key_providers import create_keyring, provider_of
 from app.output import counted, print_json, print_table
 
 if TYPE_CHECKING:
     from transforms.keys import KeyVersion
 
-commands = typer.Typer(no_args_is_help=True, help="The keyring: key-encryption keys of the local provider.")
+commands = typer.Typer(
+    no_args_is_help=True, help="The keyring: key-encryption keys, bare or encrypted by AWS KMS."
+)
 
 Rate = Annotated[
     int | None,
@@ -26,14 +30,22 @@ Rate = Annotated[
 
 
 @commands.command()
-def init(context: typer.Context) -> None:
+def init(
+    context: typer.Context,
+    bare: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            help="A keyring file whose keys are taken over, encrypted by KMS. It is left as it is.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
     """Make a keyring. Never replaces one."""
-    from sinks.keyring import KeyringFile
-
     with told():
         settings = settings_of(context)
         wiring.prepare_directory(settings)
-        KeyringFile.create(settings.keyring_file())
+        create_keyring(settings, bare)
         print(
             f"made {settings.keyring_file()}; keep a copy in a safe place: without it nothing protected can be read"
         )
@@ -42,10 +54,8 @@ def init(context: typer.Context) -> None:
 @commands.command()
 def add(context: typer.Context) -> None:
     """Add a key-encryption key, which new data keys are wrapped by from now on."""
-    from sinks.keyring import KeyringFile
-
     with told():
-        version = KeyringFile(settings_of(context).keyring_file()).add()
+        version = provider_of(settings_of(context)).add()
         print(f"version {version} is current")
 
 

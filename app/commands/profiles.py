@@ -13,6 +13,7 @@ import typer
 from app import wiring
 from app.commands.context import settings_of
 from app.exits import Exit, told
+from app.key_providers import ensure_keyring
 from app.output import console, counted, json_writer, print_json
 from app.private_files import write_export
 from app.visible_text import visible
@@ -37,7 +38,7 @@ def lookup(
 
     with told():
         settings = settings_of(context)
-        wiring.ensure_keyring(settings)
+        ensure_keyring(settings)
         try:
             wanted = Identifier.parse(identifier)
         except ValueError as error:
@@ -78,7 +79,7 @@ def search(
 
     with told():
         settings = settings_of(context)
-        wiring.ensure_keyring(settings)
+        ensure_keyring(settings)
         pinned = wiring.snapshot_to_read_by(settings)
         types = {attribute.path: attribute.shown_type for attribute in pinned.snapshot.attributes}
         query = parse_query(words or [], types.get)
@@ -117,7 +118,7 @@ def export(
 
     with told():
         settings = settings_of(context)
-        wiring.ensure_keyring(settings)
+        ensure_keyring(settings)
         with wiring.opened(settings) as resources:
             reader = wiring.profile_reader(settings, resources)
             lines = (

@@ -12,6 +12,7 @@ import typer
 from app import progress_view, wiring
 from app.commands.context import Json, settings_of
 from app.exits import Exit, told
+from app.key_providers import ensure_keyring
 from app.output import counted, print_json, print_table
 from app.private_files import write_export
 from app.visible_text import visible
@@ -55,7 +56,7 @@ def seal(
         settings = settings_of(context)
         if list_names is not None and list_names.exists():
             raise ConfigError(f"{list_names}: is there already, and is not replaced; name a new file")
-        wiring.ensure_keyring(settings)
+        ensure_keyring(settings)
         pinned = wiring.newest_snapshot(settings)
         if pinned is None:
             raise MetadataError("there is no metadata to seal by: start the metadata service")

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import copy
+import functools
 import pickle
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from model.errors import KeyInUseError, KeyProviderError, UnknownKeyVersionError
 from sinks.keyring import KeyringFile
+from tests.servers.kms import Kms, running_kms
 from tests.transforms.key_canary import shown
 from transforms.keys import RotatingKeyProvider
 from transforms.secret import Secret
+
+if TYPE_CHECKING:
+    from sinks.kms_envelope import KmsKey
 
 DATA_KEY = bytes(range(64))
 Opener = Callable[[], RotatingKeyProvider]
@@ -24,8 +30,24 @@ def _keyring_file(directory: Path) -> Opener:
     return lambda: KeyringFile(directory / "keyring.json")
 
 
+def _in_kms(directory: Path) -> Opener:
+    kms = running_kms()
+    from sinks.kms_envelope import KmsEnvelope
+
+    # One for all: another keyring under the same KMS key must not open its keys either.
+    key = _kms_key(kms)
+    KeyringFile.create(directory / "keyring.json", KmsEnvelope(key))
+    return lambda: KeyringFile(directory / "keyring.json", envelope=KmsEnvelope(key))
+
+
+@functools.cache
+def _kms_key(kms: Kms) -> KmsKey:
+    return kms.new_key()
+
+
 PROVIDERS: dict[str, Callable[[Path], Opener]] = {
     "keyring file": _keyring_file,
+    "keyring in AWS KMS": _in_kms,
 }
 """How to set a provider up in an empty directory; what comes back opens it, each time as a new process would."""
 

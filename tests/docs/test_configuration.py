@@ -42,7 +42,18 @@ def test_the_tables_are_those_of_the_types(script: ModuleType) -> None:
 
 def test_every_key_is_described(script: ModuleType) -> None:
     models: list[type[BaseModel]] = [model for _, model, _ in script.TABLES]
-    own_tables = {"metadata", "store", "index", "kafka", "registry", "flow", "dead_letters", "sources"}
+    own_tables = {
+        "decryptor",
+        "keys",
+        "metadata",
+        "store",
+        "index",
+        "kafka",
+        "registry",
+        "flow",
+        "dead_letters",
+        "sources",
+    }
     bare = [
         f"{model.__name__}.{name}"
         for model in models

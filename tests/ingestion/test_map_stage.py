@@ -313,7 +313,8 @@ class _FailingKeys:
         if self._whole:
             raise self._whole
         found = self._keys.fetch(fragment_ids, create)
-        return {name: UnusableKey("refused") if self._fails(name) else key for name, key in found.items()}
+        refused = UnusableKey(KeyProviderError("refused"))
+        return {name: refused if self._fails(name) else key for name, key in found.items()}
 
 
 def test_a_key_that_cannot_be_unwrapped_hurts_only_its_fragment(pipeline: Pipeline) -> None:

@@ -302,7 +302,7 @@ def test_a_long_running_process_lets_go_of_a_retired_key(keyring: KeyringFile, p
     assert worker.unwrap(wrapped, b"f").reveal() == DATA_KEY
     clock[0] += 1
     assert worker.wrap(Secret(DATA_KEY), b"f").kek_version == 2
-    assert list(worker._opened.ciphers) == [2]
+    assert worker._opened.secrets.held() == [2]
     with pytest.raises(UnknownKeyVersionError):
         worker.unwrap(wrapped, b"f")
 

@@ -249,7 +249,7 @@ def test_a_key_of_another_length_is_refused() -> None:
         SealingKey(KEY[:32], "f")
 
 
-@pytest.mark.parametrize("key", [SealingKey(KEY, "user_id:480"), UnusableKey("the reason")])
+@pytest.mark.parametrize("key", [SealingKey(KEY, "user_id:480"), UnusableKey(KeyProviderError("the reason"))])
 def test_a_handle_shows_nothing_and_stays_where_it_is(key: SealingKey) -> None:
     for text in (repr(key), str(key), f"{key}", repr([key]), repr({"k": key})):
         assert not shown(KEY, text)
@@ -264,7 +264,7 @@ def test_a_handle_shows_nothing_and_stays_where_it_is(key: SealingKey) -> None:
 
 
 def test_an_unusable_key_says_why_at_every_use() -> None:
-    key = UnusableKey("no key-encryption key of version 3")
+    key = UnusableKey(KeyProviderError("no key-encryption key of version 3"))
     with pytest.raises(KeyProviderError, match="version 3"):
         key.seal("x", *PLACE)
     with pytest.raises(KeyProviderError, match="version 3"):

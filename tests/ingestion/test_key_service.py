@@ -1,0 +1,116 @@
+"""The stages while the service that holds the keys is away or refuses: stopped or set aside, never in the clear."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ingestion.configuration import FlowConfig
+from ingestion.replay import replay
+from ingestion.worker_errors import error_of_worker, may_pass_again
+from merge import codec
+from model.dead_letters import DeadLetterReason
+from model.errors import KeyServiceError
+from sinks.memory_data_keys import MemoryDataKeys
+from tests.retail import Pipeline, order, raw
+from tests.servers.kms import Kms, running_kms
+from transforms.sealing import DataKeys
+
+if TYPE_CHECKING:
+    from sinks.kms_envelope import KmsEnvelope
+
+PLAIN = {"user_id": "1", "time": 1, "insert_id": "i", "event_type": "View", "platform": "iOS"}
+CANARY = "Canary-Holly"
+
+
+@pytest.fixture(scope="module")
+def kms() -> Kms:
+    return running_kms()
+
+
+class Disabling:
+    """A keyring in KMS that knows the keys of its past for no time."""
+
+    def __init__(self, kms: Kms) -> None:
+        self.kms, self.key = kms, kms.new_key()
+
+    def envelope(self) -> KmsEnvelope:
+        from sinks.kms_envelope import KmsEnvelope
+
+        return KmsEnvelope(self.key, keep_uses=1, retry_seconds=0.2)
+
+    def disable(self) -> None:
+        self.kms.disable(self.key)
+
+    def enable(self) -> None:
+        self.kms.enable(self.key)
+
+
+@pytest.fixture
+def disabling(kms: Kms, monkeypatch: pytest.MonkeyPatch) -> Disabling:
+    monkeypatch.setattr("sinks.keyring_secrets.REFUSED_SECONDS", 0.0)
+    return Disabling(kms)
+
+
+def canary(number: int) -> dict[str, object]:
+    return {"email": f"p{number}@example.com", "name": {"first": CANARY, "last": CANARY}}
+
+
+def test_a_flow_that_is_to_stop_gives_its_batch_back(disabling: Disabling, tmp_path: Path) -> None:
+    pipeline = Pipeline(tmp_path, envelope=disabling.envelope())
+    disabling.disable()
+    with pytest.raises(KeyServiceError, match="the key is disabled") as caught:
+        pipeline.map(order(1, 1, customer=canary(1)), raw(PLAIN, 2, "amplitude"))
+    assert may_pass_again(caught.value)
+    assert pipeline.store.count() == 0
+    disabling.enable()
+    pipeline.process([order(1, 1, customer=canary(1)), raw(PLAIN, 2, "amplitude")])
+    assert pipeline.store.count() == 2
+
+
+def test_a_worker_tells_the_driver_which_error_it_was() -> None:
+    told = error_of_worker(
+        "Traceback...\nmodel.errors.KeyServiceError: KMS key k: the key is disabled\n at x"
+    )
+    assert type(told) is KeyServiceError
+
+
+def test_a_flow_that_goes_on_sets_aside_what_it_cannot_seal(disabling: Disabling, tmp_path: Path) -> None:
+    keys = MemoryDataKeys()
+    pipeline = Pipeline(
+        tmp_path, keys, flow=FlowConfig(on_key_service_failure="dead_letter"), envelope=disabling.envelope()
+    )
+    pipeline.map(order(1, 1, customer=canary(1)))
+    disabling.disable()
+    # The first one's key is in the cache, that of the second would be new, the third's is none that it needs.
+    output = pipeline.map(
+        order(1, 2, customer=canary(1)), order(2, 3, customer=canary(2)), raw(PLAIN, 4, "amplitude")
+    )
+    (letter,) = output.letters
+    assert (letter.reason, letter.position[-2:]) == (DeadLetterReason.KEY_UNAVAILABLE, "#3")
+    assert letter.detail.endswith("the key is disabled")
+    assert len(output.fragments) == 2
+    leaving = b"".join(codec.encode(state) for state in output.fragments.values())
+    leaving += b"".join(letter.payload for letter in output.letters)
+    assert CANARY.encode() not in leaving
+
+    # In another process not even the first one's.
+    pipeline.data_keys = DataKeys(pipeline.provider, keys)
+    again = pipeline.map(order(1, 2, customer=canary(1)))
+    assert [each.reason for each in again.letters] == [DeadLetterReason.KEY_UNAVAILABLE]
+
+    letters = [*output.letters, *again.letters]
+    resources = pipeline.resources()
+    resources.dead_letters.put(letters)
+    disabling.enable()
+    report = replay(
+        letters, pipeline.plan(), resources, pipeline.snapshot, pipeline.sealer.open, lambda _: None
+    )
+    assert (report.replayed, report.still_dead) == (2, 0)
+    assert list(resources.dead_letters.scan()) == []
+    assert pipeline.store.count() == 2, "nothing was lost"
+    assert CANARY.encode() not in pipeline.export()
+    assert CANARY.encode() in pipeline.export(reveal=True)
+    resources.dead_letters.close()

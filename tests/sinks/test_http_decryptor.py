@@ -1,0 +1,126 @@
+"""The decryption service's client against a real HTTP server: slow, flaky, dead, hostile."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.servers.processes import free_port
+from model.errors import ConfigError
+from sinks.http_decryptor import DecryptionService, HttpDecryptor
+from tests.servers.decryption_service import (
+    Fault,
+    Service,
+    cut,
+    decryption_service,
+    dripping,
+    encrypted,
+    half,
+    status,
+)
+
+CANARY = b'{"name": "Canary Holly"}'
+PLACE = "file:orders/a b\u00e9.jsonl#7"
+
+
+@pytest.fixture
+def served() -> Iterator[tuple[str, Service]]:
+    with decryption_service() as served:
+        yield served
+
+
+def client(url: str, **given: Any) -> closing[HttpDecryptor]:
+    fitting: dict[str, Any] = {"capacity": 8, "timeout": 5.0, "retries": 3, "max_bytes": 1000, **given}
+    return closing(HttpDecryptor(DecryptionService(url, **fitting)))
+
+
+def test_a_record_is_decrypted_and_its_position_told(served: tuple[str, Service]) -> None:
+    url, service = served
+    with client(url) as decryptor:
+        answer = decryptor.submit(encrypted(CANARY), PLACE).result()
+    assert answer == (CANARY, "", 0)
+    assert service.positions == ["file:orders/a%20b%C3%A9.jsonl#7"]
+    assert list(service.authorizations) == [None]
+
+
+def test_the_token_is_read_from_its_file(served: tuple[str, Service], tmp_path: Path) -> None:
+    url, service = served
+    (tmp_path / "token").write_text("secret-token\n")
+    with client(url, token_file=tmp_path / "token") as decryptor:
+        decryptor.submit(encrypted(CANARY), PLACE).result()
+    assert list(service.authorizations) == ["Bearer secret-token"]
+    for given in ({"token_file": tmp_path / "none"}, {"ca_file": tmp_path / "none"}):
+        with pytest.raises(ConfigError, match="none: FileNotFoundError"), client(url, **given):
+            pass
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [status(429), status(503, CANARY), status(408), cut, half],
+    ids=["429", "503", "408", "cut", "half"],
+)
+def test_what_passes_is_asked_again(served: tuple[str, Service], fault: Fault) -> None:
+    url, service = served
+    service.faults.extend([fault, fault])
+    with client(url) as decryptor:
+        assert decryptor.submit(encrypted(CANARY), PLACE).result() == (CANARY, "", 2)
+
+
+@pytest.mark.parametrize("code", [400, 401, 404, 204, 302, 422])
+def test_a_refusal_is_final_and_quotes_nothing(served: tuple[str, Service], code: int) -> None:
+    url, service = served
+    service.always = status(code, b"" if code == 204 else CANARY)
+    with client(url) as decryptor:
+        answer = decryptor.submit(encrypted(CANARY), PLACE).result()
+    assert answer == (None, f"the decryption service refused the record with status {code}", 0)
+
+
+def test_a_slow_service_is_given_up_in_time_and_another_attempt_may_pass(
+    served: tuple[str, Service],
+) -> None:
+    url, service = served
+    service.faults.append(dripping)
+    started = time.monotonic()
+    with client(url, timeout=0.3) as decryptor:
+        assert decryptor.submit(encrypted(CANARY), PLACE).result() == (CANARY, "", 1)
+        assert 0.3 <= time.monotonic() - started < 2, (
+            "the bound is for the whole answer, not for a byte of it"
+        )
+        service.seconds = lambda _: 1.0
+        answer = decryptor.submit(encrypted(CANARY), PLACE).result()
+    assert answer == (None, "the decryption service failed 4 times, at last: no answer within 0.3 s", 3)
+
+
+def test_a_dead_service_is_told_and_one_that_comes_back_is_used() -> None:
+    port = free_port()
+    with client(f"http://127.0.0.1:{port}/decrypt", retries=1) as decryptor:
+        answer = decryptor.submit(encrypted(CANARY), PLACE).result()
+        assert answer == (None, "the decryption service failed 2 times, at last: ConnectError", 1)
+    with client(f"http://127.0.0.1:{port}/decrypt", retries=30) as decryptor:
+        waiting = decryptor.submit(encrypted(CANARY), PLACE)
+        time.sleep(0.3)
+        assert not waiting.done()
+        with decryption_service(port):
+            assert waiting.result(30).content == CANARY
+
+
+def test_an_answer_that_is_too_large_is_refused(served: tuple[str, Service]) -> None:
+    with client(served[0], max_bytes=10) as decryptor:
+        answer = decryptor.submit(encrypted(CANARY), PLACE).result()
+    assert answer == (None, "the decrypted record has more than 10 bytes", 0)
+
+
+def test_closing_gives_up_what_is_under_way(served: tuple[str, Service]) -> None:
+    url, service = served
+    service.seconds = lambda _: 1.0
+    with client(url) as decryptor:
+        waiting = [decryptor.submit(encrypted(CANARY), PLACE) for _ in range(20)]
+        time.sleep(0.2)
+        started = time.monotonic()
+    assert time.monotonic() - started < 0.9
+    assert all(each.cancelled() for each in waiting)
