@@ -124,7 +124,7 @@ def test_a_letter_holds_what_arrived_and_is_decrypted_again_at_its_replay(
     served: tuple[str, Service], decryptors: Decryptors, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     url, service = served
-    sources = with_decryptor(url, on_failure="dead_letter", retries=0)
+    sources = with_decryptor(url, on_failure="dead_letter", retries=0, capacity=1)
     pipeline = Pipeline(tmp_path, sources=sources)
     service.faults.extend([status(400, CANARY.encode()), status(503, CANARY.encode())])
     given = [canary(1), canary(2), canary(3), canary(4, created_at="soon")]
@@ -159,7 +159,11 @@ def test_a_flow_that_is_to_stop_says_where(served: tuple[str, Service], decrypto
     with pytest.raises(
         DecryptionError, match=r"^file:orders/x.jsonl#1: the decryption service refused"
     ) as caught:
-        list(Decryption(with_decryptor(url), decryptors).run([arriving(order(1, 1)), arriving(order(2, 2))]))
+        list(
+            Decryption(with_decryptor(url, capacity=1), decryptors).run(
+                [arriving(order(1, 1)), arriving(order(2, 2))]
+            )
+        )
     assert may_pass_again(caught.value)
     assert type(error_of_worker(f"model.errors.DecryptionError: {caught.value}\n")) is DecryptionError
 
@@ -172,7 +176,7 @@ def test_what_is_passed_on_is_marked_for_its_spec(
     document = spec("orders")
     marking = {"operation": "modify-overwrite-beta", "spec": {"+seen": {"undecrypted": "^undecrypted"}}}
     document = spec("orders", operations=[*document.operations, marking])
-    sources = with_decryptor(url, on_failure="pass_on", retries=0)
+    sources = with_decryptor(url, on_failure="pass_on", retries=0, capacity=1)
     pipeline = Pipeline(tmp_path, sources=sources, snapshot=snapshot(specs=[document]))
     service.faults.append(status(422))
     work = Decryption(sources, decryptors)
