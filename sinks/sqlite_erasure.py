@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from merge.store import NEW
 from merge.tombstones import UNJUDGED, Holding, Tombstone
+from sinks import sqlite_outbox
 from sinks.sqlite_tombstones import SqliteTombstones
 
 UNFINISHED_TABLE = """CREATE TABLE erasures (
@@ -28,10 +30,8 @@ def holding(connection: sqlite3.Connection, fragment_id: str) -> Holding:
         return Holding(fragment_id, NEW, frozenset(), False)
     number, version, named = row
     carried = _column(connection, "SELECT identifier FROM identifiers WHERE fragment = ?", number)
-    waits = _column(connection, "SELECT 1 FROM outbox WHERE fragment = ?", number)
-    return Holding(
-        fragment_id, version, frozenset(carried) | ({fragment_id} if named else set()), bool(waits)
-    )
+    waits = sqlite_outbox.waits(connection, number)
+    return Holding(fragment_id, version, frozenset(carried) | ({fragment_id} if named else set()), waits)
 
 
 def erase(
@@ -75,7 +75,7 @@ def withdraw(
 
 def _remove(connection: sqlite3.Connection, fragment_id: str) -> None:
     for number in _column(connection, "SELECT number FROM fragments WHERE id = ?", fragment_id):
-        connection.execute("DELETE FROM outbox WHERE fragment = ?", (number,))
+        sqlite_outbox.remove(connection, number)
         connection.execute("DELETE FROM identifiers WHERE fragment = ?", (number,))
         connection.execute("DELETE FROM fragments WHERE number = ?", (number,))
 
@@ -90,5 +90,5 @@ def _note(connection: sqlite3.Connection, erased: Holding) -> None:
     )
 
 
-def _column(connection: sqlite3.Connection, query: str, value: str | int) -> list[str]:
+def _column(connection: sqlite3.Connection, query: str, value: str | int) -> list[Any]:
     return [row[0] for row in connection.execute(query, (value,))]

@@ -12,7 +12,7 @@ from pathlib import Path
 from merge.store import NEW, FragmentWrite, OutboxEntry, StoredFragment
 from merge.tombstones import UNJUDGED, Holding, Tombstone, TombstoneNames
 from model.errors import StoreError, UnstorableError
-from sinks import sqlite_erasure, sqlite_tombstones
+from sinks import sqlite_erasure, sqlite_outbox, sqlite_tombstones
 from sinks.sqlite_files import SqliteFile, chunks, marks
 from sinks.sqlite_schema import Schema
 from sinks.sqlite_tombstones import SqliteTombstones
@@ -33,10 +33,11 @@ _SCHEMA = Schema(
                 fragment INTEGER NOT NULL,
                 PRIMARY KEY (identifier, fragment)) WITHOUT ROWID""",
             "CREATE INDEX identifiers_of_fragment ON identifiers (fragment)",
-            "CREATE TABLE outbox (place INTEGER PRIMARY KEY, fragment INTEGER NOT NULL UNIQUE)",
+            sqlite_outbox.TABLE,
         ),
         (sqlite_tombstones.TABLE, sqlite_erasure.UNFINISHED_TABLE),
         (sqlite_erasure.WITHDRAWN_TABLE,),
+        sqlite_outbox.RUNS,
     ),
     # Megabytes of log between checkpoints (pages of 8 KiB): a page written often is moved home once.
     settings=("PRAGMA wal_autocheckpoint = 4000", "PRAGMA cache_size = -32768"),
@@ -98,18 +99,11 @@ class SqliteProfileStore:
         return int(self._rows("SELECT count(*) FROM fragments", ())[0][0])
 
     def outbox(self, limit: int = 1000) -> list[OutboxEntry]:
-        query = "SELECT id, version FROM outbox JOIN fragments ON number = fragment ORDER BY place LIMIT ?"
-        return [OutboxEntry._make(row) for row in self._rows(query, (limit,))]
+        return self._file.read(lambda connection: sqlite_outbox.entries(connection, limit))
 
     def settle(self, entries: Sequence[OutboxEntry]) -> None:
         if entries:
-            self._file.write(
-                lambda connection: connection.executemany(
-                    "DELETE FROM outbox WHERE fragment = "
-                    "(SELECT number FROM fragments WHERE id = ? AND version <= ?)",
-                    entries,
-                )
-            )
+            self._file.write(lambda connection: sqlite_outbox.settle(connection, entries))
 
     def tombstones(self, ids: Iterable[str]) -> dict[str, Tombstone]:
         if not self._file.read(sqlite_tombstones.are_there):
@@ -185,13 +179,12 @@ def _write(
     connection: sqlite3.Connection, tombstones: SqliteTombstones, writes: Sequence[FragmentWrite]
 ) -> set[str]:
     stored = _versions(connection, [write.id for write in writes])
-    number = connection.execute("SELECT coalesce(max(number), 0) FROM fragments").fetchone()[0]
+    first = number = connection.execute("SELECT coalesce(max(number), 0) + 1 FROM fragments").fetchone()[0]
     buried = tombstones.find(connection, (write.id for write in writes))
     inserts: list[tuple[int, str, int, bool, bytes]] = []
     updates: list[tuple[bytes, bool, bool, int]] = []
     carried: list[tuple[str, int]] = []
     dropped: list[tuple[str, int]] = []
-    touched: list[tuple[int]] = []
     refused: set[str] = set()
     # In the order of the ids: neighbours in the index share pages.
     for write in sorted(writes):
@@ -208,10 +201,9 @@ def _write(
         if found:
             updates.append((write.state, named, unnamed, found))
         else:
-            number += 1
             found = number
+            number += 1
             inserts.append((found, write.id, version + 1, named and not unnamed, write.state))
-        touched.append((found,))
         carried.extend((identifier, found) for identifier in write.identifiers if identifier != write.id)
         dropped.extend((identifier, found) for identifier in write.dropped)
     connection.executemany(
@@ -223,7 +215,7 @@ def _write(
     )
     connection.executemany("INSERT OR IGNORE INTO identifiers VALUES (?, ?)", sorted(carried))
     connection.executemany("DELETE FROM identifiers WHERE identifier = ? AND fragment = ?", dropped)
-    connection.executemany("INSERT OR IGNORE INTO outbox (fragment) VALUES (?)", touched)
+    sqlite_outbox.add(connection, first, number, (found for _, _, _, found in updates))
     return refused
 
 
