@@ -137,12 +137,9 @@ class Committer:
     def _try(self, part: _Part) -> tuple[CommitResult, dict[str, FragmentState]]:
         """Try once; gives what became of the changes, and those that another writer was faster at."""
         result, pending = CommitResult(), dict(part.changes)
-        if part.attempt:
-            # Refused may also mean: erased meanwhile.
-            self._bury(pending, self._store.tombstones(pending), result)
         stored = self._store.read(list(pending))
-        # Those that are there are judged by the store when they are written.
-        buried = self._store.tombstones(each for each in pending if each not in stored)
+        # Also of those that are there: one that came back has another key than what is still on its way may be sealed by.
+        buried = self._store.tombstones(pending)
         self._bury(pending, buried, result)
         writes: list[FragmentWrite] = []
         merged: dict[str, FragmentState] = {}

@@ -107,6 +107,25 @@ def test_an_erasure_that_goes_on_makes_no_later_event_unreadable(
 
 
 @pytest.mark.parametrize("kind", ["pipeline", "files"])
+def test_what_was_sealed_before_an_erasure_that_was_lifted_is_not_joined_to_what_came_back(
+    kind: str, request: pytest.FixtureRequest
+) -> None:
+    """Found by the machine of law 1: the fragment was there again, so nobody asked for its tombstone."""
+    pipeline: Pipeline = request.getfixturevalue(kind)
+    pipeline.process([at(1)])
+    (stored,) = pipeline.store.scan()
+    on_its_way = pipeline.map(at(12))
+    erasure = erasure_of(pipeline)
+    erasure.erase([stored.id], may(20))
+    erasure.lift([stored.id])
+    pipeline.process([at(2)])
+    with pytest.raises(ConflictError, match="give the batch again"):
+        impatient(pipeline).run(on_its_way.fragments.items())
+    pipeline.process([at(12)])
+    assert b"unreadable" not in pipeline.export(reveal=True)
+
+
+@pytest.mark.parametrize("kind", ["pipeline", "files"])
 def test_the_key_of_a_later_event_that_was_written_stays(kind: str, request: pytest.FixtureRequest) -> None:
     pipeline: Pipeline = request.getfixturevalue(kind)
     cut_short(pipeline)

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from tests.convergence import run
+from tests.convergence.machine import ConvergenceMachine, DynamoMachine, run
+from tests.servers.dynamodb import require_dynamodb
 
 
 def test_every_disorder_ends_in_the_state_of_one_tidy_delivery() -> None:
-    run(examples=25, steps=25)
+    run(ConvergenceMachine, examples=25, steps=25)
+
+
+def test_every_disorder_ends_so_in_dynamodb() -> None:
+    require_dynamodb()
+    run(DynamoMachine, examples=3, steps=15)

@@ -1,0 +1,85 @@
+"""What must count, told by plain rules and apart from all code under test."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
+
+from model import canonical
+from model.events import RawRecord
+from tests.convergence.events import FUTURE
+
+
+class Pair(NamedTuple):
+    """A record and the version of the snapshot that maps it."""
+
+    record: RawRecord
+    version: int
+
+
+class Ledger:
+    """`pairs` count, `letters` lie among the dead ones, by position; the rest was refused because its person was
+    erased. Sources in `counting` do not order by time."""
+
+    def __init__(self, counting: Collection[str]) -> None:
+        self.pairs: dict[Pair, None] = {}
+        self.letters: dict[str, RawRecord] = {}
+        self._counting = counting
+        self._broken: set[tuple[int, str]] = set()
+        self._until: dict[str, int] = {}
+        self._unfinished: set[str] = set()
+
+    def breaks(self, version: int, source: str) -> None:
+        """Under this version no event of the source can be mapped."""
+        self._broken.add((version, source))
+
+    def take(self, pairs: Iterable[Pair]) -> list[Pair]:
+        """They are mapped now; gives those that count."""
+        counts = [pair for pair in pairs if self._judge(pair)]
+        self.pairs |= dict.fromkeys(counts)
+        return counts
+
+    def mapped(self, pairs: Iterable[Pair]) -> list[Pair]:
+        """They are mapped now and may be refused yet; gives those that are on their way."""
+        return [pair for pair in pairs if self._judge(pair)]
+
+    def replay(self, version: int) -> None:
+        """All letters are given again, and what passes counts."""
+        letters, self.letters = self.letters, {}
+        self.take(Pair(record, version) for record in letters.values())
+
+    def erase(self, person: str, until: int, is_finished: bool) -> None:
+        """Everything of a person up to now goes, and what comes later of up to `until`."""
+        self._until[person] = until
+        self.pairs = {pair: None for pair in self.pairs if person_of(pair.record) != person}
+        self._unfinished.add(person)
+        if is_finished:
+            self._drop_letters({person})
+
+    def finish(self) -> None:
+        """What was cut short is done; of letters it takes those that came meanwhile, too."""
+        self._drop_letters(self._unfinished)
+
+    def _drop_letters(self, persons: set[str]) -> None:
+        self.letters = {k: record for k, record in self.letters.items() if person_of(record) not in persons}
+        self._unfinished = self._unfinished - persons
+
+    def lift(self, person: str) -> None:
+        """What comes from now on counts."""
+        self._until.pop(person, None)
+
+    def _judge(self, pair: Pair) -> bool:
+        record = pair.record
+        ordinal = canonical.decode(record.value)["ts"]
+        is_timed = record.source not in self._counting
+        if (pair.version, record.source) in self._broken or (is_timed and ordinal >= FUTURE):
+            self.letters[record.position] = record
+            return False
+        until = self._until.get(person_of(record))
+        return until is None or (is_timed and ordinal > until)
+
+
+def person_of(record: RawRecord) -> str:
+    """Whose record it is."""
+    person: str = canonical.decode(record.value)["u"]
+    return person
