@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from app import wiring
 from app.flow_runner import alone, run_flow
+from app.metrics_settings import MetricsSettings
 from app.settings import Settings
 from ingestion.archive import BackfillProgress, Tally, archive_files, archive_path, bytes_an_event, size_of
 from ingestion.background_sealing import keep_sealed_by, protection_of, sealed_by
@@ -66,7 +67,15 @@ def find_archive(settings: Settings, source: str, path: Path) -> Archive:
     found = sorted(archive_files(config))
     size = sum(map(size_of, found))
     sample = bytes_an_event(found[len(found) // 2]) if found else 0.0
-    return Archive(settings.model_copy(update={"flow": flow, "sources": (config,)}), len(found), size, sample)
+    return Archive(
+        settings.model_copy(
+            # It runs beside the flow, whose port that is.
+            update={"flow": flow, "sources": (config,), "metrics": MetricsSettings()}
+        ),
+        len(found),
+        size,
+        sample,
+    )
 
 
 def _in_files(source: FileSource | KafkaSource, path: Path) -> FileSource:

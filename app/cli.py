@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -27,6 +28,7 @@ from app.commands import (
 from app.commands.backfill import backfill
 from app.commands.bench import bench
 from app.commands.demo import demo
+from app.observation.json_logs import BATCHES, JsonFormatter
 
 EPILOG = (
     "Exit codes: 0 done, 1 something failed, 2 wrong command line or configuration, or a file that cannot be read, 3 not found, "
@@ -44,6 +46,13 @@ app = typer.Typer(
     "A first look: `idgraph demo`. Then: `idgraph keys init`, `idgraph serve metadata`, `idgraph specs apply "
     "FILE`, `idgraph run`, and `idgraph search`.",
 )
+
+
+class LogFormat(StrEnum):
+    """How messages are written."""
+
+    TEXT = "text"
+    JSON = "json"
 
 
 def _version(wanted: bool) -> None:
@@ -66,15 +75,22 @@ def root(
         ),
     ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say more on standard error.")] = False,
+    log_format: Annotated[
+        LogFormat,
+        typer.Option(help="How messages on standard error are written: `json` is one object a line."),
+    ] = LogFormat.TEXT,
     _show_version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and end.")
     ] = False,
 ) -> None:
     """Takes what belongs to every command."""
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
+    if log_format is LogFormat.JSON:
+        logging.getLogger().handlers[0].setFormatter(JsonFormatter())
     # Only ours: what libraries log at this level may hold URLs with what somebody searched for.
     for name in ("app", "ingestion", "merge", "metadata_service", "profile_service", "sinks", "transforms"):
         logging.getLogger(name).setLevel(logging.DEBUG if verbose else logging.INFO)
+    logging.getLogger(BATCHES).setLevel(logging.INFO if log_format is LogFormat.JSON else logging.CRITICAL)
     if not verbose:
         # It tells a flow's failure with pages of JVM frames, which the flow itself tells in one line.
         logging.getLogger("py4j").setLevel(logging.CRITICAL)

@@ -15,6 +15,7 @@ from app import wiring
 from app.input_streams import input_stream, needed_jars
 from app.java import class_archives, require_java
 from app.key_providers import ensure_keyring
+from app.observation.flow_observation import observed
 from app.payload_formats import require_formats
 from app.private_files import owner_only
 from app.settings import Settings
@@ -81,6 +82,12 @@ def run_flow(
                 lambda: AttributeTree(snapshots.current().snapshot).index_rules,
             )
         )
+        running: list[Flow] = []
+        on_batch = stack.enter_context(
+            observed(
+                settings, resources, snapshots, lambda: any(flow.is_running() for flow in running), on_batch
+            )
+        )
         with _keeping_interrupt_handler():
             session = start_session(
                 settings.flow, state / "spark", state / "spark.log", class_archives(), jars
@@ -90,10 +97,14 @@ def run_flow(
         flow = Flow(
             session, plan, input_stream(settings), state, snapshots, schema, resources.dead_letters, on_batch
         )
+        running.append(flow)
         stack.enter_context(
             BackgroundSealing(resources, snapshots.current, flow.is_past, wiring.sealed_file(settings))
         )
-        flow.run(stop, intake)
+        try:
+            flow.run(stop, intake)
+        finally:
+            running.clear()
 
 
 def _make_folders(settings: Settings) -> None:

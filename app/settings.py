@@ -29,6 +29,7 @@ from pydantic_settings import (
 )
 
 from app.key_settings import KeySettings
+from app.metrics_settings import MetricsSettings
 from app.service_urls import http_url, without_credentials
 from app.settings_mistakes import explain, misspelt_variables, place
 from app.source_settings import Source, absolute, require_one_flow, require_registry
@@ -152,6 +153,7 @@ class Settings(BaseSettings):
     index: IndexSettings = IndexSettings()
     flow: FlowConfig = FlowConfig()
     kafka: KafkaSettings = KafkaSettings()
+    metrics: MetricsSettings = MetricsSettings()
     sources: tuple[Source, ...] = Field(default=(), description="Sources of the flow, as [[sources]].")
 
     @model_validator(mode="after")

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import latency, stages, throughput
+from benchmarks.decryptor import measure as measure_decryptor
 from benchmarks.detection import measure as measure_detection
 from benchmarks.erasure import measure as measure_erasure
 from benchmarks.index import measure as measure_index
@@ -42,6 +43,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "index": lambda folder, told: dict(measure_index()),
     "keys": lambda folder, told: measure_keys(folder),
     "sealing": lambda folder, told: measure_sealing(folder, min(told.shops, 4), told.fragments or 50_000),
+    "decryptor": lambda folder, told: measure_decryptor(),
     "erasure": lambda folder, told: measure_erasure(told.fragments or 50_000),
     "detection": lambda folder, told: measure_detection(),
     "policies": lambda folder, told: measure_policies(),

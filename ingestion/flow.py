@@ -104,6 +104,10 @@ class Flow:
                 query.stop()
             self._runner.close()
 
+    def is_running(self) -> bool:
+        """Whether events are taken, and no stop was asked for. For any thread."""
+        return self._query_id.done() and not self._stop.is_set() and self._failure is None
+
     def is_past(self, etag: str) -> bool:
         """Whether no micro-batch under another snapshot than the present one, of this ETag, can come any more.
         Waits for the micro-batch that is under way. For another thread than that of `run`."""

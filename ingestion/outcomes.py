@@ -33,11 +33,24 @@ def reported_changes(
         yield ReportedChange(*change, source, position, said)
 
 
+class SetAside(msgspec.Struct, array_like=True):
+    """One event that was set aside: its dead letter's id, reason and stage, and its position."""
+
+    letter: str
+    reason: str
+    stage: str
+    position: str
+
+
+TOLD_SET_ASIDE = 100
+"""Of a micro-batch no more are told one by one."""
+
+
 class StageReport(msgspec.Struct, array_like=True):
     """Counts of one task, or of all tasks of a micro-batch once added up.
 
     `file_bytes` are those of the files as they lie on disk, `bytes` those of the records.
-    `dead` counts dead letters by reason. `changes` are schema changes.
+    `dead` counts dead letters by reason; `set_aside` tells some of them. `changes` are schema changes.
     `conflicts` are fragments that another writer was faster at, `retries` writes that were made again, `isolated`
     fragments that could not be committed. Seconds are those of all tasks together.
     `decrypted` and `undecrypted` are records that arrived encrypted; `decrypt_seconds`, which are part of
@@ -55,6 +68,7 @@ class StageReport(msgspec.Struct, array_like=True):
     undecrypted: int = 0
     decrypt_retries: int = 0
     dead: dict[str, int] = {}
+    set_aside: list[SetAside] = []
     changes: list[ReportedChange] = []
     written: int = 0
     unchanged: int = 0
@@ -74,6 +88,7 @@ class StageReport(msgspec.Struct, array_like=True):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for reason, count in other.dead.items():
             self.dead[reason] = self.dead.get(reason, 0) + count
+        self.set_aside.extend(other.set_aside[: TOLD_SET_ASIDE - len(self.set_aside)])
         self.changes.extend(other.changes)
 
     def schema_changes(self) -> list[SchemaChange]:
@@ -94,7 +109,9 @@ class StageReport(msgspec.Struct, array_like=True):
         return sum(self.dead.values())
 
 
-_NUMBERS = tuple(name for name in StageReport.__struct_fields__ if name not in ("dead", "changes"))
+_NUMBERS = tuple(
+    name for name in StageReport.__struct_fields__ if name not in ("dead", "set_aside", "changes")
+)
 
 
 class BatchReport(NamedTuple):

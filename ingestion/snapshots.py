@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import random
 import threading
+import time
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -50,6 +52,7 @@ class SnapshotFollower:
         self._source = source
         self._cache_file = cache_file
         self._current: PinnedSnapshot | None = None
+        self._answered = -math.inf
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="snapshot-follower", daemon=True)
 
@@ -62,6 +65,7 @@ class SnapshotFollower:
         try:
             answer = self._source.snapshot(None, 0)
             assert answer is not None  # noqa: S101 - without an ETag there is always an answer
+            self._answered = time.monotonic()
             self._take(answer)
         except UnauthorizedError:
             raise
@@ -83,6 +87,10 @@ class SnapshotFollower:
         assert self._current is not None  # noqa: S101 - set by __enter__
         return self._current
 
+    def age(self) -> float:
+        """Seconds since the service last said which snapshot is the newest; infinite if it has not in this run."""
+        return time.monotonic() - self._answered
+
     def _follow(self) -> None:
         pause = FIRST_RETRY_SECONDS
         outage = Outage("the metadata service")
@@ -90,6 +98,7 @@ class SnapshotFollower:
             try:
                 answer = self._source.snapshot(self.current().etag, LONG_POLL_SECONDS)
                 outage.is_over()
+                self._answered = time.monotonic()
                 if answer is not None and not self._stop.is_set():
                     self._take(answer)
                 pause = FIRST_RETRY_SECONDS

@@ -21,7 +21,7 @@ from ingestion.kafka_records import KafkaRecords
 from ingestion.key_guard import KeyGuard
 from ingestion.map_output import MapOutput
 from ingestion.map_stage import MapStage
-from ingestion.outcomes import StageReport, reported_changes
+from ingestion.outcomes import TOLD_SET_ASIDE, SetAside, StageReport, reported_changes
 from ingestion.parcels import PARCEL_FRAGMENTS, Parcel, read_parcels, rows
 from ingestion.record_reader import RecordReader
 from ingestion.set_aside import LetterWriter
@@ -201,6 +201,10 @@ def _map_report(
         decrypt_seconds=decryption.seconds,
         erased=output.erased,
         dead=dead,
+        set_aside=[
+            SetAside(letter.id, letter.reason, letter.stage, letter.position)
+            for letter in output.letters[:TOLD_SET_ASIDE]
+        ],
         changes=list(reported_changes(output.changes, output.proposals)),
         map_seconds=seconds,
     )

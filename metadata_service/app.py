@@ -9,7 +9,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from metadata_service import problems
+from metadata_service import problems, request_metrics
 from metadata_service.database import open_database
 from metadata_service.guard import FREE, Guard
 from metadata_service.routes import (
@@ -58,6 +58,7 @@ def create_app(settings: ServiceSettings, compile_spec: CompileSpec = packaged_c
         app.include_router(module.router)
     app.add_middleware(Guard, database=database, max_body_bytes=settings.max_body_bytes)
     app.add_middleware(KeepSlashes)
+    request_metrics.install(app)
     return app
 
 

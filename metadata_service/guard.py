@@ -14,7 +14,7 @@ from metadata_service.database import Database
 from metadata_service.problems import problem
 from metadata_service.tokens import Role, authenticate
 
-FREE = frozenset({"/healthz", "/openapi.json"})
+FREE = frozenset({"/health/live", "/health/ready", "/healthz", "/metrics", "/openapi.json"})
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
 CHALLENGE = 'Bearer realm="idgraph metadata"'
 

@@ -15,6 +15,7 @@ from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
 from app.key_settings import KeySettings
+from app.metrics_settings import MetricsSettings
 from app.settings import IndexSettings, MetadataSettings, Settings, StoreSettings
 from ingestion.configuration import DeadLetterLimits, FileSource, FlowConfig, Place, SourceConfig
 from ingestion.decryptor_configuration import DecryptorConfig
@@ -34,6 +35,7 @@ TABLES: tuple[tuple[str, type[BaseModel], str], ...] = (
     ("`[flow.dead_letters]`", DeadLetterLimits, ""),
     ("`[kafka]`", KafkaSettings, "The cluster of sources in Kafka: [kafka.md](kafka.md)."),
     ("`[kafka.registry]`", RegistrySettings, 'For sources with `format = "registry"`.'),
+    ("`[metrics]`", MetricsSettings, "Metrics and health of a running flow: [monitoring.md](monitoring.md)."),
     (
         "`[[sources]]`",
         SourceConfig,

@@ -40,7 +40,7 @@ def retail(source: str) -> list[bytes]:
 
 class Installation:
     """One folder with a configuration of its own. `flow` overrides keys of `[flow]`; `store`, `index` and `kafka` are
-    those of `[store]`, `[index]` and `[kafka]`. With `topics`, what their names begin with, the sources are in Kafka.
+    those of `[store]`, `[index]` and `[kafka]`, `metrics` of `[metrics]`. With `topics`, what their names begin with, the sources are in Kafka.
 
     Its processes run under a umask that protects nothing: what they write is private by their own doing."""
 
@@ -51,7 +51,7 @@ class Installation:
         self.config = folder / "idgraph.toml"
         settings = {"name": "shop", "driver_memory": "512m", **flow}
         limits = settings.pop("dead_letters", None)
-        tables = {name: settings.pop(name, {}) for name in ("store", "index", "kafka")}
+        tables = {name: settings.pop(name, {}) for name in ("store", "index", "kafka", "metrics")}
         topics = settings.pop("topics", None)
         sources = "".join(
             f'[[sources]]\nname = "{name}"\ntype = {kind}\n'

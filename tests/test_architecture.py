@@ -64,6 +64,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "fastapi": ("metadata_service/", "app/"),
     "starlette": ("metadata_service/",),
     "uvicorn": ("metadata_service/",),
+    "prometheus_client": ("app/observation/", "metadata_service/request_metrics.py"),
     "typer": ("app/",),
     "rich": ("app/",),
     "cryptography": ("transforms/", "sinks/"),

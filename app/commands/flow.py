@@ -42,6 +42,7 @@ def run(
     itself: too many events became dead letters, or `flow.on_failure` says to stop.
     """
     from app.flow_runner import run_flow
+    from app.observation.json_logs import log_batch
     from ingestion.intake import Intake
 
     with told(), stopping_on_signals() as stop:
@@ -49,7 +50,13 @@ def run(
         if not until_done:
             names = ", ".join(source.name for source in settings.sources) or "no source"
             print(f"starting Spark; then the flow {settings.flow.name} follows {names}", file=sys.stderr)
-        teller = Teller(print_batch_json if as_json else print_batch, stop)
+        tell = print_batch_json if as_json else print_batch
+
+        def on_batch(report: BatchReport) -> None:
+            log_batch(report)
+            tell(report)
+
+        teller = Teller(on_batch, stop)
         try:
             run_flow(settings, stop, Intake(until_done), teller)
         except AlreadyRunningError as error:

@@ -45,6 +45,7 @@ def test_every_key_is_described(script: ModuleType) -> None:
     own_tables = {
         "decryptor",
         "keys",
+        "metrics",
         "metadata",
         "store",
         "index",

@@ -1,0 +1,1 @@
+"""What a running flow tells of itself: metrics, health, structured logs."""

@@ -1,0 +1,204 @@
+"""What a flow tells of itself, without Spark: every count of a report is a metric, health, logs as JSON."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+import pytest
+
+from app.observation import json_logs
+from app.observation.flow_observation import observed
+from app.observation.http_server import Page, serving, verdict
+from app.servers.processes import free_port
+from app.settings import load
+from ingestion.outcomes import TOLD_SET_ASIDE, BatchReport, SetAside, StageReport
+from model.errors import ConfigError, StoreError
+
+prometheus_client = pytest.importorskip(
+    "prometheus_client", reason="prometheus_client is not installed: pip install idgraph[metrics]"
+)
+
+NUMBERS = {
+    name: number
+    for number, name in enumerate(StageReport.__struct_fields__, 1)
+    if name not in ("dead", "changes", "set_aside")
+}
+
+
+def report(number: int = 1, **more: Any) -> BatchReport:
+    return BatchReport(
+        number, 0.3, 7, 1, StageReport(**{**NUMBERS, "dead": {"no_spec": 2}, **more}), 3, "main/q/1"
+    )
+
+
+class World:
+    """What the metrics look at."""
+
+    def __init__(self) -> None:
+        self.ready = True
+        self.fails = False
+        self.told: list[BatchReport] = []
+
+    def outbox(self, limit: int) -> list[int]:
+        if self.fails:
+            raise StoreError("canary-path: away")
+        return list(range(min(limit, 12)))
+
+    @contextmanager
+    def observed(self, folder: Path) -> Iterator[tuple[str, Any]]:
+        port = free_port()
+        (folder / "idgraph.toml").write_text(f'[flow]\nname = "shop"\n[metrics]\nport = {port}\n')
+        resources: Any = SimpleNamespace(
+            store=self, dead_letters=SimpleNamespace(counts=lambda: {"not_json": 4})
+        )
+        snapshots: Any = SimpleNamespace(
+            current=lambda: SimpleNamespace(snapshot=SimpleNamespace(version=7)), age=lambda: math.inf
+        )
+        settings = load(folder / "idgraph.toml")
+        with observed(settings, resources, snapshots, lambda: self.ready, self.told.append) as tell:
+            yield f"http://127.0.0.1:{port}", tell
+
+
+def got(url: str) -> tuple[int, str]:
+    try:
+        with urlopen(url) as answer:
+            return answer.status, answer.read().decode()
+    except HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def samples(text: str) -> dict[str, float]:
+    from prometheus_client.parser import text_string_to_metric_families
+
+    return {
+        " ".join(
+            [each.name, *(f"{k}={v}" for k, v in sorted(each.labels.items()) if k != "flow")]
+        ): each.value
+        for family in text_string_to_metric_families(text)
+        for each in family.samples
+    }
+
+
+def test_every_count_of_a_report_is_a_metric(tmp_path: Path) -> None:
+    world = World()
+    with world.observed(tmp_path) as (url, tell):
+        first = samples(got(f"{url}/metrics")[1])
+        assert first["idgraph_events_total"] == 0
+        assert "idgraph_last_batch_timestamp_seconds" not in first
+        given = [report(1), report(2)]
+        for each in given:
+            tell(each)
+        text = got(f"{url}/metrics")[1]
+    assert world.told == given, "whom the reports are for gets them as well"
+    found = samples(text)
+    # All numbers differ, so each must be there, twice what one report says.
+    values = set(found.values())
+    assert [name for name, number in NUMBERS.items() if 2.0 * number not in values] == []
+    assert found["idgraph_dead_letters_total reason=no_spec"] == 4
+    assert (found["idgraph_batches_total"], found["idgraph_batch_retries_total"]) == (2, 4)
+    assert found["idgraph_batch_seconds_bucket le=0.5"] == 2
+    assert abs(found["idgraph_last_batch_timestamp_seconds"] - time.time()) < 60
+    assert found["idgraph_snapshot_version"] == 7
+    assert found["idgraph_snapshot_age_seconds"] == math.inf
+    assert found["idgraph_outbox_entries"] == 12
+    assert found["idgraph_dead_letters_waiting reason=not_json"] == 4
+    assert found["idgraph_ready"] == 1
+    assert 'flow="shop"' in text
+
+
+def test_what_cannot_be_asked_for_is_told_and_hides_nothing_else(tmp_path: Path) -> None:
+    world = World()
+    world.fails = True
+    with world.observed(tmp_path) as (url, _):
+        found = samples(got(f"{url}/metrics")[1])
+    assert "idgraph_outbox_entries" not in found
+    assert found["idgraph_scrape_failed what=outbox"] == 1
+    assert found["idgraph_scrape_failed what=snapshot"] == 0
+    assert found["idgraph_snapshot_version"] == 7
+
+
+def test_health(tmp_path: Path) -> None:
+    world = World()
+    world.ready = False
+    with world.observed(tmp_path) as (url, _):
+        assert got(f"{url}/health/live") == (200, '{"status": "ok"}')
+        assert got(f"{url}/health/ready") == (503, '{"status": "unavailable"}')
+        world.ready = True
+        assert got(f"{url}/health/ready?verbose")[0] == 200
+        assert got(f"{url}/")[0] == 404
+
+
+def test_without_a_port_nothing_listens(tmp_path: Path) -> None:
+    (tmp_path / "idgraph.toml").write_text("")
+    told: list[BatchReport] = []
+    nothing: Any = None
+    with observed(load(tmp_path / "idgraph.toml"), nothing, nothing, lambda: True, told.append) as tell:
+        assert tell == told.append
+
+
+def test_an_address_that_is_taken_is_told() -> None:
+    with serving("127.0.0.1", 0, {"/": lambda: Page(200, "text/plain", b"")}) as url:
+        port = int(url.rpartition(":")[2])
+        with (
+            pytest.raises(
+                ConfigError, match=rf"\[metrics\]: cannot listen on 127.0.0.1:{port}: Address already"
+            ),
+            serving("127.0.0.1", port, {}),
+        ):
+            pass
+    assert verdict(False).status == 503
+
+
+def test_a_log_is_one_json_object_a_line_without_what_an_exception_says() -> None:
+    try:
+        raise ValueError("canary\nin a message")
+    except ValueError as error:
+        record = logging.LogRecord(
+            "app.x", logging.ERROR, "f", 1, "it %s", ("failed",), (ValueError, error, error.__traceback__)
+        )
+    (line,) = json_logs.JsonFormatter().format(record).splitlines()
+    told = json.loads(line)
+    assert (told["level"], told["logger"], told["message"], told["error"]) == (
+        "ERROR",
+        "app.x",
+        "it failed",
+        "ValueError",
+    )
+    assert told["at"][0].startswith("test_observation.py:")
+    assert "canary" not in line
+
+
+def test_a_batch_is_logged_with_the_positions_of_what_it_set_aside(caplog: pytest.LogCaptureFixture) -> None:
+    aside = [SetAside("ab12", "no_spec", "map", "file:orders/x.jsonl#3")]
+    with caplog.at_level(logging.INFO, json_logs.BATCHES):
+        json_logs.log_batch(report(set_aside=aside))
+    lines = [json.loads(json_logs.JsonFormatter().format(record)) for record in caplog.records]
+    assert [line["message"] for line in lines] == ["micro-batch done", "event set aside"]
+    assert lines[0]["dead_letters"] == {"no_spec": 2}
+    assert {key: lines[1][key] for key in ("batch", "position", "reason", "stage", "letter", "level")} == {
+        "batch": "main/q/1",
+        "position": "file:orders/x.jsonl#3",
+        "reason": "no_spec",
+        "stage": "map",
+        "letter": "ab12",
+        "level": "WARNING",
+    }
+
+
+def test_only_so_many_are_told_one_by_one() -> None:
+    aside = [SetAside(str(n), "no_spec", "map", f"p#{n}") for n in range(70)]
+    total = StageReport(set_aside=list(aside))
+    total.add(StageReport(set_aside=list(aside)))
+    total.add(StageReport(set_aside=list(aside)))
+    assert len(total.set_aside) == TOLD_SET_ASIDE
