@@ -5,12 +5,11 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, Any
 
-from ingestion.kafka_configuration import kafka_sources
-from ingestion.payload_formats import PayloadFormats
 from model.errors import ConfigError, PayloadSchemaError
 
 if TYPE_CHECKING:
     from app.settings import Settings
+    from ingestion.payload_formats import PayloadFormats
 
 
 def told_of_formats(settings: Settings) -> dict[str, Any]:
@@ -18,6 +17,8 @@ def told_of_formats(settings: Settings) -> dict[str, Any]:
 
     Raises ConfigError for a file that cannot be read.
     """
+    from ingestion.kafka_configuration import kafka_sources
+
     schemas: dict[str, str] = {}
     for name, source in kafka_sources(settings.sources_by_name()).items():
         if source.schema_file is not None:
@@ -30,6 +31,8 @@ def told_of_formats(settings: Settings) -> dict[str, Any]:
 
 def open_formats(told: dict[str, Any]) -> PayloadFormats:
     """The formats of all sources; nothing is compiled or asked for yet."""
+    from ingestion.payload_formats import PayloadFormats
+
     schemas = {name: base64.b64decode(content) for name, content in told["schemas"].items()}
     registry = told["registry"]
     if registry["url"] is None:
