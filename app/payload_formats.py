@@ -45,6 +45,8 @@ def open_formats(told: dict[str, Any]) -> PayloadFormats:
 
 def require_formats(settings: Settings, formats: PayloadFormats) -> None:
     """Raises ConfigError for a schema file that cannot be used, and when what reads it is not installed."""
+    from ingestion.kafka_configuration import kafka_sources
+
     for name, source in kafka_sources(settings.sources_by_name()).items():
         try:
             formats.decoder(source)
