@@ -5,11 +5,12 @@ Plaintext that policy protects does not leave this step (law 3).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from ingestion.event_sealing import FetchedKeys, MappedEvent, Unsealed, seal_events
+from ingestion.event_sealing import FetchedKeys, Unsealed, seal_events
 from ingestion.event_states import joined, sealed_part
 from ingestion.map_output import MapOutput
+from ingestion.mapped_events import MappedChunk, MappedEvent
 from ingestion.set_aside import BatchLetters
 from merge.fragments import FragmentState
 from merge.tombstones import UNJUDGED
@@ -39,13 +40,14 @@ class Combiner:
         self._letters = letters
         self._stops_without_keys = stops_without_keys
 
-    def combine(self, prepared: Sequence[MappedEvent], output: MapOutput) -> None:
-        """Join events, in their order. A fragment that one of them cannot be joined to is `broken`. Raises
-        StoreError when the key store is away, and, where it is to stop then, KeyServiceError."""
-        keys = self._fetch_keys(prepared)
-        for fragment_id, events in by_fragment(prepared).items():
+    def combine(self, chunk: MappedChunk, output: MapOutput) -> None:
+        """Join events. A fragment that one of them cannot be joined to is `broken`. Raises StoreError when the key
+        store is away, and, where it is to stop then, KeyServiceError."""
+        keys = self._fetch_keys(chunk.others)
+        for fragment_id in chunk.fragment_ids():
+            plain = [event.state for event in chunk.plain.get(fragment_id, ())]
             try:
-                self._join(fragment_id, events, keys, output)
+                self._join(fragment_id, plain, chunk.others.get(fragment_id, ()), keys, output)
             except MemoryError:
                 raise
             except Exception:
@@ -54,10 +56,13 @@ class Combiner:
 
     def combine_fragment(self, events: Sequence[MappedEvent], output: MapOutput) -> None:
         """Join events of one fragment. Raises whatever it fails on."""
-        self._join(events[0].fragment_id, events, self._fetch_keys(events), output)
+        fragment_id = events[0].fragment_id
+        self._join(fragment_id, [], events, self._fetch_keys({fragment_id: events}), output)
 
-    def _fetch_keys(self, events: Sequence[MappedEvent]) -> FetchedKeys:
-        fragment_ids = {event.fragment_id for event in events if event.leaves.to_seal}
+    def _fetch_keys(self, others: Mapping[str, Sequence[MappedEvent]]) -> FetchedKeys:
+        fragment_ids = [
+            name for name, events in others.items() if any(each.leaves.to_seal for each in events)
+        ]
         try:
             keys = self._data_keys.fetch(sorted(fragment_ids), create=True) if fragment_ids else {}
         except KeyProviderError as error:
@@ -69,15 +74,36 @@ class Combiner:
         return keys
 
     def _join(
-        self, fragment_id: str, events: Sequence[MappedEvent], keys: FetchedKeys, output: MapOutput
+        self,
+        fragment_id: str,
+        parts: list[bytes],
+        events: Sequence[MappedEvent],
+        keys: FetchedKeys,
+        output: MapOutput,
     ) -> None:
-        """Join events of one fragment into the output's state of it."""
+        """Join events of one fragment, `parts` the states of some, into the output's state of it."""
         state = output.fragments.get(fragment_id)
+        if events:
+            state = self._take(fragment_id, events, keys, state, parts, output)
+        if parts and state is None:
+            _begin(fragment_id, joined(parts), output)
+        elif parts and state is not None:
+            state.join(joined(parts))
+
+    def _take(
+        self,
+        fragment_id: str,
+        events: Sequence[MappedEvent],
+        keys: FetchedKeys,
+        state: FragmentState | None,
+        parts: list[bytes],
+        output: MapOutput,
+    ) -> FragmentState | None:
+        """Seal events; each then stands in `parts`, or in the state that this gives."""
         policies = self._snapshot.attributes.policies
         # A state that stands as bytes is decoded only for what may be sealed.
         is_sealing = state is not None and any(event.leaves.to_seal for event in events)
         present = state.registers if state is not None and is_sealing else {}
-        parts: list[bytes] = []
         for event, sealed in zip(
             events, seal_events(self._sealer, keys, events, present, policies), strict=True
         ):
@@ -99,21 +125,10 @@ class Combiner:
             state.apply(
                 FragmentChange(fragment_id, origin, mutations, identifiers, scope, policies, sealed.entries)
             )
-        if parts and state is None:
-            _begin(fragment_id, joined(parts), output)
-        elif parts and state is not None:
-            state.join(joined(parts))
+        return state
 
 
 def _begin(fragment_id: str, state: FragmentState, output: MapOutput) -> FragmentState:
     output.fragments[fragment_id] = state
     state.judged = output.judged.get(fragment_id, UNJUDGED)
     return state
-
-
-def by_fragment(prepared: Sequence[MappedEvent]) -> dict[str, list[MappedEvent]]:
-    """Events by the id of their fragment, in their order."""
-    events: dict[str, list[MappedEvent]] = {}
-    for event in prepared:
-        events.setdefault(event.fragment_id, []).append(event)
-    return events

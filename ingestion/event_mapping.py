@@ -5,25 +5,42 @@ A bad event becomes a dead letter of the output and nothing else (law 5).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ingestion.configuration import SourceConfig
-from ingestion.event_sealing import MappedEvent
+from ingestion.files import DamagedRecord
 from ingestion.kafka_envelope import envelope_reader
 from ingestion.map_output import MapOutput
+from ingestion.mapped_events import MappedChunk, MappedEvent, PlainEvent
 from ingestion.payload_formats import PayloadFormats
 from ingestion.set_aside import BatchLetters
+from model import native
 from model.dead_letters import DeadLetterReason
 from model.errors import EventError, SchemaRegistryError, SpecError, TransformError
 from model.events import Event, RawRecord
 from model.fragments import Origin
 from model.identifiers import Identifier
-from model.stamps import Stamp
+from model.stamps import SpecRef, Stamp
 from transforms.blind_index import BlindIndex
-from transforms.compiled import CompiledSnapshot
+from transforms.compiled import MAX_CACHED_ROUTES, CompiledSnapshot
 from transforms.mapping import MappingSpec
 from transforms.schema import Leaves
+
+_Route = tuple[Callable[[Event], Any], SpecRef, tuple[str, ...]]
+"""A spec's function, its reference, and the signs of ids that may have to be hashed."""
+
+
+class _Hashes(dict[Identifier, Identifier]):
+    """What identifiers of a chunk are hashed to. Nothing of it outlives the chunk, which has them in the clear."""
+
+    def __init__(self, blind_index: BlindIndex) -> None:
+        super().__init__()
+        self._blind_index = blind_index
+
+    def __missing__(self, identifier: Identifier) -> Identifier:
+        hashed = self[identifier] = self._blind_index.identifier(identifier)
+        return hashed
 
 
 class EventMapper:
@@ -41,8 +58,76 @@ class EventMapper:
         self._blind_index = blind_index
         self._letters = letters
         self._readers = {name: envelope_reader(config, formats) for name, config in sources.items()}
-        self._protect = snapshot.protected_names.protector(blind_index.identifier)
+        self._hashes = _Hashes(blind_index)
+        self._protect = snapshot.protected_names.protector(self._hashes.__getitem__)
         self._timed = {name for name, config in sources.items() if config.ordinal_unit == "epoch_ms"}
+        self._routes: dict[tuple[str, str], _Route | None] = {}
+        self._gather = self._native_gatherer()
+
+    def map_chunk(
+        self,
+        records: list[RawRecord | DamagedRecord],
+        latest: int,
+        output: MapOutput,
+        are_whole: bool = False,
+    ) -> MappedChunk:
+        """`map` of each record, and letters for those that are damaged. `are_whole`: none is given as plain.
+        Raises SchemaRegistryError."""
+        chunk = MappedChunk({}, {})
+
+        def map_one(item: RawRecord | DamagedRecord) -> None:
+            if isinstance(item, DamagedRecord):
+                output.bytes += len(item.record.value)
+                self._letters.add(output, item.record, item.stage, item.reason, item.detail, None)
+                return
+            output.bytes += len(item.value)
+            event = self.map(item, latest, output)
+            if event is not None:
+                chunk.add(event, are_whole)
+
+        try:
+            if self._gather is None or are_whole:
+                # Twin of `gatherer` in native/events/gatherer.h, which gives `map_one` what is not of the common form.
+                for record in records:
+                    map_one(record)
+            else:
+                size, skipped = self._gather(
+                    records,
+                    latest,
+                    *chunk,
+                    lambda leaves, event: _note_changes(leaves, event, output),
+                    map_one,
+                )
+                output.bytes += size
+                output.skipped += skipped
+        finally:
+            self._hashes.clear()
+        return chunk
+
+    def _native_gatherer(self) -> Callable[..., tuple[int, int]] | None:
+        leaves = self._snapshot.attributes.native_state()
+        if native.events is None or leaves is None:
+            return None
+        return native.events.gatherer(
+            (RawRecord, Origin, Leaves, PlainEvent, MappedEvent),
+            {name: reader.read for name, reader in self._readers.items()},
+            self._routes,
+            self._route,
+            self._protect,
+            leaves,
+            self._snapshot.attributes.take_back,
+        )
+
+    def _route(self, source: str, event_type: str) -> _Route | None:
+        """How the native loop maps events of a source and type; None for those that it knows nothing of."""
+        spec = self._snapshot.spec_for(source, event_type)
+        signs = None if spec is None else self._snapshot.protected_names.signs_in_event_ids(spec.document.id)
+        found = None
+        if spec is not None and spec.scope is None and signs is not None:
+            found = spec.map, spec.ref, signs
+        if len(self._routes) < MAX_CACHED_ROUTES:
+            self._routes[source, event_type] = found
+        return found
 
     def map(self, record: RawRecord, latest: int, output: MapOutput) -> MappedEvent | None:
         """None when it maps to nothing, or was set aside. An ordinal, of a source that counts in time, beyond

@@ -5,32 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from ingestion.mapped_events import MappedEvent
 from merge.policies import POLICIES
 from model.attributes import Reconciliation
 from model.dead_letters import DeadLetterReason
 from model.errors import KeyProviderError, SealError
-from model.events import RawRecord
-from model.fragments import NO_ENTRIES, Kind, Origin, Register
-from model.identifiers import Identifier
+from model.fragments import NO_ENTRIES, Kind, Register
 from transforms.register_sealing import RegisterSealer
-from transforms.schema import Leaves
 from transforms.sealing import SealingKey
 
 FetchedKeys = dict[str, SealingKey] | KeyProviderError
 """The data keys of a chunk's fragments, or why there are none."""
-
-
-class MappedEvent(NamedTuple):
-    """An event that is mapped and waits for its fragment's data key."""
-
-    record: RawRecord
-    fragment_id: str
-    origin: Origin
-    identifiers: tuple[Identifier, ...]
-    leaves: Leaves
-    scope: str | None
-    state: bytes | None = None
-    """Where its plain values stand as bytes, and not among `leaves`: see `AttributeTree.leaves_and_state`."""
 
 
 class Sealed(NamedTuple):

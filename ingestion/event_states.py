@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from merge import codec
 from merge.encoded import EncodedState
 from merge.fragments import FragmentState
-from model import native
+from model import canonical, native
 from model.fragments import Register
 
 
-def sealed_part(registers: Mapping[str, Register]) -> bytes:
+def sealed_part(registers: dict[str, Register]) -> bytes:
     """Sealed registers of an event as the JSON of a state."""
+    if native.loops is not None:
+        body = native.loops.body(registers, {}, [], canonical.encode)
+        if body is not None:
+            return body
     state = FragmentState()
     state.registers.update(registers)
     return codec.body(codec.encode(state))

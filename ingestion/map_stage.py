@@ -11,12 +11,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from ingestion.chunks import chunked
-from ingestion.combining import Combiner, by_fragment
+from ingestion.combining import Combiner
 from ingestion.configuration import FlowConfig, SourceConfig
 from ingestion.event_mapping import EventMapper
-from ingestion.event_sealing import MappedEvent
 from ingestion.files import DamagedRecord
 from ingestion.map_output import OUTPUT_BYTES, MapOutput
+from ingestion.mapped_events import MappedChunk, MappedEvent
 from ingestion.payload_formats import PayloadFormats
 from ingestion.poison import prove, with_part
 from ingestion.set_aside import BatchAttempt, BatchLetters, LetterWriter
@@ -64,54 +64,60 @@ class MapStage:
         is: the batch is given again."""
         output = MapOutput()
         for chunk in chunked(records, self._flow.combine_events):
-            prepared = self._map_chunk(chunk, output)
+            mapped = self._map_chunk(chunk, output)
             if output.was_judged_otherwise():
                 # What a tombstone that came meanwhile lets pass must not go under with what came before it.
                 judged = output.judged
                 yield self._proven(output)
                 output = MapOutput(judged=judged)
             output.chunks.append(chunk)
-            self._combiner.combine(prepared, output)
+            self._combiner.combine(mapped, output)
             if output.events >= self._flow.combine_events or output.bytes >= OUTPUT_BYTES:
                 yield self._proven(output)
                 output = MapOutput()
         if output.events or output.fragments or output.letters:
             yield self._proven(output)
 
-    def _map_chunk(self, chunk: Sequence[RawRecord | DamagedRecord], output: MapOutput) -> list[MappedEvent]:
+    def _map_chunk(
+        self, chunk: list[RawRecord | DamagedRecord], output: MapOutput, are_whole: bool = False
+    ) -> MappedChunk:
         output.events += len(chunk)
         latest = int((self._now() + self._flow.max_future_skew_seconds) * 1000)
-        prepared: list[MappedEvent] = []
-        for item in chunk:
-            if isinstance(item, DamagedRecord):
-                output.bytes += len(item.record.value)
-                self._letters.add(output, item.record, item.stage, item.reason, item.detail, None)
-                continue
-            output.bytes += len(item.value)
-            event = self._mapper.map(item, latest, output)
-            if event is not None:
-                prepared.append(event)
-        # After `latest`: an event that was taken before an erasure is then never later than its tombstone.
-        output.judged = {}
-        if buried := self._tombstones(event.fragment_id for event in prepared):
-            prepared = self._judge(prepared, buried, output)
-        return prepared
+        mapped = self._mapper.map_chunk(chunk, latest, output, are_whole)
+        self._judge(mapped, output)
+        return mapped
 
-    def _judge(
-        self, prepared: list[MappedEvent], buried: Mapping[str, Tombstone], output: MapOutput
-    ) -> list[MappedEvent]:
-        """The events that no tombstone refuses: those of other fragments, and later ones of a timed source."""
+    def _judge(self, mapped: MappedChunk, output: MapOutput) -> None:
+        """Leave out the events that a tombstone refuses: all but later ones of a timed source."""
+        # After `latest`: an event that was taken before an erasure is then never later than its tombstone.
+        buried = self._tombstones(mapped.fragment_ids())
+        output.judged = {fragment_id: tombstone.until for fragment_id, tombstone in buried.items()}
+        if not buried:
+            return
         # A key that was cached before the erasure must not seal what comes after it.
         self._data_keys.forget(buried)
-        output.judged = {fragment_id: tombstone.until for fragment_id, tombstone in buried.items()}
-        kept = [event for event in prepared if self._is_alive(event, buried.get(event.fragment_id))]
-        output.erased += len(prepared) - len(kept)
-        return kept
+        for fragment_id, tombstone in buried.items():
+            self._judge_fragment(fragment_id, tombstone, mapped, output)
 
-    def _is_alive(self, event: MappedEvent, tombstone: Tombstone | None) -> bool:
-        if tombstone is None or tombstone.until == UNJUDGED:
-            return True
-        return self._mapper.is_timed(event.record) and event.origin.stamp.ordinal > tombstone.until
+    def _judge_fragment(
+        self, fragment_id: str, tombstone: Tombstone, mapped: MappedChunk, output: MapOutput
+    ) -> None:
+        if tombstone.until == UNJUDGED:
+            return
+        plain = mapped.plain.pop(fragment_id, [])
+        others = mapped.others.pop(fragment_id, [])
+        alive = [each for each in plain if self._is_alive(each.record, each.ordinal, tombstone)]
+        alive_others = [
+            each for each in others if self._is_alive(each.record, each.origin.stamp.ordinal, tombstone)
+        ]
+        if alive:
+            mapped.plain[fragment_id] = alive
+        if alive_others:
+            mapped.others[fragment_id] = alive_others
+        output.erased += len(plain) + len(others) - len(alive) - len(alive_others)
+
+    def _is_alive(self, record: RawRecord, ordinal: int, tombstone: Tombstone) -> bool:
+        return self._mapper.is_timed(record) and ordinal > tombstone.until
 
     def _proven(self, output: MapOutput) -> MapOutput:
         """The output with nothing in it that cannot be written: of a fragment whose state has no bytes, the records
@@ -132,10 +138,13 @@ class MapStage:
         output.fragments = {name: s for name, s in output.fragments.items() if name not in output.broken}
         for chunk in output.chunks:
             again = MapOutput()
-            mapped = self._map_chunk([each for each in chunk if isinstance(each, RawRecord)], again)
+            undamaged: list[RawRecord | DamagedRecord] = [
+                each for each in chunk if isinstance(each, RawRecord)
+            ]
+            mapped = self._map_chunk(undamaged, again, are_whole=True)
             # What is refused this time only must not go under: the first time it was part of what is broken.
             _add_letters(output, again)
-            for name, events in by_fragment(mapped).items():
+            for name, events in mapped.others.items():
                 if name in output.broken:
                     self._join_what_can_be(events, again.judged, output)
 

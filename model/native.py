@@ -49,6 +49,17 @@ class Events(Protocol):
         twin: Callable[[Any, Any], Any],
         /,
     ) -> Callable[[Any], Any]: ...
+    def gatherer(
+        self,
+        types: tuple[type, ...],
+        readers: Mapping[str, Callable[[Any], Any]],
+        routes: Mapping[tuple[str, str], Any],
+        find_route: Callable[[str, str], Any],
+        protect: Callable[[Any], Any],
+        leaves: tuple[Any, ...],
+        take_back: Callable[[Any], None],
+        /,
+    ) -> Callable[..., tuple[int, int]]: ...
 
 
 class Leaves(Protocol):

@@ -9,6 +9,7 @@
 #include "objects.h"
 
 #include <math.h>
+#include <stdint.h>
 #include <structmember.h>
 
 /* What `bind` was given: the types that are built here, two members of Kind, AttributeNode and its slots, and the
@@ -467,19 +468,52 @@ static int has_policies(const struct walk *walk, PyObject *policies)
     return found;
 }
 
+/* Most events have the leaves of one before them: for each number of leaves, the order that so many had last. */
+#define MOST_REMEMBERED 96
+static uint8_t orders[MOST_REMEMBERED + 1][MOST_REMEMBERED];
+
 static int leaves_in_order(const void *one, const void *other)
 {
-    return in_order(&((const struct leaf *)one)->of, &((const struct leaf *)other)->of);
+    return in_order(&(*(const struct leaf *const *)one)->of, &(*(const struct leaf *const *)other)->of);
 }
 
-static int put_leaves(struct output *output, struct collected *collected, PyObject *encode)
+/* Whether they are in the order of those before: then that is a permutation, as no two are equal. */
+static bool sort_as_before(const struct collected *collected, const struct leaf **sorted)
 {
-    qsort(collected->leaves, (size_t)collected->size, sizeof *collected->leaves, leaves_in_order);
+    const uint8_t *order = orders[collected->size];
+    for (int each = 0; each < collected->size; each++) {
+        sorted[each] = &collected->leaves[order[each]];
+        if (each && leaves_in_order(&sorted[each - 1], &sorted[each]) >= 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void sort_leaves(const struct collected *collected, const struct leaf **sorted)
+{
+    bool is_remembered = collected->size <= MOST_REMEMBERED;
+    if (is_remembered && sort_as_before(collected, sorted)) {
+        return;
+    }
+    for (int each = 0; each < collected->size; each++) {
+        sorted[each] = &collected->leaves[each];
+    }
+    qsort(sorted, (size_t)collected->size, sizeof *sorted, leaves_in_order);
+    for (int each = 0; is_remembered && each < collected->size; each++) {
+        orders[collected->size][each] = (uint8_t)(sorted[each] - collected->leaves);
+    }
+}
+
+static int put_leaves(struct output *output, const struct collected *collected, PyObject *encode)
+{
+    const struct leaf *sorted[MOST_COLLECTED];
+    sort_leaves(collected, sorted);
     if (!collected->size && put_character(output, '{')) {
         return -1;
     }
     for (int each = 0; each < collected->size; each++) {
-        const struct leaf *leaf = &collected->leaves[each];
+        const struct leaf *leaf = sorted[each];
         const char *begin = leaf->kind == deleted ? "[0,0," : "[0,1,";
         if (put_key(output, &leaf->of, each ? ',' : '{', encode) || put(output, begin, 5) ||
             put_value(output, leaf->of.value, encode) || put_character(output, ']')) {

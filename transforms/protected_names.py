@@ -16,6 +16,8 @@ from model.snapshots import DetectionMode, MetadataSnapshot
 from transforms.detection.detection import named, shaped
 from transforms.mapping import RESERVED_KEY
 
+_SIGNS = ("@", "%40")
+
 
 class ProtectedNames:
     """Decides by type where policy, or the name of a place, tells; else by the value. Immutable."""
@@ -60,8 +62,14 @@ class ProtectedNames:
         if place in self._undecided:
             return self._seals(shaped(event_id))
         # No attribute has it, so nobody decides. Nearly every id is unique: all detectors would cost too much.
-        is_judged = self._is_on and not _is_stored(place) and ("@" in event_id or "%40" in event_id)
+        is_judged = self._is_on and not _is_stored(place) and any(sign in event_id for sign in _SIGNS)
         return is_judged and self._seals(shaped(event_id))
+
+    def signs_in_event_ids(self, place: str | None) -> tuple[str, ...] | None:
+        """Texts of which an event id at a place has one if `protects_event_id`; None where only that can tell."""
+        if place in self._sealed or place in self._undecided:
+            return None
+        return _SIGNS if self._is_on and not _is_stored(place) else ()
 
     def _seals(self, proposal: Proposal | None) -> bool:
         return proposal is not None and self._levels.policy(proposal.classification).is_protected

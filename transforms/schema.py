@@ -335,6 +335,14 @@ class AttributeTree:
             raise
         return found, state
 
+    def native_state(self) -> tuple[Any, ...] | None:
+        """What native code calls for `leaves_and_state`: the function, what it is given beside an event's own, and
+        how many leaves an event may have."""
+        if native.leaves is None:
+            return None
+        known = self._root, RESERVED_KEY, self.policies, self._walk, canonical.encode
+        return native.leaves.state, *known, MAX_LEAVES
+
     def take_back(self, leaves: Leaves) -> None:
         """The event was refused: what it showed is unexpected still, for the next event that shows it."""
         for unexpected in reversed(leaves.unexpected):

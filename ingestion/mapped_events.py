@@ -1,0 +1,50 @@
+"""What events are between mapping and combining: by fragment, with no more kept of each than is still needed."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from model.events import RawRecord
+from model.fragments import Origin
+from model.identifiers import Identifier
+from transforms.schema import Leaves
+
+
+class PlainEvent(NamedTuple):
+    """An event of which nothing must be sealed: its state, as the JSON in what `merge.codec` writes, is all of it."""
+
+    record: RawRecord
+    ordinal: int
+    state: bytes
+
+
+class MappedEvent(NamedTuple):
+    """An event that is mapped and waits for its fragment's data key."""
+
+    record: RawRecord
+    fragment_id: str
+    origin: Origin
+    identifiers: tuple[Identifier, ...]
+    leaves: Leaves
+    scope: str | None
+    state: bytes | None = None
+    """Where its plain values stand as bytes, and not among `leaves`: see `AttributeTree.leaves_and_state`."""
+
+
+class MappedChunk(NamedTuple):
+    """The events of a chunk by the id of their fragment, in their order. A fragment may be in both."""
+
+    plain: dict[str, list[PlainEvent]]
+    others: dict[str, list[MappedEvent]]
+
+    def fragment_ids(self) -> dict[str, None]:
+        """Of all events, each once."""
+        return dict.fromkeys((*self.plain, *self.others))
+
+    def add(self, event: MappedEvent, is_whole: bool) -> None:
+        """One more, and where not all of it is wanted, as a plain one if it is."""
+        if is_whole or event.state is None or event.leaves.to_seal:
+            self.others.setdefault(event.fragment_id, []).append(event)
+        else:
+            plain = PlainEvent(event.record, event.origin.stamp.ordinal, event.state)
+            self.plain.setdefault(event.fragment_id, []).append(plain)

@@ -1,0 +1,185 @@
+"""Chunks of records, mapped natively and by Python: the same events by fragment, letters and reports."""
+
+from __future__ import annotations
+
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ingestion.configuration import FileSource
+from ingestion.event_mapping import EventMapper
+from ingestion.files import DamagedRecord
+from ingestion.map_output import MapOutput
+from ingestion.mapped_events import MappedChunk, MappedEvent, PlainEvent
+from ingestion.payload_formats import PayloadFormats
+from ingestion.set_aside import BatchAttempt, BatchLetters, LetterWriter
+from merge import codec
+from merge.fragments import FragmentState
+from model import canonical, native
+from model.attributes import ReconciliationPolicy
+from model.dead_letters import DeadLetterReason
+from model.events import RawRecord
+from model.fragments import FragmentChange
+from model.snapshots import DetectionMode, DiscoveryDefaults, MetadataSnapshot
+from tests.properties import odd_values
+from tests.properties.twins import both
+from tests.retail import NOW, Pipeline, attribute, records, snapshot, spec
+from transforms.compiled import CompiledSnapshot
+
+pytestmark = pytest.mark.skipif(
+    native.built_events is None or native.built_leaves is None, reason=f"the native loops are {native.state}"
+)
+
+LATEST = int(NOW * 1000)
+WHOLE = [{"operation": "shift", "spec": {"*": "&"}}]
+# Where the id stands decides how it is protected; events of a snapshot spec, and of none, are the twin's.
+PLACES: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "stored": {"id": "n"},
+    "sealed": {"id": "secret"},
+    "whole": {"mode": "snapshot", "scope": "s"},
+}
+SPECS = [
+    *(spec(name) for name in ("segment", "amplitude", "orders")),
+    *(
+        spec(
+            "orders",
+            name=name,
+            source="odd",
+            event_type=name,
+            operations=WHOLE,
+            specification_type="chain",
+            **more,
+        )
+        for name, more in PLACES.items()
+    ),
+]
+SOURCES = {
+    "odd": FileSource.model_validate(
+        {"name": "odd", "path": "inbox", "type": {"path": "kind"}, "ordinal_unit": "epoch_ms"}
+    )
+}
+
+ids = st.sampled_from(["e1", "e2", "ann@example.com", "a%40b.example", "日", 7, None, ""])
+ordinals = st.sampled_from([1, 5, LATEST, LATEST + 1, 2**63, "2024-03-01T00:00:00Z", "soon", None])
+emails = st.sampled_from(["p1@example.com", "p2@example.com", " ", None, 7, ["x"], "日@example.com"])
+extras = st.dictionaries(
+    st.sampled_from(["a", "n", "secret", "first", "4111111111111111", "_event", "deep", "日"]),
+    odd_values.leaves | odd_values.fine_trees,
+    max_size=3,
+)
+
+
+def _record(
+    line: int, kind: Any, event_id: Any, ordinal: Any, email: Any, extra: dict[str, Any]
+) -> RawRecord:
+    body = {
+        "kind": kind,
+        "_event": {"id": event_id, "ordinal": ordinal},
+        "identity": {"email": email},
+        **extra,
+    }
+    try:
+        value = canonical.encode(body)
+    except Exception:
+        value = b"{"
+    return RawRecord("odd", f"file:odd/x#{line}", value)
+
+
+kinds = st.sampled_from(["plain", "plain", "plain", "stored", "sealed", "whole", "nobody's", None])
+odd_records = st.builds(_record, st.integers(1, 9), kinds, ids, ordinals, emails, extras)
+damaged = st.just(
+    DamagedRecord(RawRecord("odd", "file:odd/x#99", b"{half"), DeadLetterReason.CORRUPT_SOURCE, "cut")
+)
+chunks = st.lists(st.sampled_from(records(60)) | odd_records | odd_records | damaged, max_size=12)
+
+
+@cache
+def pipeline() -> Pipeline:
+    """One keyring for all runs: other keys hash to other names."""
+    return Pipeline(Path(tempfile.mkdtemp()))
+
+
+def mapped(
+    found: MetadataSnapshot, some: list[list[RawRecord | DamagedRecord]], are_whole: bool
+) -> list[tuple[Any, ...]]:
+    """What comes of chunks under a snapshot; of each event its state, whoever made its bytes."""
+    tools = pipeline()
+    compiled = CompiledSnapshot(found)
+    letters = BatchLetters(LetterWriter(tools.sealer), 1, BatchAttempt("main/0", "attempt"))
+    mapper = EventMapper(compiled, {**tools.sources, **SOURCES}, tools.blind_index, letters, PayloadFormats())
+    told = []
+    for chunk in some:
+        output = MapOutput()
+        events = mapper.map_chunk(chunk, LATEST, output, are_whole)
+        told.append(
+            (
+                _told(events),
+                [letter[:-2] for letter in output.letters],
+                sorted(map(repr, output.changes.items())),
+                sorted(map(repr, output.proposals.items())),
+                (output.bytes, output.skipped),
+            )
+        )
+    return told
+
+
+def _told(chunk: MappedChunk) -> list[tuple[Any, ...]]:
+    plain = [(name, *_plain(each)) for name, events in chunk.plain.items() for each in events]
+    others = [(name, *_other(name, each)) for name, events in chunk.others.items() for each in events]
+    return sorted((*plain, *others), key=repr)
+
+
+def _plain(event: PlainEvent) -> tuple[Any, ...]:
+    return event.record, event.ordinal, event.state, [], None
+
+
+def _other(name: str, event: MappedEvent) -> tuple[Any, ...]:
+    body = event.state
+    if body is None:
+        state = FragmentState()
+        state.apply(FragmentChange(name, event.origin, event.leaves.plain, event.identifiers, event.scope))
+        body = codec.body(codec.encode(state))
+    assert event.fragment_id == name == str(event.identifiers[0])
+    return event.record, event.origin.stamp.ordinal, body, event.leaves.to_seal, event.scope
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(chunks, min_size=1, max_size=3), st.sampled_from(DetectionMode), st.booleans(), st.booleans())
+def test_chunks(
+    some: list[list[RawRecord | DamagedRecord]], mode: DetectionMode, has_policy: bool, are_whole: bool
+) -> None:
+    policy = ReconciliationPolicy.FIRST if has_policy else ReconciliationPolicy.LATEST
+    declared = [
+        attribute("identity.email", encryption="searchable"),
+        attribute("secret", encryption="protected"),
+        attribute("a", policy=policy),
+        attribute("n", "integer", status="discovered"),
+    ]
+    found = snapshot(specs=SPECS, declared=declared, defaults=DiscoveryDefaults(detection=mode))
+    one, other = both(lambda: mapped(found, some, are_whole))
+    assert one == other
+
+
+def test_the_common_event_is_mapped_natively() -> None:
+    """So that what is compared is not the twin with itself."""
+    tools = pipeline()
+    letters = BatchLetters(LetterWriter(tools.sealer), 1, BatchAttempt("main/0", "attempt"))
+    mapper = EventMapper(
+        CompiledSnapshot(snapshot()), tools.sources, tools.blind_index, letters, PayloadFormats()
+    )
+
+    def fail(*_: Any) -> None:
+        raise AssertionError("the twin was asked")
+
+    some: list[RawRecord | DamagedRecord] = list(records(200))
+    mapper.map_chunk(some, LATEST, MapOutput())
+    mapper.map = fail  # type: ignore[method-assign, assignment]
+    again = mapper.map_chunk(some, LATEST, MapOutput())
+    assert sum(map(len, again.plain.values())) > 50
+    assert sum(map(len, again.others.values())) > 20
