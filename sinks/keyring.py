@@ -87,6 +87,10 @@ class KeyringFile(KeyHolder):
         if keyring_file.stamp(self._path) != self._opened.stamp:
             self._opened = self._read()
 
+    def prepare(self) -> None:
+        opened = self._looked()
+        opened.secrets.prepare(opened.keyring.current)
+
     def versions(self) -> tuple[KeyVersion, ...]:
         self.refresh()
         return tuple(key.described for key in self._opened.keyring.keys)

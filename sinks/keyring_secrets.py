@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
 
 from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 
@@ -19,12 +18,10 @@ REFUSED_SECONDS = 5.0
 """After a key service was away for all retries, it is not asked again for so long: thousands of data keys may wait
 for the one answer."""
 
-T = TypeVar("T")
-
 
 @dataclass(slots=True)
-class _Kept(Generic[T]):
-    opened: T
+class _Kept:
+    opened: AESSIV
     until: float
     uses: float
 
@@ -39,7 +36,7 @@ class OpenedSecrets(KeyHolder):
         self._envelope = envelope
         self._now = now
         self._stored = {key.described.version: key.secret for key in keyring.keys if key.secret is not None}
-        self._ciphers: dict[int, _Kept[AESSIV]] = {}
+        self._ciphers: dict[int, _Kept] = {}
         self._refused: tuple[float, str] | None = None
         self._lock = threading.Lock()
 
@@ -54,19 +51,28 @@ class OpenedSecrets(KeyHolder):
     def cipher(self, version: int) -> AESSIV:
         """The cipher of a key-encryption key that there is, for one data key."""
         with self._lock:
-            kept = self._ciphers.get(version)
-            if kept is None or kept.uses < 1 or kept.until <= self._now():
-                self._forget_old(version)
-                cipher = AESSIV(self._open(self._stored[version], key_name(version)).reveal())
-                kept = _Kept(cipher, self._now() + self._envelope.keep_seconds, self._envelope.keep_uses)
-                self._ciphers[version] = kept
+            kept = self._kept(version)
             kept.uses -= 1
             return kept.opened
+
+    def prepare(self, version: int) -> None:
+        """Open the key-encryption key unless it is open."""
+        with self._lock:
+            self._kept(version)
 
     def held(self) -> list[int]:
         """The versions whose secrets are in memory."""
         with self._lock:
             return sorted(self._ciphers)
+
+    def _kept(self, version: int) -> _Kept:
+        kept = self._ciphers.get(version)
+        if kept is None or kept.uses < 1 or kept.until <= self._now():
+            self._forget_old(version)
+            cipher = AESSIV(self._open(self._stored[version], key_name(version)).reveal())
+            kept = _Kept(cipher, self._now() + self._envelope.keep_seconds, self._envelope.keep_uses)
+            self._ciphers[version] = kept
+        return kept
 
     def _forget_old(self, version: int) -> None:
         # Before it is asked for: a key that may not be used any more must leave memory.

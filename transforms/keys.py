@@ -64,6 +64,11 @@ class KeyProvider(Protocol):
         """Learn now which version is current; else a provider may take a minute to notice."""
         ...
 
+    def prepare(self) -> None:
+        """Have at hand what wrapping and unwrapping by the current version needs, as far as a provider may wait for
+        somebody else: who holds a lock calls this before."""
+        ...
+
 
 class RotatingKeyProvider(KeyProvider, Protocol):
     """A key provider whose versions idgraph itself makes and retires. What is said of `KeyProvider` holds."""

@@ -6,6 +6,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import TypeVar
 
 from model.errors import ClosedVersionError, KeyProviderError, KeyServiceError, StoreError
@@ -88,6 +89,9 @@ class DataKeys(KeyHolder):
     def hold(self, fragment_ids: Sequence[str], work: Callable[[dict[str, SealingKey]], T]) -> T:
         """Run `work` with the keys that the store has, none of which changes or is erased before it returns,
         in any process. `work` must not use this object, and may run again. Raises StoreError."""
+        with suppress(KeyProviderError):
+            # Not while others wait for what is held. If the keys are away, each is told as unusable.
+            self._provider.prepare()
         return self._store.hold(fragment_ids, lambda stored: work(self._unwrap_held(stored)))
 
     def close(self) -> None:

@@ -49,6 +49,9 @@ class FixedProvider:
     def refresh(self) -> None:
         pass
 
+    def prepare(self) -> None:
+        pass
+
     def purpose_key(self, purpose: str) -> bytes:
         return purpose.encode().ljust(64, b"\0")
 

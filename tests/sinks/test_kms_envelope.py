@@ -14,9 +14,11 @@ import pytest
 from model.errors import KeyProviderError, KeyServiceError
 from sinks import keyring_content, keyring_secrets
 from sinks.keyring import KeyringFile
+from sinks.memory_data_keys import MemoryDataKeys
 from tests.servers.faulty_proxy import Answer, broken, cut, faulty_proxy, half_an_answer
 from tests.servers.kms import Kms, running_kms
 from tests.transforms.key_canary import shown
+from transforms.sealing import DataKeys, SealingKey
 from transforms.secret import Secret
 
 if TYPE_CHECKING:
@@ -79,6 +81,24 @@ def test_kms_is_asked_once_until_a_limit_is_reached(kms: Kms, path: Path, key: K
     clock[0] = 60.0
     provider.unwrap(wrapped, b"f")
     assert kms.asked == ["key-1", "key-1", "key-1"], "its time is over"
+
+
+def test_who_holds_data_keys_has_asked_before(kms: Kms, path: Path, key: KmsKey) -> None:
+    keys = DataKeys(opened(path, key), MemoryDataKeys())
+    keys.fetch(["f"], create=True)
+    other = DataKeys(opened(path, key), keys._store)
+    kms.asked.clear()
+    asked: list[str] = []
+
+    def work(found: dict[str, SealingKey]) -> bool:
+        asked.extend(kms.asked)
+        return "f" in found
+
+    assert other.hold(["f"], work)
+    assert asked == ["key-1"]
+    kms.asked.clear()
+    assert other.hold([], lambda _: True)
+    assert kms.asked == []
 
 
 def test_threads_ask_once(kms: Kms, path: Path, key: KmsKey) -> None:
