@@ -2,40 +2,27 @@
 
 from __future__ import annotations
 
-import atexit
 import functools
 import hashlib
 import os
-import tempfile
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
-
 from app.servers.dynamodb import dynamodb
-from model.errors import ServerUnavailableError
+from tests.servers.requirement import required, started
 
 if TYPE_CHECKING:
     from sinks.dynamo_connection import Place
 
 URL = "TEST_DYNAMODB_URL"
 """Tells a test's own processes where it is."""
-REQUIRED = "TEST_SERVERS_REQUIRED"
-"""When set, what cannot be had fails the tests, rather than leaving them out."""
 
 
 def require_dynamodb() -> str:
     """Where the server is, started when first asked for. Skips the test, with the reason, when it cannot be
     had, or the extra `dynamodb` is not installed."""
-    if not os.environ.get(REQUIRED):
-        pytest.importorskip("boto3", reason="boto3 is not installed: pip install idgraph[dynamodb]")
-    try:
+    with required("boto3", "dynamodb"):
         return os.environ.get(URL) or _started()
-    except ServerUnavailableError as error:
-        if os.environ.get(REQUIRED):
-            raise
-        pytest.skip(" ".join(str(error).split()))
 
 
 def place(folder: Path) -> Place:
@@ -72,9 +59,5 @@ def emptied_place(folder: Path) -> Place:
 
 @functools.cache
 def _started() -> str:
-    stack = ExitStack()
-    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="dynamodb-"))
-    url = stack.enter_context(dynamodb(Path(folder)))
-    atexit.register(stack.close)
-    os.environ[URL] = url
-    return url
+    os.environ[URL], _ = started("dynamodb", dynamodb)
+    return os.environ[URL]

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import atexit
 import functools
 import hashlib
 import os
 import subprocess
-import tempfile
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
-
 from app.servers.elasticsearch import elasticsearch
-from model.errors import ServerUnavailableError
-from tests.servers.dynamodb import REQUIRED
+from tests.servers.requirement import required, started
 
 if TYPE_CHECKING:
     from sinks.elasticsearch_connection import Place
@@ -33,16 +27,8 @@ _made: list[Place] = []
 def require_elasticsearch() -> str:
     """Where the server is, started when first asked for. Skips the test, with the reason, when it cannot be
     had, or the extra `elasticsearch` is not installed."""
-    if not os.environ.get(REQUIRED):
-        pytest.importorskip(
-            "elasticsearch", reason="elasticsearch is not installed: pip install idgraph[elasticsearch]"
-        )
-    try:
+    with required("elasticsearch", "elasticsearch"):
         return os.environ.get(URL) or _started()
-    except ServerUnavailableError as error:
-        if os.environ.get(REQUIRED):
-            raise
-        pytest.skip(" ".join(str(error).split()))
 
 
 def place_of_index(folder: Path) -> Place:
@@ -94,9 +80,6 @@ def remove(place: Place) -> None:
 
 @functools.cache
 def _started() -> str:
-    stack = ExitStack()
-    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="elasticsearch-"))
-    node = stack.enter_context(elasticsearch(Path(folder)))
-    atexit.register(stack.close)
+    node, folder = started("elasticsearch", elasticsearch)
     os.environ |= {URL: node.url, DATA: f"{folder}/data"}
     return node.url

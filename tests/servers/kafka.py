@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-import pytest
-
 from app.servers.kafka import Broker, kafka
-from model.errors import ServerUnavailableError
-from tests.servers.dynamodb import REQUIRED
+from tests.servers.requirement import required
 
 
 class Kafka:
@@ -74,16 +70,8 @@ class Kafka:
 @contextmanager
 def running_kafka(folder: Path) -> Iterator[Kafka]:
     """A broker with its data in a folder. Skips the test, with the reason, when it cannot be had."""
-    if not os.environ.get(REQUIRED):
-        pytest.importorskip(
-            "confluent_kafka", reason="confluent-kafka is not installed: pip install idgraph[kafka]"
-        )
-    try:
+    with required("confluent_kafka", "kafka"):
         broker = Kafka(folder)
-    except ServerUnavailableError as error:
-        if os.environ.get(REQUIRED):
-            raise
-        pytest.skip(" ".join(str(error).split()))
     try:
         yield broker
     finally:

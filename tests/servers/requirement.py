@@ -1,0 +1,42 @@
+"""What tests need that may not be had here: they are left out, with the reason, or fail where nothing may be missing."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from model.errors import ServerUnavailableError
+
+T = TypeVar("T")
+
+REQUIRED = "TEST_SERVERS_REQUIRED"
+"""When set, what cannot be had fails the tests, rather than leaving them out."""
+
+
+@contextmanager
+def required(module: str, extra: str) -> Iterator[None]:
+    """Skip the test when `module` of our extra is not installed, or what the block starts cannot be had."""
+    if not os.environ.get(REQUIRED):
+        pytest.importorskip(module, reason=f"{module} is not installed: pip install idgraph[{extra}]")
+    try:
+        yield
+    except ServerUnavailableError as error:
+        if os.environ.get(REQUIRED):
+            raise
+        pytest.skip(" ".join(str(error).split()))
+
+
+def started(name: str, server: Callable[[Path], AbstractContextManager[T]]) -> tuple[T, Path]:
+    """A server that lives as long as this process, and its folder, which goes with it."""
+    stack = ExitStack()
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=f"{name}-")))
+    running = stack.enter_context(server(folder))
+    atexit.register(stack.close)
+    return running, folder
