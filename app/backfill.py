@@ -14,7 +14,8 @@ from typing import NamedTuple
 from pydantic import ValidationError
 
 from app import wiring
-from app.flow_runner import alone, run_flow
+from app.alone import alone
+from app.flow_runner import run_flow
 from app.metrics_settings import MetricsSettings
 from app.settings import Settings
 from ingestion.archive import BackfillProgress, Tally, archive_files, archive_path, bytes_an_event, size_of

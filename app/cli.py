@@ -28,11 +28,13 @@ from app.commands import (
 from app.commands.backfill import backfill
 from app.commands.bench import bench
 from app.commands.demo import demo
+from app.commands.reconcile import reconcile
+from app.commands.reindex import reindex
 from app.observation.json_logs import BATCHES, JsonFormatter
 
 EPILOG = (
     "Exit codes: 0 done, 1 something failed, 2 wrong command line or configuration, or a file that cannot be read, 3 not found, "
-    "4 the flow stopped itself, 5 metadata service away or token refused, 130 interrupted, 141 the reader of the "
+    "4 the flow stopped itself, 5 metadata service away or token refused, 6 index and store differ, 130 interrupted, 141 the reader of the "
     "output went away."
 )
 
@@ -109,6 +111,8 @@ app.command()(profiles.search)
 app.command()(profiles.export)
 app.command()(erase.erase)
 app.command()(seal.seal)
+app.command()(reindex)
+app.command()(reconcile)
 app.command(context_settings={"ignore_unknown_options": True, "allow_extra_args": True})(bench)
 app.add_typer(dead_letters.commands, name="dead-letters")
 app.add_typer(specs.commands, name="specs")

@@ -36,6 +36,8 @@ class Exit(IntEnum):
     """The flow stopped itself: too many dead letters."""
     UNAVAILABLE = 5
     """The metadata service is away, or refused the token."""
+    DRIFT = 6
+    """The index differs from the store."""
     INTERRUPTED = 130
     """Ctrl-C, as a shell tells it: 128 and the signal's number."""
     BROKEN_PIPE = 141

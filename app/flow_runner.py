@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
 import logging
-import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
-from pathlib import Path
 
 from app import wiring
+from app.alone import alone
 from app.input_streams import input_stream, needed_jars
 from app.java import class_archives, require_java
 from app.key_providers import ensure_keyring
@@ -33,7 +31,7 @@ from ingestion.schema_sender import SchemaSender
 from ingestion.session import start_session
 from ingestion.snapshots import SnapshotFollower
 from ingestion.source_files import file_sources, folder_of
-from model.errors import AlreadyRunningError, ConfigError
+from model.errors import ConfigError
 from transforms.schema import AttributeTree
 
 log = logging.getLogger(__name__)
@@ -75,13 +73,14 @@ def run_flow(
                 settings.metadata.schema_update_interval,
             )
         )
-        stack.enter_context(
-            OutboxDrainer(
-                resources.store,
-                resources.index,
-                lambda: AttributeTree(snapshots.current().snapshot).index_rules,
+        if settings.index.fed_by == "flow":
+            stack.enter_context(
+                OutboxDrainer(
+                    resources.store,
+                    resources.index,
+                    lambda: AttributeTree(snapshots.current().snapshot).index_rules,
+                )
             )
-        )
         running: list[Flow] = []
         on_batch = stack.enter_context(
             observed(
@@ -119,21 +118,6 @@ def _make_folders(settings: Settings) -> None:
         except OSError as error:
             raise ConfigError(f"source {source.name}: {folder}: {error.strerror}") from None
         log.warning("source %s: created %s, nothing there yet", source.name, folder)
-
-
-@contextmanager
-def alone(state: Path) -> Iterator[None]:
-    """Two runs of one flow would share a checkpoint and undo each other's. The lock goes with its process,
-    however that ends. Raises AlreadyRunningError."""
-    descriptor = os.open(state / "lock", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise AlreadyRunningError(f"running already (its lock is {state / 'lock'})") from None
-        yield
-    finally:
-        os.close(descriptor)
 
 
 @contextmanager

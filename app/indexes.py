@@ -15,6 +15,7 @@ from model.errors import ConfigError
 if TYPE_CHECKING:
     from app.settings import Settings
     from merge.index import ProfileIndex
+    from merge.index_versions import IndexVersions
     from merge.tombstones import TombstoneNames
     from sinks.elasticsearch_connection import Place
 
@@ -31,6 +32,21 @@ def open_index(told: dict[str, Any], names: TombstoneNames) -> ProfileIndex:
     from sinks.sqlite_index import SqliteProfileIndex
 
     return SqliteProfileIndex(Path(told["directory"]) / FILE, names)
+
+
+def open_versions(settings: Settings, names: TombstoneNames) -> IndexVersions:
+    """The versions of the index that the configuration says."""
+    told = told_of(settings)
+    if settings.index.kind == "elasticsearch":
+        place_of_index = place(told)
+        from sinks.elasticsearch_schema import Shape
+        from sinks.elasticsearch_versions import ElasticsearchIndexVersions
+
+        shape = Shape(settings.index.shards, settings.index.replicas)
+        return ElasticsearchIndexVersions(place_of_index, names, shape)
+    from sinks.sqlite_index_versions import SqliteIndexVersions
+
+    return SqliteIndexVersions(settings.directory / FILE, names)
 
 
 def place(told: dict[str, Any]) -> Place:

@@ -105,6 +105,11 @@ class IndexSettings(BaseModel):
         default="sqlite",
         description="A file in `directory`, or an index in Elasticsearch (see [elasticsearch.md](elasticsearch.md)).",
     )
+    fed_by: Literal["flow", "streams"] = Field(
+        default="flow",
+        description="Who indexes what flows write: they themselves, or `idgraph index follow`, by the stream of the "
+        "DynamoDB table (see [dynamodb.md](dynamodb.md#indexing-by-streams)).",
+    )
     url: Annotated[str, AfterValidator(without_credentials)] = Field(
         default="http://127.0.0.1:9200", description="Where Elasticsearch is."
     )

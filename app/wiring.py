@@ -57,7 +57,8 @@ def worker_plan(settings: Settings) -> WorkerPlan:
         **told_of_formats(settings),
         **told_of_decryptors(settings),
     }
-    return WorkerPlan(settings.flow, settings.sources_by_name(), json.dumps(told), open_resources)
+    indexes = settings.index.fed_by == "flow"
+    return WorkerPlan(settings.flow, settings.sources_by_name(), json.dumps(told), open_resources, indexes)
 
 
 def open_resources(settings: str) -> WorkerResources:

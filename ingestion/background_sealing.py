@@ -6,7 +6,6 @@ more, and remembers on disk what it has sealed by. Whatever cuts it short, the n
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 import logging
@@ -17,14 +16,14 @@ from enum import Enum
 from pathlib import Path
 
 from ingestion.durable_files import write_atomically
-from ingestion.set_aside import PayloadSealer
+from ingestion.resume_points import ResumePoint
 from ingestion.snapshots import PinnedSnapshot
 from ingestion.stored_sealing import SealingProgress, StoredSealing
 from ingestion.workers import WorkerResources
 from model import canonical
 from model.attributes import AttributeMetadata, AttributeStatus
 from model.classification import Classification, EncryptionLevel
-from model.errors import IdgraphError, SealError
+from model.errors import IdgraphError
 from model.snapshots import DiscoveryDefaults, MetadataSnapshot
 from transforms.compiled import CompiledSnapshot
 
@@ -119,17 +118,19 @@ class BackgroundSealing:
         return _Ended.FAILED
 
     def _seal(self, snapshot: MetadataSnapshot, wanted: str) -> _Ended:
-        place = _Place(self._file, wanted, self._resources.sealer)
-        after, spared = place.read()
+        # With what stands there while a run is cut short.
+        point = ResumePoint(self._file, self._resources.sealer, "background-sealing", {"protection": ""})
+        kept = point.read(wanted)
+        after, spared = str(kept.get("after", "")), bool(kept.get("spared"))
         was_cut_short = sealed_by(self._file) == ""
         sealing = StoredSealing(self._resources, CompiledSnapshot(snapshot))
         # Before the first write: a run that is killed leaves old bytes in the files.
-        place.write(after, spared)
+        point.keep(wanted, {"after": after, "spared": spared})
         done: SealingProgress | None = None
         worked, started, changed = 0.0, time.monotonic(), False
         for done in sealing.run(PAGE, after):
             if done.looked_at:
-                place.write(done.after, spared or _spares(done))
+                point.keep(wanted, {"after": done.after, "spared": spared or _spares(done)})
             spent = time.monotonic() - started
             worked += spent
             share = self._share if worked > BRISK_SECONDS else max(self._share, BRISK_SHARE)
@@ -159,36 +160,6 @@ class BackgroundSealing:
 
 def _spares(done: SealingProgress) -> bool:
     return bool(done.failed or done.letters)
-
-
-class _Place:
-    """How far a run under some protection came, in the file. A fragment's id may be what is to be hidden, so it is
-    sealed as a dead letter's record is."""
-
-    def __init__(self, file: Path, wanted: str, sealer: PayloadSealer) -> None:
-        self._file = file
-        self._wanted = wanted
-        self._sealer = sealer
-
-    def read(self) -> tuple[str, bool]:
-        """The id of the last fragment that was looked at, and whether something before it could not be sealed;
-        an empty id where all is to be looked at."""
-        try:
-            kept = json.loads(self._file.read_bytes())
-            sealed = base64.b64decode(kept["after"], validate=True)
-            return self._sealer.open(sealed, _POSITION, self._wanted).decode(), bool(kept["spared"])
-        except (OSError, ValueError, LookupError, TypeError, SealError):
-            return "", False
-
-    def write(self, after: str, spared: bool) -> None:
-        """Durable when it returns. Raises OSError."""
-        sealed = self._sealer.seal(after.encode(), _POSITION, self._wanted)
-        kept = {"protection": "", "after": base64.b64encode(sealed).decode(), "spared": spared}
-        write_atomically(self._file, json.dumps(kept).encode())
-
-
-_POSITION = "background-sealing"
-"""Stands where dead letters have their id; none is called so."""
 
 
 def sealed_by(file: Path) -> str | None:

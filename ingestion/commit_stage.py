@@ -72,6 +72,8 @@ class CommitStage:
     backoff: Backoff = field(default_factory=Backoff)
     gives_up: bool = False
     """Whether a fragment that keeps changing has failed; else ConflictError has the batch given again."""
+    indexes: bool = True
+    """Whether to index what is committed; else it stays in the outbox for who does."""
     committer: Committer = field(init=False)
 
     def __post_init__(self) -> None:
@@ -118,9 +120,10 @@ class CommitStage:
         if self.guard and result.erased:
             self.guard.erase_of_refused(result.erased)
         output.take(result)
-        started = time.perf_counter()
-        output.unindexed += self._index(result)
-        output.index_seconds += time.perf_counter() - started
+        if self.indexes:
+            started = time.perf_counter()
+            output.unindexed += self._index(result)
+            output.index_seconds += time.perf_counter() - started
         return result.outages
 
     def _read(

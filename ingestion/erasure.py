@@ -19,9 +19,10 @@ from typing import NamedTuple, Protocol
 from ingestion.key_guard import KeyGuard
 from ingestion.letter_search import FoundLetter, LetterSearch
 from ingestion.workers import WorkerResources
+from merge.index import search_pages
+from merge.store import scan_pages
 from merge.tombstones import UNJUDGED, Holding, Tombstone, TombstoneNames
 from model.identifiers import Identifier
-from model.queries import Query
 
 _PAGE = 1000
 
@@ -82,7 +83,7 @@ class Erasure:
         letters = self._letters_of(found, identifiers)
         certain = sum(each.certain for each in letters)
         keys = len(self._data_keys.fetch(ids, create=False))
-        documents = len(self._index.holds(ids))
+        documents = len(self._index.versions(ids))
         return Preview(_counted(found, keys, documents, certain, len(letters) - certain), letters)
 
     def erase(self, ids: Sequence[str], until: int, identifiers: Iterable[str] = ()) -> Erased:
@@ -182,9 +183,7 @@ class Erasure:
         return list(self._letters().find(self._dead_letters.scan(), ids, {*carried, *identifiers}))
 
     def _restored_rows(self) -> Iterator[str]:
-        after = ""
-        while page := self._store.scan(after, _PAGE):
-            after = page[-1].id
+        for page in scan_pages(self._store, _PAGE):
             buried = self._store.tombstones([each.id for each in page])
             for fragment in page:
                 tombstone = buried.get(fragment.id)
@@ -193,15 +192,10 @@ class Erasure:
                     yield fragment.id
 
     def _restored_documents(self) -> Iterator[str]:
-        cursor = None
-        while True:
-            page = self._index.search(Query(), _PAGE, cursor)
+        for page in search_pages(self._index, _PAGE):
             stored = self._store.read(page.ids)
             gone = [each for each in page.ids if each not in stored]
             yield from (name for name, each in self._store.tombstones(gone).items() if each.until != UNJUDGED)
-            cursor = page.cursor
-            if cursor is None:
-                return
 
 
 def _with_noted(erased: Holding, noted: Holding | None) -> Holding:

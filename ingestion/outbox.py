@@ -6,12 +6,10 @@ import logging
 import threading
 from collections.abc import Callable
 
-from ingestion import poison
-from merge import codec
-from merge.documents import document
-from merge.index import IndexDocument, ProfileIndex
+from ingestion.indexing import index_again
+from merge.index import ProfileIndex
 from merge.store import OutboxEntry, ProfileStore
-from model.errors import DamagedStateError, IdgraphError, StoreError
+from model.errors import IdgraphError
 from model.index_rules import IndexRules
 
 log = logging.getLogger(__name__)
@@ -86,7 +84,9 @@ def drain_outbox(store: ProfileStore, index: ProfileIndex, rules: IndexRules, at
     refused: set[OutboxEntry] = set()
     while entries := _untried(store, refused, at_once):
         for start in range(0, len(entries), at_once):
-            refused |= _index_some(store, index, rules, entries[start : start + at_once])
+            some = entries[start : start + at_once]
+            left = index_again(store, index, rules, some)
+            refused |= {entry for entry in some if entry.fragment_id in left}
     return len(refused)
 
 
@@ -94,32 +94,3 @@ def _untried(store: ProfileStore, refused: set[OutboxEntry], at_once: int) -> li
     # The oldest come first, so the refused ones are read each time. Twice as many behind them are taken as
     # there are, or a long row of refused ones would be read again for each page.
     return [entry for entry in store.outbox(at_once + 2 * len(refused)) if entry not in refused]
-
-
-def _index_some(
-    store: ProfileStore, index: ProfileIndex, rules: IndexRules, entries: list[OutboxEntry]
-) -> set[OutboxEntry]:
-    """Index a page of entries and settle them; gives those that the index refused."""
-    stored = store.read([entry.fragment_id for entry in entries])
-    documents: list[IndexDocument] = []
-    unreadable: set[str] = set()
-    for fragment in stored.values():
-        try:
-            state = codec.decode(fragment.state)
-            documents.append(document(fragment.id, fragment.version, state, rules))
-        except DamagedStateError:
-            log.warning("%s cannot be indexed: its stored state is damaged", fragment.id)
-            unreadable.add(fragment.id)
-        except StoreError:
-            raise
-        except Exception as error:
-            log.log(logging.ERROR, "%s cannot be indexed: %s", fragment.id, type(error).__name__)
-            unreadable.add(fragment.id)
-    refused = poison.put(index, documents).keys() | unreadable
-    # By version: one that came back meanwhile, and was indexed, stays.
-    if gone := {name: version for name, version in entries if name not in stored}:
-        index.erase(gone)
-    # With the versions that were indexed: one that was written meanwhile stays.
-    versions = {name: stored[name].version if name in stored else version for name, version in entries}
-    store.settle([OutboxEntry(name, versions[name]) for name in versions if name not in refused])
-    return {entry for entry in entries if entry.fragment_id in refused}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
-from merge.index import IndexDocument, ProfileIndex, SearchPage
+from merge.index import IndexDocument, Indexed, ProfileIndex, SearchPage
 from model.errors import ProfileIndexError
 from model.queries import Query
 
@@ -39,8 +39,11 @@ class PatientIndex:
             raise ProfileIndexError("the index takes long; it goes on in the background")
         return put.result()
 
-    def holds(self, ids: Sequence[str]) -> set[str]:
-        return self._index.holds(ids)
+    def versions(self, ids: Sequence[str]) -> dict[str, int]:
+        return self._index.versions(ids)
+
+    def compare(self, documents: Sequence[IndexDocument]) -> dict[str, Indexed]:
+        return self._index.compare(documents)
 
     def erase(self, versions: Mapping[str, int]) -> int:
         return self._index.erase(versions)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 from merge import codec
 from merge.encoded import EncodedState, state_of
 from merge.failures import CommitFailure
 from merge.fragments import FragmentState
-from merge.index import IndexDocument, ProfileIndex
+from merge.index import IndexDocument
 from model.dead_letters import DeadLetterReason
 from model.errors import IdgraphError
 
@@ -75,7 +76,13 @@ def joined(parts: Sequence[FragmentState]) -> list[FragmentState]:
     return [whole]
 
 
-def put(index: ProfileIndex, documents: Sequence[IndexDocument]) -> dict[str, str]:
+class DocumentTaker(Protocol):
+    """What documents are put into: an index, or a version of one that is being made."""
+
+    def put(self, documents: Sequence[IndexDocument]) -> dict[str, str]: ...
+
+
+def put(index: DocumentTaker, documents: Sequence[IndexDocument]) -> dict[str, str]:
     """`ProfileIndex.put`, past documents that it fails on: those are refused with the type of the error."""
     try:
         return index.put(documents)

@@ -24,7 +24,7 @@ from merge.backoff import Backoff
 from merge.documents import document
 from merge.fragments import FragmentState
 from merge.index import IndexDocument
-from merge.store import FragmentWrite
+from merge.store import FragmentWrite, scan_pages
 from model.errors import ConflictError, KeyProviderError, KeyServiceError, ProfileIndexError, SealError
 from model.fragments import Kind, Register
 from transforms.compiled import CompiledSnapshot
@@ -123,7 +123,7 @@ class StoredSealing:
     ) -> Iterator[SealingProgress]:
         progress = SealingProgress(self._store.count(), after=after)
         yield progress
-        while found := self._store.scan(progress.after, page):
+        for found in scan_pages(self._store, page, after):
             take(self._search.find(found, progress), progress)
             progress.looked_at += len(found)
             progress.after = found[-1].id

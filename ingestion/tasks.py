@@ -222,6 +222,7 @@ def _commit(
         KeyGuard(tools.store, tools.data_keys),
         Backoff(plan.flow.commit_retries),
         order.is_last,
+        plan.indexes,
     )
     output = stage.run(fragments)
     kept = to_set_aside(failure_handler(plan.flow.on_failure), output.failed) if output.failed else []

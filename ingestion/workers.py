@@ -44,3 +44,5 @@ class WorkerPlan:
     sources: Mapping[str, SourceConfig]
     settings: str
     open_resources: Callable[[str], WorkerResources]
+    indexes: bool = True
+    """Whether what is committed is indexed by the task as well; else it waits in the outbox for who does."""

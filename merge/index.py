@@ -5,7 +5,7 @@ One contract suite (`tests/contracts/test_profile_index.py`) runs over every imp
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from model.queries import Query, Scalar
@@ -31,6 +31,14 @@ class SearchPage(NamedTuple):
     cursor: str | None
 
 
+class Indexed(NamedTuple):
+    """What the index has of a document that it is compared with."""
+
+    version: int
+    is_same: bool
+    """Whether its content is exactly the other's."""
+
+
 class ProfileIndex(Protocol):
     """Safe for several processes and threads at once. Every method blocks.
 
@@ -44,8 +52,13 @@ class ProfileIndex(Protocol):
         Visible to searches from any process when it returns."""
         ...
 
-    def holds(self, ids: Sequence[str]) -> set[str]:
-        """Those of these ids that have a document."""
+    def versions(self, ids: Sequence[str]) -> dict[str, int]:
+        """The versions of those of these ids that have a document."""
+        ...
+
+    def compare(self, documents: Sequence[IndexDocument]) -> dict[str, Indexed]:
+        """What the index has of those of these documents whose ids have one. A document that `put` would refuse is
+        never the same."""
         ...
 
     def erase(self, versions: Mapping[str, int]) -> int:
@@ -67,3 +80,13 @@ class ProfileIndex(Protocol):
     def count(self, query: Query) -> int: ...
 
     def close(self) -> None: ...
+
+
+def search_pages(index: ProfileIndex, size: int = 1000, cursor: str | None = None) -> Iterator[SearchPage]:
+    """All documents in the order of their ids, a page at a time, behind `cursor` if there is one."""
+    while True:
+        page = index.search(Query(), size, cursor)
+        yield page
+        cursor = page.cursor
+        if cursor is None:
+            return

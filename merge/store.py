@@ -6,7 +6,7 @@ One contract suite (`tests/contracts/test_profile_store.py`) runs over every imp
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import NamedTuple, Protocol
 
 from merge.tombstones import UNJUDGED, Holding, Tombstone
@@ -150,12 +150,16 @@ class ProfileStore(Protocol):
     def close(self) -> None: ...
 
 
+def scan_pages(store: ProfileStore, size: int = 1000, after: str = "") -> Iterator[list[StoredFragment]]:
+    """All fragments behind the one of id `after` in the store's own order, a page at a time."""
+    while page := store.scan(after, size):
+        yield page
+        after = page[-1].id
+
+
 def scan_all(store: ProfileStore, page: int = 1000) -> Iterator[StoredFragment]:
     """All fragments in the store's own order, a page in memory at a time."""
-    after = ""
-    while fragments := store.scan(after, page):
-        yield from fragments
-        after = fragments[-1].id
+    return chain.from_iterable(scan_pages(store, page))
 
 
 def sorted_all(store: ProfileStore, page: int = 1000) -> Iterator[StoredFragment]:

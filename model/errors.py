@@ -127,8 +127,16 @@ class DecryptionError(IdgraphError):
     Retryable."""
 
 
+class TrimmedStreamError(StoreError):
+    """What a store's stream told was dropped before it was read. What it told of is still in the store."""
+
+
 class ProfileIndexError(IdgraphError):
     """A profile index failed; what it did not take stays in the outbox."""
+
+
+class VersionInUseError(ProfileIndexError):
+    """A version of an index cannot be deleted: searches and writes go to it."""
 
 
 class QueryError(IdgraphError):

@@ -80,8 +80,10 @@ class DynamoClient:
     """One place's tables. Safe for several threads, and over fork. All methods raise StoreError, whose message
     names the table and DynamoDB's reason, never a value."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, service: str = "dynamodb") -> None:
+        """`service` is AWS's name of the API, of which only `call` is the same for all."""
         self.place = place
+        self._service = service
         self._opened: _Opened | None = None
         self._is_closed = False
         self._lock = threading.Lock()
@@ -236,7 +238,7 @@ class DynamoClient:
             # Sockets and threads of a parent are none of its child's.
             if self._opened is None or self._opened.process != os.getpid():
                 threads = ThreadPoolExecutor(THREADS, _THREAD_NAME)
-                self._opened = _Opened(os.getpid(), connect(self.place, 2 * THREADS), threads)
+                self._opened = _Opened(os.getpid(), connect(self.place, 2 * THREADS, self._service), threads)
             return self._opened
 
     def _count(self, operation: str, answer: Mapping[str, Any]) -> None:

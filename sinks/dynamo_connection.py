@@ -45,9 +45,9 @@ _MEANING = {
 }
 
 
-def connect(place: Place, threads: int) -> Any:
-    """A boto3 client for so many threads. Raises StoreError."""
+def connect(place: Place, threads: int, service: str = "dynamodb") -> Any:
+    """A boto3 client of one service for so many threads. Raises StoreError."""
     try:
-        return client("dynamodb", place.region, place.endpoint, threads)
+        return client(service, place.region, place.endpoint, threads)
     except (BotoCoreError, ValueError) as error:
         raise StoreError(f"DynamoDB in {place.region}: {type(error).__name__}") from None

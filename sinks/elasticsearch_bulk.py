@@ -8,11 +8,19 @@ the version it erases, and what comes later beats the erasure.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from model.errors import ProfileIndexError
-from sinks.elasticsearch_client import TOO_LARGE, TOO_MANY, ElasticsearchClient, Pause, RefusedRequestError
+from sinks.elasticsearch_client import (
+    BLOCKED,
+    TOO_LARGE,
+    TOO_MANY,
+    ElasticsearchClient,
+    Pause,
+    RefusedRequestError,
+)
+from sinks.elasticsearch_tokens import TOMBSTONE
 
 REQUEST_BYTES = 5 << 20
 REQUEST_ACTIONS = 2000
@@ -20,6 +28,9 @@ REQUEST_ACTIONS = 2000
 
 STALE = "stale"
 """What an action is refused with when there is something later."""
+
+TAKEN = (None, STALE)
+"""Outcomes after which a document is as it should be."""
 
 _CONFLICT = 409
 _FIRST_REFUSAL = 300
@@ -67,10 +78,10 @@ def write(
         while left:
             again: list[int] = []
             for number, status, reason in _send(client, index, actions, left, is_alias):
-                if status in _OF_THE_INDEX:
-                    raise RefusedRequestError(index, status, reason)
-                if status == TOO_MANY or status >= 500:
+                if status == TOO_MANY or status >= 500 or reason == BLOCKED:
                     again.append(number)
+                elif status in _OF_THE_INDEX:
+                    raise RefusedRequestError(index, status, reason)
                 elif status >= _FIRST_REFUSAL:
                     outcomes[number] = STALE if status == _CONFLICT else reason
             left = again
@@ -97,6 +108,9 @@ def _send(
             )
         )
     except RefusedRequestError as error:
+        if error.reason == BLOCKED:
+            yield from ((number, TOO_MANY, BLOCKED) for number in chosen)
+            return
         if error.status != TOO_LARGE:
             raise
         if len(chosen) == 1:
@@ -130,3 +144,13 @@ def _pages(actions: Sequence[Action]) -> Iterator[range]:
         size += len(action.source)
     if actions:
         yield range(start, len(actions))
+
+
+def erase(client: ElasticsearchClient, index: str, versions: Mapping[str, int], is_alias: bool) -> list[bool]:
+    """Put tombstones: by key Elasticsearch's version of each. Gives of each whether it was not there already, nor
+    anything later."""
+    actions = [Action(key, version, TOMBSTONE) for key, version in versions.items()]
+    outcomes = write(client, index, actions, is_alias)
+    if left := {each for each in outcomes if each not in TAKEN}:
+        raise ProfileIndexError(f"Elasticsearch index {index}: an erasure was refused: {min(map(str, left))}")
+    return [each is None for each in outcomes]

@@ -29,6 +29,8 @@ LONGEST_REST = 5.0
 """How many seconds at most nothing is tried after that, so that not every batch waits in vain."""
 
 TOO_MANY, TOO_LARGE = 429, 413
+BLOCKED = "cluster_block_exception"
+"""The reason for a refusal where writing is blocked, as it is for a moment when another version takes an index's place."""
 
 
 class RefusedRequestError(ProfileIndexError):
@@ -59,7 +61,7 @@ class Pause:
         """Raises ProfileIndexError when there is no time left."""
         if time.monotonic() > self._deadline:
             raise ProfileIndexError(
-                f"Elasticsearch index {self._index}: busy for {BUSY_SECONDS:.0f} s and all retries"
+                f"Elasticsearch index {self._index}: busy, or blocked, for {BUSY_SECONDS:.0f} s and all retries"
             )
         time.sleep(_BUSY.pause(self._attempt))
         self._attempt += 1

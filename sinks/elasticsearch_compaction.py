@@ -13,6 +13,7 @@ from typing import Any
 
 from model.errors import ProfileIndexError
 from sinks.elasticsearch_client import ElasticsearchClient
+from sinks.elasticsearch_schema import versions
 
 LEASE_SECONDS = 90.0
 MERGE_SECONDS = 3600.0
@@ -25,28 +26,27 @@ _STATS = [
 
 def compact(client: ElasticsearchClient) -> None:
     """Raises ProfileIndexError when a copy of a shard lags behind: something may be left then."""
-    alias = client.place.name
-    wanted = {shard: last for shard, last, _ in _shards(client)}
+    # What was replaced by a newer version too: an erasure reaches all.
+    indices = list(versions(client))
+    wanted = {shard: last for shard, last, _ in _shards(client, indices)}
     deadline = time.monotonic() + LEASE_SECONDS
-    while any(lease <= wanted.get(shard, -1) for shard, _, lease in _shards(client)):
+    while any(lease <= wanted.get(shard, -1) for shard, _, lease in _shards(client, indices)):
         if time.monotonic() > deadline:
             raise ProfileIndexError(
-                f"Elasticsearch index {alias}: a copy of it lags behind, so what was erased may still be in its "
+                f"Elasticsearch index {client.place.name}: a copy of it lags behind, so what was erased may still be in its "
                 "files; mend the cluster, then `idgraph erase --again`"
             )
         time.sleep(0.2)
-    client.call(lambda api: api.indices.flush(index=alias, force=True), MERGE_SECONDS)
-    client.call(lambda api: api.indices.forcemerge(index=alias, only_expunge_deletes=True), MERGE_SECONDS)
+    client.call(lambda api: api.indices.flush(index=indices, force=True), MERGE_SECONDS)
+    client.call(lambda api: api.indices.forcemerge(index=indices, only_expunge_deletes=True), MERGE_SECONDS)
     # What was merged away is deleted by the next commit.
-    client.call(lambda api: api.indices.flush(index=alias, force=True), MERGE_SECONDS)
+    client.call(lambda api: api.indices.flush(index=indices, force=True), MERGE_SECONDS)
 
 
-def _shards(client: ElasticsearchClient) -> Iterator[tuple[tuple[str, str], int, int]]:
+def _shards(client: ElasticsearchClient, indices: list[str]) -> Iterator[tuple[tuple[str, str], int, int]]:
     """Of each copy of each shard: which it is, its last operation, and the first that somebody may ask for."""
     answer: Mapping[str, Any] = client.call(
-        lambda api: api.indices.stats(
-            index=client.place.name, metric="_all", level="shards", filter_path=_STATS
-        )
+        lambda api: api.indices.stats(index=indices, metric="_all", level="shards", filter_path=_STATS)
     )
     for index, content in answer.get("indices", {}).items():
         for number, copies in content["shards"].items():

@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
-from merge.index import IndexDocument, SearchPage
+from merge.index import IndexDocument, Indexed, SearchPage
 from merge.tombstones import TombstoneNames
 from model.errors import ProfileIndexError
 from model.queries import Query
-from sinks.elasticsearch_bulk import STALE, Action, alive, erased, key_of, write
+from sinks.elasticsearch_bulk import TAKEN, Action, alive, erase, erased, key_of, write
 from sinks.elasticsearch_client import ElasticsearchClient
 from sinks.elasticsearch_compaction import compact
 from sinks.elasticsearch_connection import Place
+from sinks.elasticsearch_other_versions import erase_elsewhere
 from sinks.elasticsearch_queries import EVERY, Json, compiled
 from sinks.elasticsearch_schema import require_layout
-from sinks.elasticsearch_tokens import TOMBSTONE, source
+from sinks.elasticsearch_tokens import source
 from sinks.index_cursors import cursor_after, read_cursor
 from sinks.index_values import check_text
 
@@ -47,32 +49,34 @@ class ElasticsearchProfileIndex:
         actions, refused = prepared(documents, self._names)
         ids = list(actions)
         outcomes = write(self._client, self._alias, list(actions.values()), is_alias=True)
-        refused |= {each: reason for each, reason in zip(ids, outcomes, strict=True) if reason not in _TAKEN}
+        refused |= {each: reason for each, reason in zip(ids, outcomes, strict=True) if reason not in TAKEN}
         # Also when all were stale: who put what is later may have died before it could be seen.
         self._refresh()
         return refused
 
-    def holds(self, ids: Sequence[str]) -> set[str]:
+    def versions(self, ids: Sequence[str]) -> dict[str, int]:
         self._check()
-        return set(self._versions(ids))
+        return {each: hit.version // 2 for each, hit in self._present(ids).items()}
+
+    def compare(self, documents: Sequence[IndexDocument]) -> dict[str, Indexed]:
+        self._check()
+        contents = {each.id: _content(each) for each in documents}
+        return {
+            each: Indexed(hit.version // 2, hit.content is not None and hit.content == contents[each])
+            for each, hit in self._present(list(contents)).items()
+        }
 
     def erase(self, versions: Mapping[str, int]) -> int:
         self._check()
         if not versions:
             return 0
         self._refresh()
-        present = self._versions(list(versions))
-        actions = [
-            Action(key_of(self._names(each)), erased(version), TOMBSTONE)
-            for each, version in versions.items()
-        ]
-        outcomes = write(self._client, self._alias, actions, is_alias=True)
-        if left := {each for each in outcomes if each not in _TAKEN}:
-            raise ProfileIndexError(
-                f"Elasticsearch index {self._alias}: an erasure was refused: {min(map(str, left))}"
-            )
+        present = {each: hit.version for each, hit in self._present(list(versions)).items()}
+        tombstones = {key_of(self._names(each)): erased(version) for each, version in versions.items()}
+        are_new = erase(self._client, self._alias, tombstones, is_alias=True)
+        erase_elsewhere(self._client, tombstones)
         self._refresh()
-        gone = [each for each, outcome in zip(versions, outcomes, strict=True) if outcome is None]
+        gone = [each for each, is_new in zip(versions, are_new, strict=True) if is_new]
         return sum(present.get(each, erased(versions[each])) < erased(versions[each]) for each in gone)
 
     def compact(self) -> None:
@@ -113,14 +117,15 @@ class ElasticsearchProfileIndex:
     def close(self) -> None:
         self._client.close()
 
-    def _versions(self, ids: Sequence[str]) -> dict[str, int]:
-        """Elasticsearch's versions of those of these ids that have a document."""
+    def _present(self, ids: Sequence[str]) -> dict[str, _Hit]:
+        """What there is of those of these ids that have a document."""
         by_key = {key_of(self._names(each)): each for each in ids}
         keys = list(by_key)
-        found: dict[str, int] = {}
+        found: dict[str, _Hit] = {}
         for start in range(0, len(keys), _IDS):
             for hit in self._hits({"ids": {"values": keys[start : start + _IDS]}}):
-                found[by_key[hit["_id"]]] = hit["_version"]
+                (content,) = hit.get("fields", {}).get("content", [None])
+                found[by_key[hit["_id"]]] = _Hit(hit["_version"], content)
         return found
 
     def _hits(self, wanted: Json) -> list[Json]:
@@ -130,6 +135,7 @@ class ElasticsearchProfileIndex:
                 query={"bool": {"filter": [wanted, EVERY]}},
                 size=_IDS,
                 source=False,
+                docvalue_fields=["content"],
                 version=True,
                 allow_partial_search_results=False,
             )
@@ -148,7 +154,18 @@ class ElasticsearchProfileIndex:
         self._client.call(lambda api: api.indices.refresh(index=self._alias))
 
 
-_TAKEN = (None, STALE)
+class _Hit(NamedTuple):
+    """A document that is there: Elasticsearch's version of it, and the hash of its content."""
+
+    version: int
+    content: str | None
+
+
+def _content(document: IndexDocument) -> str | None:
+    try:
+        return source(document.id, document.fields).content
+    except (TypeError, UnicodeEncodeError):
+        return None
 
 
 def prepared(
@@ -160,7 +177,7 @@ def prepared(
     actions: dict[str, Action] = {}
     for document in documents:
         try:
-            content = source(document.id, document.fields)
+            content = source(document.id, document.fields).json
             present = actions.get(document.id)
             if present is None or present.version <= alive(document.version):
                 actions[document.id] = Action(key_of(names(document.id)), alive(document.version), content)

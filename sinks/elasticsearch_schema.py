@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from model.errors import ProfileIndexError
 from sinks.elasticsearch_client import ElasticsearchClient, RefusedRequestError
 
-LAYOUT = 1
+LAYOUT = 2
 """Of the keys in `elasticsearch_tokens` and of the mapping: an index of another one must be built anew."""
 
 _KEY = {"type": "keyword", "doc_values": False}
@@ -23,6 +23,8 @@ MAPPING: dict[str, Any] = {
         "numbers": _KEY,
         "booleans": _KEY,
         "words": _KEY,
+        # Never searched, only read.
+        "content": {"type": "keyword", "index": False},
     },
 }
 
@@ -50,8 +52,15 @@ def create(client: ElasticsearchClient, shape: Shape) -> str | None:
     return first
 
 
-def make(client: ElasticsearchClient, index: str, shape: Shape, aliases: dict[str, Any]) -> None:
-    """Make one index version. Raises RefusedRequestError when there is one of this name."""
+def make(
+    client: ElasticsearchClient,
+    index: str,
+    shape: Shape,
+    aliases: dict[str, Any],
+    meta: dict[str, Any] | None = None,
+) -> None:
+    """Make one index version, with `meta` kept beside its mapping. Raises RefusedRequestError when there is one of
+    this name."""
     settings = {
         "number_of_shards": shape.shards,
         "number_of_replicas": shape.replicas,
@@ -59,7 +68,7 @@ def make(client: ElasticsearchClient, index: str, shape: Shape, aliases: dict[st
         "merge.policy.expunge_deletes_allowed": 0,
         "soft_deletes.retention_lease.period": "10m",
     }
-    mapping = {**MAPPING, "_meta": {"layout": LAYOUT}}
+    mapping = {**MAPPING, "_meta": {"layout": LAYOUT, **(meta or {})}}
     client.call(
         lambda api: api.indices.create(index=index, settings=settings, mappings=mapping, aliases=aliases)
     )
@@ -73,7 +82,7 @@ def require_layout(client: ElasticsearchClient) -> None:
     layouts = {each["mappings"].get("_meta", {}).get("layout") for each in found.values()}
     if layouts != {LAYOUT}:
         raise ProfileIndexError(
-            f"Elasticsearch index {name}: made by another version of idgraph; use that version, or another index"
+            f"Elasticsearch index {name}: made by another version of idgraph; `idgraph reindex` makes it anew"
         )
 
 

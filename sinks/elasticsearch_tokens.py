@@ -5,6 +5,7 @@
     numbers   PATH U+0000 the number (`sinks.number_keys`), in hexadecimal digits
     booleans  PATH U+0000 0 or 1
     words     WORD U+0000 PATH, so that a word anywhere is what begins so
+    content   a hash of all the others, which documents are compared by
 
 Keyword terms sort by UTF-8 bytes, which is by code point, so a prefix or a range of keys is one of values. PATH
 is the attribute's path without the controls that part a key, and shortened when it is long.
@@ -17,7 +18,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from model import canonical
 from sinks.index_values import ORDERED_CHARACTERS, ValueClass, class_of, words
@@ -31,6 +32,7 @@ AFTER = "\x01"
 TOMBSTONE = b"{}"
 
 _LONGEST_PATH = 512
+_CONTENT_BYTES = 8
 
 
 @lru_cache(maxsize=65_536)
@@ -61,14 +63,21 @@ def value_key(path: str, value: Any) -> tuple[str, str] | None:
     return None if key is None else ("numbers", f"{path_key(path)}{END}{key.hex()}")
 
 
-def source(document_id: str, fields: Mapping[str, Any]) -> bytes:
-    """The JSON of a document.
+class Source(NamedTuple):
+    """The JSON of a document, and the hash of it that stands there as `content`."""
+
+    json: bytes
+    content: str
+
+
+def source(document_id: str, fields: Mapping[str, Any]) -> Source:
+    """A document as it is kept; the order of its fields makes no difference.
 
     Raises TypeError for a value that is neither a scalar nor a list of scalars, naming the path, and
     UnicodeEncodeError for text that is not valid Unicode.
     """
     keys: dict[str, Any] = {"id": document_id, "texts": [], "numbers": [], "booleans": [], "words": []}
-    for path, value in fields.items():
+    for path, value in sorted(fields.items()):
         found: dict[str, None] = {}
         for scalar in value if type(value) is list else (value,):
             try:
@@ -82,4 +91,6 @@ def source(document_id: str, fields: Mapping[str, Any]) -> bytes:
         if found:
             end = END + path_key(path)
             keys["words"] += [word + end for word in found]
-    return canonical.encode({field: value for field, value in keys.items() if value})
+    json = canonical.encode({field: value for field, value in keys.items() if value})
+    content = hashlib.blake2b(json, digest_size=_CONTENT_BYTES).hexdigest()
+    return Source(b'%b,"content":"%b"}' % (json[:-1], content.encode("ascii")), content)

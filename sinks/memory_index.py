@@ -6,7 +6,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from merge.index import IndexDocument, SearchPage
+from merge.index import IndexDocument, Indexed, SearchPage
 from model.errors import ProfileIndexError, QueryError
 from model.queries import Clause, FullText, Prefix, Query, Range, Term
 from sinks.index_values import (
@@ -45,9 +45,17 @@ class MemoryProfileIndex:
                     self._documents[document.id] = document
         return refused
 
-    def holds(self, ids: Sequence[str]) -> set[str]:
+    def versions(self, ids: Sequence[str]) -> dict[str, int]:
         with self._lock():
-            return self._documents.keys() & set(ids)
+            return {each: self._documents[each].version for each in ids if each in self._documents}
+
+    def compare(self, documents: Sequence[IndexDocument]) -> dict[str, Indexed]:
+        with self._lock():
+            return {
+                each.id: Indexed(present.version, _content(present) == _content(each))
+                for each in documents
+                if (present := self._documents.get(each.id))
+            }
 
     def erase(self, versions: Mapping[str, int]) -> int:
         with self._lock():
@@ -104,6 +112,16 @@ def _reason_to_refuse(document: IndexDocument) -> str | None:
             except TypeError as error:
                 return f"{path}: {error}"
     return None if all(map(is_unicode, texts)) else "text that is not valid Unicode"
+
+
+def _content(document: IndexDocument) -> list[tuple[str, list[tuple[ValueClass, Any]]]] | None:
+    """What searches see of a document; None where it would be refused."""
+    if _reason_to_refuse(document) is not None:
+        return None
+    return [
+        (path, [(class_of(each), _comparable(each, whole=True)) for each in _values(document, path)])
+        for path in sorted(document.fields)
+    ]
 
 
 def _values(document: IndexDocument, path: str) -> list[Any]:

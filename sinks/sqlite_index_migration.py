@@ -8,6 +8,7 @@ from itertools import islice
 from model.errors import ProfileIndexError
 from sinks import sqlite_index_segments, sqlite_schema
 from sinks.sqlite_index_blocks import build
+from sinks.sqlite_index_tables import IN_USE, SEGMENT_TABLES
 from sinks.sqlite_index_tokens import LONG, PathTokens, packed
 
 _AT_ONCE = 4000
@@ -19,8 +20,8 @@ def to_segments(connection: sqlite3.Connection) -> None:
 
     Raises ProfileIndexError where this SQLite cannot take the full-text table away.
     """
-    for statement in sqlite_index_segments.TABLES:
-        connection.execute(statement)
+    for statement in SEGMENT_TABLES:
+        connection.execute(IN_USE(statement))
     connection.execute("ALTER TABLE documents RENAME TO before")
     connection.execute(
         """CREATE TABLE documents (

@@ -2,7 +2,7 @@
 
 A put writes one segment of its documents, whose numbers follow one another. What is replaced or deleted only loses its
 row in `documents`: its postings stay until its segment is merged, and no search sees them. Each function runs
-within one transaction of the caller's.
+within one transaction of the caller's, on the tables of one version of the index.
 """
 
 from __future__ import annotations
@@ -18,22 +18,7 @@ from model.native import Part
 from sinks import sqlite_index_blocks
 from sinks.sqlite_index_blocks import Block
 from sinks.sqlite_index_queries import Interval
-
-# `first` and `behind` bound the numbers of a segment's documents: each is in one segment, and none is given out
-# twice while a segment has postings of it. `documents` were written, of which `alive` are still there.
-TABLES = (
-    """CREATE TABLE segments (
-        first INTEGER PRIMARY KEY,
-        behind INTEGER NOT NULL,
-        documents INTEGER NOT NULL,
-        alive INTEGER NOT NULL,
-        bytes INTEGER NOT NULL)""",
-    """CREATE TABLE blocks (
-        segment INTEGER NOT NULL,
-        token BLOB NOT NULL,
-        data BLOB NOT NULL,
-        PRIMARY KEY (segment, token))""",
-)
+from sinks.sqlite_index_tables import IN_USE, Tables
 
 FAN_IN = 8
 """Segments of like size that become one."""
@@ -56,23 +41,29 @@ class Segment(NamedTuple):
         return self.bytes * self.alive // self.documents + 1 if self.documents else 1
 
 
-def next_number(connection: sqlite3.Connection) -> int:
+def next_number(connection: sqlite3.Connection, tables: Tables = IN_USE) -> int:
     """The number for the first document of the next segment."""
-    row = connection.execute("SELECT behind FROM segments ORDER BY first DESC LIMIT 1").fetchone()
+    row = connection.execute(tables("SELECT behind FROM segments@ ORDER BY first DESC LIMIT 1")).fetchone()
     return row[0] if row is not None else 1
 
 
-def write(connection: sqlite3.Connection, first: int, documents: int, blocks: Sequence[Block]) -> None:
+def write(
+    connection: sqlite3.Connection,
+    first: int,
+    documents: int,
+    blocks: Sequence[Block],
+    tables: Tables = IN_USE,
+) -> None:
     """Write the segment of some documents, the numbers of which begin with `first`."""
-    _write(connection, first, first + documents, documents, blocks)
+    _write(connection, tables, first, first + documents, documents, blocks)
 
 
-def bury(connection: sqlite3.Connection, numbers: Iterable[int]) -> None:
+def bury(connection: sqlite3.Connection, numbers: Iterable[int], tables: Tables = IN_USE) -> None:
     """Count documents as gone whose row is replaced or deleted."""
-    firsts = [each.first for each in _all(connection)]
+    firsts = [each.first for each in _all(connection, tables)]
     gone = Counter(firsts[bisect_right(firsts, number) - 1] for number in numbers)
     connection.executemany(
-        "UPDATE segments SET alive = alive - ? WHERE first = ?",
+        tables("UPDATE segments@ SET alive = alive - ? WHERE first = ?"),
         [(count, first) for first, count in gone.items()],
     )
 
@@ -85,7 +76,7 @@ def having(connection: sqlite3.Connection, intervals: Iterable[Interval]) -> set
             try:
                 found.update(sqlite_index_blocks.find(data, lower, upper, first))
             except ValueError as error:
-                raise ProfileIndexError(f"the index has {error}; delete its file and index anew") from None
+                raise damaged(error) from None
     return found
 
 
@@ -97,17 +88,17 @@ _BLOCKS_OF_INTERVAL = """
     AND token < :upper"""
 
 
-def merge(connection: sqlite3.Connection) -> None:
+def merge(connection: sqlite3.Connection, tables: Tables = IN_USE) -> None:
     """Merge what should be: where many segments of like size stand together, or most of one is gone."""
-    while run := next_merge(_all(connection)):
-        _merge(connection, run)
+    while run := next_merge(_all(connection, tables)):
+        _merge(connection, tables, run)
 
 
-def compact(connection: sqlite3.Connection) -> None:
+def compact(connection: sqlite3.Connection, tables: Tables = IN_USE) -> None:
     """Rewrite each segment of which something is gone."""
-    for segment in _all(connection):
+    for segment in _all(connection, tables):
         if segment.alive < segment.documents:
-            _merge(connection, [segment])
+            _merge(connection, tables, [segment])
 
 
 def next_merge(segments: Sequence[Segment]) -> list[Segment]:
@@ -137,46 +128,59 @@ def _is_worth_it(weights: Sequence[int]) -> bool:
     )
 
 
-def _all(connection: sqlite3.Connection) -> list[Segment]:
-    rows = connection.execute("SELECT first, behind, documents, alive, bytes FROM segments ORDER BY first")
+def _all(connection: sqlite3.Connection, tables: Tables) -> list[Segment]:
+    rows = connection.execute(
+        tables("SELECT first, behind, documents, alive, bytes FROM segments@ ORDER BY first")
+    )
     return [Segment._make(row) for row in rows]
 
 
-def _merge(connection: sqlite3.Connection, run: Sequence[Segment]) -> None:
+def _merge(connection: sqlite3.Connection, tables: Tables, run: Sequence[Segment]) -> None:
     first = run[0].first
-    parts = tuple(_part(connection, each, first) for each in run if each.alive)
+    parts = tuple(_part(connection, tables, each, first) for each in run if each.alive)
     try:
         blocks = sqlite_index_blocks.merge(parts)
     except ValueError as error:
-        raise ProfileIndexError(f"the index has {error}; delete its file and index anew") from None
+        raise damaged(error) from None
     rows = [(each.first,) for each in run]
-    connection.executemany("DELETE FROM blocks WHERE segment = ?", rows)
-    connection.executemany("DELETE FROM segments WHERE first = ?", rows)
+    connection.executemany(tables("DELETE FROM blocks@ WHERE segment = ?"), rows)
+    connection.executemany(tables("DELETE FROM segments@ WHERE first = ?"), rows)
     if parts:
-        _write(connection, first, run[-1].behind, sum(each.alive for each in run), blocks)
+        _write(connection, tables, first, run[-1].behind, sum(each.alive for each in run), blocks)
 
 
-def _part(connection: sqlite3.Connection, segment: Segment, first: int) -> Part:
-    blocks = connection.execute("SELECT data FROM blocks WHERE segment = ? ORDER BY token", (segment.first,))
-    alive = None if segment.alive == segment.documents else _alive(connection, segment)
+def _part(connection: sqlite3.Connection, tables: Tables, segment: Segment, first: int) -> Part:
+    query = tables("SELECT data FROM blocks@ WHERE segment = ? ORDER BY token")
+    blocks = connection.execute(query, (segment.first,))
+    alive = None if segment.alive == segment.documents else _alive(connection, tables, segment)
     return tuple(row[0] for row in blocks), segment.first - first, alive
 
 
-def _alive(connection: sqlite3.Connection, segment: Segment) -> bytes:
+def _alive(connection: sqlite3.Connection, tables: Tables, segment: Segment) -> bytes:
     alive = bytearray(segment.behind - segment.first)
-    query = "SELECT number FROM documents WHERE number >= ? AND number < ?"
+    query = tables("SELECT number FROM documents@ WHERE number >= ? AND number < ?")
     for (number,) in connection.execute(query, (segment.first, segment.behind)):
         alive[number - segment.first] = 1
     return bytes(alive)
 
 
 def _write(
-    connection: sqlite3.Connection, first: int, behind: int, documents: int, blocks: Sequence[Block]
+    connection: sqlite3.Connection,
+    tables: Tables,
+    first: int,
+    behind: int,
+    documents: int,
+    blocks: Sequence[Block],
 ) -> None:
     size = sum(len(data) for _, data in blocks)
     connection.execute(
-        "INSERT INTO segments VALUES (?, ?, ?, ?, ?)", (first, behind, documents, documents, size)
+        tables("INSERT INTO segments@ VALUES (?, ?, ?, ?, ?)"), (first, behind, documents, documents, size)
     )
     connection.executemany(
-        "INSERT INTO blocks VALUES (?, ?, ?)", ((first, token, data) for token, data in blocks)
+        tables("INSERT INTO blocks@ VALUES (?, ?, ?)"), ((first, token, data) for token, data in blocks)
     )
+
+
+def damaged(error: ValueError) -> ProfileIndexError:
+    """What is told of a block that cannot be read."""
+    return ProfileIndexError(f"the index has {error}; `idgraph reindex` makes it anew")

@@ -168,15 +168,15 @@ def _ended(line: bytes) -> bytes:
 
 
 @contextmanager
-def stopping_on_signals() -> Iterator[threading.Event]:
-    """An event that Ctrl-C or SIGTERM sets; a second Ctrl-C interrupts at once."""
+def stopping_on_signals(unit: str = "micro-batch") -> Iterator[threading.Event]:
+    """An event that Ctrl-C or SIGTERM sets; a second Ctrl-C interrupts at once. `unit` is what is finished first."""
     stop = threading.Event()
     previous = {}
 
     def ask(_number: int, _frame: object) -> None:
         if stop.is_set():
             raise KeyboardInterrupt
-        print("stopping after this micro-batch (again to interrupt it)", file=sys.stderr)
+        print(f"stopping after this {unit} (again to interrupt it)", file=sys.stderr)
         stop.set()
 
     for name in (signal.SIGINT, signal.SIGTERM):

@@ -159,8 +159,8 @@ def test_json_is_an_object_a_micro_batch(with_keys: CommandLine, archive: Path) 
 
 def test_a_backfill_runs_once(with_keys: CommandLine, archive: Path) -> None:
     from app import wiring
+    from app.alone import alone
     from app.backfill import forget
-    from app.flow_runner import alone
 
     found = find_archive(with_keys.settings(), "orders", archive)
     wiring.prepare_directory(found.settings)

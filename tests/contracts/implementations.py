@@ -15,6 +15,7 @@ from typing import Generic, Protocol, TypeVar
 
 from ingestion.patient_index import PatientIndex
 from merge.index import ProfileIndex
+from merge.index_versions import IndexVersions
 from merge.store import ProfileStore
 from model.dead_letters import DeadLetters
 from sinks.memory_data_keys import MemoryDataKeys
@@ -23,6 +24,7 @@ from sinks.memory_profiles import MemoryProfileStore
 from sinks.sqlite_data_keys import SqliteDataKeys
 from sinks.sqlite_dead_letters import SqliteDeadLetters
 from sinks.sqlite_index import SqliteProfileIndex
+from sinks.sqlite_index_versions import SqliteIndexVersions
 from sinks.sqlite_profiles import SqliteProfileStore
 from tests.servers.dynamodb import place, require_dynamodb
 from tests.servers.elasticsearch import place_of_index, require_elasticsearch
@@ -124,6 +126,28 @@ PROFILE_INDEXES: list[Implementation[ProfileIndex]] = [
         durable=True,
     ),
 ]
+
+
+def _elasticsearch_versions(folder: Path) -> IndexVersions:
+    from sinks.elasticsearch_schema import Shape
+    from sinks.elasticsearch_versions import ElasticsearchIndexVersions
+
+    return ElasticsearchIndexVersions(place_of_index(folder), hashed_name, Shape(replicas=0))
+
+
+INDEX_VERSIONS: list[Implementation[IndexVersions]] = [
+    Implementation(
+        "sqlite", lambda folder: SqliteIndexVersions(folder / "index.db", reversed_name), durable=True
+    ),
+    Implementation(
+        "elasticsearch",
+        _elasticsearch_versions,
+        durable=True,
+        in_files=False,
+        require=require_elasticsearch,
+    ),
+]
+"""Each of the index of the same name in the same folder."""
 
 DEAD_LETTERS: list[Implementation[DeadLetters]] = [
     Implementation("sqlite", lambda folder: SqliteDeadLetters(folder / "dead-letters.db"), durable=True),

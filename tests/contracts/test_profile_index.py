@@ -263,7 +263,7 @@ def test_a_bad_document_does_not_hold_the_others(index: ProfileIndex) -> None:
 
 def test_an_erased_document_does_not_come_back_and_a_newer_one_does(index: ProfileIndex) -> None:
     index.put([IndexDocument("a", 5, {"x": "word"}), IndexDocument("b", 5, {"x": "word"})])
-    assert index.holds(["a", "b", "c"]) == {"a", "b"}
+    assert index.versions(["a", "b", "c"]).keys() == {"a", "b"}
     assert index.erase({"a": 5, "c": 3}) == 1
     assert index.erase({}) == 0
     # Whoever read it before the erasure puts it after.
@@ -276,7 +276,7 @@ def test_an_erased_document_does_not_come_back_and_a_newer_one_does(index: Profi
     assert index.erase({"a": 5}) == 0
     # Of a version that was never there, as when a fragment that was never indexed is gone.
     assert index.erase({"a": 7, "b": 4}) == 1
-    assert index.holds(["a", "b"]) == {"b"}
+    assert index.versions(["a", "b"]).keys() == {"b"}
     index.compact()
     assert found(index) == ["b"]
 
@@ -348,7 +348,7 @@ def test_a_closed_index_says_so(index: ProfileIndex) -> None:
     for use in (
         lambda: index.put([IndexDocument("a", 1, {"x": 1})]),
         lambda: index.erase({"a": 1}),
-        lambda: index.holds(["a"]),
+        lambda: index.versions(["a"]),
         index.compact,
         lambda: index.search(Query()),
         lambda: index.count(Query()),

@@ -182,7 +182,7 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.M
     try:
         # The place of the start is sealed too.
         eventually(
-            lambda: len(json.loads(beside.file.read_bytes())["after"]) > 24 if beside.file.exists() else False
+            lambda: len(json.loads(beside.file.read_bytes())["place"]) > 64 if beside.file.exists() else False
         )
     finally:
         process.kill()

@@ -65,6 +65,6 @@ def test_what_a_flow_makes_under_the_other_name_meanwhile_goes_as_well(tmp_path:
     assert pipeline.store.unfinished() == []
     hashed = str(pipeline.blind_index.identifier(Identifier.parse(PLAIN)))
     assert pipeline.key_store.get([PLAIN, hashed]) == {}
-    assert pipeline.index.holds([PLAIN, hashed]) == set()
+    assert pipeline.index.versions([PLAIN, hashed]).keys() == set()
     pipeline.process([order(1)])
     assert pipeline.store.count() == 0

@@ -46,7 +46,7 @@ def test_a_fragment_goes_to_its_new_name_with_all_there_is_of_it(pipeline: Pipel
     assert pipeline.store.outbox() == []
     assert pipeline.key_store.get([PLAIN]) == {}
     assert pipeline.store.find(PLAIN) == []
-    assert pipeline.index.holds([PLAIN, hashed(pipeline)]) == {hashed(pipeline)}
+    assert pipeline.index.versions([PLAIN, hashed(pipeline)]).keys() == {hashed(pipeline)}
     assert pipeline.index.count(Query((Term("address.shipping.city", "Springfield"),))) == 2
     assert sealed(pipeline).fragments == 0
 
@@ -64,7 +64,9 @@ def test_an_old_name_that_comes_late_is_moved_by_the_next_run(pipeline: Pipeline
     sealed(pipeline)
     flow.process([later()])
     assert PLAIN in states(pipeline)
-    assert pipeline.index.holds([PLAIN]) == {PLAIN}, "its version goes on behind the one that was withdrawn"
+    assert pipeline.index.versions([PLAIN]).keys() == {PLAIN}, (
+        "its version goes on behind the one that was withdrawn"
+    )
     sealed(pipeline)
     assert states(pipeline) == from_the_start(pipeline, AFTER, later())
     assert b"unreadable" not in pipeline.export(reveal=True)

@@ -84,7 +84,7 @@ class IndexMachine(RuleBasedStateMachine):
 
     @rule(gone=st.dictionaries(ids, st.integers(1, 3), max_size=2))
     def erase(self, gone: dict[str, int]) -> None:
-        assert self.sqlite.holds(list(gone)) == self.memory.holds(list(gone))
+        assert self.sqlite.versions(list(gone)) == self.memory.versions(list(gone))
         assert self.sqlite.erase(gone) == self.memory.erase(gone)
 
     @rule()

@@ -125,7 +125,9 @@ def test_busy_for_too_long_is_an_index_error_without_values(
 ) -> None:
     monkeypatch.setattr(elasticsearch_client, "BUSY_SECONDS", 0.2)
     proxied[1].extend([busy] * 100)
-    with pytest.raises(ProfileIndexError, match=r"^Elasticsearch index t\w+: busy for 0 s and all retries$"):
+    with pytest.raises(
+        ProfileIndexError, match=r"^Elasticsearch index t\w+: busy, or blocked, for 0 s and all retries$"
+    ):
         index.put(documents(1))
     proxied[1].clear()
     assert index.put(documents(1)) == {}

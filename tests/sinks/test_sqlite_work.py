@@ -101,7 +101,8 @@ def index(path: Path, count: int) -> dict[str, Callable[[], object]]:
         "full text": lambda: made.search(Query((FullText("person17"),))),
         "first page of many": lambda: made.search(Query((FullText("words"),)), 10),
         "page of all": lambda: made.search(Query(), 10),
-        "holds": lambda: made.holds(FIFTH),
+        "versions": lambda: made.versions(FIFTH),
+        "compare": lambda: made.compare([IndexDocument(each, 1, {"number": 1}) for each in FIFTH]),
         "erase": lambda: made.erase({"00011": 1}),
     }
 

@@ -1,0 +1,106 @@
+"""`idgraph reconcile`: whether the index has what the store has."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from app import progress_view
+from app.commands.context import Json, settings_of
+from app.exits import Exit, told
+from app.output import counted, print_json, print_table
+from app.visible_text import visible
+
+if TYPE_CHECKING:
+    from ingestion.reconciling import ReconcileProgress
+
+
+def reconcile(
+    context: typer.Context,
+    repair: Annotated[bool, typer.Option("--repair", help="Mend what differs, from the store.")] = False,
+    rate: Annotated[
+        int | None,
+        typer.Option(
+            "--rate",
+            min=1,
+            help="Look at so many profiles and documents a second at most. Default: as fast as it goes.",
+        ),
+    ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Begin anew, rather than where an earlier run was cut short.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Compare the search index with the store: what is missing, stale, different or orphaned there.
+
+    Runs beside a flow: what is on its way into the index is no drift. Exit code 6 when they differ, or with --repair
+    when something could not be mended; 0 when all is well.
+    """
+    from app.index_upkeep import reconciling
+    from ingestion.reconciling import PAGE
+
+    with told(), reconciling(settings_of(context), repair) as work:
+        job = progress_view.paced(
+            work.run(min(PAGE, rate or PAGE), again), rate, lambda progress: progress.looked_at
+        )
+        done = next(job)
+        begun = f"goes on after {done.looked_at:,}" if done.resumed else "begins"
+        print(f"comparing {begun}: {done.total:,} profiles and documents", file=sys.stderr, flush=True)
+        progress_view.show(job, done.total, "compared")
+        if as_json:
+            print_json(_described(done))
+        else:
+            _tell(done, repair)
+        if done.left:
+            raise typer.Exit(Exit.DRIFT)
+
+
+def _described(done: ReconcileProgress) -> dict[str, Any]:
+    from ingestion.reconciling import Drift
+
+    return {
+        "profiles": done.stored,
+        "documents": done.indexed,
+        "drift": {str(kind): done.drift[str(kind)] for kind in Drift},
+        "waiting": done.waiting,
+        "unreadable": done.unreadable,
+        "repaired": done.repaired,
+        "left": done.left,
+        "fragments": done.named,
+    }
+
+
+def _tell(done: ReconcileProgress, repair: bool) -> None:
+    from ingestion.reconciling import Drift
+
+    if done.drift.total():
+        print_table(
+            ("drift", "number", "such as"),
+            [
+                (kind, f"{number:,}", visible(", ".join(done.named.get(kind, ()))))
+                for kind, number in sorted(done.drift.items())
+            ],
+        )
+    waiting = f", {done.waiting:,} on their way" * bool(done.waiting)
+    told = f"{counted(done.stored, 'profile')} and {counted(done.indexed, 'document')} compared{waiting}: "
+    if not done.drift.total():
+        print(f"{told}no drift")
+        return
+    print(
+        f"{told}{done.repaired:,} of {done.drift.total():,} mended"
+        if repair
+        else f"{told}{done.drift.total():,} differ"
+    )
+    if done.drift[str(Drift.AHEAD)] or (repair and done.left):
+        print(
+            "the index holds on to later versions than the store has, as after a restored backup: `idgraph reindex` mends it",
+            file=sys.stderr,
+        )
+    elif done.left:
+        print("`idgraph reconcile --repair` mends it", file=sys.stderr)
+    if done.unreadable:
+        print(
+            f"{counted(done.unreadable, 'profile')} cannot be read: their state is damaged", file=sys.stderr
+        )

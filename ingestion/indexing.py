@@ -1,0 +1,63 @@
+"""What is stored, to documents of the index, and into it again: what the outbox, a rebuild and a repair share."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from ingestion import poison
+from merge import codec
+from merge.documents import document
+from merge.index import IndexDocument, ProfileIndex
+from merge.store import OutboxEntry, ProfileStore, StoredFragment
+from model.errors import DamagedStateError, StoreError
+from model.index_rules import IndexRules
+
+log = logging.getLogger(__name__)
+
+
+class Documents(NamedTuple):
+    """Documents of stored fragments, and the ids of those that none can be made of."""
+
+    documents: list[IndexDocument]
+    unreadable: set[str]
+
+
+def documents_of(fragments: Iterable[StoredFragment], rules: IndexRules) -> Documents:
+    """What the index may know of each. Raises StoreError for a state of a later idgraph."""
+    found = Documents([], set())
+    for fragment in fragments:
+        try:
+            state = codec.decode(fragment.state)
+            found.documents.append(document(fragment.id, fragment.version, state, rules))
+        except DamagedStateError:
+            log.warning("%s cannot be indexed: its stored state is damaged", fragment.id)
+            found.unreadable.add(fragment.id)
+        except StoreError:
+            raise
+        except Exception as error:
+            # Only the type: the message of a stranger's exception may quote a value.
+            log.log(logging.ERROR, "%s cannot be indexed: %s", fragment.id, type(error).__name__)
+            found.unreadable.add(fragment.id)
+    return found
+
+
+def index_again(
+    store: ProfileStore, index: ProfileIndex, rules: IndexRules, entries: Sequence[OutboxEntry]
+) -> set[str]:
+    """Index what the store has of these fragments and settle them, and erase up to the version of its entry what it
+    has no more; gives the ids that the index refused.
+
+    Raises ProfileIndexError when the index is away, StoreError when the store is: to be done again.
+    """
+    stored = store.read([entry.fragment_id for entry in entries])
+    documents, unreadable = documents_of(stored.values(), rules)
+    refused = poison.put(index, documents).keys() | unreadable
+    # By version: one that came back meanwhile, and was indexed, stays.
+    if gone := {name: version for name, version in entries if name not in stored}:
+        index.erase(gone)
+    # With the versions that were indexed: one that was written meanwhile stays.
+    versions = {name: stored[name].version if name in stored else version for name, version in entries}
+    store.settle([OutboxEntry(name, versions[name]) for name in versions if name not in refused])
+    return refused

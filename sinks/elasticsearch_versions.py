@@ -1,0 +1,202 @@
+"""Making an index in Elasticsearch anew, and moving the alias to it.
+
+Writers know nothing of it. What they write meanwhile is what the version in use has behind the sequence numbers, one
+a shard, that it had at the beginning; these stand beside the new version's mapping, so a run that is cut short goes
+on with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from secrets import token_hex
+from typing import Any
+
+from merge.index import IndexDocument
+from merge.index_versions import Begun, IndexVersion, VersionState
+from merge.tombstones import Tombstone, TombstoneNames
+from model.errors import ProfileIndexError, VersionInUseError
+from sinks.elasticsearch_bulk import TAKEN, erase, erased, key_of, write
+from sinks.elasticsearch_client import ElasticsearchClient
+from sinks.elasticsearch_connection import Place
+from sinks.elasticsearch_index import prepared
+from sinks.elasticsearch_other_versions import block, unblock
+from sinks.elasticsearch_queries import EVERY, Json
+from sinks.elasticsearch_schema import LAYOUT, Shape, create, make, version_name, versions
+
+_PAGE = 1000
+_STATS = "indices.*.shards.*.seq_no.max_seq_no"
+
+
+class ElasticsearchIndexVersions:
+    """The `IndexVersions` behind one alias."""
+
+    def __init__(self, place: Place, names: TombstoneNames, shape: Shape) -> None:
+        """`shape` is that of new versions."""
+        self._client = ElasticsearchClient(place)
+        self._alias = place.name
+        self._names = names
+        self._shape = shape
+        self._in_use = self._made = ""
+        self._behind: dict[str, int] = {}
+        """By shard of the version in use, up to where its operations have been followed."""
+
+    def begin(self, anew: bool = False) -> Begun:
+        create(self._client, self._shape)
+        self._in_use = self._used()
+        # A run that was killed at its end left it.
+        unblock(self._client, self._in_use)
+        left = [each for each in versions(self._client) if each > self._in_use]
+        if left and not anew and (begun := self._begun(left[-1])):
+            self._made, (mark, self._behind) = left[-1], begun
+            return Begun(self._made, mark)
+        for index in left:
+            self._remove(index)
+        self._made = version_name(self._alias, 1 + int(max(versions(self._client))[-6:]))
+        self._behind = self._last_operations()
+        mark = token_hex(8)
+        meta = {"instead_of": self._in_use, "behind": self._behind, "mark": mark}
+        make(self._client, self._made, self._shape, {}, meta)
+        # Nobody searches it yet.
+        self._set(self._made, {"index.refresh_interval": "-1"})
+        return Begun(self._made, mark)
+
+    def put(self, documents: Sequence[IndexDocument]) -> dict[str, str]:
+        actions, refused = prepared(documents, self._names)
+        outcomes = write(self._client, self._made, list(actions.values()), is_alias=False)
+        return refused | {
+            each: reason
+            for each, reason in zip(actions, outcomes, strict=True)
+            if reason is not None and reason not in TAKEN
+        }
+
+    def bury(self, tombstones: Mapping[bytes, Tombstone]) -> None:
+        by_key = {key_of(name): erased(tombstone.version) for name, tombstone in tombstones.items()}
+        erase(self._client, self._made, by_key, is_alias=False)
+
+    def changed(self) -> list[str]:
+        self._refresh(self._in_use)
+        for shard in self._behind:
+            while hits := self._operations(shard):
+                ids = [hit["fields"]["id"][0] for hit in hits if "fields" in hit]
+                buried = {hit["_id"]: hit["_version"] for hit in hits if "fields" not in hit}
+                erase(self._client, self._made, buried, is_alias=False)
+                self._behind[shard] = hits[-1]["sort"][0]
+                if ids:
+                    return ids
+        return []
+
+    def switch(self, take: Callable[[Sequence[str]], None]) -> str:
+        if self._used() == self._made:
+            raise ProfileIndexError(
+                f"Elasticsearch index {self._alias}: somebody else has switched to {self._made}"
+            )
+        block(self._client, self._in_use)
+        try:
+            while ids := self.changed():
+                take(ids)
+            self._set(self._made, {"index.refresh_interval": None})
+            self._refresh(self._made)
+            self._move_alias()
+        except BaseException:
+            # Writers go on there. They would wait until the next run if this did not reach it either.
+            with suppress(ProfileIndexError):
+                unblock(self._client, self._in_use)
+            raise
+        return self._in_use
+
+    def known(self) -> list[IndexVersion]:
+        known = versions(self._client)
+        in_use = max((each for each, is_used in known.items() if is_used), default="")
+        return [IndexVersion(each, _state(each, in_use), self._count(each)) for each in known]
+
+    def delete(self, name: str) -> None:
+        known = versions(self._client)
+        if name not in known:
+            raise ProfileIndexError(f"Elasticsearch index {self._alias}: there is no version {name}")
+        if known[name]:
+            raise VersionInUseError(f"Elasticsearch index {self._alias}: {name} is in use")
+        in_use = self._used()
+        if name > in_use:
+            unblock(self._client, in_use)
+        self._remove(name)
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _used(self) -> str:
+        """The version that the alias points at."""
+        used = [each for each, is_used in versions(self._client).items() if is_used]
+        if len(used) != 1:
+            raise ProfileIndexError(
+                f"Elasticsearch index {self._alias}: the alias must point at one index version, and points at "
+                f"{', '.join(used) or 'none'}"
+            )
+        return used[0]
+
+    def _begun(self, index: str) -> tuple[str, dict[str, int]] | None:
+        """The mark of a version that an earlier run left, and from where on it must follow; None when it cannot go
+        on."""
+        found = self._client.call(lambda api: api.indices.get_mapping(index=index))
+        meta = found[index]["mappings"].get("_meta", {})
+        if meta.get("layout") != LAYOUT or meta.get("instead_of") != self._in_use:
+            return None
+        return str(meta["mark"]), {str(shard): int(last) for shard, last in meta["behind"].items()}
+
+    def _last_operations(self) -> dict[str, int]:
+        answer = self._client.call(
+            lambda api: api.indices.stats(
+                index=self._in_use, metric="_all", level="shards", filter_path=[_STATS]
+            )
+        )
+        shards: Json = answer["indices"][self._in_use]["shards"]
+        # Of copies that lag behind too: what is followed twice changes nothing.
+        return {
+            shard: min(int(each["seq_no"]["max_seq_no"]) for each in copies)
+            for shard, copies in shards.items()
+        }
+
+    def _operations(self, shard: str) -> list[Json]:
+        """The next documents of a shard, in the order in which they were written; those without fields are
+        tombstones."""
+        answer = self._client.call(
+            lambda api: api.search(
+                index=self._in_use,
+                preference=f"_shards:{shard}",
+                query={"range": {"_seq_no": {"gt": self._behind[shard]}}},
+                sort=[{"_seq_no": "asc"}],
+                size=_PAGE,
+                source=False,
+                docvalue_fields=["id"],
+                version=True,
+                track_total_hits=False,
+                allow_partial_search_results=False,
+            )
+        )
+        found: list[Json] = answer["hits"]["hits"]
+        return found
+
+    def _move_alias(self) -> None:
+        remove = {"index": self._in_use, "alias": self._alias, "must_exist": False}
+        actions: list[Any] = [{"remove": remove}, {"add": {"index": self._made, "alias": self._alias}}]
+        self._client.call(lambda api: api.indices.update_aliases(actions=actions))
+
+    def _count(self, index: str) -> int:
+        self._refresh(index)
+        answer = self._client.call(lambda api: api.count(index=index, query=EVERY))
+        return int(answer["count"])
+
+    def _remove(self, index: str) -> None:
+        self._client.call(lambda api: api.indices.delete(index=index, ignore_unavailable=True))
+
+    def _set(self, index: str, settings: Json) -> None:
+        self._client.call(lambda api: api.indices.put_settings(index=index, settings=settings))
+
+    def _refresh(self, index: str) -> None:
+        self._client.call(lambda api: api.indices.refresh(index=index))
+
+
+def _state(index: str, in_use: str) -> VersionState:
+    if index == in_use:
+        return VersionState.IN_USE
+    return VersionState.MADE if index > in_use else VersionState.REPLACED

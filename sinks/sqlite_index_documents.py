@@ -1,0 +1,135 @@
+"""The rows of documents in the index's file: written with their segment, compared, deleted.
+
+Each function runs within one transaction of the caller's, on the tables of one version of the index.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from merge.index import IndexDocument
+from sinks import sqlite_index_segments
+from sinks.sqlite_files import chunks, marks
+from sinks.sqlite_index_blocks import Block, build
+from sinks.sqlite_index_tables import IN_USE, TOMBSTONES, Tables
+from sinks.sqlite_index_tokens import Tokenizer
+from sinks.sqlite_tombstones import SqliteTombstones
+
+_CONTENT_BYTES = 8
+
+
+class Prepared(NamedTuple):
+    """A document as the file takes it. `content` is a hash of its tokens: equal ones are found by the same."""
+
+    id: str
+    version: int
+    content: bytes
+    tokens: bytes
+
+
+class Stored(NamedTuple):
+    """A row of `documents`. `content` is None where an earlier idgraph wrote it."""
+
+    id: str
+    number: int
+    version: int
+    content: bytes | None
+
+
+def prepared(
+    documents: Sequence[IndexDocument], tokenizer: Tokenizer
+) -> tuple[list[Prepared], dict[str, str]]:
+    """Of each id the newest document, sorted; and the reason by id for those that cannot be put."""
+    refused: dict[str, str] = {}
+    newest: dict[str, Prepared] = {}
+    for document in documents:
+        try:
+            document.id.encode()
+            tokens = tokenizer.tokens(_by_path(document.fields))
+        except TypeError as error:
+            refused[document.id] = str(error)
+        except (UnicodeEncodeError, KeyError):
+            # A path that is not valid Unicode was not learnt.
+            refused[document.id] = "text that is not valid Unicode"
+        else:
+            present = newest.get(document.id)
+            if present is None or present.version <= document.version:
+                content = hashlib.sha256(tokens).digest()[:_CONTENT_BYTES]
+                newest[document.id] = Prepared(document.id, document.version, content, tokens)
+    return sorted(newest.values()), refused
+
+
+def _by_path(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    """So that equal documents have equal tokens. Most come in this order: it is that of a state's bytes."""
+    paths = list(fields)
+    ordered = sorted(paths)
+    return fields if paths == ordered else {path: fields[path] for path in ordered}
+
+
+def stored(connection: sqlite3.Connection, ids: Sequence[str], tables: Tables = IN_USE) -> Iterator[Stored]:
+    """The rows of those of these ids that have one."""
+    for chunk in chunks(ids):
+        query = f"SELECT id, number, version, content FROM documents@ WHERE id IN ({marks(len(chunk))})"  # noqa: S608 - marks only
+        yield from map(Stored._make, connection.execute(tables(query), chunk))
+
+
+def put(
+    connection: sqlite3.Connection,
+    tables: Tables,
+    given: Sequence[Prepared],
+    blocks: Sequence[Block],
+    tombstones: SqliteTombstones,
+) -> None:
+    """Write what is neither older than what is there nor of a version that was erased. `blocks` are those of all
+    that are given."""
+    ids = [each.id for each in given]
+    present = {each.id: each for each in stored(connection, ids, tables)}
+    forbidden = {each: old.version - 1 for each, old in present.items()}
+    for name, tombstone in tombstones.of(tables(TOMBSTONES)).find(connection, ids).items():
+        forbidden[name] = max(forbidden.get(name, tombstone.version), tombstone.version)
+    kept = [each for each in given if each.id not in forbidden or each.version > forbidden[each.id]]
+    if not kept:
+        return
+    if len(kept) < len(given):
+        # What was erased must not stand in the file either.
+        blocks = build([each.tokens for each in kept])
+    _write(connection, tables, kept, present, blocks)
+
+
+def delete(connection: sqlite3.Connection, rows: Sequence[Stored], tables: Tables = IN_USE) -> None:
+    """Take documents out."""
+    numbers = {each.number for each in rows}
+    if numbers:
+        sqlite_index_segments.bury(connection, numbers, tables)
+        connection.executemany(
+            tables("DELETE FROM documents@ WHERE number = ?"), [(each,) for each in numbers]
+        )
+
+
+def _write(
+    connection: sqlite3.Connection,
+    tables: Tables,
+    documents: Sequence[Prepared],
+    present: Mapping[str, Stored],
+    blocks: Sequence[Block],
+) -> None:
+    first = sqlite_index_segments.next_number(connection, tables)
+    inserts: list[tuple[int, str, int, bytes]] = []
+    updates: list[tuple[int, int, bytes, int]] = []
+    for number, document in enumerate(documents, first):
+        old = present.get(document.id)
+        if old is None:
+            inserts.append((number, document.id, document.version, document.content))
+        else:
+            updates.append((number, document.version, document.content, old.number))
+    if updates:
+        sqlite_index_segments.bury(connection, (old for *_, old in updates), tables)
+    connection.executemany(
+        tables("UPDATE documents@ SET number = ?, version = ?, content = ? WHERE number = ?"), updates
+    )
+    connection.executemany(tables("INSERT INTO documents@ VALUES (?, ?, ?, ?)"), inserts)
+    sqlite_index_segments.write(connection, first, len(documents), blocks, tables)
+    sqlite_index_segments.merge(connection, tables)

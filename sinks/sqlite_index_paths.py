@@ -1,0 +1,66 @@
+"""The numbers of the index's paths, which tokens begin with: given out once, and remembered by each process."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+
+from merge.index import IndexDocument
+from sinks.index_values import is_unicode
+from sinks.sqlite_files import SqliteFile, chunks, marks
+from sinks.sqlite_index_tokens import PathTokens, Tokenizer
+
+MOST_PATHS = 200_000
+"""How many paths' numbers a process remembers; more are read again."""
+
+
+class IndexPaths:
+    """The paths of one file. Safe for several threads."""
+
+    def __init__(self, file: SqliteFile) -> None:
+        self._file = file
+        # Numbers are given out once and never change, so what is here stays true.
+        self._paths: dict[str, PathTokens] = {}
+        self._tokenizer = Tokenizer(self._paths)
+
+    def known(self, asked: set[str]) -> Mapping[str, PathTokens]:
+        """What tokens begin with of those of these paths that the index has seen, and of others."""
+        known = self._paths
+        if not asked <= known.keys():
+            known.update(self._file.read(lambda connection: _paths(connection, asked)))
+        return known
+
+    def learn(self, documents: Sequence[IndexDocument]) -> Tokenizer:
+        """A tokenizer that knows the paths of these documents."""
+        if len(self._paths) > MOST_PATHS:
+            self._forget()
+        known, tokenizer = self._paths, self._tokenizer
+        new = {path for each in documents if not each.fields.keys() <= known.keys() for path in each.fields}
+        unknown = sorted(path for path in new - known.keys() if is_unicode(path))
+        if not unknown:
+            return tokenizer
+
+        def work(connection: sqlite3.Connection) -> dict[str, PathTokens]:
+            connection.executemany(
+                "INSERT OR IGNORE INTO paths (path) VALUES (?)", [(path,) for path in unknown]
+            )
+            return _paths(connection, unknown)
+
+        known.update(self._file.write(work))
+        return tokenizer
+
+    def _forget(self) -> None:
+        # New objects: another thread may be in the middle of using the old ones.
+        self._paths = {}
+        self._tokenizer = Tokenizer(self._paths)
+
+
+def _paths(connection: sqlite3.Connection, paths: Iterable[str]) -> dict[str, PathTokens]:
+    return {
+        path: PathTokens.of(number)
+        for chunk in chunks(list(paths))
+        for path, number in connection.execute(
+            f"SELECT path, number FROM paths WHERE path IN ({marks(len(chunk))})",  # noqa: S608 - marks only
+            chunk,
+        )
+    }

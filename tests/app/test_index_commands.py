@@ -1,0 +1,207 @@
+"""`idgraph reindex`, `idgraph reconcile` and `idgraph index`: beside what runs, killed, and read by scripts."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sqlite3
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from app import wiring
+from app.alone import alone
+from merge.index import IndexDocument
+from model.queries import Query
+from tests.app.conftest import CommandLine
+from tests.app.processes import on_a_terminal, program
+from tests.contracts.processes import ROOT
+
+INDEX = "index.db"
+
+
+def documents(idgraph: CommandLine) -> int:
+    with wiring.opened(idgraph.settings()) as resources:
+        return resources.index.count(Query())
+
+
+def lose_half(idgraph: CommandLine) -> int:
+    """As a damaged disk may; gives how many are left."""
+    connection = sqlite3.connect(idgraph.settings().directory / INDEX)
+    connection.execute("DELETE FROM documents WHERE number % 2")
+    connection.commit()
+    connection.close()
+    return documents(idgraph)
+
+
+def test_an_index_that_lost_something_is_made_anew(filled: CommandLine) -> None:
+    whole = documents(filled)
+    found = filled.json("search", "--json", "activity.platform=ios")
+    assert lose_half(filled) < whole
+    result = filled("reindex")
+    assert result.exit_code == 0, result.output
+    assert f"{whole} profiles indexed; index-000002 is in use" in result.stdout
+    assert "index-000001 is there still: `idgraph index delete index-000001` removes it" in result.stderr
+    assert filled.json("search", "--json", "activity.platform=ios") == found
+    assert documents(filled) == whole
+    (told,) = filled.json("reindex", "--json", "--delete-old", "--again")
+    assert told == {
+        "version": "index-000003",
+        "replaced": "index-000002",
+        "deleted": ["index-000001", "index-000002"],
+        "profiles": whole,
+        "followed": 0,
+        "resumed": False,
+        "refused": 0,
+        "fragments": [],
+    }
+    assert filled.json("index", "versions", "--json") == [
+        {"name": "index-000003", "state": "in use", "documents": whole}
+    ]
+
+
+def test_an_index_whose_file_is_gone_is_made_anew(filled: CommandLine) -> None:
+    whole = documents(filled)
+    for each in filled.settings().directory.glob(f"{INDEX}*"):
+        each.unlink()
+    assert documents(filled) == 0
+    assert filled("reindex").exit_code == 0
+    assert documents(filled) == whole
+
+
+def test_versions_are_deleted_when_somebody_says_so(filled: CommandLine) -> None:
+    assert filled("reindex").exit_code == 0
+    size = (filled.settings().directory / INDEX).stat().st_size
+    listed = filled("index", "versions").stdout
+    assert "index-000001  replaced" in listed
+    assert "index-000002  in use" in listed
+    refused = filled("index", "delete", "index-000002")
+    assert refused.exit_code == 1
+    assert "index-000002 is in use" in refused.stderr
+    assert filled("index", "delete", "index-000001").stdout == "index-000001 is deleted\n"
+    assert filled("index", "delete", "index-000001").exit_code == 1
+    assert (filled.settings().directory / INDEX).stat().st_size < size
+
+
+def test_a_killed_one_goes_on_where_it_was(filled: CommandLine) -> None:
+    whole = documents(filled)
+    process = subprocess.Popen(program(filled, "reindex", "--rate", "5"), cwd=ROOT, stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 60
+    while not any(each["state"] == "being made" and each["documents"] for each in listed(filled)):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=60)
+    assert [each["state"] for each in listed(filled)] == ["in use", "being made"]
+    assert documents(filled) == whole
+    result = filled("reindex", "--json")
+    assert "making index-000002 goes on after " in result.stderr
+    told = json.loads(result.stdout)
+    assert (told["resumed"], told["profiles"], told["version"]) == (True, whole, "index-000002")
+    assert documents(filled) == whole
+    assert filled("reconcile").exit_code == 0
+
+
+def listed(idgraph: CommandLine) -> list[dict[str, object]]:
+    return idgraph.json("index", "versions", "--json")
+
+
+def test_one_at_a_time(filled: CommandLine) -> None:
+    state = filled.settings().directory / "reindex"
+    state.mkdir()
+    with alone(state):
+        result = filled("reindex")
+    assert result.exit_code == 2
+    assert "`idgraph reindex` is running already" in result.stderr
+    assert filled("reindex").exit_code == 0
+
+
+@pytest.mark.parametrize("command", ["reindex", "reconcile"])
+def test_without_metadata_nobody_knows_what_may_be_indexed(with_keys: CommandLine, command: str) -> None:
+    result = with_keys(command)
+    assert result.exit_code in (2, 5)
+    assert "metadata" in result.stderr
+
+
+def test_a_terminal_shows_a_bar_and_a_pipe_plain_words(filled: CommandLine) -> None:
+    screen, said = on_a_terminal(program(filled, "reindex"))
+    assert "is in use" in said
+    assert "━".encode() in screen
+    assert "━" not in filled("reindex").output
+
+
+def test_drift_is_told_mended_and_then_gone(filled: CommandLine) -> None:
+    whole = documents(filled)
+    (well,) = filled.json("reconcile", "--json")
+    nothing = dict.fromkeys(("missing", "stale", "different", "orphaned", "ahead"), 0)
+    assert well == {
+        "profiles": whole,
+        "documents": whole,
+        "drift": nothing,
+        "waiting": 0,
+        "unreadable": 0,
+        "repaired": 0,
+        "left": 0,
+        "fragments": {},
+    }
+    lost = whole - lose_half(filled)
+    with wiring.opened(filled.settings()) as resources:
+        resources.index.put([IndexDocument("user_id:nobody", 1, {"x": 1})])
+    result = filled("reconcile")
+    assert result.exit_code == 6
+    assert "user_id:nobody" in result.stdout
+    assert f"compared: {lost + 1} differ" in result.stdout
+    assert "`idgraph reconcile --repair` mends it" in result.stderr
+    told = filled("reconcile", "--json")
+    assert (told.exit_code, json.loads(told.stdout)["drift"]) == (
+        6,
+        {**nothing, "missing": lost, "orphaned": 1},
+    )
+    mended = filled("reconcile", "--repair")
+    assert mended.exit_code == 0, mended.output
+    assert f"{lost + 1} of {lost + 1} mended" in mended.stdout
+    assert "no drift" in filled("reconcile").stdout
+    assert documents(filled) == whole
+
+
+def test_what_cannot_be_mended_is_told_with_what_can(filled: CommandLine) -> None:
+    with wiring.opened(filled.settings()) as resources:
+        (first,) = resources.store.scan(limit=1)
+        resources.index.put([IndexDocument(first.id, first.version + 5, {})])
+    result = filled("reconcile", "--repair")
+    assert result.exit_code == 6
+    assert "`idgraph reindex` mends it" in result.stderr
+    assert filled("reindex").exit_code == 0
+    assert filled("reconcile").exit_code == 0
+
+
+def test_a_killed_comparison_goes_on_where_it_was(filled: CommandLine) -> None:
+    lose_half(filled)
+    (whole,) = [json.loads(filled("reconcile", "--json").stdout)]
+    place = filled.settings().directory / "reconcile" / "place.json"
+    process = subprocess.Popen(program(filled, "reconcile", "--rate", "5"), cwd=ROOT, stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 60
+    while not place.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=60)
+    result = filled("reconcile", "--json")
+    assert "comparing goes on after " in result.stderr
+    assert json.loads(result.stdout)["drift"] == whole["drift"]
+    assert not place.exists()
+
+
+def test_an_erased_person_is_in_no_version_and_in_no_file(filled: CommandLine, tmp_path: Path) -> None:
+    (told,) = filled.json("search", "--json", "--limit", "1", "activity.platform=ios")
+    assert filled("reindex").exit_code == 0
+    before = [each["documents"] for each in listed(filled)]
+    assert filled("erase", "--fragment", told["id"], "--yes").exit_code == 0
+    assert [each["documents"] for each in listed(filled)] == [
+        number - 1 for number in before if isinstance(number, int)
+    ]
+    assert told["id"].encode() not in b"".join(
+        each.read_bytes() for each in filled.settings().directory.glob(f"{INDEX}*")
+    )

@@ -1,0 +1,253 @@
+"""What the versions of every index promise (`merge.index_versions.IndexVersions`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from merge.index import IndexDocument, ProfileIndex
+from merge.index_versions import IndexVersions, VersionState
+from merge.tombstones import UNJUDGED, Tombstone
+from model.errors import ProfileIndexError, StoreError, VersionInUseError
+from model.queries import Query, Term
+from tests.contracts.implementations import (
+    INDEX_VERSIONS,
+    PROFILE_INDEXES,
+    Implementation,
+    hashed_name,
+    reversed_name,
+)
+from tests.contracts.processes import start
+
+
+@dataclass
+class Both:
+    """An index, and its versions as another process sees them."""
+
+    index: ProfileIndex
+    versions: IndexVersions
+    implementation: Implementation[IndexVersions]
+    folder: Path
+
+    def ids(self) -> list[str]:
+        return self.index.search(Query(), 1000).ids
+
+    def states(self) -> list[tuple[str, int]]:
+        return [(each.state, each.documents) for each in self.versions.known()]
+
+    def switch(self, *known: IndexDocument) -> str:
+        """With these documents to take from."""
+        by_id = {each.id: each for each in known}
+
+        def take(ids: Sequence[str]) -> None:
+            assert self.versions.put([by_id[each] for each in ids if each in by_id]) == {}
+
+        while ids := self.versions.changed():
+            take(ids)
+        return self.versions.switch(take)
+
+
+@pytest.fixture(params=INDEX_VERSIONS, ids=str)
+def both(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Both]:
+    implementation: Implementation[IndexVersions] = request.param
+    of_index = next(each for each in PROFILE_INDEXES if each.name == implementation.name)
+    with of_index.opened(tmp_path) as index, implementation.opened(tmp_path) as versions:
+        yield Both(index, versions, implementation, tmp_path)
+
+
+def document(name: str, version: int = 1, value: str = "word") -> IndexDocument:
+    return IndexDocument(name, version, {"x": value})
+
+
+def test_what_is_made_is_found_when_it_takes_the_place_and_not_before(both: Both) -> None:
+    both.index.put([document("old")])
+    before = both.versions.known()[0].name
+    made = both.versions.begin().name
+    assert made > before
+    assert both.versions.put([document("a"), document("b", 3)]) == {}
+    assert both.ids() == ["old"]
+    assert [each.state for each in both.versions.known()] == [VersionState.IN_USE, VersionState.MADE]
+    assert both.switch() == before
+    assert both.ids() == ["a", "b"]
+    assert both.states() == [(VersionState.REPLACED, 1), (VersionState.IN_USE, 2)]
+    both.index.put([document("c")])
+    assert both.ids() == ["a", "b", "c"]
+
+
+def test_what_is_put_meanwhile_is_in_both(both: Both) -> None:
+    both.index.put([document("a", 1), document("b", 1)])
+    both.versions.begin()
+    both.versions.put([document("a", 1), document("b", 1)])
+    later = [document("a", 2, "later"), document("new", 1, "later")]
+    both.index.put(later)
+    assert both.index.count(Query((Term("x", "later"),))) == 2
+    both.switch(*later)
+    assert both.index.versions(["a", "b", "new"]) == {"a": 2, "b": 1, "new": 1}
+    assert both.index.search(Query((Term("x", "later"),))).ids == ["a", "new"]
+
+
+def test_what_is_older_than_what_is_there_changes_nothing(both: Both) -> None:
+    both.versions.begin()
+    both.index.put([document("a", 5, "newer")])
+    assert both.versions.put([document("a", 4, "older")]) == {}
+    both.switch(document("a", 5, "newer"))
+    assert both.index.search(Query((Term("x", "newer"),))).ids == ["a"]
+
+
+def test_what_is_erased_meanwhile_stays_erased_whatever_comes_late(both: Both) -> None:
+    both.index.put([document("a", 4), document("b", 4)])
+    both.versions.begin()
+    both.versions.put([document("a", 4)])
+    assert both.index.erase({"a": 4, "b": 4}) == 2
+    both.versions.put([document("a", 4), document("b", 3)])
+    both.switch()
+    both.index.put([document("a", 4)])
+    assert both.ids() == []
+    both.index.put([document("a", 5)])
+    assert both.ids() == ["a"]
+
+
+def test_what_was_erased_before_is_kept_out_by_its_tombstone(both: Both) -> None:
+    name = reversed_name if both.implementation.in_files else hashed_name
+    both.versions.begin()
+    both.versions.bury({name("gone"): Tombstone(UNJUDGED, 4), name("back"): Tombstone(UNJUDGED, 4)})
+    both.versions.put([document("gone", 4), document("back", 5)])
+    both.switch()
+    both.index.put([document("gone", 3)])
+    assert both.ids() == ["back"]
+
+
+def test_an_erasure_reaches_every_version(both: Both) -> None:
+    both.index.put([document("a"), document("b")])
+    both.versions.begin()
+    both.versions.put([document("a"), document("b")])
+    both.switch()
+    both.versions.begin()
+    both.versions.put([document("a"), document("b")])
+    assert both.index.erase({"a": 1}) == 1
+    assert both.states() == [
+        (VersionState.REPLACED, 1),
+        (VersionState.IN_USE, 1),
+        (VersionState.MADE, 1),
+    ]
+    both.index.compact()
+
+
+def test_what_was_begun_is_gone_on_with_unless_anew(both: Both) -> None:
+    both.versions.begin()
+    both.versions.put([document("a")])
+    both.index.put([document("b")])
+    with both.implementation.opened(both.folder) as again:
+        made = again.begin()
+        assert made == both.versions.begin()
+        again.put([document("c")])
+        assert [each.documents for each in both.versions.known()][-1] in (2, 3)
+        assert again.begin(anew=True).mark != made.mark
+    assert both.states() == [(VersionState.IN_USE, 1), (VersionState.MADE, 0)]
+    both.versions.begin()
+    both.versions.put([document("d")])
+    both.switch()
+    assert both.ids() == ["d"]
+
+
+def test_what_is_put_while_nobody_follows_is_followed_by_the_next_run(both: Both) -> None:
+    both.versions.begin()
+    both.index.put([document("a")])
+    both.index.put([document("b")])
+    both.index.erase({"b": 1})
+    with both.implementation.opened(both.folder) as again:
+        again.begin()
+        Both(both.index, again, both.implementation, both.folder).switch(document("a"))
+    assert both.ids() == ["a"]
+
+
+def test_the_version_in_use_stays_in_use_when_the_last_step_fails(both: Both) -> None:
+    both.index.put([document("a")])
+    both.versions.begin()
+    both.index.put([document("b")])
+
+    def fails(_: Sequence[str]) -> None:
+        raise StoreError("away")
+
+    if not both.implementation.in_files:
+        with pytest.raises(StoreError):
+            both.versions.switch(fails)
+    assert both.ids() == ["a", "b"]
+    assert both.index.put([document("c")]) == {}
+    both.versions.begin()
+    both.versions.put([document("a")])
+    both.switch(document("b"), document("c"))
+    assert both.ids() == ["a", "b", "c"]
+
+
+def test_versions_that_are_not_in_use_are_deleted_when_somebody_says_so(both: Both) -> None:
+    both.index.put([document("a")])
+    both.versions.begin()
+    both.versions.put([document("a")])
+    old = both.switch()
+    new = both.versions.known()[-1].name
+    with pytest.raises(VersionInUseError, match="is in use"):
+        both.versions.delete(new)
+    both.versions.delete(old)
+    with pytest.raises(ProfileIndexError, match="there is no version"):
+        both.versions.delete(old)
+    made = both.versions.begin()
+    both.versions.delete(made.name)
+    assert both.states() == [(VersionState.IN_USE, 1)]
+    assert both.index.put([document("b")]) == {}
+    assert both.ids() == ["a", "b"]
+    assert both.versions.begin().mark != made.mark
+
+
+_PUT_ON_AND_ON = """
+import sys
+from pathlib import Path
+from merge.index import IndexDocument
+from tests.contracts.implementations import PROFILE_INDEXES
+index = next(each for each in PROFILE_INDEXES if each.name == sys.argv[1]).open(Path(sys.argv[2]))
+for number in range(10**6):
+    assert index.put([IndexDocument(f"d{number % 97}", number + 1, {"x": number})]) == {}
+    print(number + 1, flush=True)
+"""
+
+
+def test_nothing_is_lost_of_a_writer_that_knows_nothing_of_it(both: Both) -> None:
+    """It goes on writing while one version after the other takes the place of the one in use."""
+    writer = start(_PUT_ON_AND_ON, both.implementation.name, both.folder)
+    assert writer.stdout is not None
+    confirmed = 0
+    try:
+        for _ in range(3):
+            confirmed = int(writer.stdout.readline())
+            both.versions.begin()
+
+            def take(ids: Sequence[str]) -> None:
+                # As the store would: what it has is never older than what was put into the index.
+                newest = both.index.versions(ids)
+                both.versions.put([IndexDocument(each, v, {"x": v - 1}) for each, v in newest.items()])
+
+            everything = both.ids()
+            take(everything)
+            while ids := both.versions.changed():
+                take(ids)
+                if len(ids) < 50:
+                    break
+            both.versions.switch(take)
+            confirmed = int(writer.stdout.readline())
+    finally:
+        writer.kill()
+        rest, _ = writer.communicate(timeout=60)
+    confirmed = max(
+        [confirmed, *(int(line) for line in rest.splitlines(keepends=True) if line.endswith("\n"))]
+    )
+    expected: dict[str, int] = {}
+    for number in range(confirmed):
+        expected[f"d{number % 97}"] = number + 1
+    # One more may have been put than was told.
+    found = both.index.versions(list(expected))
+    assert {each: found.get(each, 0) for each, v in expected.items() if found.get(each, 0) < v} == {}
+    for each, version in found.items():
+        assert each in both.index.search(Query((Term("x", version - 1),))).ids

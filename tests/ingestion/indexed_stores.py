@@ -1,0 +1,146 @@
+"""A store, an index and the index's versions, of each kind of index, and ways to damage them."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+
+from ingestion.index_policies import IndexPolicy
+from ingestion.indexing import index_again
+from ingestion.reconciling import Reconciling
+from ingestion.reindexing import Reindexing
+from ingestion.resume_points import ResumePoint
+from merge import codec
+from merge.fragments import FragmentState
+from merge.index import ProfileIndex
+from merge.index_versions import IndexVersions
+from merge.store import NEW, FragmentWrite, OutboxEntry, ProfileStore
+from merge.tombstones import UNJUDGED, Tombstone
+from model.fragments import FragmentChange, Kind, Origin, Register
+from model.index_rules import IndexRules
+from model.queries import Query, Scalar, Term
+from model.stamps import SpecRef, Stamp
+from sinks.keyring import KeyringFile
+from sinks.memory_profiles import MemoryProfileStore
+from tests.contracts.implementations import (
+    INDEX_VERSIONS,
+    PROFILE_INDEXES,
+    Implementation,
+    hashed_name,
+    reversed_name,
+)
+from tests.servers.elasticsearch import place_of_index
+from transforms.dead_letter_sealing import DeadLetterSealer
+
+KINDS = INDEX_VERSIONS
+
+
+def allowing(*paths: str) -> IndexPolicy:
+    """A policy that lets these paths into the index and no others."""
+    return IndexPolicy(IndexRules(frozenset(paths).__contains__), ",".join(paths))
+
+
+_ordinals = count(1)
+
+
+def write(store: ProfileStore, name: str, value: Scalar, path: str = "x") -> OutboxEntry:
+    """A later value of one fragment, which waits for the index then."""
+    buried = store.tombstones([name]).get(name, Tombstone(UNJUDGED, NEW))
+    present = store.read([name]).get(name)
+    state = codec.decode(present.state) if present else FragmentState()
+    origin = Origin(Stamp(0, next(_ordinals), "shop", "e"), SpecRef("spec", 1))
+    state.apply(FragmentChange(name, origin, {path: Register(origin, Kind.PLAIN, value)}, ()))
+    state.normalise()
+    version = present.version if present else buried.version
+    change = FragmentWrite(name, version, codec.encode(state), frozenset({name}), buried.until)
+    assert store.write([change]) == set()
+    return OutboxEntry(name, version + 1)
+
+
+@dataclass
+class IndexedStore:
+    """What flows write to, and how they do it."""
+
+    kind: Implementation[IndexVersions]
+    folder: Path
+    index: ProfileIndex
+    versions: IndexVersions
+    store: ProfileStore
+    policy: IndexPolicy = field(default_factory=lambda: allowing("x"))
+
+    def write(self, name: str, value: Scalar, path: str = "x") -> OutboxEntry:
+        """Only into the store: what a flow has done when it dies before the index."""
+        return write(self.store, name, value, path)
+
+    def flow(self, name: str, value: Scalar, path: str = "x") -> None:
+        """Into the store and into the index."""
+        entry = self.write(name, value, path)
+        assert index_again(self.store, self.index, self.policy.rules, [entry]) == set()
+
+    def fill(self, number: int) -> None:
+        entries = [self.write(f"p:{each:03}", f"value{each}") for each in range(number)]
+        assert index_again(self.store, self.index, self.policy.rules, entries) == set()
+
+    def unseen(self, name: str, value: Scalar) -> None:
+        """Stored, and settled although the index never saw it."""
+        self.store.settle([self.write(name, value)])
+
+    def erase(self, name: str) -> None:
+        """As an erasure does it."""
+        (gone,) = self.store.erase([name], 1)
+        self.index.erase({name: gone.version})
+        self.store.finish([name])
+
+    def lose(self, name: str) -> None:
+        """A document that its index has lost, by no doing of ours."""
+        if self.kind.in_files:
+            connection = sqlite3.connect(self.folder / "index.db")
+            connection.execute("DELETE FROM documents WHERE id = ?", (name,))
+            connection.commit()
+            connection.close()
+            return
+        from sinks.elasticsearch_bulk import alive, key_of
+        from sinks.elasticsearch_client import ElasticsearchClient
+
+        place = place_of_index(self.folder)
+        client = ElasticsearchClient(place)
+        (version,) = self.index.versions([name]).values()
+        # With its version, so that nothing but the document is gone.
+        key, told = key_of(hashed_name(name)), {"version": alive(version), "version_type": "external_gte"}
+        client.call(lambda api: api.delete(index=place.name, id=key, refresh=True, **told))
+        client.close()
+
+    def found(self, value: Scalar, path: str = "x") -> list[str]:
+        return self.index.search(Query((Term(path, value),)), 1000).ids
+
+    def ids(self) -> list[str]:
+        return self.index.search(Query(), 1000).ids
+
+    def reindexing(self, policy: Callable[[], IndexPolicy] | None = None) -> Reindexing:
+        return Reindexing(self.store, self.versions, policy or (lambda: self.policy), self._point("reindex"))
+
+    def reconciling(self, repairs: bool = False) -> Reconciling:
+        point = self._point("reconcile")
+        return Reconciling(self.store, self.index, lambda: self.policy, point, repairs)
+
+    def _point(self, name: str) -> ResumePoint:
+        file = self.folder / "keyring.json"
+        provider = KeyringFile(file) if file.exists() else KeyringFile.create(file)
+        return ResumePoint(self.folder / f"{name}.json", DeadLetterSealer(provider), name)
+
+
+@contextmanager
+def indexed_store(kind: Implementation[IndexVersions], folder: Path) -> Iterator[IndexedStore]:
+    """Of one kind of index; the test is skipped where what it needs cannot be had."""
+    of_index = next(each for each in PROFILE_INDEXES if each.name == kind.name)
+    with of_index.opened(folder) as index, kind.opened(folder) as versions:
+        yield IndexedStore(kind, folder, index, versions, empty_store(kind))
+
+
+def empty_store(kind: Implementation[IndexVersions]) -> ProfileStore:
+    """Whose tombstones have the names that the index knows them by."""
+    return MemoryProfileStore(reversed_name if kind.in_files else hashed_name)

@@ -1,0 +1,172 @@
+"""Comparing index and store: each kind of damage is found and mended, and what is under way is none."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ingestion.indexing import documents_of
+from ingestion.reconciling import ReconcileProgress
+from merge.index import IndexDocument
+from merge.store import FragmentWrite
+from tests.ingestion.indexed_stores import KINDS, IndexedStore, allowing, indexed_store
+
+
+@pytest.fixture(params=KINDS, ids=str)
+def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[IndexedStore]:
+    with indexed_store(request.param, tmp_path) as kept:
+        yield kept
+
+
+def ended(job: Iterator[ReconcileProgress]) -> ReconcileProgress:
+    """Run to the end."""
+    return deque(job, maxlen=1)[0]
+
+
+def damage(kept: IndexedStore) -> dict[str, list[str]]:
+    """One or two of each kind."""
+    kept.unseen("p:001", "stale")
+    kept.unseen("new:1", "missing")
+    kept.lose("p:002")
+    kept.index.put([IndexDocument("p:003", 1, {"x": "other"})])
+    kept.index.put([IndexDocument("p:004", 1, {"x": "value4", "y": 1})])
+    kept.index.put([IndexDocument("orphan:1", 3, {"x": "nobody"}), IndexDocument("a-orphan:2", 1, {})])
+    return {
+        "stale": ["p:001"],
+        "missing": ["new:1", "p:002"],
+        "different": ["p:003", "p:004"],
+        "orphaned": ["a-orphan:2", "orphan:1"],
+    }
+
+
+def test_where_all_is_well_nothing_is_told(kept: IndexedStore) -> None:
+    kept.fill(25)
+    kept.erase("p:007")
+    done = ended(kept.reconciling().run(10))
+    assert (done.stored, done.indexed, done.looked_at, done.total) == (24, 24, 48, 48)
+    assert not done.drift.total()
+    assert (done.left, done.waiting) == (0, 0)
+
+
+def test_each_kind_of_damage_is_told_and_mended(kept: IndexedStore) -> None:
+    kept.fill(25)
+    expected = damage(kept)
+    for _ in range(2):
+        told = ended(kept.reconciling().run(7))
+        assert {kind: sorted(names) for kind, names in told.named.items()} == expected
+        assert told.drift == {kind: len(names) for kind, names in expected.items()}
+        assert (told.left, told.repaired, told.waiting) == (7, 0, 0)
+    mended = ended(kept.reconciling(repairs=True).run(7))
+    assert (mended.left, mended.repaired, mended.drift) == (0, 7, told.drift)
+    assert ended(kept.reconciling().run(7)).drift.total() == 0
+    assert kept.found("stale") == ["p:001"]
+    assert kept.found("missing") == ["new:1"]
+    assert kept.found("other") == kept.found("nobody") == []
+    assert kept.ids() == sorted(["new:1", *(f"p:{each:03}" for each in range(25))])
+
+
+def test_what_waits_in_the_outbox_is_no_drift(kept: IndexedStore) -> None:
+    kept.fill(5)
+    kept.write("p:001", "waits")
+    kept.write("new", "waits")
+    done = ended(kept.reconciling(repairs=True).run())
+    assert (done.waiting, done.drift.total(), done.repaired) == (2, 0, 0)
+    assert len(kept.store.outbox()) == 2
+
+
+def test_an_erasure_that_is_not_finished_is_no_drift(kept: IndexedStore) -> None:
+    kept.fill(5)
+    kept.store.erase(["p:001"], 1)
+    done = ended(kept.reconciling().run())
+    assert (done.waiting, done.drift.total()) == (1, 0)
+
+
+def test_what_policy_forbids_since_is_drift_and_is_taken_out(kept: IndexedStore) -> None:
+    kept.policy = allowing("x", "secret")
+    kept.fill(5)
+    kept.flow("p:001", "hidden", "secret")
+    kept.policy = allowing("x")
+    assert ended(kept.reconciling(repairs=True).run()).drift == {"different": 1}
+    assert kept.found("hidden", "secret") == []
+
+
+def test_an_index_that_holds_on_to_what_is_later_is_told(kept: IndexedStore) -> None:
+    kept.fill(3)
+    kept.index.put([IndexDocument("p:000", 9, {"x": "later"})])
+    kept.index.erase({"p:001": 9})
+    done = ended(kept.reconciling(repairs=True).run())
+    assert done.drift == {"ahead": 1, "missing": 1}
+    assert (done.left, done.repaired) == (2, 0)
+    deque(kept.reindexing().run(), maxlen=0)
+    assert ended(kept.reconciling().run()).drift.total() == 0
+
+
+def test_a_damaged_fragment_is_counted_and_holds_nothing(kept: IndexedStore) -> None:
+    kept.fill(3)
+    kept.store.write([FragmentWrite("p:001", 1, b"damaged", frozenset())])
+    done = ended(kept.reconciling(repairs=True).run())
+    assert (done.unreadable, done.drift.total()) == (1, 0)
+
+
+def test_what_is_cut_short_goes_on_with_what_it_had_counted(kept: IndexedStore) -> None:
+    kept.fill(30)
+    expected = damage(kept)
+    whole = ended(kept.reconciling().run(10))
+    for cut in (1, 3, 6, 7):
+        job = kept.reconciling().run(10)
+        for _ in range(cut):
+            next(job)
+        job.close()
+        again = kept.reconciling().run(10)
+        first = next(again)
+        assert first.resumed is (cut > 1)
+        assert first.looked_at > 0 or cut == 1
+        done = ended(again)
+        assert done.drift == whole.drift, cut
+        assert {kind: sorted(names) for kind, names in done.named.items()} == expected
+        assert (done.stored, done.indexed) == (31, 31)
+    # What was to be told is not gone on with to mend, nor the other way round.
+    next(job := kept.reconciling().run(10))
+    next(job)
+    assert not next(kept.reconciling(repairs=True).run(10)).resumed
+
+
+@pytest.mark.timeout(200)
+def test_nothing_of_a_flow_beside_it_is_drift(kept: IndexedStore) -> None:
+    kept.fill(60)
+    stop = threading.Event()
+    failures: list[BaseException] = []
+
+    def flow(worker: int) -> None:
+        number = 0
+        try:
+            while not stop.is_set():
+                number += 1
+                name = f"p:{(7 * number) % 30 + 30 * worker:03}"
+                if number % 11 == 0:
+                    kept.erase(name)
+                    continue
+                entry = kept.write(name, f"{worker}-{number}")
+                stored = kept.store.read([name])
+                found = documents_of(stored.values(), kept.policy.rules).documents
+                kept.index.put(found)
+                kept.store.settle([entry])
+        except BaseException as error:
+            failures.append(error)
+
+    workers = [threading.Thread(target=flow, args=(each,)) for each in range(2)]
+    for each in workers:
+        each.start()
+    try:
+        looks = [ended(kept.reconciling(repairs=run % 2 == 1).run(13)) for run in range(6)]
+    finally:
+        stop.set()
+        for each in workers:
+            each.join()
+    assert failures == []
+    assert [look.drift for look in looks] == [{}] * 6
+    assert ended(kept.reconciling().run()).drift == {}

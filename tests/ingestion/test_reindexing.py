@@ -1,0 +1,213 @@
+"""An index that is made anew: what is in it, whatever comes meanwhile and whatever cuts it short."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ingestion.index_policies import IndexPolicies, fingerprint
+from ingestion.indexing import documents_of
+from ingestion.outbox import drain_outbox
+from ingestion.reindexing import ReindexProgress
+from merge.store import FragmentWrite
+from model.errors import ProfileIndexError
+from model.index_rules import IndexRules
+from tests.ingestion.indexed_stores import KINDS, IndexedStore, allowing, empty_store, indexed_store
+from tests.retail import attribute, attributes, snapshot
+
+
+@pytest.fixture(params=KINDS, ids=str)
+def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[IndexedStore]:
+    with indexed_store(request.param, tmp_path) as kept:
+        yield kept
+
+
+def ended(job: Iterator[ReindexProgress]) -> ReindexProgress:
+    """Run to the end."""
+    return deque(job, maxlen=1)[0]
+
+
+def test_it_has_what_is_stored_and_nothing_that_policy_forbids(kept: IndexedStore) -> None:
+    kept.policy = allowing("x", "secret")
+    kept.fill(25)
+    kept.flow("p:000", "hidden", "secret")
+    kept.lose("p:001")
+    before = kept.versions.known()[-1].name
+    kept.policy = allowing("x")
+    done = ended(kept.reindexing().run(10))
+    assert (done.total, done.looked_at, done.refused, done.replaced) == (25, 25, set(), before)
+    assert kept.ids() == [f"p:{each:03}" for each in range(25)]
+    assert kept.found("hidden", "secret") == []
+    assert kept.found("value1") == ["p:001"]
+    # The outbox knows nothing of it: what waits there waits on.
+    assert kept.store.outbox() == []
+
+
+def test_what_flows_write_and_erase_meanwhile_is_in_it_as_they_left_it(kept: IndexedStore) -> None:
+    kept.fill(30)
+    job = kept.reindexing().run(10)
+    next(job)
+    for number, _ in enumerate(job):
+        # Behind the walk, ahead of it, and new.
+        kept.flow("p:005", f"early{number}")
+        kept.flow("p:025", f"late{number}")
+        kept.flow(f"new:{number}", "new")
+        kept.write("p:007", f"waits{number}")
+        if number == 0:
+            kept.erase("p:003")
+            kept.erase("p:023")
+        if number == 1:
+            kept.erase("p:004")
+            kept.erase("p:024")
+            kept.flow("p:024", "back")
+        last = number
+    drain_outbox(kept.store, kept.index, kept.policy.rules)
+    assert kept.found(f"early{last}") == ["p:005"]
+    assert kept.found(f"late{last}") == ["p:025"]
+    assert kept.found(f"waits{last}") == ["p:007"]
+    assert kept.found("back") == ["p:024"]
+    assert len(kept.found("new")) == last + 1
+    assert {"p:003", "p:004", "p:023"}.isdisjoint(kept.ids())
+    assert [ended_well.drift.total() for ended_well in kept.reconciling().run()][-1] == 0
+
+
+def test_what_was_erased_before_does_not_come_with_a_writer_that_is_late(kept: IndexedStore) -> None:
+    kept.fill(3)
+    late = kept.store.read(["p:001"])["p:001"]
+    kept.erase("p:001")
+    ended(kept.reindexing().run())
+    kept.index.put(documents_of([late], kept.policy.rules).documents)
+    assert kept.ids() == ["p:000", "p:002"]
+
+
+def test_a_policy_that_changes_meanwhile_holds_for_all(
+    kept: IndexedStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(30):
+        kept.write(f"p:{number:03}", "open")
+        kept.write(f"p:{number:03}", "closing", "y")
+    policies = iter([allowing("x", "y")] * 4)
+    with caplog.at_level(logging.WARNING):
+        done = ended(kept.reindexing(lambda: next(policies, allowing("x"))).run(10))
+    assert "what may be indexed has changed" in caplog.text
+    assert (done.looked_at, done.total) == (30, 30)
+    assert kept.found("closing", "y") == []
+    assert len(kept.found("open")) == 30
+
+
+def test_what_is_cut_short_goes_on_where_it_was(kept: IndexedStore) -> None:
+    kept.fill(40)
+    job = kept.reindexing().run(10)
+    made = [next(job), next(job), next(job)][-1].version
+    job.close()
+    kept.flow("p:002", "meanwhile")
+    kept.flow("p:035", "meanwhile")
+    kept.erase("p:001")
+    again = kept.reindexing().run(10)
+    first = next(again)
+    assert (first.version, first.resumed, first.looked_at) == (made, True, 20)
+    done = ended(again)
+    assert (done.looked_at, done.indexed - done.followed) in ((39, 19), (39, 20), (40, 20))
+    assert kept.found("meanwhile") == ["p:002", "p:035"]
+    assert kept.ids() == [f"p:{each:03}" for each in range(40) if each != 1]
+    # That was that: the next one begins.
+    assert not next(kept.reindexing().run()).resumed
+
+
+def test_begun_anew_it_takes_nothing_from_before(kept: IndexedStore) -> None:
+    kept.fill(20)
+    job = kept.reindexing().run(10)
+    assert [next(job), next(job)][-1].looked_at == 10
+    job.close()
+    again = kept.reindexing().run(10, anew=True)
+    assert not next(again).resumed
+    ended(again)
+    assert kept.ids() == [f"p:{each:03}" for each in range(20)]
+
+
+def test_what_cannot_be_indexed_is_told_and_holds_nothing(
+    kept: IndexedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept.fill(5)
+    kept.store.write([FragmentWrite("p:002", 1, b"damaged", frozenset())])
+    put = kept.versions.put
+    monkeypatch.setattr(
+        kept.versions,
+        "put",
+        lambda documents: (
+            put([d for d in documents if d.id != "p:003"])
+            | {d.id: "no" for d in documents if d.id == "p:003"}
+        ),
+    )
+    done = ended(kept.reindexing().run(2))
+    assert done.refused == {"p:002", "p:003"}
+    assert done.named == ["p:002", "p:003"]
+    assert kept.ids() == ["p:000", "p:001", "p:004"]
+
+
+def test_an_index_that_is_away_is_an_error_and_it_goes_on_later(
+    kept: IndexedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept.fill(20)
+    job = kept.reindexing().run(10)
+    assert [next(job), next(job)][-1].looked_at == 10
+
+    def away(_: object) -> dict[str, str]:
+        raise ProfileIndexError("away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kept.versions, "put", away)
+        with pytest.raises(ProfileIndexError, match="away"):
+            next(job)
+    again = kept.reindexing().run(10)
+    assert next(again).looked_at == 10
+    ended(again)
+    assert len(kept.ids()) == 20
+
+
+def test_an_index_that_is_ahead_of_a_restored_store_is_mended(kept: IndexedStore) -> None:
+    kept.fill(3)
+    for version in range(4):
+        kept.flow("p:001", f"later{version}")
+    kept.index.erase({"p:002": 9})
+    restored = replace(kept, store=empty_store(kept.kind))
+    restored.fill(3)
+    restored.store.settle(restored.store.outbox())
+    assert restored.ids() == ["p:000", "p:001"]
+    ended(restored.reindexing().run())
+    assert restored.ids() == ["p:000", "p:001", "p:002"]
+    assert restored.index.versions(["p:001"]) == {"p:001": 1}
+
+
+def test_the_place_on_disk_shows_nothing_of_a_profile(kept: IndexedStore) -> None:
+    kept.fill(20)
+    job = kept.reindexing().run(10)
+    assert [next(job), next(job)][-1].looked_at == 10
+    content = (kept.folder / "reindex.json").read_text()
+    assert "p:0" not in content
+    job.close()
+
+
+def test_rules_are_told_apart_by_what_they_let_in() -> None:
+    known = snapshot(1)
+    discovered = attribute("activity.new", status="discovered")
+    open_one = attribute("activity.open", indexable=True)
+    closed = attribute("activity.open", indexable=False)
+    base = fingerprint(known)
+    assert fingerprint(snapshot(2, declared=[*attributes(), discovered])) == base
+    assert (
+        len({base, *(fingerprint(snapshot(3, declared=[*attributes(), a])) for a in (open_one, closed))}) == 3
+    )
+    newest = [known]
+    policies = IndexPolicies(lambda: newest[0])
+    first = policies()
+    assert policies() is first
+    newest[0] = snapshot(3, declared=[*attributes(), closed])
+    assert isinstance(policies().rules, IndexRules)
+    assert not policies().rules.is_indexable("activity.open")
+    assert first.rules.is_indexable("activity.open")

@@ -1,0 +1,293 @@
+"""The stream of the fragments table on DynamoDB Local, and what it may answer besides."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("boto3", reason="boto3 is not installed: pip install idgraph[dynamodb]")
+
+from ingestion.indexing import documents_of, index_again
+from ingestion.outbox import drain_outbox
+from ingestion.stream_following import FollowProgress, StreamFollowing, StreamPlaces
+from merge.index import IndexDocument, ProfileIndex
+from merge.store import ProfileStore, scan_all
+from model.errors import ProfileIndexError, StoreError, TrimmedStreamError
+from model.queries import Query
+from sinks.dynamo_client import DynamoClient
+from sinks.dynamo_connection import Place
+from sinks.dynamo_profiles import DynamoProfileStore
+from sinks.dynamo_schema import FRAGMENTS
+from sinks.dynamo_streams import DynamoStream
+from sinks.sqlite_index import SqliteProfileIndex
+from tests.contracts.implementations import hashed_name
+from tests.contracts.processes import killed_after
+from tests.ingestion.indexed_stores import allowing, write
+from tests.servers.dynamodb import place
+from tests.servers.faulty_proxy import Answer, Fault, cut, faulty_proxy
+
+POLICY = allowing("x")
+
+
+class Followed:
+    """A store that tells by a stream, an index that the stream feeds, and one that flows feed."""
+
+    def __init__(self, folder: Path, tables: Place) -> None:
+        self.folder = folder
+        self.tables = tables
+        self.store: ProfileStore = DynamoProfileStore(tables, hashed_name)
+        self.index: ProfileIndex = SqliteProfileIndex(folder / "streamed.db", hashed_name)
+        self.stream = DynamoStream(tables)
+
+    def following(self, index: ProfileIndex | None = None) -> StreamFollowing:
+        places = StreamPlaces(self.folder / "places.json")
+        return StreamFollowing(self.store, index or self.index, self.stream, places, lambda: POLICY)
+
+    def follow(self, index: ProfileIndex | None = None) -> FollowProgress:
+        """Until all is told and nothing waits."""
+        work = self.following(index)
+        for progress in work.run(threading.Event()):
+            if progress.is_idle and work.is_drained(progress):
+                return progress
+        raise AssertionError
+
+    def close(self) -> None:
+        for each in (self.store, self.index, self.stream):
+            each.close()
+
+
+@pytest.fixture
+def followed(tmp_path: Path) -> Iterator[Followed]:
+    opened = Followed(tmp_path, place(tmp_path))
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def proxied(tmp_path: Path) -> Iterator[tuple[Followed, deque[Fault]]]:
+    real = place(tmp_path)
+    assert real.endpoint is not None
+    with faulty_proxy(real.endpoint) as (url, faults):
+        opened = Followed(tmp_path, real)
+        opened.stream.close()
+        opened.stream = DynamoStream(real._replace(endpoint=url))
+        yield opened, faults
+        opened.close()
+
+
+def some_history(followed: Followed) -> None:
+    """New ones, changed ones, one that is in the index already, one that is erased, one that came back."""
+    store = followed.store
+    for number in range(12):
+        write(store, f"p:{number:02}", number)
+    for number in range(0, 12, 3):
+        write(store, f"p:{number:02}", f"changed{number}")
+    index_again(store, followed.index, POLICY.rules, [write(store, "p:01", "settled")])
+    for gone in store.erase(["p:02", "p:03"], 1):
+        followed.index.erase({gone.fragment_id: gone.version})
+        store.finish([gone.fragment_id])
+    write(store, "p:03", "back")
+
+
+def same(index: ProfileIndex, store: ProfileStore, folder: Path) -> None:
+    """The index is what the side output of a flow makes of the store."""
+    by_flow = SqliteProfileIndex(folder / "by-flow.db", hashed_name)
+    documents = documents_of(scan_all(store), POLICY.rules).documents
+    by_flow.put(documents)
+    assert index.search(Query(), 1000).ids == by_flow.search(Query(), 1000).ids
+    assert index.compare(documents) == by_flow.compare(documents)
+    by_flow.close()
+
+
+def test_it_tells_every_write_until_the_index_has_it(followed: Followed) -> None:
+    some_history(followed)
+    progress = followed.follow()
+    assert progress.indexed >= 11
+    assert (progress.refused, progress.trimmed) == (0, 0)
+    same(followed.index, followed.store, followed.folder)
+    assert followed.store.outbox() == []
+    # What it settled is told too, and is nothing to index.
+    again = followed.follow()
+    assert again.indexed == 0
+    write(followed.store, "p:05", "more")
+    assert followed.follow().indexed == 1
+    same(followed.index, followed.store, followed.folder)
+    assert "p:0" not in (followed.folder / "places.json").read_text()
+
+
+def test_one_that_stops_goes_on_where_it_was(followed: Followed) -> None:
+    some_history(followed)
+    stop = threading.Event()
+    work = followed.following()
+    next(work.run(stop))
+    first = dict(work.places.after)
+    assert first
+    write(followed.store, "p:06", "meanwhile")
+    told = followed.follow().told
+    assert told == 1
+    same(followed.index, followed.store, followed.folder)
+
+
+class _Picky:
+    """Refuses one id for a while, and everything while it is away."""
+
+    def __init__(self, index: ProfileIndex) -> None:
+        self._index = index
+        self.refused = {"p:04"}
+        self.away = 0
+
+    def put(self, documents: list[IndexDocument]) -> dict[str, str]:
+        if self.away:
+            self.away -= 1
+            raise ProfileIndexError("away")
+        self._index.put([each for each in documents if each.id not in self.refused])
+        return {each.id: "no" for each in documents if each.id in self.refused}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._index, name)
+
+
+def test_what_the_index_refuses_stays_in_the_outbox_alone(
+    followed: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ingestion.stream_following.RETRY_SECONDS", 0.01)
+    some_history(followed)
+    picky = _Picky(followed.index)
+    picky.away = 2
+    progress = followed.follow(picky)  # type: ignore[arg-type]
+    assert progress.refused >= 1
+    assert [each.fragment_id for each in followed.store.outbox()] == ["p:04"]
+    assert "p:04" not in followed.index.search(Query(), 100).ids
+    picky.refused = set()
+    followed.follow(picky)  # type: ignore[arg-type]
+    assert followed.store.outbox() == []
+    same(followed.index, followed.store, followed.folder)
+
+
+def of_operation(key: str, fault: Fault) -> Fault:
+    """A fault of the next request that has this key; others are passed on, and it waits."""
+    pending = [fault]
+
+    def answer(send: Callable[[bytes], Answer], body: bytes) -> Answer | None:
+        if pending and key in json.loads(body):
+            return pending.pop()(send, body)
+        return send(body)
+
+    return answer
+
+
+def refused_as(code: str) -> Fault:
+    def answer(_: Callable[[bytes], Answer], __: bytes) -> Answer:
+        kind = f"com.amazonaws.dynamodb.v20120810#{code}"
+        return Answer(400, json.dumps({"__type": kind, "message": "no"}).encode())
+
+    return answer
+
+
+@pytest.mark.parametrize("fault", [refused_as("ExpiredIteratorException"), cut])
+def test_an_iterator_that_expired_and_what_passes_are_tried_again(
+    proxied: tuple[Followed, deque[Fault]], fault: Fault
+) -> None:
+    followed, faults = proxied
+    some_history(followed)
+    once = of_operation("ShardIterator", fault)
+    work = followed.following()
+    steps = work.run(threading.Event())
+    next(steps)
+    write(followed.store, "p:06", "later")
+    # The iterator that it holds by now.
+    faults.extend([once] * 6)
+    for progress in steps:
+        if progress.is_idle and work.is_drained(progress):
+            break
+    assert progress.trimmed == 0
+    same(followed.index, followed.store, followed.folder)
+
+
+def test_what_was_dropped_before_it_was_read_is_told_and_taken_from_the_outbox(
+    proxied: tuple[Followed, deque[Fault]], caplog: pytest.LogCaptureFixture
+) -> None:
+    followed, faults = proxied
+    some_history(followed)
+    faults.extend([of_operation("ShardId", refused_as("TrimmedDataAccessException"))] * 4)
+    progress = followed.follow()
+    assert progress.trimmed == 1
+    assert "its stream has dropped what was not read yet" in caplog.text
+    assert "`idgraph reindex`" in caplog.text
+    same(followed.index, followed.store, followed.folder)
+
+
+def test_a_shard_that_is_gone_is_told(followed: Followed, caplog: pytest.LogCaptureFixture) -> None:
+    some_history(followed)
+    followed.follow()
+    file = followed.folder / "places.json"
+    kept = json.loads(file.read_bytes())
+    file.write_text(json.dumps({**kept, "after": {"shardId-gone": "1"}}))
+    assert followed.follow().trimmed == 1
+    assert "shards that were not read to their end" in caplog.text
+    assert "shardId-gone" not in file.read_text()
+    with pytest.raises(TrimmedStreamError):
+        followed.stream.read("shardId-00000000000000000000-00000000", None)
+
+
+def test_a_table_without_a_stream_is_told(tmp_path: Path) -> None:
+    tables = place(tmp_path)
+    client = DynamoClient(tables)
+    table = client.table(FRAGMENTS)
+    client.call("update_table", table, TableName=table, StreamSpecification={"StreamEnabled": False})
+    client.close()
+    stream = DynamoStream(tables)
+    with pytest.raises(StoreError, match="has no stream of new images"):
+        stream.shards()
+    stream.close()
+
+
+_FOLLOW = """
+import os, sys, threading
+from pathlib import Path
+from sinks.dynamo_connection import Place
+from tests.sinks.test_dynamo_streams import Followed
+followed = Followed(Path(sys.argv[1]), Place(sys.argv[2], "eu-central-1", os.environ["TEST_DYNAMODB_URL"]))
+for progress in followed.following().run(threading.Event()):
+    print(progress.told, flush=True)
+"""
+
+
+def test_killed_again_and_again_it_gives_the_same_index(followed: Followed) -> None:
+    assert os.environ["TEST_DYNAMODB_URL"]
+    stop = threading.Event()
+    failures: list[BaseException] = []
+
+    def flow() -> None:
+        try:
+            for number in range(100_000):
+                if stop.is_set():
+                    return
+                write(followed.store, f"p:{number % 40:02}", number)
+                if number % 17 == 0:
+                    (gone,) = followed.store.erase([f"p:{number % 40:02}"], 1)
+                    followed.index.erase({gone.fragment_id: gone.version})
+                    followed.store.finish([gone.fragment_id])
+        except BaseException as error:
+            failures.append(error)
+
+    writer = threading.Thread(target=flow)
+    writer.start()
+    try:
+        for pause in (0.0, 0.07):
+            with killed_after(_FOLLOW, followed.folder, followed.tables.prefix, lines=2, pause=pause):
+                pass
+    finally:
+        stop.set()
+        writer.join()
+    assert failures == []
+    followed.follow()
+    same(followed.index, followed.store, followed.folder)
+    assert drain_outbox(followed.store, followed.index, POLICY.rules) == 0
