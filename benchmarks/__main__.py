@@ -25,6 +25,7 @@ from benchmarks.machine import machine
 from benchmarks.mapping import measure as measure_mapping
 from benchmarks.peers.comparison import measure as measure_peers
 from benchmarks.policies import measure as measure_policies
+from benchmarks.reindex import measure as measure_reindex
 from benchmarks.scale import attributes, discovered, files, fragments, hot, memory, outages, specs
 from benchmarks.sealing import measure as measure_sealing
 from benchmarks.sizes import measure as measure_sizes
@@ -45,6 +46,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "sealing": lambda folder, told: measure_sealing(folder, min(told.shops, 4), told.fragments or 50_000),
     "decryptor": lambda folder, told: measure_decryptor(),
     "erasure": lambda folder, told: measure_erasure(told.fragments or 50_000),
+    "reindex": lambda folder, told: measure_reindex(told.fragments or 20_000),
     "detection": lambda folder, told: measure_detection(),
     "policies": lambda folder, told: measure_policies(),
     "sizes": lambda folder, told: measure_sizes(folder, told.sizes),

@@ -28,13 +28,13 @@ def measure() -> dict[str, float]:
     chance = random.Random(7)
     documents = [
         IndexDocument(
-            f"realm_id:{number}", 1, {path: _value(chance, place) for place, path in enumerate(PATHS)}
+            f"realm_id:{number}", 1, {path: value_at(chance, place) for place, path in enumerate(PATHS)}
         )
         for number in chance.sample(range(10**10), DOCUMENTS)
     ]
     updates = [
         IndexDocument(
-            each.id, 2, {**each.fields, **{PATHS[place]: _value(chance, place) for place in CHANGED}}
+            each.id, 2, {**each.fields, **{PATHS[place]: value_at(chance, place) for place in CHANGED}}
         )
         for each in chance.sample(documents, len(documents))
     ]
@@ -57,7 +57,8 @@ def measure() -> dict[str, float]:
     return rates
 
 
-def _value(chance: random.Random, place: int) -> Scalar:
+def value_at(chance: random.Random, place: int) -> Scalar:
+    """A value of the attribute that stands at a place of PATHS."""
     if place < 4:
         return f"User {chance.randrange(10**7)} thing"
     if place < 10:

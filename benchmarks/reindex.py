@@ -1,0 +1,164 @@
+"""Profiles a second of `idgraph reindex`, beside the same documents put bare in the same run.
+
+python -m benchmarks reindex
+"""
+
+from __future__ import annotations
+
+import random
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from app.servers.elasticsearch import elasticsearch
+from benchmarks.index import BATCH, PATHS, value_at
+from ingestion.index_policies import IndexPolicy
+from ingestion.indexing import documents_of
+from ingestion.reconciling import Reconciling
+from ingestion.reindexing import Reindexing
+from ingestion.resume_points import ResumePoint
+from merge import codec
+from merge.fragments import FragmentState
+from merge.index import IndexDocument, ProfileIndex
+from merge.index_versions import IndexVersions
+from merge.store import NEW, FragmentWrite, ProfileStore, scan_pages
+from model.errors import ServerUnavailableError
+from model.fragments import FragmentChange, Kind, Origin, Register
+from model.index_rules import IndexRules
+from model.stamps import SpecRef, Stamp
+from sinks.keyring import KeyringFile
+from sinks.sqlite_index import SqliteProfileIndex
+from sinks.sqlite_index_versions import SqliteIndexVersions
+from sinks.sqlite_profiles import SqliteProfileStore
+from transforms.dead_letter_sealing import DeadLetterSealer
+from transforms.tombstone_names import TombstoneNames
+
+PROFILES = 20_000
+
+POLICY = IndexPolicy(IndexRules(lambda _: True), "all")
+
+
+@dataclass
+class _Kind:
+    """One kind of index: filled by reindexing, and the bare way, given documents in batches."""
+
+    index: ProfileIndex
+    versions: IndexVersions
+    put_bare: Callable[[Sequence[Sequence[IndexDocument]]], Callable[[], object]]
+
+
+def measure(profiles: int = PROFILES) -> dict[str, Any]:
+    """Of profiles with twenty attributes, each kind of index: profiles a second of the clock, made anew and compared.
+    `bare` are the same documents, ready beforehand, put by a client that does nothing else: into another file of
+    the embedded index, into an index of the same mapping in Elasticsearch. A share of 1 is the limit."""
+    with tempfile.TemporaryDirectory(prefix="idgraph-reindex-") as name:
+        folder = Path(name)
+        provider = KeyringFile.create(folder / "keyring.json")
+        names, sealer = TombstoneNames(provider), DeadLetterSealer(provider)
+        with closing(SqliteProfileStore(folder / "profiles.db", names)) as store:
+            _fill(store, profiles)
+            results: dict[str, Any] = {}
+            for kind, opened in (("embedded", _embedded), ("elasticsearch", _elasticsearch)):
+                point = ResumePoint(folder / "place.json", sealer, kind)
+                try:
+                    with opened(folder, names) as it:
+                        results[kind] = _measured(it, store, point, profiles)
+                except ServerUnavailableError as error:
+                    results[kind] = {"left out": " ".join(str(error).split())}
+    return results
+
+
+def _measured(kind: _Kind, store: ProfileStore, point: ResumePoint, profiles: int) -> dict[str, Any]:
+    pages = [documents_of(page, POLICY.rules).documents for page in scan_pages(store, BATCH)]
+    bare = profiles / _seconds(kind.put_bare(pages))
+    policy = lambda: POLICY  # noqa: E731 - what is asked for each page
+    cpu = time.process_time()
+    reindexed = profiles / _seconds(lambda: list(Reindexing(store, kind.versions, policy, point).run()))
+    cpu = time.process_time() - cpu
+    comparing = Reconciling(store, kind.index, policy, point)
+    return {
+        "profiles_a_second": round(reindexed),
+        "bare_a_second": round(bare),
+        "of_bare": round(reindexed / bare, 2),
+        "our_cpu_us_a_profile": round(1e6 * cpu / profiles, 1),
+        "reconciled_a_second": round(profiles / _seconds(lambda: list(comparing.run()))),
+    }
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def _fill(store: ProfileStore, profiles: int) -> None:
+    chance = random.Random(7)
+    for start in range(0, profiles, BATCH):
+        writes: list[FragmentWrite] = []
+        for number in range(start, min(profiles, start + BATCH)):
+            name = f"realm_id:{number:010}"
+            origin = Origin(Stamp(0, number, "bench", f"event-{number}"), SpecRef("bench", 1))
+            values = {
+                path: Register(origin, Kind.PLAIN, value_at(chance, place))
+                for place, path in enumerate(PATHS)
+            }
+            state = FragmentState()
+            state.apply(FragmentChange(name, origin, values, ()))
+            state.normalise()
+            writes.append(FragmentWrite(name, NEW, codec.encode(state), frozenset({name})))
+        store.write(writes)
+
+
+@contextmanager
+def _embedded(folder: Path, names: TombstoneNames) -> Iterator[_Kind]:
+    def put_bare(pages: Sequence[Sequence[IndexDocument]]) -> Callable[[], object]:
+        return lambda: [bare.put(page) for page in pages]
+
+    with (
+        closing(SqliteProfileIndex(folder / "bare.db", names)) as bare,
+        closing(SqliteProfileIndex(folder / "index.db", names)) as index,
+        closing(SqliteIndexVersions(folder / "index.db", names)) as versions,
+    ):
+        yield _Kind(index, versions, put_bare)
+
+
+@contextmanager
+def _elasticsearch(folder: Path, names: TombstoneNames) -> Iterator[_Kind]:
+    from elasticsearch import Elasticsearch
+
+    from sinks.elasticsearch_connection import Place
+    from sinks.elasticsearch_index import ElasticsearchProfileIndex
+    from sinks.elasticsearch_schema import MAPPING, Shape
+    from sinks.elasticsearch_tokens import source
+    from sinks.elasticsearch_versions import ElasticsearchIndexVersions
+
+    with elasticsearch(folder / "elasticsearch") as node:
+        place = Place(node.url, "bench")
+        client = Elasticsearch(node.url)
+        client.indices.create(index="bare", mappings=MAPPING, settings={"number_of_replicas": 0})
+
+        def put_bare(pages: Sequence[Sequence[IndexDocument]]) -> Callable[[], object]:
+            bodies = [
+                b"".join(
+                    b'{"index":{"_id":"%b"}}\n%b\n' % (each.id.encode(), source(each.id, each.fields).json)
+                    for each in page
+                )
+                for page in pages
+            ]
+            # Once before, so that the server is warm, and once more to count.
+            for body in bodies[:5]:
+                client.bulk(index="bare", operations=body, filter_path=["errors"])
+            return lambda: [
+                client.bulk(index="bare", operations=body, filter_path=["errors"]) for body in bodies
+            ]
+
+        with (
+            closing(client),
+            closing(ElasticsearchIndexVersions(place, names, Shape(replicas=0))) as versions,
+            closing(ElasticsearchProfileIndex(place, names)) as index,
+        ):
+            yield _Kind(index, versions, put_bare)
