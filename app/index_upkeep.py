@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from app import wiring
 from app.alone import alone
 from app.indexes import open_versions
+from app.key_providers import ensure_keyring, provider_of
 from app.stores import place, told_of
 from ingestion.durable_files import write_atomically
 from ingestion.index_policies import IndexPolicies
@@ -31,11 +32,10 @@ _POINT = "place.json"
 @contextmanager
 def opened_versions(settings: Settings) -> Iterator[IndexVersions]:
     """The versions of the index, closed at the end. Raises ConfigError."""
-    from sinks.keyring import KeyringFile
     from transforms.tombstone_names import TombstoneNames
 
-    wiring.ensure_keyring(settings)
-    with closing(open_versions(settings, TombstoneNames(KeyringFile(settings.keyring_file())))) as versions:
+    ensure_keyring(settings)
+    with closing(open_versions(settings, TombstoneNames(provider_of(settings)))) as versions:
         yield versions
 
 
@@ -79,7 +79,7 @@ def following(settings: Settings) -> Iterator[StreamFollowing]:
 @contextmanager
 def _upkeep(settings: Settings, job: str) -> Iterator[tuple[Path, IndexPolicies]]:
     wiring.prepare_directory(settings)
-    wiring.ensure_keyring(settings)
+    ensure_keyring(settings)
     state = settings.directory / job
     state.mkdir(mode=0o700, exist_ok=True)
     try:

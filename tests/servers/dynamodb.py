@@ -21,7 +21,7 @@ URL = "TEST_DYNAMODB_URL"
 def require_dynamodb() -> str:
     """Where the server is, started when first asked for. Skips the test, with the reason, when it cannot be
     had, or the extra `dynamodb` is not installed."""
-    with required("boto3", "dynamodb"):
+    with required("boto3", "idgraph[dynamodb]"):
         return os.environ.get(URL) or _started()
 
 

@@ -27,7 +27,7 @@ _made: list[Place] = []
 def require_elasticsearch() -> str:
     """Where the server is, started when first asked for. Skips the test, with the reason, when it cannot be
     had, or the extra `elasticsearch` is not installed."""
-    with required("elasticsearch", "elasticsearch"):
+    with required("elasticsearch", "idgraph[elasticsearch]"):
         return os.environ.get(URL) or _started()
 
 

@@ -70,7 +70,7 @@ class Kafka:
 @contextmanager
 def running_kafka(folder: Path) -> Iterator[Kafka]:
     """A broker with its data in a folder. Skips the test, with the reason, when it cannot be had."""
-    with required("confluent_kafka", "kafka"):
+    with required("confluent_kafka", "idgraph[kafka]"):
         broker = Kafka(folder)
     try:
         yield broker

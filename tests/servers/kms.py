@@ -11,15 +11,12 @@ import base64
 import functools
 import io
 import json
-import os
 import threading
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from app.servers.processes import free_port
-from tests.servers.dynamodb import REQUIRED
+from tests.servers.requirement import required
 
 if TYPE_CHECKING:
     from sinks.kms_envelope import KmsKey
@@ -123,9 +120,5 @@ def _started() -> Kms:
 
 def running_kms() -> Kms:
     """One for all tests of this process. Skips the test, with the reason, when it cannot be had."""
-    if not os.environ.get(REQUIRED):
-        for library in ("boto3", "moto.server"):
-            pytest.importorskip(
-                library, reason=f"{library} is not installed, which is in requirements-dev.lock"
-            )
-    return _started()
+    with required("boto3", "idgraph[dynamodb]"), required("moto.server", "-r requirements-dev.lock"):
+        return _started()

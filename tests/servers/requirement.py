@@ -21,10 +21,11 @@ REQUIRED = "TEST_SERVERS_REQUIRED"
 
 
 @contextmanager
-def required(module: str, extra: str) -> Iterator[None]:
-    """Skip the test when `module` of our extra is not installed, or what the block starts cannot be had."""
+def required(module: str, packages: str) -> Iterator[None]:
+    """Skip the test when `module`, which comes with what pip is told, is not installed, or what the block starts
+    cannot be had."""
     if not os.environ.get(REQUIRED):
-        pytest.importorskip(module, reason=f"{module} is not installed: pip install idgraph[{extra}]")
+        pytest.importorskip(module, reason=f"{module} is not installed: pip install {packages}")
     try:
         yield
     except ServerUnavailableError as error:
