@@ -1,4 +1,4 @@
-"""The flow on DynamoDB: the same profiles as on the embedded store, byte for byte."""
+"""The flow on DynamoDB: the same profiles as on the embedded store, byte for byte, and by its stream the same index."""
 
 from __future__ import annotations
 
@@ -7,8 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from app import wiring
+from app.settings import load
+from ingestion.indexing import documents_of
+from merge.store import scan_all
+from model.queries import Query
 from tests.installation import Installation, Shop, retail
 from tests.servers.dynamodb import require_dynamodb
+from transforms.schema import AttributeTree
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -28,7 +34,7 @@ def test_the_first_thousand_events_give_the_same_export(tmp_path: Path, shop: Sh
         "endpoint": require_dynamodb(),
     }
     embedded = Installation(tmp_path / "embedded", shop)
-    dynamodb = Installation(tmp_path / "dynamodb", shop, store=store)
+    dynamodb = Installation(tmp_path / "dynamodb", shop, store=store, index={"fed_by": "streams"})
     created = dynamodb.command("store", "create").stdout.decode().split()
     assert f"flow-{tmp_path.name}-fragments" in created
     assert b"all tables are there" in dynamodb.command("store", "create").stdout
@@ -38,7 +44,22 @@ def test_the_first_thousand_events_give_the_same_export(tmp_path: Path, shop: Sh
         assert sum(batch["events"] for batch in batches) == sum(FIRST.values())
     assert dynamodb.profiles() == embedded.profiles()
     assert not list((tmp_path / "dynamodb" / ".idgraph").glob("profiles.db*"))
+    same_index_by_the_stream(dynamodb, embedded)
     fragment_id = json.loads(embedded.export().splitlines()[0])["id"]
     assert dynamodb.command("lookup", fragment_id).stdout
     dynamodb.command("erase", "--fragment", fragment_id, "--yes")
     dynamodb.command("lookup", fragment_id, code=3)
+
+
+def same_index_by_the_stream(streamed: Installation, by_flow: Installation) -> None:
+    """What the flow left alone is indexed as the other's flow has indexed it."""
+    assert not streamed.command("search", "--json").stdout
+    streamed.command("index", "follow", "--until-done")
+    streamed.command("reconcile")
+    settings = load(by_flow.config)
+    rules = AttributeTree(wiring.snapshot_to_read_by(settings).snapshot).index_rules
+    with wiring.opened(settings) as theirs, wiring.opened(load(streamed.config)) as ours:
+        documents = documents_of(scan_all(theirs.store), rules).documents
+        assert ours.index.count(Query()) == theirs.index.count(Query()) == len(documents)
+        for index in (ours.index, theirs.index):
+            assert all(each.is_same for each in index.compare(documents).values())
