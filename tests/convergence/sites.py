@@ -355,7 +355,7 @@ class Site:
             "erasures": self.store.unfinished(),
             "withdrawn fragments": self.store.withdrawn(),
             "keys of fragments that are gone": self.key_store.get(buried),
-            "other documents": set(names) & (self.index.holds(names) ^ states.keys()),
+            "other documents": set(names) & (self.index.versions(names).keys() ^ states.keys()),
             "documents": self.index.count(Query()) != len(states),
         }
         return [what for what, found in told.items() if found]
