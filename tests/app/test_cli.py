@@ -72,6 +72,11 @@ COMMANDS = {
     "keys retire": "no way back",
     "store create": "tables that are missing",
     "index create": "first index version in Elasticsearch",
+    "index versions": "being made",
+    "index delete": "not in use",
+    "index follow": "in place of the flows",
+    "reindex": "put it in the place of the present one",
+    "reconcile": "on its way into the index is no drift",
     "serve metadata": "Run the metadata service",
 }
 
