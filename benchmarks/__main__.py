@@ -41,6 +41,8 @@ BENCHMARKS: dict[str, Benchmark] = {
     "mapping": lambda folder, told: measure_mapping(),
     "stages": lambda folder, told: stages.measure(folder, min(told.shops, 2)),
     "store": lambda folder, told: dict(measure_store()),
+    "dynamodb": lambda folder, told: _dynamodb(told.fragments or 2_000),
+    "kafka": lambda folder, told: _kafka(folder, min(told.shops, 5), told.seconds),
     "index": lambda folder, told: dict(measure_index()),
     "keys": lambda folder, told: measure_keys(folder),
     "sealing": lambda folder, told: measure_sealing(folder, min(told.shops, 4), told.fragments or 50_000),
@@ -60,9 +62,23 @@ BENCHMARKS: dict[str, Benchmark] = {
     "scale-memory": lambda folder, told: memory.measure(folder, told.events),
     "scale-outages": lambda folder, told: outages.measure(folder, told.rate),
 }
-GROUPS = {"scale": [name for name in BENCHMARKS if name.startswith("scale-")]}
+SERVERS = ("dynamodb", "kafka")
+"""These start servers of their own, and need the extras of the same names."""
+GROUPS = {"servers": list(SERVERS), "scale": [name for name in BENCHMARKS if name.startswith("scale-")]}
 """Several under one name."""
-DEFAULT = [name for name in BENCHMARKS if name not in GROUPS["scale"]]
+DEFAULT = [name for name in BENCHMARKS if name not in (*GROUPS["scale"], *SERVERS)]
+
+
+def _dynamodb(fragments: int) -> dict[str, Any]:
+    from benchmarks.dynamodb import measure
+
+    return measure(fragments)
+
+
+def _kafka(folder: Path, shops: int, seconds: float) -> dict[str, Any]:
+    from benchmarks.kafka import measure
+
+    return measure(folder, shops, seconds)
 
 
 def main() -> None:
@@ -87,7 +103,7 @@ def main() -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument(
-        "names", nargs="*", help=f"{', '.join([*BENCHMARKS, *GROUPS])}; all but scale if left out"
+        "names", nargs="*", help=f"{', '.join([*BENCHMARKS, *GROUPS])}; all but scale and servers if left out"
     )
     parser.add_argument("--shops", type=int, default=10, help="shops to replay, about 60,000 events each")
     parser.add_argument("--seconds", type=float, default=30, help="how long each latency is watched")

@@ -1,0 +1,141 @@
+"""How fast the profile store in DynamoDB writes and reads, beside bare clients of the same server in the same run.
+
+The server is DynamoDB Local, which is slow and takes most of a small machine: what a write costs the client is the figure
+that holds elsewhere.
+"""
+
+from __future__ import annotations
+
+import random
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from app.servers.dynamodb import dynamodb
+from merge.store import NEW, FragmentWrite
+from sinks.dynamo_client import DynamoClient
+from sinks.dynamo_connection import Place
+from sinks.dynamo_profiles import DynamoProfileStore
+from sinks.dynamo_schema import FRAGMENTS, create_tables
+
+T = TypeVar("T")
+
+STATE_BYTES = 600
+BATCH = 500
+"""Fragments that one call of the store is given."""
+THREADS = 4
+
+
+class Way(NamedTuple):
+    """One way to write or read: items a second, and the client's CPU time for each."""
+
+    items_per_second: int
+    client_cpu_us_an_item: int
+
+
+def measure(fragments: int) -> dict[str, Any]:
+    """Each way with the same number of items; all writes but the first are conditional on the version."""
+    chance = random.Random(7)
+    ids = [f"realm_id:{number}" for number in chance.sample(range(10**10), fragments)]
+    bodies = {each: chance.randbytes(STATE_BYTES) for each in ids}
+    with tempfile.TemporaryDirectory() as folder, dynamodb(Path(folder)) as url:
+        client = DynamoClient(Place("bench", "eu-central-1", url))
+        create_tables(client)
+        store = DynamoProfileStore(client.place, lambda text: text.encode().ljust(32)[-32:])
+        bare = _Bare(client, bodies)
+        try:
+            ways = {
+                "store_new": _timed(ids, BATCH, lambda some: store.write(_writes(some, bodies, NEW, True))),
+                "store_update": _timed(ids, BATCH, lambda some: store.write(_writes(some, bodies, 1))),
+                "store_read": _timed(ids, BATCH, store.read),
+                "bare_put_unconditional": bare.timed(ids, 25, bare.put),
+                "bare_transactions_of_100": bare.timed(ids, 100, bare.transact),
+                "bare_update_one_by_one": bare.timed(ids[: fragments // 4], 1, bare.update),
+                "bare_read": bare.timed(ids, 100, bare.get),
+            }
+        finally:
+            store.close()
+            client.close()
+    units = store.consumed()
+    return {
+        **{name: way._asdict() for name, way in ways.items()},
+        "store_update_of_transactions": round(
+            ways["store_update"].items_per_second / ways["bare_transactions_of_100"].items_per_second, 2
+        ),
+        "store_read_of_bare": round(
+            ways["store_read"].items_per_second / ways["bare_read"].items_per_second, 2
+        ),
+        "items": fragments,
+        "store_units": {"read": units.read, "write": units.write},
+    }
+
+
+def _writes(
+    ids: Sequence[str], bodies: dict[str, bytes], version: int, links: bool = False
+) -> list[FragmentWrite]:
+    return [
+        FragmentWrite(each, version, bodies[each], frozenset({each, f"email:{each}"} if links else ()))
+        for each in ids
+    ]
+
+
+def _timed(items: Sequence[T], size: int, work: Callable[[Sequence[T]], object]) -> Way:
+    wall, cpu = time.perf_counter(), time.process_time()
+    for start in range(0, len(items), size):
+        work(items[start : start + size])
+    count = len(items)
+    return Way(round(count / (time.perf_counter() - wall)), round(1e6 * (time.process_time() - cpu) / count))
+
+
+class _Bare:
+    """boto3's client on a table of the same shape, several requests at once."""
+
+    def __init__(self, client: DynamoClient, bodies: dict[str, bytes]) -> None:
+        self._boto: Any = client._open().client
+        self._table = client.table(FRAGMENTS)
+        self._bodies = bodies
+
+    def timed(self, ids: Sequence[str], size: int, work: Callable[[Sequence[str]], object]) -> Way:
+        """`size` items in a request."""
+        parts = [ids[start : start + size] for start in range(0, len(ids), size)]
+        with ThreadPoolExecutor(THREADS) as threads:
+            return _timed(ids, len(ids), lambda _: list(threads.map(work, parts)))
+
+    def put(self, ids: Sequence[str]) -> None:
+        requests = [{"PutRequest": {"Item": self._item(each, 1)}} for each in ids]
+        self._boto.batch_write_item(RequestItems={self._table: requests})
+
+    def transact(self, ids: Sequence[str]) -> None:
+        self._boto.transact_write_items(
+            TransactItems=[{"Update": {"TableName": self._table, **self._change(each, 1)}} for each in ids]
+        )
+
+    def update(self, ids: Sequence[str]) -> None:
+        for each in ids:
+            self._boto.update_item(TableName=self._table, **self._change(each, 2))
+
+    def get(self, ids: Sequence[str]) -> None:
+        keys = [{"pk": _key(each)} for each in ids]
+        self._boto.batch_get_item(RequestItems={self._table: {"Keys": keys, "ConsistentRead": True}})
+
+    def _item(self, name: str, revision: int) -> dict[str, Any]:
+        return {"pk": _key(name), "body": {"B": self._bodies[name]}, "revision": {"N": str(revision)}}
+
+    def _change(self, name: str, revision: int) -> dict[str, Any]:
+        return {
+            "Key": {"pk": _key(name)},
+            "UpdateExpression": "SET body = :body, revision = :next",
+            "ConditionExpression": "revision = :revision",
+            "ExpressionAttributeValues": {
+                ":body": {"B": self._bodies[name]},
+                ":revision": {"N": str(revision)},
+                ":next": {"N": str(revision + 1)},
+            },
+        }
+
+
+def _key(name: str) -> dict[str, bytes]:
+    return {"B": b"bare" + name.encode()}
