@@ -20,12 +20,15 @@ from model.dead_letters import DeadLetterReason
 from model.errors import EventError, SchemaRegistryError, SpecError, TransformError
 from model.events import Event, RawRecord
 from model.fragments import Origin
-from model.identifiers import Identifier
+from model.identifiers import MOST_BYTES, Identifier
 from model.stamps import SpecRef, Stamp
 from transforms.blind_index import BlindIndex
 from transforms.compiled import MAX_CACHED_ROUTES, CompiledSnapshot
 from transforms.mapping import MappingSpec
 from transforms.schema import Leaves
+
+_SURELY_SHORT = MOST_BYTES // 4
+"""A character has at most four bytes."""
 
 _Route = tuple[Callable[[Event], Any], SpecRef, tuple[str, ...]]
 """A spec's function, its reference, and the signs of ids that may have to be hashed."""
@@ -157,6 +160,15 @@ class EventMapper:
                 )
             stage = "encrypt"
             identifiers = self._protect(mapped.identifiers)
+            fragment_id = str(identifiers[0])
+            if (
+                len(fragment_id) > _SURELY_SHORT
+                and len(fragment_id.encode(errors="surrogatepass")) > MOST_BYTES
+            ):
+                raise EventError(
+                    DeadLetterReason.LONG_IDENTIFIER,
+                    f"the primary identifier has more than the {MOST_BYTES:,} bytes that every store takes",
+                )
             origin = Origin(self._protect_event_id(spec, mapped.stamp), spec_ref)
             stage = "diff"
             leaves, state = self._leaves(mapped.output, origin, identifiers, spec.scope)
@@ -175,7 +187,7 @@ class EventMapper:
             )
         else:
             _note_changes(leaves, event, output)
-            return MappedEvent(record, str(identifiers[0]), origin, identifiers, leaves, spec.scope, state)
+            return MappedEvent(record, fragment_id, origin, identifiers, leaves, spec.scope, state)
         if leaves is not None:
             self._snapshot.attributes.take_back(leaves)
         return None

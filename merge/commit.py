@@ -162,26 +162,44 @@ class Committer:
         erased_once = {
             name: change for name, change in pending.items() if change.judged != UNJUDGED or name in buried
         }
-        conflicted = self._write(writes, erased_once)
+        unstorable: dict[str, str] = {}
+        not_written = self._write(writes, erased_once, unstorable)
+        for name, told in unstorable.items():
+            result.failed |= _failed({name: pending[name]}, DeadLetterReason.REFUSED_BY_STORE, told)
         result.written.extend(
             (write.id, write.expected_version + 1, merged[write.id])
             for write in writes
-            if write.id not in conflicted
+            if write.id not in not_written
         )
-        return result, {name: pending[name] for name in conflicted}
+        return result, {name: pending[name] for name in not_written - unstorable.keys()}
 
-    def _write(self, writes: list[FragmentWrite], erased_once: Mapping[str, FragmentState]) -> set[str]:
+    def _write(
+        self,
+        writes: list[FragmentWrite],
+        erased_once: Mapping[str, FragmentState],
+        unstorable: dict[str, str],
+    ) -> set[str]:
+        """Gives those that are not written; `unstorable` gets those that can never be, and why."""
         if self._guarded is None or not erased_once:
-            return self._store.write(writes) if writes else set()
+            return self._put(writes, unstorable)
 
         def write(left_out: set[str]) -> set[str]:
             some = [each for each in writes if each.id in erased_once and each.id not in left_out]
-            return self._store.write(some) if some else set()
+            return self._put(some, unstorable)
 
         others = [each for each in writes if each.id not in erased_once]
         written_with_key = {each.id: erased_once[each.id] for each in writes if each.id in erased_once}
         refused = self._guarded(written_with_key, write) if written_with_key else set()
-        return refused | (self._store.write(others) if others else set())
+        return refused | self._put(others, unstorable)
+
+    def _put(self, writes: list[FragmentWrite], unstorable: dict[str, str]) -> set[str]:
+        try:
+            return self._store.write(writes) if writes else set()
+        except UnstorableError as error:
+            if not error.ids:
+                raise
+            unstorable.update(dict.fromkeys(error.ids, str(error)))
+            return {*error.ids, *error.refused}
 
     def _bury(
         self, changes: dict[str, FragmentState], buried: Mapping[str, Tombstone], result: CommitResult

@@ -50,7 +50,8 @@ class ProfileStore(Protocol):
     """Safe for several processes and threads at once. Every method blocks.
 
     Every method raises `StoreError` when the store is away or refuses; that is always safe to retry. `read` and `write`
-    raise `UnstorableError` when it can never take something of what it was given; then nothing of it is written.
+    raise `UnstorableError` when it can never take something of what it was given; then nothing of it is written, or all
+    the rest, which the error says.
     """
 
     def read(self, ids: Sequence[str]) -> dict[str, StoredFragment]:

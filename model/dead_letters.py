@@ -25,6 +25,7 @@ class DeadLetterReason(StrEnum):
     BAD_ORDINAL = "bad_ordinal"
     FUTURE_ORDINAL = "future_ordinal"
     MISSING_IDENTIFIER = "missing_identifier"
+    LONG_IDENTIFIER = "long_identifier"
     NO_SPEC = "no_spec"
     SPEC_UNUSABLE = "spec_unusable"
     TRANSFORM_FAILED = "transform_failed"

@@ -100,6 +100,10 @@ class SchemaRegistryError(IdgraphError):
     """A schema registry is away, or refuses its caller. Retryable."""
 
 
+class SourceUnavailableError(IdgraphError):
+    """What events are read from is away. Retryable."""
+
+
 class StoreError(IdgraphError):
     """A profile store, key store or dead-letter store failed. Retryable unless said otherwise."""
 
@@ -115,7 +119,18 @@ class DamagedStateError(StoreError):
 
 class UnstorableError(StoreError):
     """A store can never take something of what it was given, or be asked for it: it is too large, or not valid
-    text. Retrying does not help; the rest can be given without it."""
+    text. Retrying does not help; the rest can be given without it.
+
+    `ids` names what it is, where the store found out in the middle of a write: the rest is written then, but for
+    `refused`, which were refused as any write may be. Without `ids` nothing is written.
+    """
+
+    def __init__(
+        self, message: str, ids: frozenset[str] = frozenset(), refused: frozenset[str] = frozenset()
+    ) -> None:
+        self.ids = ids
+        self.refused = refused
+        super().__init__(message)
 
 
 class ConflictError(StoreError):
@@ -166,6 +181,10 @@ class SealError(IdgraphError):
 
 class FlowStoppedError(IdgraphError):
     """A flow stopped itself on purpose, for instance because too many events became dead letters."""
+
+
+class UnreadableRecordError(FlowStoppedError):
+    """Spark's connector cannot take a record of the micro-batch; another reader may."""
 
 
 class WorkerLostError(FlowStoppedError):

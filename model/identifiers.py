@@ -7,6 +7,10 @@ from typing import NamedTuple
 HASHED_PREFIX = "~"
 """A value that starts so is a keyed hash: the identifier's type is protected by policy."""
 
+MOST_BYTES = 2048
+"""Of the text form of a primary identifier: what the key of an item in DynamoDB may have, and so in every store, since
+the profiles must not depend on which it is."""
+
 
 class Identifier(NamedTuple):
     """Names a person in some system: `realm_id:1000040055`.

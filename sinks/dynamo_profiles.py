@@ -18,6 +18,7 @@ from sinks.dynamo_client import REFUSED, TOO_LARGE, DynamoClient, Item, Statemen
 from sinks.dynamo_connection import Capacity, Place
 from sinks.dynamo_erasure import DynamoErasure
 from sinks.dynamo_fragments import DynamoFragments, raise_refused
+from sinks.dynamo_refused_links import RefusedLinks
 from sinks.dynamo_schema import FRAGMENTS, LINKS, OUTBOX, SHARDS
 from sinks.dynamo_withdrawal import DynamoWithdrawal
 
@@ -33,6 +34,7 @@ class DynamoProfileStore:
         self._fragments = DynamoFragments(self._client, self._names)
         self._erasure = DynamoErasure(self._fragments)
         self._withdrawal = DynamoWithdrawal(self._fragments)
+        self._links_of_refused = RefusedLinks(self._fragments)
 
     def consumed(self) -> Capacity:
         """Read and write capacity units that this store has consumed."""
@@ -58,16 +60,24 @@ class DynamoProfileStore:
             for write in writes
         ]
         self._client.put(LINKS, links)
-        refused = self._run(writes, statements)
+        refused, oversized = self._run(writes, statements)
         # Nothing but a tombstone may be there.
         new = [write for write in writes if write.id in refused and items.is_new(write)]
         if new and self._fragments.any_tombstones():
             again = [items.statement(self._table, named[write.id], write, True) for write in new]
-            refused -= {write.id for write in new} - self._run(new, again)
+            still_refused, too_large = self._run(new, again)
+            refused -= {write.id for write in new} - still_refused
+            oversized |= too_large
+        left = refused | oversized
         for write in writes:
-            if write.id not in refused:
+            if write.id not in left:
                 for identifier in write.dropped:
                     self._fragments.unlink(identifier, named[write.id], write.expected_version)
+        if left:
+            self._links_of_refused.remove([write for write in writes if write.id in left])
+        if oversized:
+            # With the identifiers that the item has already, which were not known before.
+            raise UnstorableError(items.OVERSIZED, frozenset(oversized), frozenset(refused))
         return refused
 
     def find(self, identifier: str) -> list[str]:
@@ -178,15 +188,16 @@ class DynamoProfileStore:
                 link = items.link(self._names, identifier, named[write.id], write.expected_version + 1)
                 yield {"PutRequest": {"Item": link}}
 
-    def _run(self, writes: Sequence[FragmentWrite], statements: Sequence[Statement]) -> set[str]:
+    def _run(
+        self, writes: Sequence[FragmentWrite], statements: Sequence[Statement]
+    ) -> tuple[set[str], set[str]]:
+        """Gives those that were refused, and those too large for an item; the others are written."""
         refusals = dict(
             zip((write.id for write in writes), self._client.execute(FRAGMENTS, statements), strict=True)
         )
-        if TOO_LARGE in refusals.values():
-            # With the identifiers that the item has already. The others are written, and will be found unchanged.
-            raise UnstorableError(items.OVERSIZED)
-        raise_refused(self._table, refusals.values())
-        return {each for each, refusal in refusals.items() if refusal == REFUSED}
+        raise_refused(self._table, (each for each in refusals.values() if each != TOO_LARGE))
+        refused = {each for each, refusal in refusals.items() if refusal == REFUSED}
+        return refused, {each for each, refusal in refusals.items() if refusal == TOO_LARGE}
 
     def _scan(self, attributes: str, **request: object) -> Iterator[Item]:
         return self._client.query(

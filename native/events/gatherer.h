@@ -76,6 +76,9 @@ static int is_common_stamp(const struct gathering *gathering, PyObject *stamp, P
     return found < 0 ? -1 : !found;
 }
 
+/* Characters of an id that surely has no more bytes than stores take: `_SURELY_SHORT` of the twin. */
+#define SURELY_SHORT 512
+
 /* The text form of the identifier that names the fragment; NULL where the twin has to, or with an exception. */
 static PyObject *fragment_of(PyObject *identifiers)
 {
@@ -87,6 +90,9 @@ static PyObject *fragment_of(PyObject *identifiers)
         return NULL;
     }
     PyObject *type = PyTuple_GET_ITEM(first, 0), *value = PyTuple_GET_ITEM(first, 1);
+    if (PyUnicode_GET_LENGTH(type) + 1 + PyUnicode_GET_LENGTH(value) > SURELY_SHORT) {
+        return NULL;
+    }
     if (!PyUnicode_IS_READY(type) || !PyUnicode_IS_READY(value) || !PyUnicode_IS_ASCII(type) ||
         !PyUnicode_IS_ASCII(value)) {
         return PyUnicode_FromFormat("%U:%U", type, value);

@@ -103,6 +103,7 @@ BAD: dict[str, tuple[Reason, str, RawRecord | DamagedRecord]] = {
         "map",
         raw({"at": 1, "u": " \t\u3000"}, 50, "odd"),
     ),
+    "identifier too long": (Reason.LONG_IDENTIFIER, "encrypt", raw({"at": 1, "u": "ü" * 1024}, 50, "odd")),
     "no spec": (Reason.NO_SPEC, "map", raw({"a": 1}, 50, "unmapped")),
     "spec that does not compile": (Reason.SPEC_UNUSABLE, "map", raw({"a": 1}, 50, "broken")),
     "bad ordinal": (Reason.BAD_ORDINAL, "map", raw({"at": "yesterday", "u": "u1"}, 50, "odd")),

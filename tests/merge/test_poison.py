@@ -62,6 +62,38 @@ def test_what_the_store_refuses_is_found_and_the_rest_is_written(poison: set[int
     assert len(store.sizes) <= 1 + len(poison) * 12
 
 
+class _LateStore(MemoryProfileStore):
+    """Finds out in the middle of a write what it cannot take: the rest is written, what is late refused."""
+
+    def __init__(self, unstorable: set[str], late: set[str]) -> None:
+        super().__init__()
+        self._unstorable = unstorable
+        self._late = late
+
+    def write(self, writes: Sequence[FragmentWrite]) -> set[str]:
+        ids = {write.id for write in writes}
+        refused, self._late = ids & self._late, set[str]()
+        poison = ids & self._unstorable
+        refused |= super().write([each for each in writes if each.id not in refused | poison])
+        if poison:
+            raise UnstorableError(
+                "an item is larger than the store takes", frozenset(poison), frozenset(refused)
+            )
+        return refused
+
+
+@given(st.sets(st.integers(0, 9)), st.sets(st.integers(0, 9)))
+def test_what_was_written_beside_it_is_told_as_written(poison: set[int], late: set[int]) -> None:
+    unstorable = {f"user_id:{n}" for n in poison}
+    store = _LateStore(unstorable, {f"user_id:{n}" for n in late - poison})
+    result = committer(store, []).commit(changes(10))
+    assert set(result.failed) == unstorable
+    # Told as written, they are indexed at once; found unchanged, they would wait in the outbox.
+    assert sorted(name for name, _, _ in result.written) == sorted(changes(10).keys() - unstorable)
+    assert result.unchanged == 0
+    assert result.conflicts == len(late - poison)
+
+
 def test_the_failure_has_all_that_is_needed_to_try_again() -> None:
     store = _Store({"user_id:1"})
     result = committer(store, []).commit(changes(3))

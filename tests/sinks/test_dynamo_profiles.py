@@ -53,9 +53,31 @@ def test_identifiers_that_no_longer_fit_beside_the_state_are_told(store: DynamoP
     state = secrets.token_bytes(200_000)
     many = [frozenset(f"n{part}:" + secrets.token_hex(500) for _ in range(120)) for part in range(2)]
     assert store.write([FragmentWrite("a:1", NEW, state, many[0])]) == set()
-    with pytest.raises(UnstorableError, match="400,000 bytes"):
-        store.write([FragmentWrite("a:1", 1, state, many[1])])
-    assert store.read(["a:1"])["a:1"].version == 1
+    store.write([FragmentWrite("a:3", NEW, b"s", frozenset())])
+    others = [FragmentWrite("a:2", NEW, b"s", frozenset()), FragmentWrite("a:3", NEW, b"late", frozenset())]
+    with pytest.raises(UnstorableError, match="400,000 bytes") as caught:
+        store.write([FragmentWrite("a:1", 1, state, many[1]), *others])
+    assert (caught.value.ids, caught.value.refused) == (frozenset({"a:1"}), frozenset({"a:3"}))
+    found = store.read(["a:1", "a:2", "a:3"])
+    assert {name: each.version for name, each in found.items()} == {"a:1": 1, "a:2": 1, "a:3": 1}
+    assert not any(store.find(each) for each in sorted(many[1])[:3])
+
+
+def test_links_of_a_refused_write_are_taken_away_where_nobody_can_need_them(
+    store: DynamoProfileStore, client: DynamoClient
+) -> None:
+    def links() -> set[bytes]:
+        return {bytes(link["pk"]["B"]) for link in client.query("scan", LINKS)}
+
+    store.write([FragmentWrite("a:1", NEW, b"s", frozenset({"mail:winner", "mail:both"}))])
+    late = FragmentWrite("a:1", NEW, b"t", frozenset({"mail:loser", "mail:both"}))
+    assert store.write([late]) == {"a:1"}
+    assert links() == {hashed_name("mail:winner"), hashed_name("mail:both")}
+    assert store.find("mail:both") == ["a:1"]
+    # Another writer's of the same version may be on its way.
+    early = FragmentWrite("a:1", 4, b"t", frozenset({"mail:early"}))
+    assert store.write([early]) == {"a:1"}
+    assert hashed_name("mail:early") in links()
 
 
 def test_the_commit_sets_aside_what_does_not_fit_and_writes_the_rest(store: DynamoProfileStore) -> None:
