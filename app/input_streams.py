@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from app.jars.maven import Artifact, JarSet, jars
 from app.settings import Settings
@@ -13,6 +14,7 @@ from ingestion.source_files import file_sources
 
 if TYPE_CHECKING:
     from ingestion.input_stream import InputStream
+    from ingestion.kafka_records import ReadRange
 
 SPARK_KAFKA = JarSet(
     "spark-kafka-4.2.0",
@@ -38,7 +40,25 @@ def input_stream(settings: Settings) -> InputStream:
     if topics := kafka_sources(sources):
         from ingestion.kafka_stream import KafkaStream
 
-        return KafkaStream(topics, settings.kafka, settings.flow_state() / "checkpoint")
+        reads_ranges = find_spec("confluent_kafka") is not None
+        return KafkaStream(topics, settings.kafka, settings.flow_state() / "checkpoint", reads_ranges)
     from ingestion.file_stream import FileStream
 
     return FileStream(file_sources(sources), settings.flow.max_files_per_batch)
+
+
+def told_of_ranges(settings: Settings) -> dict[str, Any]:
+    """What a worker needs to know to read what Spark cannot, as Spark's own readers are told it."""
+    if not kafka_sources(settings.sources_by_name()):
+        return {}
+    kafka = settings.kafka
+    return {"ranges": {"bootstrap_servers": kafka.bootstrap_servers, "options": kafka.producer_options()}}
+
+
+def open_ranges(told: dict[str, Any]) -> ReadRange | None:
+    """What reads ranges of offsets; None without Kafka or its client."""
+    if "ranges" not in told or find_spec("confluent_kafka") is None:
+        return None
+    from sinks.kafka_ranges import KafkaRanges
+
+    return KafkaRanges(**told["ranges"]).records

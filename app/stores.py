@@ -5,8 +5,9 @@ Opened from what a worker is told (`told_of`): places, never credentials, which 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from model.errors import ConfigError
 
@@ -52,6 +53,29 @@ def open_data_keys(told: dict[str, Any]) -> DataKeyStore:
     from sinks.sqlite_data_keys import SqliteDataKeys
 
     return SqliteDataKeys(Path(told["directory"]) / DATA_KEYS)
+
+
+def charged(*stores: ProfileStore | DataKeyStore) -> Callable[[], tuple[float, float]]:
+    """What gives the read and write units that the stores have consumed since it was last asked."""
+    metered = [store.consumed for store in stores if isinstance(store, Metered)]
+    told = [(0.0, 0.0)]
+
+    def consumed() -> tuple[float, float]:
+        now = [each() for each in metered]
+        total = sum(each[0] for each in now), sum(each[1] for each in now)
+        (last,), told[:] = told, [total]
+        return total[0] - last[0], total[1] - last[1]
+
+    return consumed
+
+
+@runtime_checkable
+class Metered(Protocol):
+    """A store that charges for what it is asked."""
+
+    def consumed(self) -> tuple[float, float]:
+        """Read and write units so far."""
+        ...
 
 
 def require_whole(told: dict[str, Any], store: ProfileStore, key_store: DataKeyStore) -> None:

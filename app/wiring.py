@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 
 from app.decryptors import open_decryptors, told_of_decryptors
 from app.indexes import open_index
+from app.input_streams import open_ranges, told_of_ranges
 from app.key_providers import open_provider, provider_of, told_of_keys
 from app.payload_formats import open_formats, told_of_formats
-from app.stores import open_data_keys, open_profiles, require_whole, told_of
+from app.stores import charged, open_data_keys, open_profiles, require_whole, told_of
 from model.errors import ConfigError, MetadataError
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ def worker_plan(settings: Settings) -> WorkerPlan:
         **told_of_keys(settings),
         **told_of_formats(settings),
         **told_of_decryptors(settings),
+        **told_of_ranges(settings),
     }
     indexes = settings.index.fed_by == "flow"
     return WorkerPlan(settings.flow, settings.sources_by_name(), json.dumps(told), open_resources, indexes)
@@ -74,15 +76,18 @@ def open_resources(settings: str) -> WorkerResources:
     directory = Path(told["directory"])
     provider = open_provider(told)
     names = TombstoneNames(provider)
+    store, key_store = open_profiles(told, names), open_data_keys(told)
     return WorkerResources(
-        store=open_profiles(told, names),
+        store=store,
         index=open_index(told, names),
         dead_letters=SqliteDeadLetters(directory / "dead-letters.db"),
-        data_keys=DataKeys(provider, open_data_keys(told)),
+        data_keys=DataKeys(provider, key_store),
         blind_index=BlindIndex(provider),
         sealer=DeadLetterSealer(provider),
         formats=open_formats(told),
         decryptors=open_decryptors(told),
+        read_range=open_ranges(told),
+        consumed=charged(store, key_store),
     )
 
 

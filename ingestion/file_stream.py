@@ -42,6 +42,21 @@ class FileStream:
         """As Spark packed them: up to `split_bytes` are one task."""
         return batch
 
+    def in_other_tasks(self, number: int) -> DataFrame | None:  # noqa: ARG002 - the protocol's
+        """Spark reads no record of files."""
+        return None
+
+    def took(self, number: int, records: int, seconds: float) -> dict[str, int]:  # noqa: ARG002
+        """What waits is not counted."""
+        return {}
+
+    def is_bound_otherwise(self) -> bool:
+        """Never: a micro-batch of files has the bounds of the configuration."""
+        return False
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
     def without_secrets(self, text: str) -> str:
         """There are none."""
         return text

@@ -21,7 +21,7 @@ from ingestion.dead_letter_guard import DeadLetterGuard
 from ingestion.input_stream import InputStream
 from ingestion.intake import Intake, Throttle
 from ingestion.micro_batch import MicroBatchRunner
-from ingestion.outcomes import BatchReport
+from ingestion.outcomes import BatchReport, StageReport
 from ingestion.pins import BatchPins
 from ingestion.schema_buffer import SchemaBuffer
 from ingestion.set_aside import BatchAttempt
@@ -30,7 +30,7 @@ from ingestion.worker_errors import is_of_spark, may_pass_again, stopped_by_spar
 from ingestion.workers import WorkerPlan
 from merge.backoff import Backoff
 from model.dead_letters import DeadLetters
-from model.errors import FlowStoppedError, IdgraphError
+from model.errors import FlowStoppedError, IdgraphError, UnreadableRecordError
 
 log = logging.getLogger(__name__)
 
@@ -88,11 +88,9 @@ class Flow:
         try:
             query = self._start(intake)
             while not stop.is_set() and not query.awaitTermination(0.2):
-                pass
-            # Let the micro-batch end: Spark's own stop would break it off.
-            with self._in_batch:
-                self._stopping = True
-            self._await_commit(query)
+                if not intake.until_done and self._stream.is_bound_otherwise():
+                    query = self._started_again(query, intake)
+            self._let_end(query)
             if self._failure is not None:
                 raise self._failure
         except Exception as error:
@@ -102,6 +100,7 @@ class Flow:
         finally:
             if query is not None:
                 query.stop()
+            self._stream.close()
             self._runner.close()
 
     def is_running(self) -> bool:
@@ -114,6 +113,22 @@ class Flow:
         with self._in_batch:
             return self._pins.unfinished() in (None, etag)
 
+    def _let_end(self, query: StreamingQuery) -> None:
+        """Let the micro-batch end and no other begin: Spark's own stop would break it off."""
+        with self._in_batch:
+            self._stopping = True
+        self._await_commit(query)
+
+    def _started_again(self, query: StreamingQuery, intake: Intake) -> StreamingQuery:
+        """The query with the bound that its stream has now: Spark reads it only at the start."""
+        self._let_end(query)
+        query.stop()
+        if self._failure is not None:
+            raise self._failure
+        # What the first query did is noted; the next has no progress yet.
+        self._stopping, self._last_batch = False, -1
+        return self._start(intake)
+
     def _start(self, intake: Intake) -> StreamingQuery:
         flow = self._plan.flow
         rows = self._stream.load(self._session, intake)
@@ -124,7 +139,9 @@ class Flow:
         else:
             writer = writer.trigger(processingTime=f"{round(flow.trigger_seconds * 1000)} milliseconds")
         query = writer.start()
-        self._query_id.set_result(str(query.id))
+        if not self._query_id.done():
+            # The checkpoint's, whichever run of the query it is.
+            self._query_id.set_result(str(query.id))
         return query
 
     def _process(self, rows: DataFrame, number: int) -> None:
@@ -147,7 +164,7 @@ class Flow:
         # The query's id keeps the batches of two checkpoints of one flow apart.
         batch = f"{self._plan.flow.name}/{self._query_id.result()}/{number}"
         pinned = self._pins.pin(batch, self._snapshots.current())
-        attempt, report = self._run_stages(rows, batch, pinned)
+        attempt, report = self._run_stages(rows, number, batch, pinned)
         counts = report.counts
         self._schema.follow(pinned)
         self._schema.add(counts.schema_changes())
@@ -159,27 +176,39 @@ class Flow:
         self._dead_letters.settle_batch(batch, attempt.attempt)
         self._throttle.took(counts.events, started)
         seconds = time.monotonic() - started
-        self._on_batch(report._replace(number=number, seconds=seconds))
+        lag = self._stream.took(number, counts.events, seconds)
+        self._on_batch(report._replace(number=number, seconds=seconds, lag=lag))
 
     def _run_stages(
-        self, rows: DataFrame, batch: str, pinned: PinnedSnapshot
+        self, rows: DataFrame, number: int, batch: str, pinned: PinnedSnapshot
     ) -> tuple[BatchAttempt, BatchReport]:
         """Run the job, again and again while that may help; gives the attempt that came through."""
-        for number in range(self._backoff.retries + 1):
+        for attempted in range(self._backoff.retries + 1):
             attempt = BatchAttempt(batch, uuid.uuid4().hex)
-            is_last = number == self._backoff.retries
+            is_last = attempted == self._backoff.retries
             try:
-                tasks, counts = self._runner.run(rows, attempt, pinned, is_last)
+                tasks, counts = self._run_job(rows, number, attempt, pinned, is_last)
             except IdgraphError as error:
                 if is_last or not may_pass_again(error) or self._stop.is_set():
                     raise
                 log.warning("a micro-batch failed and is given again: %s", error)
-                if self._stop.wait(self._backoff.pause(number)):
+                if self._stop.wait(self._backoff.pause(attempted)):
                     raise
             else:
-                report = BatchReport(0, 0.0, pinned.snapshot.version, tasks, counts, number + 1, batch)
+                report = BatchReport(0, 0.0, pinned.snapshot.version, tasks, counts, attempted + 1, batch)
                 return attempt, report
         raise AssertionError("unreachable")
+
+    def _run_job(
+        self, rows: DataFrame, number: int, attempt: BatchAttempt, pinned: PinnedSnapshot, is_last: bool
+    ) -> tuple[int, StageReport]:
+        try:
+            return self._runner.run(rows, attempt, pinned, is_last)
+        except UnreadableRecordError:
+            other = self._stream.in_other_tasks(number)
+            if other is None:
+                raise
+            return self._runner.run(other, attempt, pinned, is_last)
 
     def _await_commit(self, query: StreamingQuery) -> None:
         """Spark writes that a micro-batch is done after `_process` returned, and reports progress after

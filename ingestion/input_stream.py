@@ -20,6 +20,24 @@ class InputStream(Protocol):
         """The rows of micro-batch `number`, in one task if they are few: that needs no shuffle."""
         ...
 
+    def in_other_tasks(self, number: int) -> DataFrame | None:
+        """The same for a micro-batch of which Spark cannot take a record (UnreadableRecordError); None if there is no
+        other way to read it."""
+        ...
+
+    def took(self, number: int, records: int, seconds: float) -> dict[str, int]:
+        """Micro-batch `number` is done. Gives how many records wait by now, by the parts of the input; empty where that
+        is not known."""
+        ...
+
+    def is_bound_otherwise(self) -> bool:
+        """Whether micro-batches should be larger or smaller from now on, which they are when it is loaded again."""
+        ...
+
+    def close(self) -> None:
+        """Nothing more is asked of it."""
+        ...
+
     def without_secrets(self, text: str) -> str:
         """What Spark said, without what this stream told it in confidence."""
         ...

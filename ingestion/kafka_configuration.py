@@ -129,6 +129,18 @@ class KafkaSettings(BaseModel):
     max_offsets_per_batch: int = Field(
         default=100_000, ge=1, description="Most records of one micro-batch, of all partitions together."
     )
+    min_offsets_per_batch: int = Field(
+        default=1_000,
+        ge=1,
+        description="What a micro-batch may have however slow the stores are; as `max_offsets_per_batch`, the bound "
+        "stays as it is.",
+    )
+    batch_seconds: float = Field(
+        default=5.0,
+        gt=0,
+        description="How long a micro-batch should take: its bound follows the rate of the last ones. Not with "
+        "`--until-done`.",
+    )
     consumer: dict[str, SecretStr] = Field(
         default={},
         description="Further options of the Java consumer, such as `security.protocol`. Secrets are better in the "
@@ -136,8 +148,8 @@ class KafkaSettings(BaseModel):
     )
     producer: dict[str, SecretStr] = Field(
         default={},
-        description="Further options of librdkafka, whose names for security are its own, for `idgraph publish` and "
-        "`idgraph flows`.",
+        description="Further options of librdkafka, whose names for security are its own, for `idgraph publish`, "
+        "`idgraph flows`, and for records that Spark's connector cannot read.",
     )
 
     registry: RegistrySettings = RegistrySettings()

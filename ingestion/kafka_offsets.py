@@ -4,25 +4,43 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 Offsets = dict[str, dict[int, int]]
 """By topic and partition, the offset after the last that was taken."""
 
 
-def records_of(checkpoint: Path, number: int) -> int | None:
-    """About how many records micro-batch `number` has: offsets that hold none, such as a transaction's end, count
-    too. None if it cannot be told."""
+class OffsetRange(NamedTuple):
+    """Offsets of a partition, from `since` to before `until`. A partition that came meanwhile begins at its first
+    offset, which nobody noted: None."""
+
+    topic: str
+    partition: int
+    since: int | None
+    until: int
+
+    def records(self) -> int:
+        """About how many: offsets that hold none, such as a transaction's end, count too."""
+        return self.until - (self.since or 0)
+
+
+def ranges_of(checkpoint: Path, number: int) -> list[OffsetRange] | None:
+    """What micro-batch `number` takes. None if it cannot be told."""
     until = _read(checkpoint / "offsets" / str(number))
     since = _read(checkpoint / "offsets" / str(number - 1) if number else checkpoint / "sources" / "0" / "0")
     if until is None or since is None:
         return None
-    # A partition that came meanwhile begins at its first offset, which is not told.
-    return sum(
-        offset - since.get(topic, {}).get(partition, 0)
+    found = (
+        OffsetRange(topic, partition, since.get(topic, {}).get(partition), offset)
         for topic, partitions in until.items()
         for partition, offset in partitions.items()
     )
+    return [each for each in found if each.records() > 0]
+
+
+def planned(checkpoint: Path, number: int) -> Offsets | None:
+    """The offsets after micro-batch `number`, done or not."""
+    return _read(checkpoint / "offsets" / str(number))
 
 
 def taken(checkpoint: Path) -> Offsets | None:

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
 
 from ingestion.files import DamagedRecord
 from ingestion.kafka_configuration import KafkaSource
-from ingestion.kafka_frames import frame
+from ingestion.kafka_frames import Headers, frame
 from ingestion.record_reader import Taken
 from model.dead_letters import DeadLetterReason
 from model.errors import ConfigError
 from model.events import KAFKA, RawRecord
+
+RANGE = ("topic", "partition", "since", "until")
+"""Columns of batches whose rows are ranges of offsets, for records that Spark does not read itself."""
+
+ReadRange = Callable[[str, int, int | None, int], Iterable[Any]]
+"""Reads a range: gives offset, timestamp, key, value and headers as pairs of each of its records."""
 
 COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 """Of the batches, in this order; the timestamp is in epoch milliseconds."""
@@ -28,17 +34,33 @@ class KafkaRecords:
         sources: Mapping[str, KafkaSource],
         max_event_bytes: int,
         batches: Iterable[pa.RecordBatch],
+        read_range: ReadRange | None = None,
     ) -> None:
         self._sources = sources
         self._max_event_bytes = max_event_bytes
         self._batches = batches
+        self._read_range = read_range
         self._by_topic: dict[str, str] = {}
 
     def records(self) -> Iterator[RawRecord | DamagedRecord]:
         """The records of all ranges, in the order of each partition."""
         for batch in self._batches:
-            for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                yield self._record(*row)
+            rows = zip(*(column.to_pylist() for column in batch.columns), strict=True)
+            if tuple(batch.schema.names) == RANGE:
+                for each in rows:
+                    yield from self._records_in(*each)
+            else:
+                for topic, partition, offset, timestamp, key, value, headers in rows:
+                    carried = [(each["key"], each["value"]) for each in headers] if headers else []
+                    yield self._record(topic, partition, offset, timestamp, key, value, carried)
+
+    def _records_in(
+        self, topic: str, partition: int, since: int | None, until: int
+    ) -> Iterator[RawRecord | DamagedRecord]:
+        if self._read_range is None:
+            raise ConfigError("nothing here reads ranges of Kafka's offsets")
+        for record in self._read_range(topic, partition, since, until):
+            yield self._record(topic, partition, *record)
 
     def taken(self) -> Taken:
         """There are no files."""
@@ -52,13 +74,12 @@ class KafkaRecords:
         timestamp: int,
         key: bytes | None,
         value: bytes | None,
-        headers: list[dict[str, Any]] | None,
+        carried: Headers,
     ) -> RawRecord | DamagedRecord:
         source = self._by_topic.get(topic)
         if source is None:
             source = self._by_topic[topic] = source_of_topic(topic, self._sources)
         position = f"{KAFKA}{topic}/{partition}/{offset}"
-        carried = [(each["key"], each["value"]) for each in headers] if headers else []
         size = len(key or b"") + sum(len(name) + len(content or b"") for name, content in carried)
         if size + len(value or b"") <= self._max_event_bytes:
             return RawRecord(source, position, frame(key, carried, timestamp, value))

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
+from ingestion.backpressure import BatchBound
 from ingestion.intake import Intake
 from ingestion.kafka_configuration import KafkaSettings, KafkaSource
-from ingestion.kafka_offsets import records_of
+from ingestion.kafka_lag import KafkaLag
+from ingestion.kafka_offsets import OffsetRange, planned, ranges_of
 from ingestion.kafka_records import COLUMNS
 
 log = logging.getLogger(__name__)
@@ -20,27 +22,82 @@ log = logging.getLogger(__name__)
 FEW_RECORDS = 5_000
 """Of a micro-batch that runs as one task without a shuffle: about as many as `split_bytes` of files hold."""
 
+BATCHES_BY_RANGES = 20
+"""How many micro-batches after one that Spark could not read are read otherwise from the start."""
+
 
 class KafkaStream:
     """The records of all sources' topics. `checkpoint` is that of the flow's query."""
 
-    def __init__(self, sources: Mapping[str, KafkaSource], settings: KafkaSettings, checkpoint: Path) -> None:
+    def __init__(
+        self,
+        sources: Mapping[str, KafkaSource],
+        settings: KafkaSettings,
+        checkpoint: Path,
+        reads_ranges: bool = False,
+    ) -> None:
+        """`reads_ranges` says whether workers can read ranges of offsets themselves."""
         self._sources = sources
         self._settings = settings
         self._checkpoint = checkpoint
+        self._reads_ranges = reads_ranges
+        self._by_ranges = 0
+        self._bound = BatchBound(
+            settings.min_offsets_per_batch, settings.max_offsets_per_batch, settings.batch_seconds
+        )
+        self._loaded_bound = self._bound.present
+        self._session: SparkSession | None = None
+        self._lag: KafkaLag | None = None
 
-    def load(self, session: SparkSession, intake: Intake) -> DataFrame:  # noqa: ARG002 - rates are for files
+    def load(self, session: SparkSession, intake: Intake) -> DataFrame:
         """The columns of `KafkaRecords`."""
+        # To load again would move the end that a run to the end has.
+        most = self._settings.max_offsets_per_batch if intake.until_done else self._bound.present
+        self._session, self._loaded_bound = session, self._bound.present
+        cores = session.sparkContext.defaultParallelism
+        self._lag = self._lag or KafkaLag(session, self._consumer_options())
         reader = session.readStream.format("kafka")
-        for name, value in self._options(session.sparkContext.defaultParallelism).items():
+        for name, value in self._options(cores, most).items():
             reader = reader.option(name, value)
         columns = ("unix_millis(timestamp) AS timestamp" if name == "timestamp" else name for name in COLUMNS)
         return reader.load().selectExpr(*(f"`{each}`" if each.isalpha() else each for each in columns))
 
     def in_tasks(self, batch: DataFrame, number: int) -> DataFrame:
         """As many tasks as partitions and cores, or one for `FEW_RECORDS`."""
-        records = records_of(self._checkpoint, number)
-        return batch.coalesce(1) if records is not None and records <= FEW_RECORDS else batch
+        if self._by_ranges:
+            # Whoever stamped one record so has stamped others.
+            self._by_ranges -= 1
+            return self.in_other_tasks(number) or batch
+        ranges = ranges_of(self._checkpoint, number)
+        return batch.coalesce(1) if ranges is not None and _are_few(ranges) else batch
+
+    def in_other_tasks(self, number: int) -> DataFrame | None:
+        """Ranges of offsets, which the workers read."""
+        ranges = ranges_of(self._checkpoint, number)
+        if not self._reads_ranges or not ranges or self._session is None:
+            return None
+        if not self._by_ranges:
+            log.warning("records of micro-batch %d have timestamps out of all range; read otherwise", number)
+            self._by_ranges = BATCHES_BY_RANGES
+        parts = 1 if _are_few(ranges) else len(ranges)
+        schema = "topic string, partition int, since bigint, until bigint"
+        rows = [tuple(each) for each in ranges]
+        return self._session.createDataFrame(rows, schema).coalesce(1).repartition(parts)
+
+    def took(self, number: int, records: int, seconds: float) -> dict[str, int]:
+        """How many offsets wait, by `TOPIC/PARTITION`."""
+        self._bound.took(records, seconds)
+        taken = planned(self._checkpoint, number)
+        return (taken and self._lag and self._lag.behind(taken)) or {}
+
+    def is_bound_otherwise(self) -> bool:
+        """Whether the rate of the last micro-batches asks for another bound than the query has."""
+        return self._bound.present != self._loaded_bound
+
+    def close(self) -> None:
+        """Close the connections of what asks for the lag."""
+        if self._lag is not None:
+            self._lag.close()
 
     def without_secrets(self, text: str) -> str:
         """A mistake in an option may be told with its value."""
@@ -49,29 +106,37 @@ class KafkaStream:
             text = text.replace(secret, "...")
         return text
 
-    def _options(self, cores: int) -> dict[str, str]:
-        settings = self._settings
-        starting = settings.starting_offsets
+    def _consumer_options(self) -> dict[str, str]:
         further = {
-            f"kafka.{name.removeprefix('kafka.')}": value.get_secret_value()
-            for name, value in settings.consumer.items()
+            name.removeprefix("kafka."): value.get_secret_value()
+            for name, value in self._settings.consumer.items()
         }
         return {
             # A misspelt topic is told rather than made.
-            "kafka.allow.auto.create.topics": "false",
+            "allow.auto.create.topics": "false",
             **further,
-            **_subscription(self._sources),
-            "kafka.bootstrap.servers": settings.bootstrap_servers,
+            "bootstrap.servers": self._settings.bootstrap_servers,
             # Records of transactions that were aborted are no events.
-            "kafka.isolation.level": "read_committed",
+            "isolation.level": "read_committed",
+        }
+
+    def _options(self, cores: int, most: int) -> dict[str, str]:
+        starting = self._settings.starting_offsets
+        return {
+            **{f"kafka.{name}": value for name, value in self._consumer_options().items()},
+            **_subscription(self._sources),
             "startingOffsets": starting if isinstance(starting, str) else json.dumps(starting),
-            "maxOffsetsPerTrigger": str(settings.max_offsets_per_batch),
+            "maxOffsetsPerTrigger": str(most),
             "includeHeaders": "true",
             # What is gone before it was read stops the flow.
             "failOnDataLoss": "true",
             # A large micro-batch of one partition uses all cores.
             "minPartitions": str(cores),
         }
+
+
+def _are_few(ranges: Sequence[OffsetRange]) -> bool:
+    return sum(each.records() for each in ranges) <= FEW_RECORDS
 
 
 def _subscription(sources: Mapping[str, KafkaSource]) -> dict[str, str]:

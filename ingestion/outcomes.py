@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
@@ -55,6 +56,7 @@ class StageReport(msgspec.Struct, array_like=True):
     fragments that could not be committed. Seconds are those of all tasks together.
     `decrypted` and `undecrypted` are records that arrived encrypted; `decrypt_seconds`, which are part of
     `map_seconds`, is how long the stages waited for them.
+    Units are what a store charges for, of DynamoDB its capacity; none where it charges nothing.
     `erased` are events, and changes that were on their way at an erasure, which a tombstone refused.
     """
 
@@ -81,6 +83,8 @@ class StageReport(msgspec.Struct, array_like=True):
     map_seconds: float = 0.0
     commit_seconds: float = 0.0
     index_seconds: float = 0.0
+    read_units: float = 0.0
+    write_units: float = 0.0
 
     def add(self, other: StageReport) -> None:
         """Add another report's counts to this one's."""
@@ -115,7 +119,8 @@ _NUMBERS = tuple(
 
 
 class BatchReport(NamedTuple):
-    """One finished micro-batch. `batch` names its query and number, `seconds` are from its start to its end."""
+    """One finished micro-batch. `batch` names its query and number, `seconds` are from its start to its end.
+    `lag` is how many records wait when it is done, by `TOPIC/PARTITION`; empty for files, and while no broker says."""
 
     number: int
     seconds: float
@@ -124,3 +129,4 @@ class BatchReport(NamedTuple):
     counts: StageReport
     attempts: int = 1
     batch: str = ""
+    lag: Mapping[str, int] = MappingProxyType({})

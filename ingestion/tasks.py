@@ -27,14 +27,13 @@ from ingestion.record_reader import RecordReader
 from ingestion.set_aside import LetterWriter
 from ingestion.source_files import file_sources
 from ingestion.worker_process import BatchOrder, commit_size, compiled, resources, telling_only_our_errors
-from ingestion.workers import WorkerPlan
+from ingestion.workers import WorkerPlan, WorkerResources
 from merge import codec
 from merge.backoff import Backoff
 from merge.encoded import state_of
 from merge.fragments import FragmentState
 from merge.tombstones import UNJUDGED
 from model.errors import DamagedStateError
-from transforms.blind_index import BlindIndex
 
 QUICK_EVENTS = 1000
 """After so many events a quick task commits: some tens of milliseconds, of which the flushes take a part."""
@@ -140,11 +139,11 @@ def _mapped(
         tombstones=tools.store.tombstones,
         formats=tools.formats,
     )
-    read = _record_reader(plan, tools.blind_index, batches)
+    read = _record_reader(plan, tools, batches)
     decryption = Decryption(plan.sources, tools.decryptors)
 
     def report(output: MapOutput) -> StageReport:
-        return _map_report(output, read, decryption.taken(), time.perf_counter() - started)
+        return _map_report(output, read, decryption.taken(), time.perf_counter() - started, tools.consumed())
 
     started = time.perf_counter()
     for output in stage.run(decryption.run(read.records())):
@@ -157,13 +156,13 @@ def _mapped(
 
 
 def _record_reader(
-    plan: WorkerPlan, blind_index: BlindIndex, batches: Iterable[pa.RecordBatch]
+    plan: WorkerPlan, tools: WorkerResources, batches: Iterable[pa.RecordBatch]
 ) -> RecordReader:
     """What reads the batches of the flow's sources, which are all of one kind."""
     limit = plan.flow.max_event_bytes
     if topics := kafka_sources(plan.sources):
-        return KafkaRecords(topics, limit, batches)
-    return FileRecords(file_sources(plan.sources), limit, FileNames(blind_index), batches)
+        return KafkaRecords(topics, limit, batches, tools.read_range)
+    return FileRecords(file_sources(plan.sources), limit, FileNames(tools.blind_index), batches)
 
 
 def _judged(parcel: Parcel) -> Iterator[tuple[str, FragmentState | bytes]]:
@@ -182,7 +181,11 @@ def _judged(parcel: Parcel) -> Iterator[tuple[str, FragmentState | bytes]]:
 
 
 def _map_report(
-    output: MapOutput, read: RecordReader, decryption: DecryptionCounts, seconds: float
+    output: MapOutput,
+    read: RecordReader,
+    decryption: DecryptionCounts,
+    seconds: float,
+    units: tuple[float, float],
 ) -> StageReport:
     files, file_bytes = read.taken()
     dead: dict[str, int] = {}
@@ -207,6 +210,8 @@ def _map_report(
         ],
         changes=list(reported_changes(output.changes, output.proposals)),
         map_seconds=seconds,
+        read_units=units[0],
+        write_units=units[1],
     )
 
 
@@ -229,6 +234,7 @@ def _commit(
     if kept:
         letters = LetterWriter(tools.sealer).of_failures(kept, compiled(order).version, order.attempt)
         tools.dead_letters.put(letters)
+    read_units, write_units = tools.consumed()
     return StageReport(
         dead=dict(Counter(str(failure.reason) for failure in kept)),
         written=output.written,
@@ -240,4 +246,6 @@ def _commit(
         erased=output.erased,
         commit_seconds=output.commit_seconds,
         index_seconds=output.index_seconds,
+        read_units=read_units,
+        write_units=write_units,
     )

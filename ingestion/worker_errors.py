@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from model import errors
-from model.errors import FlowStoppedError, IdgraphError, WorkerLostError
+from model.errors import FlowStoppedError, IdgraphError, UnreadableRecordError, WorkerLostError
 
 _OF_WORKERS = (
     errors.ConfigError,
@@ -16,6 +16,7 @@ _OF_WORKERS = (
     errors.PayloadSchemaError,
     errors.ProfileIndexError,
     errors.SchemaRegistryError,
+    errors.SourceUnavailableError,
     errors.StoreError,
     errors.UnstorableError,
 )
@@ -26,6 +27,7 @@ _MAY_PASS = (
     errors.DecryptionError,
     errors.KeyServiceError,
     errors.SchemaRegistryError,
+    errors.SourceUnavailableError,
     errors.StoreError,
     WorkerLostError,
 )
@@ -76,9 +78,9 @@ def stopped_by_spark(text: str) -> FlowStoppedError:
         lines = _CAUSE.findall(text)[-1:] or [line.removeprefix(": ") for line in lines[1:]]
     told = (lines or ["it did not say why"])[0][:500]
     if odd := _ODD_TIME.search(text):
-        return FlowStoppedError(
+        return UnreadableRecordError(
             f"Spark's connector cannot read a record of Kafka, whose timestamp is out of all range: topic {odd[1]}, "
-            f"partition {odd[2]}, offset {odd[3]} (docs/kafka.md says how to go past it)"
+            f"partition {odd[2]}, offset {odd[3]} (docs/kafka.md)"
         )
     if _GONE.search(text):
         reason = _REASON.search(text)

@@ -5,8 +5,9 @@ Commands open the same. Nothing here needs Arrow or Spark, so that they need not
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from ingestion.configuration import FlowConfig, SourceConfig
 from ingestion.decryption import Decryptors
@@ -31,6 +32,10 @@ class WorkerResources:
     sealer: PayloadSealer
     formats: PayloadFormats = field(default_factory=PayloadFormats)
     decryptors: Decryptors = field(default_factory=Decryptors)
+    read_range: Callable[[str, int, int | None, int], Iterable[Any]] | None = None
+    """As `ingestion.kafka_records.ReadRange`; None where nothing can."""
+    consumed: Callable[[], tuple[float, float]] = lambda: (0.0, 0.0)
+    """Read and write units that the stores have charged for since this was last asked."""
 
 
 @dataclass(frozen=True, slots=True)

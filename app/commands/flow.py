@@ -252,4 +252,7 @@ def described(report: BatchReport) -> dict[str, Any]:
         "map_seconds": round(counts.map_seconds, 4),
         "commit_seconds": round(counts.commit_seconds, 4),
         "index_seconds": round(counts.index_seconds, 4),
+        "read_units": counts.read_units,
+        "write_units": counts.write_units,
+        "lag": dict(report.lag),
     }

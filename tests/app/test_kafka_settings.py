@@ -83,7 +83,7 @@ def test_other_options_reach_the_consumer_and_their_secrets_nobody_else(tmp_path
     source = settings.source("shop")
     assert isinstance(source, KafkaSource)
     stream = KafkaStream({"shop": source}, settings.kafka, tmp_path)
-    options = stream._options(2)
+    options = stream._options(2, 100)
     assert options["kafka.sasl.jaas.config"] == JAAS
     assert options["kafka.fetch.max.bytes"] == "1000"
     assert options["kafka.isolation.level"] == "read_committed"
@@ -108,7 +108,7 @@ def test_topics_of_all_sources_are_one_subscription(tmp_path: Path) -> None:
     def subscription(text: str) -> str:
         settings = loaded(tmp_path, text)
         sources = {each.name: each for each in settings.sources if isinstance(each, KafkaSource)}
-        options = KafkaStream(sources, settings.kafka, tmp_path)._options(2)
+        options = KafkaStream(sources, settings.kafka, tmp_path)._options(2, 100)
         return options.get("subscribe") or options["subscribePattern"]
 
     more = '[[sources]]\nname = "more"\nkind = "kafka"\n'

@@ -8,7 +8,7 @@ from zlib import crc32
 import pytest
 
 from ingestion.checkpoints import is_done, mend, query_id
-from ingestion.kafka_offsets import records_of, taken
+from ingestion.kafka_offsets import ranges_of, taken
 from model.errors import ConfigError
 
 ENTRY = 'v1\n{"path":"file:///inbox/a.jsonl","timestamp":1,"batchId":0}'
@@ -174,9 +174,10 @@ def test_a_torn_beginning_does_not_take_the_micro_batches_with_it(of_kafka: Path
 
 
 def test_what_kafka_has_given_can_be_told(of_kafka: Path, tmp_path: Path) -> None:
-    assert [records_of(of_kafka, number) for number in range(4)] == [10, 10, 10, None]
+    found = [ranges_of(of_kafka, number) for number in range(4)]
+    assert [ranges and sum(each.records() for each in ranges) for ranges in found] == [10, 10, 10, None]
     assert taken(of_kafka) == {"shop": {0: 25, 1: 7}}
     assert taken(tmp_path / "none") is None
     (of_kafka / "offsets/1").write_text('v1\n{}\n{"logOffset":3}')
-    assert records_of(of_kafka, 1) is None
+    assert ranges_of(of_kafka, 1) is None
     assert taken(of_kafka) is None

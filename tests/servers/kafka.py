@@ -35,11 +35,13 @@ class Kafka:
     def close(self) -> None:
         self._stack.close()
 
-    def create(self, *topics: str, partitions: int = 2) -> None:
+    def create(self, *topics: str, partitions: int = 2, config: dict[str, str] | None = None) -> None:
         from confluent_kafka.admin import AdminClient, NewTopic
 
         client = AdminClient({"bootstrap.servers": self.bootstrap_servers})
-        for done in client.create_topics([NewTopic(topic, partitions, 1) for topic in topics]).values():
+        for done in client.create_topics(
+            [NewTopic(topic, partitions, 1, config=config or {}) for topic in topics]
+        ).values():
             done.result(60)
 
     def forget(self, topic: str, partition: int, until: int) -> None:
@@ -58,12 +60,14 @@ class Kafka:
         key: bytes | None = None,
         headers: list[tuple[str, bytes]] | None = None,
         partition: int = 0,
+        timestamp: int = 0,
     ) -> None:
+        """`timestamp` in epoch milliseconds; 0: now."""
         from confluent_kafka import Producer
 
         client = Producer({"bootstrap.servers": self.bootstrap_servers})
         for payload in payloads:
-            client.produce(topic, payload, key, partition, headers=headers)
+            client.produce(topic, payload, key, partition, timestamp=timestamp, headers=headers)
         assert client.flush(60) == 0
 
 

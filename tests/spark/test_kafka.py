@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from tests.installation import Installation, Shop, kill_tree, retail, until
 from tests.servers.kafka import Kafka, running_kafka
+from tests.servers.schema_registry import schema_registry
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -109,3 +111,57 @@ def test_what_is_gone_before_it_was_read_stops_the_flow(tmp_path: Path, shop: Sh
     told = installation.command("run", "--until-done", code=4).stderr.decode()
     assert "lost-orders" in told
     assert len(told.splitlines()) < 5, told
+
+
+ORDER = {
+    "order_id": "string",
+    "created_at": "string",
+    "customer": {"email": "string", "name": {"first": "string", "last": "string"}},
+    "shipping": dict.fromkeys(("line1", "city", "region", "postal_code", "country"), "string"),
+    "cart": {"id": "string", "total": "string", "items": "int"},
+    "guest": "boolean",
+}
+
+
+def avro(shape: dict[str, Any], name: str = "Order") -> dict[str, Any]:
+    fields = [
+        {"name": key, "type": avro(kind, key.title()) if isinstance(kind, dict) else kind}
+        for key, kind in shape.items()
+    ]
+    return {"type": "record", "name": name, "fields": fields}
+
+
+def test_avro_by_a_registry_and_timestamps_out_of_all_range(
+    tmp_path: Path, shop: Shop, kafka: Kafka, from_files: bytes
+) -> None:
+    fastavro = pytest.importorskip(
+        "fastavro", reason="fastavro is not installed: pip install idgraph[schemas]"
+    )
+    schema = avro(ORDER)
+    any_time = {"message.timestamp.after.max.ms": str(2**63 - 1)}
+    kafka.create("odd-segment", config=any_time)
+    kafka.create("odd-amplitude", "odd-orders")
+    told = {"bootstrap_servers": kafka.bootstrap_servers}
+    installation = Installation(tmp_path, shop, kafka=told, topics="odd-")
+    with schema_registry() as registry:
+        number = registry.register("odd-orders-value", json.dumps(schema))
+        config = installation.config.read_text()
+        config = config.replace('topics = ["odd-orders"]', 'topics = ["odd-orders"]\nformat = "registry"')
+        installation.config.write_text(f'{config}[kafka.registry]\nurl = "{registry.url}"\n')
+        payloads = []
+        for line in retail("orders")[: FIRST["orders"]]:
+            content = io.BytesIO(b"\0" + number.to_bytes(4, "big"))
+            content.seek(0, io.SEEK_END)
+            fastavro.schemaless_writer(content, schema, json.loads(line))
+            payloads.append(content.getvalue())
+        kafka.produce("odd-orders", *payloads, b"\0\0\0\0\x09", b"{}")
+        segment = [line.rstrip() for line in retail("segment")[: FIRST["segment"]]]
+        kafka.produce("odd-segment", *segment[:100])
+        kafka.produce("odd-segment", *segment[100:], timestamp=1_711_000_000_000_000_000, partition=1)
+        amplitude = [line.rstrip() for line in retail("amplitude")[: FIRST["amplitude"]]]
+        kafka.produce("odd-amplitude", *amplitude)
+        batches = installation.run()
+    assert sum(batch["events"] for batch in batches) == sum(FIRST.values()) + 2
+    assert set(batches[-1]["lag"].values()) == {0}
+    assert installation.profiles() == from_files
+    assert sorted(letter["reason"] for letter in installation.dead_letters()) == ["bad_payload", "no_schema"]
