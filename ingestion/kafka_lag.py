@@ -10,6 +10,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from ingestion.kafka_offsets import Offsets
+from ingestion.worker_errors import is_of_spark
 
 log = logging.getLogger(__name__)
 
@@ -17,6 +18,11 @@ SECONDS = 2
 """How long an answer is waited for."""
 PAUSE_SECONDS = 30.0
 """How long nothing is asked after there was no answer: the micro-batches must not wait for it."""
+
+_DESERIALIZERS = {
+    f"{part}.deserializer": "org.apache.kafka.common.serialization.ByteArrayDeserializer"
+    for part in ("key", "value")
+}
 
 
 class KafkaLag:
@@ -27,6 +33,8 @@ class KafkaLag:
         self._jvm: Any = session._jvm
         self._options = options
         self._consumer: Any = None
+        self._names: set[tuple[str, int]] = set()
+        self._partitions: Any = None
         self._silent_until = 0.0
 
     def behind(self, taken: Offsets) -> dict[str, int] | None:
@@ -35,9 +43,11 @@ class KafkaLag:
         if not taken or time.monotonic() < self._silent_until:
             return None
         try:
-            return self._asked(taken)
+            return _lag(self._ends(taken), taken)
         except Exception as error:
-            # Py4J's, whose message may hold the value of an option.
+            if not is_of_spark(error):
+                raise
+            # Only the type: its message may hold the value of an option.
             log.debug("the lag cannot be told: %s", type(error).__name__)
             self._silent_until = time.monotonic() + PAUSE_SECONDS
             self.close()
@@ -50,27 +60,33 @@ class KafkaLag:
             try:
                 consumer.close()
             except Exception as error:
+                if not is_of_spark(error):
+                    raise
                 log.debug("a consumer of Kafka cannot be closed: %s", type(error).__name__)
 
-    def _asked(self, taken: Offsets) -> dict[str, int]:
+    def _ends(self, taken: Offsets) -> str:
+        """Java's text of where the partitions end: `{TOPIC-PARTITION=OFFSET, ...}`. As a text it is one answer of the
+        JVM, and not several for each partition."""
         jvm = self._jvm
         if self._consumer is None:
-            bytes_as_they_are = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
-            options = {
-                **self._options,
-                "key.deserializer": bytes_as_they_are,
-                "value.deserializer": bytes_as_they_are,
-            }
             properties = jvm.java.util.HashMap()
-            for name, value in options.items():
+            for name, value in {**self._options, **_DESERIALIZERS}.items():
                 properties.put(name, value)
             self._consumer = jvm.org.apache.kafka.clients.consumer.KafkaConsumer(properties)
-        partitions = jvm.java.util.ArrayList()
-        for topic, offsets in taken.items():
-            for partition in offsets:
-                partitions.add(jvm.org.apache.kafka.common.TopicPartition(topic, partition))
-        ends = self._consumer.endOffsets(partitions, jvm.java.time.Duration.ofSeconds(SECONDS))
-        return {
-            f"{each.topic()}/{each.partition()}": max(0, ends[each] - taken[each.topic()][each.partition()])
-            for each in partitions
-        }
+        names = {(topic, partition) for topic, offsets in taken.items() for partition in offsets}
+        if names != self._names:
+            self._partitions = jvm.java.util.ArrayList()
+            for topic, partition in names:
+                self._partitions.add(jvm.org.apache.kafka.common.TopicPartition(topic, partition))
+            self._names = names
+        seconds = jvm.java.time.Duration.ofSeconds(SECONDS)
+        return str(self._consumer.endOffsets(self._partitions, seconds).toString())
+
+
+def _lag(ends: str, taken: Offsets) -> dict[str, int]:
+    found = {}
+    for each in filter(None, ends.strip("{}").split(", ")):
+        name, _, end = each.partition("=")
+        topic, _, partition = name.rpartition("-")
+        found[f"{topic}/{partition}"] = max(0, int(end) - taken[topic][int(partition)])
+    return found

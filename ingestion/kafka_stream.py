@@ -67,22 +67,26 @@ class KafkaStream:
         if self._by_ranges:
             # Whoever stamped one record so has stamped others.
             self._by_ranges -= 1
-            return self.in_other_tasks(number) or batch
+            by_ranges = self._in_ranges(number)
+            return batch if by_ranges is None else by_ranges
         ranges = ranges_of(self._checkpoint, number)
         return batch.coalesce(1) if ranges is not None and _are_few(ranges) else batch
 
     def in_other_tasks(self, number: int) -> DataFrame | None:
         """Ranges of offsets, which the workers read."""
+        rows = self._in_ranges(number)
+        if rows is not None:
+            log.warning("records of micro-batch %d have timestamps out of all range; read otherwise", number)
+            self._by_ranges = BATCHES_BY_RANGES
+        return rows
+
+    def _in_ranges(self, number: int) -> DataFrame | None:
         ranges = ranges_of(self._checkpoint, number)
         if not self._reads_ranges or not ranges or self._session is None:
             return None
-        if not self._by_ranges:
-            log.warning("records of micro-batch %d have timestamps out of all range; read otherwise", number)
-            self._by_ranges = BATCHES_BY_RANGES
-        parts = 1 if _are_few(ranges) else len(ranges)
         schema = "topic string, partition int, since bigint, until bigint"
-        rows = [tuple(each) for each in ranges]
-        return self._session.createDataFrame(rows, schema).coalesce(1).repartition(parts)
+        rows = self._session.createDataFrame([tuple(each) for each in ranges], schema).coalesce(1)
+        return rows if _are_few(ranges) else rows.repartition(len(ranges))
 
     def took(self, number: int, records: int, seconds: float) -> dict[str, int]:
         """How many offsets wait, by `TOPIC/PARTITION`."""
