@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from model.errors import FlowStoppedError
 from tests.installation import Installation, Shop, kill_tree, retail, until
 from tests.servers.kafka import Kafka, running_kafka
 from tests.servers.schema_registry import schema_registry
@@ -70,10 +71,16 @@ def test_the_same_export_as_from_files(tmp_path: Path, shop: Shop, kafka: Kafka,
 
 
 def test_driver_and_broker_killed(tmp_path: Path, shop: Shop, kafka: Kafka, from_files: bytes) -> None:
-    installation = installed(tmp_path, shop, kafka, "killed-", max_offsets_per_batch=90)
+    bounds = {"max_offsets_per_batch": 90, "min_offsets_per_batch": 40, "batch_seconds": 0.01}
+    installation = installed(tmp_path, shop, kafka, "killed-", **bounds)
     publish(installation)
     process = installation.start()
-    until(lambda: len(installation.batches()) >= 2 or process.poll() is not None, what="a micro-batch")
+
+    def is_bound_otherwise() -> bool:
+        events = [batch["events"] for batch in installation.batches()]
+        return any(each > 60 for each in events) and any(each < 60 for each in events)
+
+    until(lambda: is_bound_otherwise() or process.poll() is not None, what="a smaller micro-batch")
     assert process.poll() is None, (tmp_path / "flow.err").read_text()
     kill_tree(process)
     process = installation.start()
@@ -88,6 +95,32 @@ def test_driver_and_broker_killed(tmp_path: Path, shop: Shop, kafka: Kafka, from
     installation.run()
     assert installation.profiles() == from_files
     assert installation.dead_letters() == []
+
+
+def test_ranges_of_offsets_are_read_as_they_are(kafka: Kafka) -> None:
+    from sinks.kafka_ranges import KafkaRanges
+
+    any_time = {"message.timestamp.after.max.ms": str(2**63 - 1)}
+    kafka.create("ranges", "empty", config=any_time)
+    kafka.produce("ranges", b"a", None, b"c", key=b"\xff", headers=[("h", b"\xfe")], timestamp=2**60)
+    kafka.produce("ranges", b"other", partition=1)
+    ranges = KafkaRanges(kafka.bootstrap_servers, {})
+
+    def read(topic: str, since: int | None, until: int, partition: int = 0) -> list[tuple[Any, ...]]:
+        return [tuple(each) for each in ranges.records(topic, partition, since, until)]
+
+    headers = [("h", b"\xfe")]
+    whole = [(n, 2**60, b"\xff", value, headers) for n, value in enumerate((b"a", None, b"c"))]
+    assert read("ranges", 0, 3) == read("ranges", None, 3) == whole
+    assert read("ranges", 1, 2) == whole[1:2]
+    assert read("ranges", 2, 9) == whole[2:], "offsets without a record, at the end of a transaction"
+    assert [each[3] for each in read("ranges", 0, 1, 1)] == [b"other"]
+    assert read("empty", None, 1) == []
+    kafka.forget("ranges", 0, 2)
+    assert read("ranges", None, 3) == whole[2:]
+    for topic, since in (("ranges", 0), ("nowhere", 0)):
+        with pytest.raises(FlowStoppedError, match="gone that were not read yet"):
+            read(topic, since, 3)
 
 
 def test_what_is_gone_before_it_was_read_stops_the_flow(tmp_path: Path, shop: Shop, kafka: Kafka) -> None:
