@@ -37,6 +37,8 @@ COUNTERS: dict[str, tuple[str, str]] = {
     ),
     "conflicts": ("commit_conflicts", "Fragments that another writer was faster at."),
     "retries": ("commit_retries", "Writes that were made again."),
+    "read_units": ("store_read_units", "Read units that the stores charged for; of DynamoDB its capacity."),
+    "write_units": ("store_write_units", "Write units that the stores charged for."),
 }
 """By field of the report: name, to which `idgraph_` and `_total` belong, and help."""
 

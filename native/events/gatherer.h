@@ -90,7 +90,8 @@ static PyObject *fragment_of(PyObject *identifiers)
         return NULL;
     }
     PyObject *type = PyTuple_GET_ITEM(first, 0), *value = PyTuple_GET_ITEM(first, 1);
-    if (PyUnicode_GET_LENGTH(type) + 1 + PyUnicode_GET_LENGTH(value) > SURELY_SHORT) {
+    if (PyUnicode_IS_READY(type) && PyUnicode_IS_READY(value) &&
+        PyUnicode_GET_LENGTH(type) + 1 + PyUnicode_GET_LENGTH(value) > SURELY_SHORT) {
         return NULL;
     }
     if (!PyUnicode_IS_READY(type) || !PyUnicode_IS_READY(value) || !PyUnicode_IS_ASCII(type) ||
