@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ class _Kept:
 class OpenedSecrets(KeyHolder):
     """Of one content of a keyring. Safe for several threads. All methods raise what `Envelope.open` raises."""
 
-    __slots__ = ("_ciphers", "_envelope", "_keyring", "_lock", "_now", "_refused", "_stored")
+    __slots__ = ("_ciphers", "_envelope", "_keyring", "_lock", "_now", "_refused", "_stored", "_unlimited")
 
     def __init__(self, keyring: Keyring, envelope: Envelope, now: Callable[[], float]) -> None:
         self._keyring = keyring
@@ -37,6 +38,7 @@ class OpenedSecrets(KeyHolder):
         self._now = now
         self._stored = {key.described.version: key.secret for key in keyring.keys if key.secret is not None}
         self._ciphers: dict[int, _Kept] = {}
+        self._unlimited: dict[int, AESSIV] = {}
         self._refused: tuple[float, str] | None = None
         self._lock = threading.Lock()
 
@@ -50,6 +52,9 @@ class OpenedSecrets(KeyHolder):
 
     def cipher(self, version: int) -> AESSIV:
         """The cipher of a key-encryption key that there is, for one data key."""
+        unlimited = self._unlimited.get(version)
+        if unlimited is not None:
+            return unlimited
         with self._lock:
             kept = self._kept(version)
             kept.uses -= 1
@@ -72,6 +77,8 @@ class OpenedSecrets(KeyHolder):
             cipher = AESSIV(self._open(self._stored[version], key_name(version)).reveal())
             kept = _Kept(cipher, self._now() + self._envelope.keep_seconds, self._envelope.keep_uses)
             self._ciphers[version] = kept
+            if math.isinf(kept.until) and math.isinf(kept.uses):
+                self._unlimited[version] = cipher
         return kept
 
     def _forget_old(self, version: int) -> None:
