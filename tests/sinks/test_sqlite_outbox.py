@@ -63,6 +63,16 @@ def test_what_is_left_of_a_run_keeps_its_place(store: SqliteProfileStore) -> Non
     assert store.outbox(4) == of(left[:4])
 
 
+def test_what_is_written_again_goes_behind_the_runs_that_wait(store: SqliteProfileStore) -> None:
+    first, second = named("a", 3), named("b", 3)
+    store.write(new(first))
+    store.settle(of(first))
+    store.write(new(first[:1], 1))
+    store.write(new(second))
+    store.write([*new(first[:1], 2), *new(first[1:], 1)])
+    assert store.outbox() == of(first[:1], 3) + of(second) + of(first[1:], 2)
+
+
 def test_another_writers_newer_version_stays_when_the_run_is_settled(store: SqliteProfileStore) -> None:
     ids = named("a", 9)
     store.write(new(ids))
