@@ -8,10 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from app.jars.maven import Artifact, JarSet, jars
-from app.java import require_java
+from app.jars.maven import Artifact, JarSet
 from app.servers.processes import free_port, listens, running
-from model.errors import ConfigError, ServerUnavailableError
+from app.servers.requirements import java_and_jars
 
 _VERSION = "8.19.21"
 NODE = JarSet(f"elasticsearch-{_VERSION}", (Artifact("org.elasticsearch", "elasticsearch", _VERSION),))
@@ -36,10 +35,7 @@ def elasticsearch(folder: Path, port: int = 0) -> Iterator[RunningNode]:
     `folder` takes its data and its log: with the same folder it goes on from there. Port 0 is any free one.
     Raises ServerUnavailableError with the reason where it cannot be had.
     """
-    try:
-        java, library, transport = require_java(), jars(NODE), jars(TRANSPORT)
-    except ConfigError as error:
-        raise ServerUnavailableError(str(error)) from None
+    java, (library, transport) = java_and_jars(NODE, TRANSPORT)
     port = port or free_port()
     folder.mkdir(parents=True, exist_ok=True)
     command = [java, "-Xms512m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]

@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from app.jars.maven import Artifact, JarSet, jars
-from app.java import require_java
+from app.jars.maven import Artifact, JarSet
 from app.servers.processes import free_port, listens, running
-from model.errors import ConfigError, ServerUnavailableError
+from app.servers.requirements import java_and_jars
+from model.errors import ServerUnavailableError
 
 KAFKA = JarSet(
     "kafka-4.1.0",
@@ -25,7 +25,9 @@ KAFKA = JarSet(
 )
 _MAIN = "kafka.Kafka"
 _STORAGE_TOOL = "kafka.tools.StorageTool"
-_PORT = re.compile(r"^listeners=PLAINTEXT://127\.0\.0\.1:(\d+)", re.MULTILINE)
+_PORTS = re.compile(
+    r"^listeners=PLAINTEXT://127\.0\.0\.1:(\d+),CONTROLLER://127\.0\.0\.1:(\d+)$", re.MULTILINE
+)
 FORMAT_SECONDS = 120
 
 
@@ -37,27 +39,32 @@ class Broker(NamedTuple):
 
 
 @contextmanager
-def kafka(folder: Path) -> Iterator[Broker]:
-    """A broker on a free port of loopback that lives as long as the context. Started again with the same folder, it
-    has its old port and what it had, however it ended.
+def kafka(folder: Path, port: int = 0) -> Iterator[Broker]:
+    """A broker on loopback that lives as long as the context. Started again with the same folder, it has what it had,
+    however it ended. Port 0 is any free one, or the one that it had.
 
     `folder` takes its log and its data. Raises ServerUnavailableError with the reason where it cannot be had.
     """
-    try:
-        java, library = require_java(), jars(KAFKA)
-    except ConfigError as error:
-        raise ServerUnavailableError(str(error)) from None
+    java, (library,) = java_and_jars(KAFKA)
     folder.mkdir(parents=True, exist_ok=True)
     properties = folder / "server.properties"
     command = [java, "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{library}/*"]
-    if not properties.exists():
-        properties.write_text(_properties(folder / "data", free_port(), free_port()), encoding="utf-8")
+    had, controller = _ports(properties)
+    port = port or had or free_port()
+    # The storage remembers the controller by its port.
+    properties.write_text(_properties(folder / "data", port, controller or free_port()), encoding="utf-8")
+    if not (folder / "data" / "meta.properties").exists():
         _format([*command, _STORAGE_TOOL], properties)
-    port = int(_PORT.findall(properties.read_text(encoding="utf-8"))[0])
     with running(
         "Kafka", [*command, _MAIN, str(properties)], folder / "kafka.log", lambda: listens(port)
     ) as it:
         yield Broker(f"127.0.0.1:{port}", it)
+
+
+def _ports(properties: Path) -> tuple[int, int]:
+    """Those of an earlier start, of the broker and of its controller; zeros where there was none."""
+    found = _PORTS.search(properties.read_text(encoding="utf-8")) if properties.exists() else None
+    return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
 def _format(tool: list[str], properties: Path) -> None:

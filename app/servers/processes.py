@@ -6,7 +6,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,25 +15,43 @@ from model.errors import ServerUnavailableError
 START_SECONDS = 120
 STOP_SECONDS = 20
 
+# Reads from a pipe that nobody writes to, which ends with whoever holds the other end of it.
+_LEASH = 'read _; kill "$1"'
+
 
 @contextmanager
 def running(
-    name: str, command: Sequence[str], log: Path, is_ready: Callable[[], bool]
+    name: str,
+    command: Sequence[str],
+    log: Path,
+    is_ready: Callable[[], bool],
+    environment: Mapping[str, str] | None = None,
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A server that lives as long as the context. `log` takes what it says.
+    """A server that lives as long as the context, and no longer than this process, however that ends. `log` takes
+    what it says.
 
-    Raises ServerUnavailableError with the end of the log when it ends, or is not ready in time.
+    Raises ServerUnavailableError with the end of the log when it ends, or is not ready in time; and when another
+    program answers in its place.
     """
+    if is_ready():
+        raise ServerUnavailableError(f"{name} cannot listen on its port: another program does already")
     with log.open("ab") as output:
+        begin = output.tell()
         # A session of its own: Ctrl-C is for who started it, who then stops it in order.
         server = subprocess.Popen(  # noqa: S603 - our own words
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env=environment,
+            start_new_session=True,
         )
-    try:
-        _await(name, server, log, is_ready)
-        yield server
-    finally:
-        stop(server)
+    with _leash(server):
+        try:
+            _await(name, server, log, begin, is_ready)
+            yield server
+        finally:
+            stop(server)
 
 
 def stop(server: subprocess.Popen[bytes]) -> None:
@@ -59,10 +77,26 @@ def listens(port: int) -> bool:
         return tried.connect_ex(("127.0.0.1", port)) == 0
 
 
-def _await(name: str, server: subprocess.Popen[bytes], log: Path, is_ready: Callable[[], bool]) -> None:
+@contextmanager
+def _leash(server: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Ends the server when this process is killed, which can stop nothing any more."""
+    leash = subprocess.Popen(  # noqa: S603 - our own words
+        ["/bin/sh", "-c", _LEASH, "leash", str(server.pid)], stdin=subprocess.PIPE, start_new_session=True
+    )
+    try:
+        yield
+    finally:
+        # Before its end of the pipe is closed: the server's number may be another process's by now.
+        leash.kill()
+        leash.communicate()
+
+
+def _await(
+    name: str, server: subprocess.Popen[bytes], log: Path, begin: int, is_ready: Callable[[], bool]
+) -> None:
     deadline = time.monotonic() + START_SECONDS
     while not is_ready():
         if server.poll() is not None or time.monotonic() > deadline:
-            said = " / ".join(log.read_text(errors="replace").strip().splitlines()[-3:])
-            raise ServerUnavailableError(f"{name} did not start; it said: {said or 'nothing'}")
+            said = log.read_bytes()[begin:].decode(errors="replace").strip().splitlines()[-3:]
+            raise ServerUnavailableError(f"{name} did not start; it said: {' / '.join(said) or 'nothing'}")
         time.sleep(0.05)

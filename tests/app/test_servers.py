@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import socket
+import subprocess
 import sys
 from pathlib import Path
 
@@ -10,6 +13,7 @@ import pytest
 from app.servers.dynamodb import dynamodb
 from app.servers.processes import free_port, listens, running
 from model.errors import ServerUnavailableError
+from tests.installation import until
 
 SERVE = (
     "import http.server, sys; http.server.HTTPServer(('127.0.0.1', int(sys.argv[1])), None).serve_forever()"
@@ -37,3 +41,25 @@ def test_a_server_that_does_not_start_says_why(tmp_path: Path) -> None:
         running("it", command, tmp_path / "log", lambda: False),
     ):
         pass
+
+
+def test_another_program_on_its_port_is_told(tmp_path: Path) -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as other,
+        pytest.raises(ServerUnavailableError, match="another program does already"),
+        running("it", ["false"], tmp_path / "log", lambda: listens(other.getsockname()[1])),
+    ):
+        pass
+
+
+def test_a_server_ends_with_who_started_it_however_that_ends(tmp_path: Path) -> None:
+    port = free_port()
+    starter = (
+        "import os, pathlib, signal, sys\n"
+        "from app.servers.processes import listens, running\n"
+        f"with running('it', [sys.executable, '-c', {SERVE!r}, '{port}'], pathlib.Path('log'), lambda: listens({port})):\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    died = subprocess.run([sys.executable, "-c", starter], cwd=tmp_path, check=False)
+    assert died.returncode == -signal.SIGKILL
+    until(lambda: not listens(port), 20, "the server's end")

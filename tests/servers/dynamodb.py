@@ -59,5 +59,6 @@ def emptied_place(folder: Path) -> Place:
 
 @functools.cache
 def _started() -> str:
-    os.environ[URL], _ = started("dynamodb", dynamodb)
-    return os.environ[URL]
+    node, _ = started("dynamodb", dynamodb)
+    os.environ[URL] = node.url
+    return node.url
