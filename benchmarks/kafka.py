@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from app import wiring
@@ -98,7 +98,9 @@ def _consumer(servers: str, *topics: str) -> Consumer:
         "fetch.wait.max.ms": 10,
     }
     consumer = Consumer(options)
-    consumer.assign([TopicPartition(topic, each) for topic in topics for each in range(PARTITIONS)])
+    # From the first record: no group's offsets are asked for.
+    first = [TopicPartition(topic, each, OFFSET_BEGINNING) for topic in topics for each in range(PARTITIONS)]
+    consumer.assign(first)
     return consumer
 
 
