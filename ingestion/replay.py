@@ -15,6 +15,7 @@ from ingestion.decryption import Decryption
 from ingestion.key_guard import KeyGuard
 from ingestion.map_output import MapOutput
 from ingestion.map_stage import MapStage
+from ingestion.outbox import drain_outbox
 from ingestion.outcomes import StageReport, reported_changes
 from ingestion.set_aside import FRAGMENT, BatchAttempt, LetterWriter, read_changes
 from ingestion.stored_sealing import StoredSealing
@@ -22,7 +23,7 @@ from ingestion.workers import WorkerPlan, WorkerResources
 from merge.batch_size import BatchSize
 from merge.fragments import FragmentState
 from model.dead_letters import DeadLetter, DeadLetterReason
-from model.errors import DamagedStateError, KeyProviderError, SealError, StoreError
+from model.errors import DamagedStateError, KeyProviderError, ProfileIndexError, SealError, StoreError
 from model.events import RawRecord
 from model.schema_changes import SchemaChange
 from model.snapshots import MetadataSnapshot
@@ -65,6 +66,7 @@ def replay(
     while some := list(islice(remaining, LETTERS_AT_ONCE)):
         work.replay_fragments(some)
         work.replay_records(some)
+    work.index_the_rest()
     return work.report
 
 
@@ -103,12 +105,14 @@ class _Replay:
             resources.formats,
         )
         self._store = resources.store
+        self._index = resources.index
+        self._index_rules = compiled.attributes.index_rules
         self._guard = KeyGuard(resources.store, resources.data_keys)
         stage = partial(
             CommitStage,
-            resources.store,
-            resources.index,
-            compiled.attributes.index_rules,
+            self._store,
+            self._index,
+            self._index_rules,
             BatchSize(plan.flow.commit_fragments),
         )
         self._commit = stage(self._guard)
@@ -163,6 +167,13 @@ class _Replay:
         for output in self._map.run(self._decryption.run(records.values())):
             kept.update(self._take(output))
         self._dead_letters.drop([letter_id for letter_id in records if letter_id not in kept])
+
+    def index_the_rest(self) -> None:
+        """What a replay that was cut short has written and not indexed: given again, it changes nothing in the store."""
+        try:
+            drain_outbox(self._store, self._index, self._index_rules)
+        except ProfileIndexError as error:
+            log.warning("the outbox waits for the next flow: %s", error)
 
     def _take(self, output: MapOutput) -> list[str]:
         """Commit what passed and set the rest aside; gives the ids of the letters."""

@@ -1,4 +1,4 @@
-"""The crash matrix: `python -m tests.crashes` plays all cells, which takes half an hour, and writes the table of
+"""The crash matrix: `python -m tests.crashes` plays all cells, which takes half an hour (`--jobs 2` some twenty minutes), and writes the table of
 docs/crashes.md. `--only TEXT` plays those whose name holds a text; with `--write` their rows are written, and those of
 the other cells stay. Exit code 1 if one ends
 with another export than an undisturbed run, byte for byte (`cmp`).
@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.crashes.cells import Cell, cells
+from tests.crashes.cells import Cell, cells, groups_of_cells
 from tests.crashes.scenes import SHARES, Scene
 from tests.installation import Shop
 from tests.spark.conftest import serving_shop
@@ -50,14 +50,15 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="crashes-") as name, serving_shop(Path(name)) as (shop, _):
         reference = undisturbed(Path(name) / "reference", shop)
 
-        def one(number: int, cell: Cell) -> Outcome:
-            outcome = play(cell, Path(name) / f"cell-{number}", shop, reference)
-            said = f"{outcome.wrong or 'same'}, {outcome.seconds:.0f} s"
-            print(f"{number}/{len(chosen)} {cell.name()}: {said}", flush=True)
-            return outcome
+        def some(number: int, cells: list[Cell]) -> list[Outcome]:
+            outcomes = played(cells, Path(name) / f"cell-{number}", shop, reference)
+            for cell, _, _, seconds, wrong in outcomes:
+                print(f"{cell.name()}: {wrong or 'same'}, {seconds:.0f} s", flush=True)
+            return outcomes
 
+        scenes = together(chosen)
         with ThreadPoolExecutor(options.jobs) as jobs:
-            outcomes = list(jobs.map(one, range(1, len(chosen) + 1), chosen))
+            outcomes = [each for found in jobs.map(some, range(len(scenes)), scenes) for each in found]
     wrong = [outcome for outcome in outcomes if outcome.wrong]
     print(f"{len(outcomes)} cells, {len(wrong)} wrong")
     if options.only is None or options.write:
@@ -73,6 +74,29 @@ def undisturbed(folder: Path, shop: Shop) -> Scene:
     scene.run()
     scene.exported()
     return scene
+
+
+def together(chosen: list[Cell]) -> list[list[Cell]]:
+    """The cells, those in one list that one scene can play."""
+    names = {cell.name() for cell in chosen}
+    groups = [
+        group for each in groups_of_cells() if names.issuperset(group := [c.name() for c in each.cells])
+    ]
+    shared = {name for group in groups for name in group}
+    by_name = {cell.name(): cell for cell in chosen}
+    alone = [[cell] for cell in chosen if cell.name() not in shared]
+    return [*([by_name[name] for name in group] for group in groups), *alone]
+
+
+def played(cells: list[Cell], folder: Path, shop: Shop, reference: Scene) -> list[Outcome]:
+    """Play cells in one scene; each by itself where that ends otherwise than it should."""
+    if len(cells) > 1:
+        (group,) = (each for each in groups_of_cells() if each.cells[0].name() == cells[0].name())
+        whole = play(cells[0]._replace(play=group.play), folder, shop, reference)
+        if not whole.wrong:
+            return [whole._replace(cell=cell, seconds=whole.seconds / len(cells)) for cell in cells]
+        print(f"{len(cells)} in one scene: {whole.wrong}; now one by one", flush=True)
+    return [play(cell, folder / f"{number}", shop, reference) for number, cell in enumerate(cells)]
 
 
 def play(cell: Cell, folder: Path, shop: Shop, reference: Scene) -> Outcome:

@@ -43,9 +43,27 @@ def at_point(point: Point, killed: str, strategy: str) -> Cell:
             raise AssertionError("the worker died, and no micro-batch was given again")
         return scene
 
-    return Cell(
-        f"{point.when} {point.words}" if point.when == "before" else point.words, killed, strategy, play
-    )
+    return Cell(point.told(), killed, strategy, play)
+
+
+class Together(NamedTuple):
+    """Cells that one scene plays in turn, to start Spark once for all of them."""
+
+    cells: list[Cell]
+    play: Callable[[Path, Shop], Scene]
+
+
+def workers_lost(strategy: str) -> Together:
+    """A worker killed at each of its points, in one run of a flow that gives its micro-batches again often enough."""
+    points = [point for point in POINTS if point.role == "worker"]
+
+    def play(folder: Path, shop: Shop) -> Scene:
+        scene = Scene(folder, shop, strategy=strategy, batch_retries=2 * len(points))
+        scene.publish()
+        scene.lose_workers_at(points)
+        return scene
+
+    return Together([at_point(point, "worker", strategy) for point in points], play)
 
 
 def random_kills(folder: Path, shop: Shop, strategy: str, seed: int) -> Scene:
@@ -203,3 +221,8 @@ def cells() -> list[Cell]:
         for (where, killed, play), strategy in zip(others, ("adaptive", *STRATEGIES * 2), strict=True)
     ]
     return found
+
+
+def groups_of_cells() -> list[Together]:
+    """Cells that may be played at once."""
+    return [workers_lost(strategy) for strategy in STRATEGIES]

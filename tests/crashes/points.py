@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 DYING = Path(__file__).with_name("dying")
 
@@ -19,11 +20,12 @@ class Point(NamedTuple):
     target: str
     call: int = 1
 
-    def environment(self, marker: Path, waits: bool) -> dict[str, str]:
-        """What has one process die there: of its own, or `waits` for all to be killed at once."""
+    def death(self, marker: Path, waits: bool = False) -> dict[str, Any]:
+        """What has one process die there, as `dying/sitecustomize.py` reads it: of its own, or `waits` for all to be
+        killed at once."""
         module, _, path = self.target.partition(":")
         owner, _, name = path.rpartition(".")
-        death = {
+        return {
             "module": module,
             "owner": owner,
             "name": name,
@@ -33,8 +35,15 @@ class Point(NamedTuple):
             "marker": str(marker),
             "waits": waits,
         }
-        path_of_python = f"{DYING}:{DYING.parents[2]}"
-        return {"IDGRAPH_TEST_DEATH": json.dumps(death), "PYTHONPATH": path_of_python}
+
+    def told(self) -> str:
+        """In words, with what is before it."""
+        return f"{self.when} {self.words}" if self.when == "before" else self.words
+
+
+def dying(*deaths: Mapping[str, Any]) -> dict[str, str]:
+    """The environment of processes that die so, each death once."""
+    return {"IDGRAPH_TEST_DEATHS": json.dumps(deaths), "PYTHONPATH": f"{DYING}:{DYING.parents[2]}"}
 
 
 STORE = "sinks.sqlite_profiles:SqliteProfileStore"
@@ -49,6 +58,12 @@ POINTS = (
     Point("rows are written, not committed", "worker", "after", "sinks.sqlite_profiles:_write", 2),
     Point("the store has written", "worker", "after", f"{STORE}.write", 2),
     Point("the index has written", "worker", "after", "sinks.sqlite_index:SqliteProfileIndex.put"),
+    Point(
+        "segments of the index are merged, not committed",
+        "worker",
+        "after",
+        "sinks.sqlite_index_segments:_merge",
+    ),
     Point("the outbox is settled", "worker", "after", f"{STORE}.settle"),
     Point("schema changes go to the journal", "driver", "before", "ingestion.schema_buffer:SchemaBuffer.add"),
     Point("schema changes are in the journal", "driver", "after", "ingestion.schema_buffer:SchemaBuffer.add"),

@@ -7,7 +7,7 @@ import random
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from app import wiring
 from app.settings import load
 from model import canonical
 from model.queries import Query
-from tests.crashes.points import Point
+from tests.crashes.points import Point, dying
 from tests.installation import Installation, Shop, kill_tree, retail, until
 
 FLOW: dict[str, Any] = {
@@ -67,9 +67,7 @@ class Scene:
         """Run until a process was killed at a point: it alone, or all at once with it (`machine`)."""
         self.runs += 1
         marker = self.folder / "died"
-        process = self.installation.start(
-            "--until-done", **point.environment(marker, waits=killed == "machine")
-        )
+        process = self.installation.start("--until-done", **dying(point.death(marker, killed == "machine")))
         try:
             until(lambda: marker.exists() or process.poll() is not None, 120, f"the point ({point.words})")
             assert marker.exists(), f"no process came by: {self._said()}"
@@ -79,6 +77,18 @@ class Scene:
             if killed != "worker" or process.poll() is None:
                 _end(process, killed)
         self.deaths += 1
+
+    def lose_workers_at(self, points: Sequence[Point]) -> None:
+        """Run until all is done, while a worker kills itself at each of these points."""
+        self.runs += 1
+        markers = {point: self.folder / f"died-{number}" for number, point in enumerate(points)}
+        process = self.installation.start(
+            "--until-done", **dying(*(point.death(marker) for point, marker in markers.items()))
+        )
+        assert process.wait(2 * PATIENCE) == 0, self._said()
+        missed = [point.words for point, marker in markers.items() if not marker.exists()]
+        assert not missed, f"no worker came by: {', '.join(missed)}"
+        self.deaths += len(points)
 
     def _said(self) -> str:
         return (self.folder / "flow.err").read_text(errors="replace")[-2000:]

@@ -1,7 +1,7 @@
-"""Python imports this at its start from a folder on its path: a process of the flow then dies at one point of the code,
+"""Python imports this at its start from a folder on its path: processes of the flow then die at points of the code,
 named in the environment. The code itself knows nothing of it.
 
-IDGRAPH_TEST_DEATH is JSON: `module`, `owner` (a class, or empty), `name`, `when` (before or after), `call` (which one in
+IDGRAPH_TEST_DEATHS is a JSON array of objects, of which each is one death: `module`, `owner` (a class, or empty), `name`, `when` (before or after), `call` (which one in
 this process), `role` (driver or worker), `marker` (a file that the one that dies makes), and `waits`: to be killed with
 all others instead.
 """
@@ -18,17 +18,18 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
-_told = os.environ.get("IDGRAPH_TEST_DEATH")
+_told = os.environ.get("IDGRAPH_TEST_DEATHS")
 
 
 class _Finder:
-    """Finds the one module, as it is, and has it patched when it was executed."""
+    """Finds the modules, as they are, and has them patched when they were executed."""
 
-    def __init__(self, death: dict[str, Any]) -> None:
-        self._death = death
+    def __init__(self, deaths: list[dict[str, Any]]) -> None:
+        self._deaths = deaths
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        if name != self._death["module"]:
+        deaths = [death for death in self._deaths if death["module"] == name]
+        if not deaths:
             return None
         found = PathFinder.find_spec(name, path, target)
         if found is not None:
@@ -37,7 +38,8 @@ class _Finder:
 
             def execute(module: ModuleType) -> None:
                 whole(module)
-                _patch(module, self._death)
+                for death in deaths:
+                    _patch(module, death)
 
             loader.exec_module = execute
         return found
