@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -31,7 +30,8 @@ from tests.convergence.events import (
     snapshot,
 )
 from tests.convergence.ledger import Ledger, Pair
-from tests.convergence.sites import Adapters, Held, Site, dynamodb, in_memory, memory, sqlite
+from tests.convergence.sites import Adapters, Held, Site, dynamodb, memory, sqlite
+from tests.folders import in_memory
 from tests.policies import small_blocks, small_bounds
 from tests.retail import raw
 from transforms.compiled import CompiledSnapshot
@@ -49,7 +49,7 @@ class ConvergenceMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.ended = ExitStack()
-        self.folder = Path(self.ended.enter_context(tempfile.TemporaryDirectory(dir=in_memory())))
+        self.folder = Path(self.ended.enter_context(in_memory()))
         self.ended.enter_context(small_bounds(3))
         self.ended.enter_context(small_blocks())
         self.pool: list[RawRecord] = []
@@ -329,7 +329,7 @@ class ConvergenceMachine(RuleBasedStateMachine):
 
     def _tidy(self, site: Site) -> Site:
         """One delivery, in order, of what counts and nothing else, by the same keys."""
-        with tempfile.TemporaryDirectory(dir=in_memory()) as folder:
+        with in_memory() as folder:
             tidy = Site(memory, Path(folder), self.sources, self._compiled).with_keys_of(site)
             tidy.give(sorted(self.ledger.pairs, key=lambda pair: (pair.record.position, pair.version)), 1000)
             tidy.come_to_rest(self.now)

@@ -59,12 +59,6 @@ AT_ONCE = Backoff(12, 0.0)
 EVERY_TWO = FlowConfig(combine_events=2, commit_fragments=2)
 
 
-def in_memory() -> str | None:
-    """Where files need no disk, if there is such a place: nothing here is about power cuts, and to wait for the disk takes
-    most of the time."""
-    return "/dev/shm" if Path("/dev/shm").is_dir() else None
-
-
 @cache
 def provider() -> KeyringFile:
     """One keyring for all runs: other keys seal to other bytes."""

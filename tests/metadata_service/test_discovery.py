@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from hypothesis import given, settings
@@ -14,6 +13,7 @@ from metadata_service.database import Database, open_database
 from metadata_service.discovery import apply_schema_changes
 from metadata_service.records import SchemaAnswer
 from model.attributes import DataType
+from tests.folders import in_memory
 from tests.metadata_service.conftest import Running, sqlite_url
 
 
@@ -175,7 +175,7 @@ Found = list[tuple[str, DataType]]
 
 def known_types(batches: Sequence[Found]) -> dict[str, set[DataType]]:
     """What a new database knows after these PATCHes. An integer is a number, if it is known as one."""
-    with TemporaryDirectory() as folder:
+    with in_memory() as folder:
         database = open_database(sqlite_url(Path(folder)))
         for batch in batches:
             patch(database, *(change(path, data_type) for path, data_type in batch))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from metadata_service.database import Database, open_database
 from metadata_service.discovery import apply_schema_changes
 from model.attributes import AttributeMetadata
 from model.proposals import SensitiveKind
+from tests.folders import in_memory
 from tests.metadata_service.conftest import Running, sqlite_url
 
 EMAIL = {"kind": "email", "classification": "confidential", "reason": "the name says so", "confidence": 0.9}
@@ -134,7 +134,7 @@ def test_whatever_order_proposals_come_in_the_same_policy_is_left(
         database.close()
         return known.model_copy(update={"version": 1, "created": None})
 
-    with tempfile.TemporaryDirectory() as folder:
+    with in_memory() as folder:
         one = left(found, open_database(sqlite_url(Path(folder) / "one")))
         other = left(data.draw(st.permutations(found)), open_database(sqlite_url(Path(folder) / "other")))
     assert one == other

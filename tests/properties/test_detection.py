@@ -25,6 +25,7 @@ from model.proposals import Proposal
 from model.snapshots import MetadataSnapshot
 from model.specs import IdentifierPlace, SpecDocument
 from sinks.memory_data_keys import MemoryDataKeys
+from tests.folders import in_memory
 from tests.retail import CREATED, Pipeline, attribute, raw, snapshot, spec
 from transforms.detection.detection import detect, named, shaped
 
@@ -47,7 +48,7 @@ KEYS = MemoryDataKeys()
 @cache
 def folder() -> tempfile.TemporaryDirectory[str]:
     """One keyring and one set of data keys for all runs: other keys seal to other bytes."""
-    return tempfile.TemporaryDirectory()
+    return in_memory()
 
 
 def pipeline(known: MetadataSnapshot, combine: int = 5) -> Pipeline:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from sinks.memory_index import MemoryProfileIndex
 from sinks.number_keys import number_key, number_order
 from sinks.sqlite_index import SqliteProfileIndex
 from tests.contracts.implementations import reversed_name
+from tests.folders import in_memory
 
 PATHS = ["a", "a.b", "a\\.b", "ü.ß", "words"]
 LONG = "long " * 60
@@ -73,7 +73,7 @@ def all_pages(index: ProfileIndex, query: Query, limit: int) -> list[str]:
 class IndexMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.folder = tempfile.TemporaryDirectory()
+        self.folder = in_memory()
         self.path = Path(self.folder.name) / "index.db"
         self.sqlite = SqliteProfileIndex(self.path, reversed_name)
         self.memory = MemoryProfileIndex()

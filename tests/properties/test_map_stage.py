@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from ingestion.configuration import FlowConfig
 from model.events import RawRecord
 from sinks.memory_data_keys import MemoryDataKeys
+from tests.folders import in_memory
 from tests.retail import Pipeline, order, raw, records
 
 BAD = [raw(b"{", 90), order(1, 91, order_id=None), raw({"event_type": "View", "time": 1}, 92, "amplitude")]
@@ -22,7 +23,7 @@ EVENTS = [*records(40), *BAD]
 @cache
 def folder() -> tempfile.TemporaryDirectory[str]:
     """One keyring and one set of data keys for all runs: other keys seal to other bytes."""
-    return tempfile.TemporaryDirectory()
+    return in_memory()
 
 
 KEYS = MemoryDataKeys()

@@ -24,6 +24,7 @@ from model.events import RawRecord
 from model.fragments import Kind
 from model.snapshots import DiscoveryDefaults, MetadataSnapshot
 from sinks.memory_data_keys import MemoryDataKeys
+from tests.folders import in_memory
 from tests.retail import UNDETECTED, Pipeline, attribute, attributes, order, records, snapshot
 from tests.sealing import sealed
 from transforms.compiled import CompiledSnapshot
@@ -79,7 +80,7 @@ CLOSED[NAMES] = [
 @cache
 def folder() -> tempfile.TemporaryDirectory[str]:
     """One keyring and one set of data keys for all runs: other keys seal to other bytes."""
-    return tempfile.TemporaryDirectory()
+    return in_memory()
 
 
 def running(known: MetadataSnapshot) -> Pipeline:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 
 from hypothesis import settings
@@ -15,6 +14,7 @@ from sinks.memory_profiles import MemoryProfileStore
 from sinks.sqlite_data_keys import SqliteDataKeys
 from sinks.sqlite_profiles import SqliteProfileStore
 from tests.contracts.implementations import hashed_name
+from tests.folders import in_memory
 from tests.servers.dynamodb import place, require_dynamodb
 from transforms.keys import WrappedKey
 
@@ -40,7 +40,7 @@ writes = st.lists(
 class StoreMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.folder = tempfile.TemporaryDirectory()
+        self.folder = in_memory()
         self.store = self.opened(Path(self.folder.name))
         self.memory = MemoryProfileStore(hashed_name)
 
@@ -138,7 +138,7 @@ class DynamoMachine(StoreMachine):
 class DataKeysMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.folder = tempfile.TemporaryDirectory()
+        self.folder = in_memory()
         self.sqlite = SqliteDataKeys(Path(self.folder.name) / "keys.db")
         self.memory = MemoryDataKeys()
 
