@@ -19,6 +19,8 @@ class Point(NamedTuple):
     when: str
     target: str
     call: int = 1
+    machine: str | None = None
+    """The strategy under which all are killed at once; else they take turns."""
 
     def death(self, marker: Path, waits: bool = False) -> dict[str, Any]:
         """What has one process die there, as `dying/sitecustomize.py` reads it: of its own, or `waits` for all to be
@@ -58,15 +60,16 @@ POINTS = (
     Point("rows are written, not committed", "worker", "after", "sinks.sqlite_profiles:_write", 2),
     Point("the store has written", "worker", "after", f"{STORE}.write", 2),
     Point("the index has written", "worker", "after", "sinks.sqlite_index:SqliteProfileIndex.put"),
-    Point(
-        "segments of the index are merged, not committed",
-        "worker",
-        "after",
-        "sinks.sqlite_index_segments:_merge",
-    ),
     Point("the outbox is settled", "worker", "after", f"{STORE}.settle"),
     Point("schema changes go to the journal", "driver", "before", "ingestion.schema_buffer:SchemaBuffer.add"),
     Point("schema changes are in the journal", "driver", "after", "ingestion.schema_buffer:SchemaBuffer.add"),
     Point("dead letters are settled", "driver", "after", f"{LETTERS}.settle_batch"),
     Point("the next micro-batch begins", "driver", "before", "ingestion.flow:Flow._run_batch", 2),
+    Point(
+        "segments of the index are merged, not committed",
+        "worker",
+        "after",
+        "sinks.sqlite_index_segments:_merge",
+        machine="low_latency",
+    ),
 )
