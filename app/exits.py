@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from enum import IntEnum
 
 import typer
 
+from app.observation.json_logs import say
 from app.visible_text import visible
 from model.errors import (
     ConfigError,
@@ -53,10 +55,10 @@ def told() -> Iterator[None]:
         sys.stdout.flush()
     except IdgraphError as error:
         for line in str(error).splitlines():
-            print(f"error: {visible(line)}", file=sys.stderr)
+            say(f"error: {visible(line)}", logging.ERROR)
         raise typer.Exit(_code(error)) from None
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
+        say("interrupted", logging.WARNING)
         raise typer.Exit(Exit.INTERRUPTED) from None
     except BrokenPipeError:
         # The reader of our output went away (`| head`), which is its right: nothing is said about it.
@@ -65,7 +67,7 @@ def told() -> Iterator[None]:
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        print(f"error: {error.filename or 'standard output'}: {error.strerror}", file=sys.stderr)
+        say(f"error: {error.filename or 'standard output'}: {error.strerror}", logging.ERROR)
         raise typer.Exit(Exit.FAILED) from None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from urllib.parse import urlsplit
@@ -10,6 +9,7 @@ from urllib.parse import urlsplit
 from fastapi import FastAPI
 
 from app import wiring
+from app.observation.json_logs import say
 from app.private_files import write_private
 from app.settings import Settings
 from metadata_service.app import create_app
@@ -29,7 +29,7 @@ def serve_here(settings: Settings, host: str | None, port: int | None) -> None:
     port = address.port or 8410 if port is None else port
 
     def tell(url: str) -> None:
-        print(f"metadata service on {url}, token in {settings.token_file()}", file=sys.stderr, flush=True)
+        say(f"metadata service on {url}, token in {settings.token_file()}")
 
     serve(app, host, port, tell)
 

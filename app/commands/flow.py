@@ -17,6 +17,7 @@ import typer
 
 from app.commands.context import settings_of
 from app.exits import told
+from app.observation.json_logs import log_batch, say
 from app.output import counted, print_json
 from model.errors import AlreadyRunningError, ConfigError, PublishError
 
@@ -42,14 +43,13 @@ def run(
     itself: too many events became dead letters, or `flow.on_failure` says to stop.
     """
     from app.flow_runner import run_flow
-    from app.observation.json_logs import log_batch
     from ingestion.intake import Intake
 
     with told(), stopping_on_signals() as stop:
         settings = settings_of(context)
         if not until_done:
             names = ", ".join(source.name for source in settings.sources) or "no source"
-            print(f"starting Spark; then the flow {settings.flow.name} follows {names}", file=sys.stderr)
+            say(f"starting Spark; then the flow {settings.flow.name} follows {names}")
         tell = print_batch_json if as_json else print_batch
 
         def on_batch(report: BatchReport) -> None:
@@ -67,7 +67,7 @@ def run(
         if teller.is_unheard:
             raise BrokenPipeError
         if stop.is_set() and not until_done:
-            print("stopped; the next run goes on from here", file=sys.stderr)
+            say("stopped; the next run goes on from here")
 
 
 class Teller(Generic[Told]):
@@ -176,7 +176,7 @@ def stopping_on_signals(unit: str = "micro-batch") -> Iterator[threading.Event]:
     def ask(_number: int, _frame: object) -> None:
         if stop.is_set():
             raise KeyboardInterrupt
-        print(f"stopping after this {unit} (again to interrupt it)", file=sys.stderr)
+        say(f"stopping after this {unit} (again to interrupt it)")
         stop.set()
 
     for name in (signal.SIGINT, signal.SIGTERM):

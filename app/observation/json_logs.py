@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 import traceback
 from datetime import UTC, datetime
 from pathlib import Path
@@ -42,6 +43,19 @@ class JsonFormatter(logging.Formatter):
                 for frame in traceback.extract_tb(record.exc_info[2])
             ]
         return json.dumps(told)
+
+
+def is_on() -> bool:
+    """Whether messages are written as JSON in this process."""
+    return any(isinstance(each.formatter, JsonFormatter) for each in logging.getLogger().handlers)
+
+
+def say(message: str, level: int = logging.INFO) -> None:
+    """A message to who runs a command, on standard error: as it is, or as JSON."""
+    if is_on():
+        logging.getLogger("app").log(level, message)
+    else:
+        print(message, file=sys.stderr, flush=True)
 
 
 def log_batch(report: BatchReport) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import math
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,6 +29,8 @@ from model.errors import ConfigError, StoreError
 prometheus_client = pytest.importorskip(
     "prometheus_client", reason="prometheus_client is not installed: pip install idgraph[metrics]"
 )
+
+ROOT = Path(__file__).parents[2]
 
 NUMBERS = {
     name: number
@@ -194,6 +198,19 @@ def test_a_batch_is_logged_with_the_positions_of_what_it_set_aside(caplog: pytes
         "letter": "ab12",
         "level": "WARNING",
     }
+
+
+def test_an_error_of_a_command_is_json_too(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "app.cli", "-c", str(tmp_path / "none.toml")]
+    for words, told in (([], "error: "), (["--log-format", "json"], '{"time": ')):
+        done = subprocess.run(
+            [*command, *words, "run"], capture_output=True, text=True, check=False, cwd=ROOT
+        )
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith(told)
+        assert "none.toml: cannot be read: No such file" in done.stderr
+    line = json.loads(done.stderr)
+    assert (line["level"], line["logger"]) == ("ERROR", "app")
 
 
 def test_only_so_many_are_told_one_by_one() -> None:
