@@ -41,8 +41,8 @@ def measure(fragments: int) -> dict[str, Any]:
     chance = random.Random(7)
     ids = [f"realm_id:{number}" for number in chance.sample(range(10**10), fragments)]
     bodies = {each: chance.randbytes(STATE_BYTES) for each in ids}
-    with tempfile.TemporaryDirectory() as folder, dynamodb(Path(folder)) as url:
-        client = DynamoClient(Place("bench", "eu-central-1", url))
+    with tempfile.TemporaryDirectory() as folder, dynamodb(Path(folder)) as server:
+        client = DynamoClient(Place("bench", "eu-central-1", server.url))
         create_tables(client)
         store = DynamoProfileStore(client.place, lambda text: text.encode().ljust(32)[-32:])
         bare = _Bare(client, bodies)
