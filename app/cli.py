@@ -12,6 +12,7 @@ import typer
 from app.commands import (
     attributes,
     dead_letters,
+    dev,
     erase,
     flow,
     flows,
@@ -28,6 +29,7 @@ from app.commands import (
 from app.commands.backfill import backfill
 from app.commands.bench import bench
 from app.commands.demo import demo
+from app.commands.package import package
 from app.commands.reconcile import reconcile
 from app.commands.reindex import reindex
 from app.observation.json_logs import BATCHES, JsonFormatter
@@ -104,6 +106,7 @@ app.command()(flow.run)
 app.command()(flow.publish)
 app.command()(flows.flows)
 app.command()(backfill)
+app.command()(package)
 app.command("map")(mapping.map_payloads)
 app.command()(mapping.check)
 app.command()(profiles.lookup)
@@ -122,6 +125,7 @@ app.add_typer(keys.commands, name="keys")
 app.add_typer(store.commands, name="store")
 app.add_typer(index.commands, name="index")
 app.add_typer(services.commands, name="serve")
+app.add_typer(dev.commands, name="dev")
 
 
 def main() -> None:

@@ -52,7 +52,12 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
         "sinks/dynamo_client.py",
         "sinks/kms_envelope.py",
     ),
-    "confluent_kafka": ("sinks/kafka_publisher.py", "sinks/kafka_ends.py", "sinks/kafka_ranges.py"),
+    "confluent_kafka": (
+        "sinks/kafka_publisher.py",
+        "sinks/kafka_ends.py",
+        "sinks/kafka_ranges.py",
+        "sinks/kafka_topics.py",
+    ),
     "elasticsearch": ("sinks/elasticsearch_connection.py", "sinks/elasticsearch_client.py"),
     "elastic_transport": ("sinks/elasticsearch_client.py",),
     "fastavro": ("transforms/payloads/avro.py",),

@@ -77,6 +77,9 @@ COMMANDS = {
     "index follow": "in place of the flows",
     "reindex": "put it in the place of the present one",
     "reconcile": "on its way into the index is no drift",
+    "dev up": "stop all on Ctrl-C",
+    "dev fetch": "checked by digest",
+    "package": "for the executors of a Spark cluster",
     "serve metadata": "Run the metadata service",
 }
 

@@ -1,0 +1,161 @@
+"""`idgraph dev up`: Kafka, DynamoDB Local, Elasticsearch, the metadata service and the flow on this machine."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from app import indexes, stores, wiring
+from app.demo_example import EXAMPLES, Example
+from app.dev_folder import DevFolder, make_folder
+from app.documents import read_attributes, read_definition
+from app.input_streams import SPARK_KAFKA
+from app.jars.maven import JarSet, cache_folder, jars
+from app.java import require_java
+from app.metadata_server import serving_here
+from app.private_files import owner_only
+from app.servers.dynamodb import DYNAMODB_LOCAL, dynamodb
+from app.servers.elasticsearch import NODE, TRANSPORT, elasticsearch
+from app.servers.kafka import KAFKA, kafka
+from app.settings import Settings
+from ingestion.kafka_configuration import kafka_sources
+from model.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ingestion.outcomes import BatchReport
+
+JARS: tuple[JarSet, ...] = (KAFKA, DYNAMODB_LOCAL, NODE, TRANSPORT, SPARK_KAFKA)
+CLIENTS = {"dynamodb": "boto3", "elasticsearch": "elasticsearch", "kafka": "confluent_kafka"}
+"""What talks to each server, by the extra that brings it."""
+PARTITIONS = 2
+"""Of a topic that is made."""
+EXAMPLE = "retail"
+
+
+def up(folder: Path, stop: threading.Event, on_batch: Callable[[BatchReport], None]) -> None:
+    """Start all and run the flow until `stop` is set; then stop all. Run again, it goes on with what is there.
+
+    Raises ConfigError and ServerUnavailableError for what is missing on this machine, AlreadyRunningError, and
+    whatever stopped the flow.
+    """
+    from app.flow_runner import alone, run_flow
+    from ingestion.intake import Intake
+
+    require_parts()
+    folder = folder.resolve()
+    with ExitStack() as stack:
+        stack.enter_context(owner_only())
+        make_folder(folder)
+        stack.enter_context(alone(folder))
+        dev = DevFolder(folder)
+        _start(stack, dev, stop)
+        _prepare(dev.settings)
+        _unless(stop)
+        _say(
+            f"metadata service on {stack.enter_context(serving_here(dev.settings, dev.ports()['metadata']))}"
+        )
+        declared = _declare(dev.settings)
+        _suggest(dev, declared)
+        run_flow(dev.settings, stop, Intake(), on_batch)
+
+
+def require_parts() -> None:
+    """Java, the clients and the jars, which are fetched if they are not there. Raises ConfigError with the command
+    that gets what is missing."""
+    require_java()
+    if missing := [extra for extra, module in CLIENTS.items() if find_spec(module) is None]:
+        modules = " and ".join(CLIENTS[extra] for extra in missing)
+        raise ConfigError(
+            f"{modules} not installed; install with\n  pip install 'idgraph[{','.join(missing)}]'"
+        )
+    if absent := [wanted.name for wanted in JARS if not (cache_folder() / wanted.name).is_dir()]:
+        _say(f"fetching {', '.join(absent)} from Maven Central, once")
+    fetch()
+
+
+def fetch() -> Path:
+    """Fetch all that `up` needs from Maven Central; gives the folder. Raises ConfigError."""
+    for wanted in JARS:
+        jars(wanted)
+    return cache_folder()
+
+
+def _start(stack: ExitStack, dev: DevFolder, stop: threading.Event) -> None:
+    ports = dev.ports()
+    broker = stack.enter_context(kafka(dev.data("kafka"), ports["kafka"]))
+    _say(f"Kafka on {broker.bootstrap_servers}")
+    _unless(stop)
+    tables = stack.enter_context(dynamodb(dev.data("dynamodb"), persistent=True, port=ports["dynamodb"]))
+    _say(f"DynamoDB Local on {tables.url}")
+    _unless(stop)
+    node = stack.enter_context(elasticsearch(dev.data("elasticsearch"), ports["elasticsearch"]))
+    _say(f"Elasticsearch on {node.url}")
+    _unless(stop)
+
+
+def _prepare(settings: Settings) -> None:
+    """What production makes once: keyring, tables, index, topics. What is there stays."""
+    from sinks.kafka_topics import make_topics
+    from sinks.keyring import KeyringFile
+
+    wiring.prepare_directory(settings)
+    if not settings.keyring_file().exists():
+        KeyringFile.create(settings.keyring_file())
+    stores.create(settings)
+    indexes.create(settings)
+    topics = [
+        topic for source in kafka_sources(settings.sources_by_name()).values() for topic in source.topics
+    ]
+    make_topics(settings.kafka.bootstrap_servers, topics, PARTITIONS, replicas=1)
+
+
+def _declare(settings: Settings) -> bool:
+    """Give a service that knows no spec yet those of the example; whether they are there."""
+    with wiring.metadata_client(settings) as client:
+        if any(True for _ in client.list_specs()):
+            return True
+        if not (EXAMPLES / EXAMPLE).is_dir():
+            return False
+        example = Example(EXAMPLE)
+        attributes = example.attributes()
+        for definition, _, _ in read_attributes(attributes) if attributes else ():
+            client.put_attribute(definition, "dev up")
+        for spec in example.specs():
+            client.put_spec(read_definition(spec), "dev up")
+        return True
+
+
+def _suggest(dev: DevFolder, declared: bool) -> None:
+    program = shlex.join([_program(), "-c", str(dev.config)])
+    data = EXAMPLES / EXAMPLE / "data" / "segment.jsonl.gz"
+    lines = [
+        f"{program} publish segment {data if data.exists() else 'FILE'} --key userId",
+        f"{program} flows                     # what was taken of each topic, and what waits",
+        f"{program} lookup user_id:3474",
+        f"{program} search 'demographics.age>=65' --limit 2",
+    ]
+    if not declared:
+        lines.insert(0, f"{program} specs apply FILE          # there is no mapping spec yet")
+    _say("\nIn another terminal:\n\n  " + "\n  ".join(lines))
+    _say(f"\nSources and topics are in {dev.config}. Ctrl-C stops all; what is there stays.")
+    _say("starting Spark and the flow")
+
+
+def _program() -> str:
+    return str(Path(sys.argv[0]).resolve()) if "/" in sys.argv[0] else "idgraph"
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _unless(stop: threading.Event) -> None:
+    """Raises KeyboardInterrupt when it was asked to stop before the flow was there to be stopped."""
+    if stop.is_set():
+        raise KeyboardInterrupt

@@ -1,0 +1,176 @@
+"""Kafka, DynamoDB Local, Elasticsearch, the metadata service and the flow by one command, `idgraph dev up`: what comes
+out is what the embedded defaults give, byte for byte."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app import dev, wiring
+from app.settings import load
+from merge.index import ProfileIndex
+from model.errors import ConfigError
+from model.queries import FullText, Prefix, Query, Range, Term
+from tests.e2e.production_shape import ProductionShape, alive, interrupt, kill
+from tests.e2e.undisturbed import take
+from tests.installation import Installation, descendants, retail, until
+from tests.properties.test_indexes import all_pages
+from tests.servers.dynamodb import REQUIRED
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+FIRST = {"segment": 600, "amplitude": 400, "orders": 250}
+KEYS = {"segment": "userId", "amplitude": "user_id", "orders": "customer.email"}
+PATIENCE = 240
+LATER = 20
+"""Orders that come when all was started again."""
+
+QUERIES = [
+    Query(),
+    Query((Term("activity.lastEvent", "Purchase"),)),
+    Query((Prefix("activity.lastEvent", "P"), Range("activity.purchase.total", 100))),
+    Query((Range("activity.lastSeenAt", 1_000_000_000_000, 1_709_300_000_000),)),
+    Query((Range("activity.lastEvent", "B", "Q", include_upper=False),)),
+    Query((FullText("purchase"),)),
+    Query((FullText("ios", "activity.platform"),)),
+    Query((FullText("purchase"), Term("activity.platform", "ios"))),
+    Query((Term("activity.nothing", 1),)),
+]
+
+
+class Started:
+    """The production shape, and the process that has it up by now."""
+
+    def __init__(self, shape: ProductionShape) -> None:
+        self.shape = shape
+        self.process = shape.start()
+
+    def again(self) -> None:
+        self.process = self.shape.start()
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
+    import os
+
+    try:
+        dev.require_parts()
+    except ConfigError as error:
+        if os.environ.get(REQUIRED):
+            raise
+        pytest.skip(" ".join(str(error).split()))
+    started = Started(ProductionShape(tmp_path_factory.mktemp("up") / "dev"))
+    yield started
+    if started.process.poll() is None:
+        interrupt(started.process)
+
+
+@pytest.fixture(scope="module")
+def embedded(tmp_path_factory: pytest.TempPathFactory, up: Started) -> Installation:
+    """The same events as files, into SQLite, by the same service and keys."""
+    installation = Installation(tmp_path_factory.mktemp("embedded"), up.shape.shop())
+    take(installation, {source: retail(source)[:events] for source, events in FIRST.items()})
+    return installation
+
+
+def publish(shape: ProductionShape, source: str, lines: list[bytes]) -> None:
+    """In the order of their arrival."""
+    file = shape.folder.with_name(f"{source}.jsonl")
+    file.write_bytes(b"".join(lines))
+    shape.command("publish", source, str(file), "--key", KEYS[source])
+
+
+def answers(config: Path) -> list[tuple[list[str], int]]:
+    """What an installation's index answers to each query."""
+
+    def answer(index: ProfileIndex, query: Query) -> tuple[list[str], int]:
+        return all_pages(index, query, 100), index.count(query)
+
+    with wiring.opened(load(config)) as resources:
+        assert not resources.store.outbox()
+        return [answer(resources.index, query) for query in QUERIES]
+
+
+def exported(command: subprocess.CompletedProcess[bytes]) -> list[bytes]:
+    return command.stdout.splitlines()
+
+
+def test_end_to_end(up: Started, embedded: Installation) -> None:
+    shape = up.shape
+    for source, events in FIRST.items():
+        publish(shape, source, retail(source)[:events])
+    until(
+        lambda: shape.taken() >= sum(FIRST.values()) or up.process.poll() is not None, PATIENCE, "all events"
+    )
+    assert up.process.poll() is None, shape.said()
+    for words in (["export", "--provenance"], ["export", "--provenance", "--reveal"]):
+        assert exported(shape.command(*words)) == exported(embedded.command(*words))
+    found = answers(shape.config)
+    assert found == answers(embedded.config)
+    assert sum(bool(ids) for ids, _ in found) >= 6, "the queries ask for what is there"
+    state = shape.settings().directory
+    assert not [
+        file.name for name in ("profiles", "data-keys", "index") for file in state.glob(f"{name}.db*")
+    ]
+    assert b"all tables are there" in shape.command("store", "create").stdout
+    lags = [json.loads(line) for line in shape.command("flows", "--json").stdout.splitlines()]
+    assert len(lags) == 2 * len(FIRST)
+    assert {each["lag"] for each in lags} == {0}
+
+
+def test_nothing_that_is_protected_is_in_the_servers_files(up: Started) -> None:
+    profiles = [json.loads(line) for line in exported(up.shape.command("export", "--reveal"))]
+    emails = [each["attributes"].get("identity", {}).get("email") for each in profiles]
+    some = sorted(set(filter(None, emails)))[:20]
+    assert some
+    folders = [up.shape.folder / name for name in ("dynamodb", "elasticsearch", "state")]
+    patterns = [word for email in some for word in ("-e", email)]
+    found = subprocess.run(
+        ["grep", "-rlaF", *patterns, *folders], check=False, capture_output=True, text=True
+    )
+    assert found.stdout.split() == []
+
+
+def test_an_erased_person_is_in_neither(up: Started) -> None:
+    first, second, *_ = exported(up.shape.command("export"))
+    name = json.loads(first)["id"]
+    up.shape.command("erase", "--fragment", name, "--yes")
+    up.shape.command("lookup", name, code=3)
+    page = json.loads(up.shape.command("search", "--json", "--limit", "1").stdout)
+    assert page["id"] == json.loads(second)["id"]
+
+
+def test_a_second_one_in_the_same_folder_is_refused(up: Started) -> None:
+    second = ProductionShape(up.shape.folder)
+    second.output, second.errors = (file.with_suffix(".second") for file in (second.output, second.errors))
+    assert second.start(wait=False).wait(60) == 2
+    assert b"give another --directory" in second.said()
+    assert up.process.poll() is None
+
+
+def test_ctrl_c_leaves_no_process_and_the_next_up_goes_on(up: Started) -> None:
+    shape = up.shape
+    before = exported(shape.command("export"))
+    below = descendants(up.process.pid)
+    assert len(below) > 5, "servers, the JVM, workers"
+    assert interrupt(up.process) == 0, shape.said()
+    # The JVM writes its archive of classes when it ends, and nobody waits for it.
+    until(lambda: alive(below) == [], 60, "the end of what it had started")
+    assert shape.processes() == []
+    up.again()
+    assert exported(shape.command("export")) == before
+    publish(shape, "orders", retail("orders")[FIRST["orders"] :][:LATER])
+    until(lambda: shape.taken() >= LATER or up.process.poll() is not None, PATIENCE, "the orders")
+    assert shape.taken() == LATER, "and none of those that were taken"
+    assert len(exported(shape.command("export"))) > len(before)
+
+
+def test_killed_it_leaves_no_process_either(up: Started) -> None:
+    below = descendants(up.process.pid)
+    kill(up.process)
+    until(lambda: alive(below) == [], 60, "the end of its servers")
+    assert up.shape.processes() == []

@@ -1,0 +1,31 @@
+"""Events taken by the same stages as in the flow, into embedded stores, in this process: nothing gets in their way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import SimpleNamespace
+
+import pyarrow as pa
+
+from app import wiring
+from app.settings import load
+from ingestion.outcomes import StageReport
+from ingestion.parcels import decode_reports
+from ingestion.set_aside import BatchAttempt
+from ingestion.tasks import quick_task
+from ingestion.worker_process import BatchOrder
+from tests.installation import Installation
+
+
+def take(installation: Installation, lines: Mapping[str, Iterable[bytes]]) -> StageReport:
+    """Publish lines by source as files, and take them as one task; the flow has no part in it."""
+    paths = [installation.publish(source, some).as_uri() for source, some in lines.items()]
+    settings = load(installation.config)
+    wiring.prepare_directory(settings)
+    pinned = wiring.newest_snapshot(settings)
+    assert pinned
+    snapshot = SimpleNamespace(value=pinned.snapshot.model_dump_json().encode())
+    order = BatchOrder(BatchAttempt("undisturbed/0", "1"), pinned.etag, snapshot, is_last=True)
+    task = quick_task(wiring.worker_plan(settings), order)
+    files = pa.record_batch([pa.array(paths)], names=["path"])
+    return decode_reports(body for rows in task([files]) for body in rows.column(1).to_pylist())
