@@ -44,7 +44,8 @@ def up(folder: Path, stop: threading.Event, on_batch: Callable[[BatchReport], No
     Raises ConfigError and ServerUnavailableError for what is missing on this machine, AlreadyRunningError, and
     whatever stopped the flow.
     """
-    from app.flow_runner import alone, run_flow
+    from app.alone import alone
+    from app.flow_runner import run_flow
     from ingestion.intake import Intake
 
     require_parts()

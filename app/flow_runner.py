@@ -10,6 +10,7 @@ from contextlib import ExitStack, closing, contextmanager
 
 from app import wiring
 from app.alone import alone
+from app.cluster import require_shared
 from app.input_streams import input_stream, needed_jars
 from app.java import class_archives, require_java
 from app.key_providers import ensure_keyring
@@ -48,6 +49,7 @@ def run_flow(
     if not settings.sources:
         raise ConfigError("no sources are configured; add a [[sources]] table to idgraph.toml")
     failure_handler(settings.flow.on_failure)
+    require_shared(settings)
     require_java()
     jars = needed_jars(settings)
     wiring.prepare_directory(settings)
@@ -89,7 +91,7 @@ def run_flow(
         )
         with _keeping_interrupt_handler():
             session = start_session(
-                settings.flow, state / "spark", state / "spark.log", class_archives(), jars
+                settings.flow, settings.spark, state / "spark", state / "spark.log", class_archives(), jars
             )
         stack.callback(session.stop)
         plan = wiring.worker_plan(settings)

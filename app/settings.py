@@ -35,6 +35,7 @@ from app.settings_mistakes import explain, misspelt_variables, place
 from app.source_settings import Source, absolute, require_one_flow, require_registry
 from ingestion.configuration import FileSource, FlowConfig
 from ingestion.kafka_configuration import KafkaSettings, KafkaSource
+from ingestion.spark_configuration import SparkSettings
 from model.errors import ConfigError
 
 log = logging.getLogger(__name__)
@@ -157,6 +158,7 @@ class Settings(BaseSettings):
     store: StoreSettings = StoreSettings()
     index: IndexSettings = IndexSettings()
     flow: FlowConfig = FlowConfig()
+    spark: SparkSettings = SparkSettings()
     kafka: KafkaSettings = KafkaSettings()
     metrics: MetricsSettings = MetricsSettings()
     sources: tuple[Source, ...] = Field(default=(), description="Sources of the flow, as [[sources]].")
@@ -255,7 +257,7 @@ def load(path: Path | None = None) -> Settings:
 
 
 def _absolute(settings: Settings, base: Path) -> Settings:
-    metadata = settings.metadata
+    metadata, spark = settings.metadata, settings.spark
     if metadata.token_file:
         metadata = metadata.model_copy(update={"token_file": base / metadata.token_file})
     if metadata.database and (relative := _RELATIVE_DATABASE.fullmatch(metadata.database)):
@@ -270,6 +272,7 @@ def _absolute(settings: Settings, base: Path) -> Settings:
             "metadata": metadata,
             "index": settings.index.model_copy(update=files),
             "kafka": settings.kafka.model_copy(update={"registry": registry}),
+            "spark": spark.model_copy(update={"archive": base / spark.archive}) if spark.archive else spark,
             "sources": tuple(absolute(source, base) for source in settings.sources),
         }
     )

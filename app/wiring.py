@@ -50,6 +50,7 @@ def prepare_directory(settings: Settings) -> None:
 
 def worker_plan(settings: Settings) -> WorkerPlan:
     """What Spark workers need to know: places, never keys or tokens."""
+    from ingestion.spark_configuration import is_local
     from ingestion.workers import WorkerPlan
 
     told = {
@@ -59,8 +60,15 @@ def worker_plan(settings: Settings) -> WorkerPlan:
         **told_of_decryptors(settings),
         **told_of_ranges(settings),
     }
-    indexes = settings.index.fed_by == "flow"
-    return WorkerPlan(settings.flow, settings.sources_by_name(), json.dumps(told), open_resources, indexes)
+    return WorkerPlan(
+        settings.flow,
+        settings.sources_by_name(),
+        json.dumps(told),
+        open_resources,
+        indexes=settings.index.fed_by == "flow",
+        # Of other machines, where the flow's folder is not.
+        letters_by_driver=not is_local(settings.flow.master),
+    )
 
 
 def open_resources(settings: str) -> WorkerResources:

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import latency, stages, throughput
+from benchmarks.cluster import measure as measure_cluster
 from benchmarks.decryptor import measure as measure_decryptor
 from benchmarks.detection import measure as measure_detection
 from benchmarks.erasure import measure as measure_erasure
@@ -53,6 +54,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "policies": lambda folder, told: measure_policies(),
     "sizes": lambda folder, told: measure_sizes(folder, told.sizes),
     "peers": lambda folder, told: measure_peers(folder, told.shops, told.install_feast),
+    "cluster": lambda folder, told: measure_cluster(folder, told.cluster_events),
     "scale-fragments": lambda folder, told: fragments.measure(folder, told.fragments or 1_000_000),
     "scale-attributes": lambda folder, told: attributes.measure(folder),
     "scale-specs": lambda folder, told: specs.measure(folder),
@@ -112,6 +114,9 @@ def _parser() -> argparse.ArgumentParser:
         "--sizes", type=_numbers, default=(1, 3, 10), help="shops of each size of input, such as 3,10,30"
     )
     parser.add_argument("--events", type=int, default=2_000_000, help="events whose memory is watched")
+    parser.add_argument(
+        "--cluster-events", type=int, default=4000, help="events of each source, of those that there are"
+    )
     parser.add_argument("--rate", type=int, default=1000, help="events a second beside outages")
     parser.add_argument(
         "--install-feast", action="store_true", help="make Feast's virtual environment for `peers` first"

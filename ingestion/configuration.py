@@ -126,7 +126,10 @@ class FlowConfig(BaseModel):
     name: str = Field(
         default="main", pattern=r"^[A-Za-z0-9][A-Za-z0-9_\-]{0,63}$", description="Name of the flow."
     )
-    master: str = Field(default="local[2]", description="Spark master.")
+    master: str = Field(
+        default="local[2]",
+        description="Spark master: `local[N]`, N cores of this machine, or the URL of a cluster ([cluster.md](cluster.md)).",
+    )
     driver_memory: str = Field(default="1g", description="Heap of the Spark driver.")
     partitions: int = Field(default=2, ge=1, le=10_000, description="Commit tasks of a large micro-batch.")
     split_bytes: int = Field(

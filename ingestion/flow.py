@@ -166,6 +166,7 @@ class Flow:
         pinned = self._pins.pin(batch, self._snapshots.current())
         attempt, report = self._run_stages(rows, number, batch, pinned)
         counts = report.counts
+        self._dead_letters.put(counts.letters)
         self._schema.follow(pinned)
         self._schema.add(counts.schema_changes())
         try:

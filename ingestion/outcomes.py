@@ -9,6 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from model.attributes import DataType
+from model.dead_letters import DeadLetter
 from model.proposals import Proposal
 from model.schema_changes import SchemaChange
 
@@ -51,7 +52,8 @@ class StageReport(msgspec.Struct, array_like=True):
     """Counts of one task, or of all tasks of a micro-batch once added up.
 
     `file_bytes` are those of the files as they lie on disk, `bytes` those of the records.
-    `dead` counts dead letters by reason; `set_aside` tells some of them. `changes` are schema changes.
+    `dead` counts dead letters by reason; `set_aside` tells some of them. `changes` are schema changes. `letters` are dead
+    letters that the driver is to put, since the task could not.
     `conflicts` are fragments that another writer was faster at, `retries` writes that were made again, `isolated`
     fragments that could not be committed. Seconds are those of all tasks together.
     `decrypted` and `undecrypted` are records that arrived encrypted; `decrypt_seconds`, which are part of
@@ -85,6 +87,7 @@ class StageReport(msgspec.Struct, array_like=True):
     index_seconds: float = 0.0
     read_units: float = 0.0
     write_units: float = 0.0
+    letters: list[DeadLetter] = []
 
     def add(self, other: StageReport) -> None:
         """Add another report's counts to this one's."""
@@ -94,6 +97,7 @@ class StageReport(msgspec.Struct, array_like=True):
             self.dead[reason] = self.dead.get(reason, 0) + count
         self.set_aside.extend(other.set_aside[: TOLD_SET_ASIDE - len(self.set_aside)])
         self.changes.extend(other.changes)
+        self.letters.extend(other.letters)
 
     def schema_changes(self) -> list[SchemaChange]:
         """The schema changes as model values."""
@@ -114,7 +118,7 @@ class StageReport(msgspec.Struct, array_like=True):
 
 
 _NUMBERS = tuple(
-    name for name in StageReport.__struct_fields__ if name not in ("dead", "set_aside", "changes")
+    name for name in StageReport.__struct_fields__ if name not in ("dead", "set_aside", "changes", "letters")
 )
 
 

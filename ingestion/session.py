@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import sys
@@ -11,51 +12,59 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from ingestion.class_archive import archive_options
 from ingestion.configuration import FlowConfig
+from ingestion.session_options import is_authenticated, session_options
+from ingestion.spark_configuration import SparkSettings, is_local
+from ingestion.worker_errors import is_of_spark, stopped_by_spark
 from model.errors import FlowStoppedError
 
-# Spark's default checkpoint files go through Hadoop's FileContext, which renames by copy on local disks;
-# this one halves the fixed cost of a micro-batch.
-_CHECKPOINT_MANAGER = (
-    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-)
-
-# What the JVM does here is short and small: no time for the best compiler, nor threads for its collector.
-_QUICK_JAVA = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+log = logging.getLogger(__name__)
 
 
 def start_session(
-    flow: FlowConfig, scratch: Path, log_file: Path, archives: Path, jars: Sequence[Path] = ()
+    flow: FlowConfig,
+    spark: SparkSettings,
+    scratch: Path,
+    log_file: Path,
+    archives: Path,
+    jars: Sequence[Path] = (),
 ) -> SparkSession:
     """A session for one flow. `scratch` holds Spark's own temporary files, `archives` outlives the run,
     `jars` are added to Spark's own.
 
     What the JVM and its workers write to standard error goes to `log_file`, not between the lines of a
-    progress bar. Raises FlowStoppedError with the end of that file when Spark does not start.
+    progress bar. Raises FlowStoppedError with the reason when Spark does not start.
     """
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    here = is_local(flow.master)
+    os.environ["PYSPARK_PYTHON"] = sys.executable if here else spark.python
     # Workers start with `python -m`, which would look for our packages in the current folder first.
     os.environ["PYTHONSAFEPATH"] = "1"
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    if here:
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     # Under another locale Java cannot open files whose names are not ASCII, and skips them without a word.
     os.environ["LC_ALL"] = "C.UTF-8"
     # What an earlier run left when it was killed.
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if not (here or is_authenticated(flow, spark)):
+        log.warning(
+            "Spark's processes trust whoever reaches them, in the clear: docs/cluster.md has the options"
+        )
     builder = SparkSession.builder.master(flow.master).appName(f"idgraph-{flow.name}")
     if jars:
         builder = builder.config("spark.jars", ",".join(jar.as_uri() for jar in jars))
-    for key, value in _options(flow, scratch, archives).items():
+    for key, value in session_options(flow, spark, scratch, archives).items():
         builder = builder.config(key, value)
     with _standard_error_to(log_file):
         try:
             session = builder.getOrCreate()
         except Exception as error:
-            last = log_file.read_text(errors="replace").strip().splitlines()[-5:]
-            raise FlowStoppedError(
-                f"Spark did not start ({type(error).__name__}); the end of {log_file}:\n" + "\n".join(last)
-            ) from None
+            if not is_of_spark(error):
+                raise
+            told = str(stopped_by_spark(spark.without_secrets(str(error)))).removeprefix(
+                "Spark stopped the flow: "
+            )
+            raise FlowStoppedError(f"Spark did not start: {told}; more in {log_file}") from None
         session.sparkContext.setLogLevel("ERROR")
     return session
 
@@ -73,37 +82,3 @@ def _standard_error_to(file: Path) -> Iterator[None]:
         os.dup2(kept, 2)
         os.close(kept)
         os.close(target)
-
-
-def _options(flow: FlowConfig, scratch: Path, archives: Path) -> dict[str, str]:
-    log4j = Path(__file__).with_name("log4j2.properties")
-    java = [f"-Dlog4j2.configurationFile={log4j.as_uri()}", *_QUICK_JAVA, *archive_options(archives)]
-    return {
-        "spark.driver.memory": flow.driver_memory,
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": " ".join(f'"{option}"' for option in java),
-        "spark.local.dir": str(scratch),
-        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.python.worker.reuse": "true",
-        # Adaptive execution would run each side of the shuffle as a job of its own.
-        "spark.sql.adaptive.enabled": "false",
-        "spark.sql.shuffle.partitions": str(flow.partitions),
-        # Small files share a task until it has `split_bytes`.
-        "spark.sql.files.minPartitionNum": "1",
-        "spark.sql.files.openCostInBytes": "4096",
-        "spark.sql.files.maxPartitionBytes": str(flow.split_bytes),
-        # List directories in the driver: a Spark job to list more than 32 of them costs more than it gains.
-        "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000",
-        "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINT_MANAGER,
-        "spark.sql.streaming.metricsEnabled": "false",
-        "spark.sql.execution.arrow.pyspark.enabled": "true",
-        # A commit task starts on the first parcels while the JVM still prepares the next.
-        "spark.sql.execution.arrow.maxBytesPerBatch": "4m",
-        # Hadoop sets modes itself and asks no process: checkpoint and journal are for their owner only.
-        "spark.hadoop.fs.permissions.umask-mode": "077",
-        # What Spark spills or shuffles holds personal data that policy leaves readable.
-        "spark.io.encryption.enabled": "true",
-    }

@@ -33,6 +33,7 @@ from merge.backoff import Backoff
 from merge.encoded import state_of
 from merge.fragments import FragmentState
 from merge.tombstones import UNJUDGED
+from model.dead_letters import DeadLetter
 from model.errors import DamagedStateError
 
 QUICK_EVENTS = 1000
@@ -147,9 +148,9 @@ def _mapped(
 
     started = time.perf_counter()
     for output in stage.run(decryption.run(read.records())):
-        if output.letters:
-            tools.dead_letters.put(output.letters)
-        yield output, report(output)
+        told = report(output)
+        told.letters = _left_to_put(plan, output.letters)
+        yield output, told
         started = time.perf_counter()
     # Files without a record are taken too.
     yield MapOutput(), report(MapOutput())
@@ -163,6 +164,15 @@ def _record_reader(
     if topics := kafka_sources(plan.sources):
         return KafkaRecords(topics, limit, batches, tools.read_range)
     return FileRecords(file_sources(plan.sources), limit, FileNames(tools.blind_index), batches)
+
+
+def _left_to_put(plan: WorkerPlan, letters: list[DeadLetter]) -> list[DeadLetter]:
+    """Put dead letters; gives those that only the driver can."""
+    if plan.letters_by_driver:
+        return letters
+    if letters:
+        resources(plan).dead_letters.put(letters)
+    return []
 
 
 def _judged(parcel: Parcel) -> Iterator[tuple[str, FragmentState | bytes]]:
@@ -231,11 +241,10 @@ def _commit(
     )
     output = stage.run(fragments)
     kept = to_set_aside(failure_handler(plan.flow.on_failure), output.failed) if output.failed else []
-    if kept:
-        letters = LetterWriter(tools.sealer).of_failures(kept, compiled(order).version, order.attempt)
-        tools.dead_letters.put(letters)
+    letters = LetterWriter(tools.sealer).of_failures(kept, compiled(order).version, order.attempt)
     read_units, write_units = tools.consumed()
     return StageReport(
+        letters=_left_to_put(plan, letters),
         dead=dict(Counter(str(failure.reason) for failure in kept)),
         written=output.written,
         unchanged=output.unchanged,

@@ -32,7 +32,7 @@ _MAY_PASS = (
     WorkerLostError,
 )
 
-_LOST = re.compile(r"Python worker (?:exited unexpectedly|failed to connect back)")
+_LOST = re.compile(r"Python worker (?:exited unexpectedly|failed to connect back)|ExecutorLostFailure")
 _GONE = re.compile(r"KAFKA_DATA_LOSS|KafkaIllegalStateException")
 """How Spark's connector says that offsets are gone which were not read yet."""
 _ODD_TIME = re.compile(r"Record at topic (\S+) partition (\d+) offset (\d+) has timestamp value")
@@ -63,7 +63,7 @@ def error_of_worker(text: str) -> IdgraphError:
     if found is None:
         if _LOST.search(text):
             return WorkerLostError(
-                "a Python worker died under its task, most often for want of memory; run again"
+                "a Python worker or an executor died under its task, most often for want of memory; run again"
             )
         return stopped_by_spark(text)
     kind = getattr(errors, found[1], FlowStoppedError)

@@ -42,7 +42,8 @@ class WorkerResources:
 class WorkerPlan:
     """What the driver tells a worker: configuration and how to open resources, never keys or tokens.
 
-    `open_resources(settings)` runs once a worker process for each distinct `settings`, a JSON text.
+    `open_resources(settings)` runs once a worker process for each distinct `settings`, a JSON text. With
+    `letters_by_driver` workers have no way to the dead letters' store: letters go to the driver with the reports.
     """
 
     flow: FlowConfig
@@ -51,3 +52,4 @@ class WorkerPlan:
     open_resources: Callable[[str], WorkerResources]
     indexes: bool = True
     """Whether what is committed is indexed by the task as well; else it waits in the outbox for who does."""
+    letters_by_driver: bool = False

@@ -20,6 +20,7 @@ from app.settings import IndexSettings, MetadataSettings, Settings, StoreSetting
 from ingestion.configuration import DeadLetterLimits, FileSource, FlowConfig, Place, SourceConfig
 from ingestion.decryptor_configuration import DecryptorConfig
 from ingestion.kafka_configuration import KafkaSettings, KafkaSource, RegistrySettings
+from ingestion.spark_configuration import SparkSettings
 
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "configuration.md"
 BEGIN = "<!-- made by scripts/configuration_reference.py: begin -->"
@@ -33,6 +34,11 @@ TABLES: tuple[tuple[str, type[BaseModel], str], ...] = (
     ("`[index]`", IndexSettings, ""),
     ("`[flow]`", FlowConfig, ""),
     ("`[flow.dead_letters]`", DeadLetterLimits, ""),
+    (
+        "`[spark]`",
+        SparkSettings,
+        "Executors on other machines, when `[flow] master` is a cluster: [cluster.md](cluster.md).",
+    ),
     ("`[kafka]`", KafkaSettings, "The cluster of sources in Kafka: [kafka.md](kafka.md)."),
     ("`[kafka.registry]`", RegistrySettings, 'For sources with `format = "registry"`.'),
     ("`[metrics]`", MetricsSettings, "Metrics and health of a running flow: [monitoring.md](monitoring.md)."),

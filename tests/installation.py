@@ -39,8 +39,9 @@ def retail(source: str) -> list[bytes]:
 
 
 class Installation:
-    """One folder with a configuration of its own. `flow` overrides keys of `[flow]`; `store`, `index` and `kafka` are
-    those of `[store]`, `[index]` and `[kafka]`, `metrics` of `[metrics]`. With `topics`, what their names begin with, the sources are in Kafka.
+    """One folder with a configuration of its own. `flow` overrides keys of `[flow]`; `store`, `index`, `spark`, `kafka`
+    and `metrics` are those of the tables of these names. With `topics`, what their names begin with, the sources are in
+    Kafka.
 
     Its processes run under a umask that protects nothing: what they write is private by their own doing."""
 
@@ -51,7 +52,7 @@ class Installation:
         self.config = folder / "idgraph.toml"
         settings = {"name": "shop", "driver_memory": "512m", **flow}
         limits = settings.pop("dead_letters", None)
-        tables = {name: settings.pop(name, {}) for name in ("store", "index", "kafka", "metrics")}
+        tables = {name: settings.pop(name, {}) for name in ("store", "index", "spark", "kafka", "metrics")}
         topics = settings.pop("topics", None)
         sources = "".join(
             f'[[sources]]\nname = "{name}"\ntype = {kind}\n'
@@ -69,7 +70,7 @@ class Installation:
         self.config.write_text(
             f'keyring = "{shop.keyring}"\n[metadata]\nurl = "{shop.url}"\ntoken = "{shop.token}"\n'
             + "".join(
-                f"[{name}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in table.items())
+                f"[{name}]\n" + "".join(f"{key} = {_toml(value)}\n" for key, value in table.items())
                 for name, table in {**tables, "flow": settings}.items()
             )
             + (
@@ -157,6 +158,12 @@ class Installation:
             "PYTHONPATH": str(EXAMPLES.parent),
             **more,
         }
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{json.dumps(key)} = {_toml(each)}" for key, each in value.items()) + " }"
+    return json.dumps(value)
 
 
 def until(condition: Any, seconds: float = 120, what: str = "it") -> None:

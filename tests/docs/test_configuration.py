@@ -49,6 +49,7 @@ def test_every_key_is_described(script: ModuleType) -> None:
         "metadata",
         "store",
         "index",
+        "spark",
         "kafka",
         "registry",
         "flow",

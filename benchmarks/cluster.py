@@ -1,0 +1,121 @@
+"""The flow from Kafka into DynamoDB Local and Elasticsearch on a standalone Spark cluster of one worker and of two, and
+with executors in the driver's own process. All servers share the machine with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from app.servers.dynamodb import dynamodb
+from app.servers.elasticsearch import elasticsearch
+from app.servers.kafka import kafka
+from app.servers.spark import spark_cluster
+from benchmarks.flow_run import run_until_done
+from benchmarks.product import command, installed
+from benchmarks.workload import SOURCES, clear, events, renamed
+from sinks.kafka_publisher import KafkaPublisher
+from sinks.kafka_topics import make_topics
+
+PARTITIONS = 4
+TYPES = {
+    "segment": '{ path = "type" }',
+    "amplitude": '{ path = "event_type" }',
+    "orders": '{ const = "order" }',
+}
+
+
+def measure(folder: Path, count: int) -> dict[str, Any]:
+    """By placement, over the first `count` events of each source: events a second from the first micro-batch to the last,
+    and the seconds of all tasks together for each stage."""
+    clear(folder)
+    folder.mkdir(parents=True)
+    with ExitStack() as stack:
+        broker = stack.enter_context(kafka(folder / "kafka"))
+        tables = stack.enter_context(dynamodb(folder / "dynamodb"))
+        node = stack.enter_context(elasticsearch(folder / "elasticsearch"))
+        _, settings = stack.enter_context(installed(folder / "shop"))
+        total = _produce(broker.bootstrap_servers, count)
+        config = folder / "idgraph.toml"
+        config.write_text(
+            f"directory = {json.dumps(str(settings.directory))}\n"
+            f'[metadata]\nurl = "{settings.metadata.url}"\n'
+            f'[kafka]\nbootstrap_servers = "{broker.bootstrap_servers}"\nmax_offsets_per_batch = {max(total // 3, 1)}\n'
+            f'[store]\nkind = "dynamodb"\nregion = "eu-central-1"\nendpoint = "{tables.url}"\n'
+            f'[index]\nkind = "elasticsearch"\nurl = "{node.url}"\nreplicas = 0\n'
+            '[flow]\nstrategy = "high_throughput"\n'
+            + "".join(
+                f'[[sources]]\nname = "{source}"\nkind = "kafka"\ntopics = ["{source}"]\ntype = {TYPES[source]}\n'
+                for source in SOURCES
+            )
+        )
+        return {
+            "local[1]": _run(config, "one", total, "local[1]", 1),
+            "local[2]": _run(config, "two", total, "local[2]", 2),
+            **{f"cluster of {workers}": _on_cluster(folder, config, total, workers) for workers in (1, 2)},
+        }
+
+
+def _produce(bootstrap_servers: str, count: int) -> int:
+    make_topics(bootstrap_servers, SOURCES, PARTITIONS, replicas=1)
+    total = 0
+    with KafkaPublisher(bootstrap_servers, {}) as publisher:
+        for source in SOURCES:
+            lines = [renamed(source, event, 1) for event in events(source)[:count]]
+            total += publisher.publish(source, ((b"%d" % number, line) for number, line in enumerate(lines)))
+    return total
+
+
+def _on_cluster(folder: Path, config: Path, total: int, workers: int) -> dict[str, float]:
+    with spark_cluster(folder / f"cluster-{workers}", workers) as cluster:
+        options = {
+            "spark.executor.cores": "1",
+            "spark.executor.memory": "512m",
+            "spark.authenticate": "true",
+            "spark.authenticate.secret": cluster.secret,
+        }
+        further = {
+            "IDGRAPH_SPARK__DRIVER_HOST": "127.0.0.1",
+            # On this machine, where executors find idgraph as the driver does.
+            "IDGRAPH_SPARK__PYTHON": sys.executable,
+            "IDGRAPH_SPARK__OPTIONS": json.dumps(options),
+        }
+        return _run(config, f"cluster-{workers}", total, cluster.url, workers, **further)
+
+
+def _run(config: Path, name: str, total: int, master: str, cores: int, **further: str) -> dict[str, float]:
+    """A flow, tables and an index of its own."""
+    told = {
+        "IDGRAPH_FLOW__NAME": name,
+        "IDGRAPH_FLOW__MASTER": master,
+        "IDGRAPH_FLOW__PARTITIONS": str(cores),
+        "IDGRAPH_STORE__TABLE_PREFIX": name,
+        "IDGRAPH_INDEX__NAME": name,
+        **further,
+    }
+    with _environment(told):
+        command(config, "store", "create")
+        command(config, "index", "create")
+        run = run_until_done(config, total)
+    return {
+        "events": run.events,
+        "fragments_written": run.fragments_written,
+        "events_per_second": round(run.events / run.streaming_seconds),
+        "streaming_seconds": round(run.streaming_seconds, 1),
+        "whole_seconds": round(run.whole_seconds, 1),
+    }
+
+
+@contextmanager
+def _environment(told: dict[str, str]) -> Iterator[None]:
+    kept = dict(os.environ)
+    os.environ |= told
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ |= kept

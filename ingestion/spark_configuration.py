@@ -1,0 +1,77 @@
+"""Configuration of Spark beyond one machine: how executors get their code, and further options."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
+
+REFUSED = {
+    "spark.master": "it is `[flow] master`",
+    "spark.app.name": "it is `[flow] name`",
+    "spark.driver.memory": "it is `[flow] driver_memory`",
+    "spark.sql.shuffle.partitions": "it is `[flow] partitions`",
+    "spark.sql.files.maxPartitionBytes": "it is `[flow] split_bytes`",
+    "spark.driver.host": "it is `[spark] driver_host`",
+    "spark.archives": "it is `[spark] archive`",
+    "spark.pyspark.python": "it is `[spark] python`",
+    "spark.sql.adaptive.enabled": "it would run each side of the shuffle as a job of its own",
+    "spark.io.encryption.enabled": "what is shuffled holds personal data",
+    "spark.speculation": "two runs of one task at once only get in each other's way",
+    "spark.local.dir": "it is below the flow's state; on executors it is theirs to say (SPARK_LOCAL_DIRS)",
+}
+"""Options that idgraph sets itself, and why."""
+
+_SECRET = re.compile(r"(?i)secret|password|token|key")
+
+
+class SparkSettings(BaseModel):
+    """Spark's executors, when `[flow] master` is a cluster: [cluster.md](cluster.md)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    driver_host: str | None = Field(
+        default=None,
+        description="Where executors reach the driver. Default: the name of the driver's machine.",
+    )
+    archive: Path | None = Field(
+        default=None,
+        description="What `idgraph package` made, which executors are sent. Without it, idgraph must be installed on "
+        "each machine for `python`.",
+    )
+    python: str = Field(
+        default="python3",
+        min_length=1,
+        description="The executors' Python, of the driver's minor version, as a path there.",
+    )
+    shared_files: bool = Field(
+        default=False,
+        description="The folders of sources that are files are on a file system that all executors see under the same "
+        "paths.",
+    )
+    options: dict[str, SecretStr] = Field(
+        default={}, description="Further options of Spark, such as `spark.executor.memory`."
+    )
+
+    @field_validator("options")
+    @classmethod
+    def _leaves_ours(cls, options: dict[str, SecretStr]) -> dict[str, SecretStr]:
+        for name in options:
+            if not name.startswith("spark."):
+                raise ValueError(f"{name} is no option of Spark, whose names begin with spark.")
+            if reason := REFUSED.get(name):
+                raise ValueError(f"{name} cannot be set: {reason}")
+        return options
+
+    def without_secrets(self, text: str) -> str:
+        """A mistake in an option may be told with its value."""
+        for name, value in self.options.items():
+            if _SECRET.search(name) and (secret := value.get_secret_value()):
+                text = text.replace(secret, "...")
+        return text
+
+
+def is_local(master: str) -> bool:
+    """Whether executors are threads of the driver's own JVM, on its machine."""
+    return re.match(r"local(\[|$)", master) is not None

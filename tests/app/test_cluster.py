@@ -1,0 +1,103 @@
+"""What a cluster cannot share is refused before anything starts; Spark's options that idgraph needs are its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from app.cluster import require_shared
+from app.package import write_archive
+from app.settings import load
+from ingestion.session_options import session_options
+from model.errors import ConfigError
+
+DYNAMODB = '[store]\nkind = "dynamodb"\nregion = "eu-central-1"\n'
+ELASTICSEARCH = '[index]\nkind = "elasticsearch"\n'
+FILES = '[[sources]]\nname = "web"\npath = "inbox"\n'
+TOPIC = '[[sources]]\nname = "web"\nkind = "kafka"\ntopics = ["web"]\n'
+SHARED = "[spark]\nshared_files = true\n"
+MASTER = "spark://10.0.0.1:7077"
+
+
+def require(folder: Path, master: str, *tables: str) -> None:
+    file = folder / "idgraph.toml"
+    file.write_text(f'[flow]\nmaster = "{master}"\n' + "".join(tables))
+    require_shared(load(file))
+
+
+@pytest.mark.parametrize("master", [MASTER, "k8s://https://10.0.0.1:443", "local-cluster[2,1,1024]"])
+@pytest.mark.parametrize(
+    ("tables", "told"),
+    [
+        ([TOPIC], r"cannot share SQLite files; set \[store\] kind to dynamodb"),
+        ([DYNAMODB, TOPIC], r"cannot share an SQLite file; set \[index\] kind to elasticsearch"),
+        ([DYNAMODB, ELASTICSEARCH, FILES], "read from Kafka"),
+        (
+            [DYNAMODB, ELASTICSEARCH, '[spark]\narchive = "code.tgz"\n', TOPIC],
+            "there is no .*code.tgz; make it with `idgraph package .*code.tgz`",
+        ),
+    ],
+)
+def test_what_executors_could_not_reach_is_refused(
+    tmp_path: Path, master: str, tables: list[str], told: str
+) -> None:
+    with pytest.raises(ConfigError, match=told):
+        require(tmp_path, master, *tables)
+
+
+def test_what_all_machines_reach_is_taken(tmp_path: Path) -> None:
+    require(tmp_path, "local[2]", FILES)
+    require(tmp_path, "local", FILES)
+    require(tmp_path, MASTER, DYNAMODB, ELASTICSEARCH, TOPIC)
+    require(tmp_path, MASTER, DYNAMODB, ELASTICSEARCH, SHARED, FILES)
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("spark.io.encryption.enabled", "what is shuffled holds personal data"),
+        ("spark.master", r"it is `\[flow\] master`"),
+        ("executor.memory", "no option of Spark"),
+    ],
+)
+def test_options_that_idgraph_needs_are_its_own(tmp_path: Path, name: str, told: str) -> None:
+    file = tmp_path / "idgraph.toml"
+    file.write_text(f'[spark.options]\n"{name}" = "a secret"\n')
+    with pytest.raises(ConfigError, match=told) as refused:
+        load(file)
+    assert "a secret" not in str(refused.value)
+
+
+def test_executors_are_told_where_the_code_is(tmp_path: Path) -> None:
+    file = tmp_path / "idgraph.toml"
+    file.write_text(
+        f'[flow]\nmaster = "{MASTER}"\n[spark]\narchive = "code.tgz"\ndriver_host = "driver"\n'
+        '[spark.options]\n"spark.executor.memory" = "2g"\n'
+    )
+    settings = load(file)
+    options = session_options(settings.flow, settings.spark, tmp_path, tmp_path)
+    assert options["spark.archives"] == f"file://{tmp_path}/code.tgz#idgraph"
+    assert options["spark.executorEnv.PYTHONPATH"] == "idgraph"
+    assert options["spark.driver.host"] == "driver"
+    assert "spark.driver.bindAddress" not in options
+    assert options["spark.executor.memory"] == "2g"
+    here = session_options(
+        settings.flow.model_copy(update={"master": "local[2]"}), settings.spark, tmp_path, tmp_path
+    )
+    assert here["spark.driver.host"] == here["spark.driver.bindAddress"] == "127.0.0.1"
+    assert "spark.archives" not in here
+
+
+@pytest.mark.parametrize(
+    ("name", "further", "told"),
+    [
+        ("code.zip", [], "Spark unpacks .tar, .tar.gz and .tgz"),
+        ("code.tar", ["no_such_module"], "there is no module no_such_module here"),
+        ("nowhere/code.tar", [], "nowhere/code.tar: No such file or directory"),
+    ],
+)
+def test_an_archive_is_whole_or_not_there(tmp_path: Path, name: str, further: list[str], told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        write_archive(tmp_path / name, further)
+    assert list(tmp_path.iterdir()) == []
