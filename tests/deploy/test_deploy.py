@@ -1,0 +1,251 @@
+"""What of `deploy/` can be checked without Docker and Kubernetes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import zipfile
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.main import get_command
+
+from app.cli import app
+from app.cluster import require_shared
+from app.java import require_java
+from app.settings import load
+from model.errors import ConfigError
+
+ROOT = Path(__file__).resolve().parents[2]
+DEPLOY = ROOT / "deploy"
+KUBERNETES = sorted(file for file in (DEPLOY / "kubernetes").glob("*.yaml") if file.stem != "kustomization")
+READER = Path(__file__).with_name("ReadYaml.java")
+
+
+def spark_jars() -> Path:
+    spec = find_spec("pyspark")
+    assert spec
+    assert spec.origin
+    return Path(spec.origin).parent / "jars"
+
+
+def documents(*files: Path, typed: bool = False) -> list[dict[str, Any]]:
+    """YAML read by the libraries in Spark; `typed` by those for Kubernetes."""
+    try:
+        java = require_java()
+    except ConfigError as error:
+        pytest.skip(" ".join(str(error).split()))
+    command = [java, "-XX:TieredStopAtLevel=1", "-cp", f"{spark_jars()}/*", str(READER)]
+    command += [*(["--typed"] if typed else []), *map(str, files)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def kubernetes(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """All documents, each field known to the client's types; the pod template is one of them."""
+    folder = tmp_path_factory.mktemp("kubernetes")
+    template = folder / "executor-pod.yaml"
+    text = (DEPLOY / "kubernetes" / "configuration.yaml").read_text()
+    _, _, indented = text.partition("executor-pod.yaml: |\n")
+    template.write_text("\n".join(line.removeprefix("    ") for line in indented.splitlines()))
+    return documents(*KUBERNETES, template, typed=True)
+
+
+@pytest.fixture(scope="module")
+def plain() -> list[dict[str, Any]]:
+    """What is not for Kubernetes itself: compose, and kustomization."""
+    return documents(DEPLOY / "compose" / "compose.yaml", DEPLOY / "kubernetes" / "kustomization.yaml")
+
+
+@pytest.fixture(scope="module")
+def compose(plain: list[dict[str, Any]]) -> dict[str, Any]:
+    found = plain[0]
+    for name, service in found["services"].items():
+        if service.pop("<<", None):
+            found["services"][name] = {**found["x-idgraph"], **service}
+    return found
+
+
+def commands_of_idgraph(words: list[str]) -> list[list[str]]:
+    """The commands of idgraph in a container's arguments, of a shell script too."""
+    if words[0] == "idgraph":
+        return [words[1:]]
+    script = words[-1] if words[:1] == ["/bin/sh"] else ""
+    return [shlex.split(each) for each in re.findall(r"\bidgraph ([a-z][^&|\n]*)", script)]
+
+
+def check_command(words: list[str]) -> None:
+    """Fails for a command or an option that the command line does not know."""
+    command: Any = get_command(app)
+    context = typer.Context(command)
+    while hasattr(command, "get_command"):
+        command = command.get_command(context, words[0])
+        assert command is not None, words
+        words = words[1:]
+    command.make_context("idgraph", list(words))
+
+
+def containers(document: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """A document's pod, if it makes one, and its containers."""
+    pod = document.get("spec", {}).get("template", {}).get("spec") or {}
+    if document["kind"] == "Pod":
+        pod = document["spec"]
+    return pod, [*pod.get("initContainers", []), *pod.get("containers", [])]
+
+
+def test_each_file_of_kubernetes_is_named_and_in_the_namespace(
+    kubernetes: list[dict[str, Any]], plain: list[dict[str, Any]]
+) -> None:
+    assert sorted(plain[1]["resources"]) == [file.name for file in KUBERNETES]
+    for document in kubernetes:
+        if document["kind"] not in ("Namespace", "Pod"):
+            assert document["metadata"]["namespace"] == "idgraph"
+
+
+def test_pods_mount_what_there_is_and_run_as_nobody_special(kubernetes: list[dict[str, Any]]) -> None:
+    pods = 0
+    for document in kubernetes:
+        pod, parts = containers(document)
+        pods += bool(parts)
+        volumes = {volume["name"] for volume in pod.get("volumes", ())}
+        volumes |= {
+            claim["metadata"]["name"] for claim in document.get("spec", {}).get("volumeClaimTemplates", ())
+        }
+        for part in parts:
+            assert {mount["name"] for mount in part.get("volumeMounts", ())} <= volumes
+            assert pod["securityContext"]["runAsNonRoot"] is True
+            assert part["securityContext"]["allowPrivilegeEscalation"] is False
+            if "args" in part:
+                for words in commands_of_idgraph(part["args"]):
+                    check_command(words)
+            if document["kind"] != "Pod":
+                assert part["resources"]["requests"]
+                assert "cpu" not in part["resources"]["limits"]
+    assert pods == 4
+
+
+def test_the_flow_on_kubernetes_is_a_cluster_that_shares_all(
+    tmp_path: Path, kubernetes: list[dict[str, Any]]
+) -> None:
+    (told,) = [each["data"] for each in kubernetes if each["kind"] == "ConfigMap"]
+    file = tmp_path / "idgraph.toml"
+    file.write_text(told["idgraph.toml"])
+    settings = load(file)
+    require_shared(settings)
+    options = {name: value.get_secret_value() for name, value in settings.spark.options.items()}
+    (flow,) = [each for each in kubernetes if each["kind"] == "StatefulSet"]
+    name, service = flow["metadata"]["name"], flow["spec"]["serviceName"]
+    assert settings.spark.driver_host == f"{name}-0.{service}.idgraph.svc"
+    assert options["spark.kubernetes.driver.pod.name"] == f"{name}-0"
+    _, (_keys, driver) = containers(flow)
+    ports = {port["containerPort"] for port in driver["ports"]}
+    assert ports == {int(options["spark.driver.port"]), int(options["spark.driver.blockManager.port"])}
+    mounts = {mount["mountPath"] for mount in driver["volumeMounts"]}
+    for needed in (settings.keyring_file(), settings.token_file(), settings.index.api_key_file):
+        assert needed
+        assert str(needed.parent) in mounts
+    assert str(settings.directory) in mounts
+    images = {part["image"] for each in kubernetes for part in containers(each)[1] if "image" in part}
+    assert images == {options["spark.kubernetes.container.image"]}
+    cores = int(options["spark.executor.instances"]) * int(options["spark.executor.cores"])
+    assert settings.flow.partitions == cores
+    (template,) = [each for each in kubernetes if each["kind"] == "Pod"]
+    _, (_, executor) = containers(template)
+    assert options["spark.kubernetes.executor.podTemplateContainerName"] == executor["name"]
+    assert str(settings.keyring_file().parent) in {mount["mountPath"] for mount in executor["volumeMounts"]}
+
+
+def test_the_composed_parts_fit_together(compose: dict[str, Any]) -> None:
+    services, volumes = compose["services"], set(compose["volumes"])
+    for service in services.values():
+        assert set(service.get("depends_on", ())) <= set(services)
+        sources = {volume.split(":")[0] for volume in service.get("volumes", ())}
+        assert {source for source in sources if not source.startswith(".")} <= volumes
+        assert all((DEPLOY / "compose" / source).exists() for source in sources if source.startswith("."))
+        if service["image"] == "idgraph":
+            for words in commands_of_idgraph(service["command"]):
+                check_command(words)
+    settings = load(DEPLOY / "compose" / "idgraph.toml")
+    require_shared(settings)
+    places = [settings.metadata.url, settings.store.endpoint, settings.index.url, settings.flow.master]
+    hosts = [re.sub(r"^\w+://|:\d+$", "", str(place)) for place in places]
+    hosts += [settings.kafka.bootstrap_servers.split(":")[0], settings.spark.driver_host or ""]
+    assert set(hosts) <= set(services)
+    topics = {topic for source in settings.sources for topic in getattr(source, "topics", ())}
+    assert topics == set(re.findall(r"for topic in ([\w ]+);", services["topics"]["command"][0])[0].split())
+
+
+def test_the_image_is_made_of_what_there_is() -> None:
+    text = re.sub(r"\\\n", " ", (DEPLOY / "Dockerfile").read_text())
+    steps = [line.split(None, 1) for line in text.splitlines() if line and not line.startswith("#")]
+    known = {"FROM", "RUN", "WORKDIR", "COPY", "ENV", "USER", "ENTRYPOINT", "CMD"}
+    assert {step[0] for step in steps} <= known
+    copied = [
+        source
+        for name, rest in steps
+        if name == "COPY"
+        for source in [word for word in rest.split() if not word.startswith("--")][:-1]
+    ]
+    assert [source for source in copied if not (ROOT / source).exists()] == []
+    packages = {folder.parent.name for folder in ROOT.glob("*/py.typed")}
+    assert packages <= set(copied)
+    for name, rest in steps:
+        if name in ("ENTRYPOINT", "CMD"):
+            assert all(isinstance(word, str) for word in json.loads(rest))
+        if name == "RUN":
+            subprocess.run(["/bin/sh", "-n"], input=rest, text=True, check=True)
+
+
+@pytest.mark.parametrize(
+    ("given", "class_name", "told"),
+    [
+        (["executor"], "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend", "-Da=1 2|-Xms1g"),
+        (["spark-master"], "org.apache.spark.deploy.master.Master", "--port|7077"),
+        (["spark-worker", "spark://m:7077"], "org.apache.spark.deploy.worker.Worker", "spark://m:7077"),
+    ],
+)
+def test_the_entry_point_starts_the_classes_of_spark(
+    tmp_path: Path, given: list[str], class_name: str, told: str
+) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    # Spark's launcher asks its own classes, by Java, how to start another: that one runs.
+    real = require_java()
+    java.write_text(f'#!/bin/sh\ncase "$*" in *launcher.Main*) exec {real} "$@";; esac\nIFS="|"; echo "$*"\n')
+    java.chmod(0o755)
+    environment = {
+        "PATH": f"{java.parent}:{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "JAVA_HOME": str(tmp_path),
+        "SPARK_JAVA_OPT_0": "-Da=1 2",
+        "SPARK_EXECUTOR_MEMORY": "1g",
+        "SPARK_DRIVER_URL": "spark://driver:7078",
+        "SPARK_EXECUTOR_ID": "1",
+        "SPARK_EXECUTOR_CORES": "2",
+        "SPARK_APPLICATION_ID": "app",
+        "SPARK_EXECUTOR_POD_IP": "10.0.0.1",
+        "SPARK_RESOURCE_PROFILE_ID": "0",
+        "SPARK_EXECUTOR_POD_NAME": "pod",
+    }
+    command = ["/bin/sh", str(DEPLOY / "entrypoint.sh"), *given]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert f"|{class_name}|" in done.stdout
+    assert told in done.stdout
+    place = class_name.replace(".", "/") + ".class"
+    assert any(place in zipfile.ZipFile(jar).namelist() for jar in spark_jars().glob("spark-*.jar"))
+
+
+def test_anything_else_is_run_as_it_is(tmp_path: Path) -> None:
+    environment = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    command = ["/bin/sh", str(DEPLOY / "entrypoint.sh"), "echo", "two words", "*"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert done.stdout == "two words *\n"
