@@ -19,7 +19,7 @@ from tests.e2e.production_shape import ProductionShape, alive, interrupt, kill
 from tests.e2e.undisturbed import take
 from tests.installation import Installation, descendants, retail, until
 from tests.properties.test_indexes import all_pages
-from tests.servers.dynamodb import REQUIRED
+from tests.servers.requirement import REQUIRED
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
