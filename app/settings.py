@@ -169,6 +169,12 @@ class Settings(BaseSettings):
         require_registry(self.sources, self.kafka)
         return self
 
+    @model_validator(mode="after")
+    def _has_streams(self) -> Settings:
+        if self.index.fed_by == "streams" and self.store.kind != "dynamodb":
+            raise ValueError('[index] fed_by: only a [store] of kind "dynamodb" has streams')
+        return self
+
     @classmethod
     def settings_customise_sources(
         cls,

@@ -205,3 +205,13 @@ def test_an_erased_person_is_in_no_version_and_in_no_file(filled: CommandLine, t
     assert told["id"].encode() not in b"".join(
         each.read_bytes() for each in filled.settings().directory.glob(f"{INDEX}*")
     )
+
+
+def test_only_dynamodb_has_streams(with_keys: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = with_keys("index", "follow")
+    assert result.exit_code == 2
+    assert 'only a store of kind "dynamodb" has streams' in result.stderr
+    monkeypatch.setenv("IDGRAPH_INDEX__FED_BY", "streams")
+    refused = with_keys("index", "versions")
+    assert refused.exit_code == 2
+    assert "fed_by" in refused.stderr
