@@ -8,11 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.jars.maven import Artifact, JarSet, jars
-from app.settings import Settings
-from ingestion.kafka_configuration import kafka_sources
-from ingestion.source_files import file_sources
 
 if TYPE_CHECKING:
+    from app.settings import Settings
     from ingestion.input_stream import InputStream
     from ingestion.kafka_records import ReadRange
 
@@ -31,11 +29,15 @@ SPARK_KAFKA = JarSet(
 
 def needed_jars(settings: Settings) -> Sequence[Path]:
     """Jars beside Spark's own; fetched when they are first needed. Raises ConfigError when they cannot be had."""
+    from ingestion.kafka_configuration import kafka_sources
+
     return sorted(jars(SPARK_KAFKA).glob("*.jar")) if kafka_sources(settings.sources_by_name()) else ()
 
 
 def input_stream(settings: Settings) -> InputStream:
     """The stream of the configured sources."""
+    from ingestion.kafka_configuration import kafka_sources
+
     sources = settings.sources_by_name()
     if topics := kafka_sources(sources):
         from ingestion.kafka_stream import KafkaStream
@@ -43,12 +45,15 @@ def input_stream(settings: Settings) -> InputStream:
         reads_ranges = find_spec("confluent_kafka") is not None
         return KafkaStream(topics, settings.kafka, settings.flow_state() / "checkpoint", reads_ranges)
     from ingestion.file_stream import FileStream
+    from ingestion.source_files import file_sources
 
     return FileStream(file_sources(sources), settings.flow.max_files_per_batch)
 
 
 def told_of_ranges(settings: Settings) -> dict[str, Any]:
     """What a worker needs to know to read what Spark cannot, as Spark's own readers are told it."""
+    from ingestion.kafka_configuration import kafka_sources
+
     if not kafka_sources(settings.sources_by_name()):
         return {}
     kafka = settings.kafka
