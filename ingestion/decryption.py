@@ -85,7 +85,7 @@ class Decryption:
 
     def run(self, records: Iterable[Record]) -> Iterator[Record]:
         """The records in their order, those of sources with a decryptor decrypted. Raises DecryptionError for one
-        that was not, if its source says to stop."""
+        that was not though another attempt may decrypt it, if its source says to stop."""
         if not self._configs:
             yield from records
             return
@@ -138,12 +138,13 @@ class Decryption:
             )
         self._counts.undecrypted += 1
         match self._configs[record.source].on_failure:
-            case "stop":
-                raise DecryptionError(f"{record.position}: {answer.failure}")
-            case "dead_letter":
-                return DamagedRecord(record, DeadLetterReason.DECRYPTION_FAILED, answer.failure, STAGE)
             case "pass_on":
                 return UndecryptedRecord(*record)
+            case "stop" if not answer.is_final:
+                raise DecryptionError(f"source {record.source}: {record.position}: {answer.failure}")
+            case _:
+                # One that is refused for good would stop the flow at each start.
+                return DamagedRecord(record, DeadLetterReason.DECRYPTION_FAILED, answer.failure, STAGE)
 
 
 def _is_done(waiting: _Waiting) -> bool:

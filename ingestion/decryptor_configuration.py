@@ -33,8 +33,8 @@ class DecryptorConfig(BaseModel):
     on_failure: Literal["stop", "dead_letter", "pass_on"] = Field(
         default="stop",
         description="What becomes of a record that is not decrypted in the end. `stop`: the micro-batch is given again, "
-        "then the flow stops. `dead_letter`: it is set aside as it arrived. `pass_on`: its spec is given it as it "
-        "arrived, with the mark `^undecrypted`.",
+        "then the flow stops; one that the service refuses for good (400, 413, 422) is set aside. `dead_letter`: it is "
+        "set aside as it arrived. `pass_on`: its spec is given it as it arrived, with the mark `^undecrypted`.",
     )
     token_file: Path | None = Field(
         default=None, description="File with a bearer token for the service, read by each worker."

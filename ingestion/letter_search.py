@@ -10,13 +10,12 @@ record that cannot be mapped.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from ingestion.configuration import SourceConfig
 from ingestion.decryption import Decryption, Decryptors
-from ingestion.files import DamagedRecord
 from ingestion.kafka_envelope import envelope_reader
 from ingestion.payload_formats import PayloadFormats
 from ingestion.record_values import names, values
@@ -29,6 +28,7 @@ from model.snapshots import MetadataSnapshot
 from transforms.blind_index import BlindIndex
 from transforms.compiled import CompiledSnapshot
 
+_NO_SOURCE = ""
 _TELLING_DIGITS = 10
 _TELLING_CHARACTERS = 8
 _LONG = 20
@@ -61,35 +61,59 @@ class LetterSearch:
         self._compiled = CompiledSnapshot(snapshot) if snapshot else None
         self._blind_index = blind_index
         self._open_payload = open_payload
-        self._decryption = Decryption(sources, decryptors or Decryptors())
+        stopping = {name: _stopping(config) for name, config in sources.items()}
+        self._decryption = Decryption(stopping, decryptors or Decryptors())
 
     def find(
         self, letters: Iterable[DeadLetter], fragments: Iterable[str], identifiers: Iterable[str]
     ) -> Iterator[FoundLetter]:
         """The letters of these fragments and identifiers (`type:value`, also hashed ones). A letter that
-        cannot be opened is left: nobody else can open it either. One that is not decrypted is looked through as it
-        is; raises DecryptionError where its source says to stop."""
+        cannot be opened is left: nobody else can open it either. One that the decryption service refuses for good is
+        looked through as it is; raises DecryptionError, which names the source, where the service fails otherwise."""
         positions = {FRAGMENT + each for each in fragments}
         wanted = _Wanted({*fragments, *identifiers}, self._blind_index)
-        for letter in letters:
-            if letter.position in positions:
+        for letter, record in self._opened(letters, positions):
+            if record is None:
                 yield FoundLetter(letter.id, letter.position, "its position names the fragment", True)
-            elif found := self._judge(letter, wanted):
+            elif found := self._judge(letter, record, wanted):
                 yield FoundLetter(letter.id, letter.position, *found)
 
-    def _judge(self, letter: DeadLetter, wanted: _Wanted) -> tuple[str, bool] | None:
-        """Why a letter is somebody's, and whether that is certain."""
+    def _opened(
+        self, letters: Iterable[DeadLetter], positions: set[str]
+    ) -> Iterator[tuple[DeadLetter, RawRecord | None]]:
+        """Letters in their order, each with its record, decrypted if it arrived encrypted: as many requests are under
+        way as the service's `capacity`. Those at `positions` are not opened."""
+        under_way: deque[tuple[DeadLetter, RawRecord | None]] = deque()
+
+        def arrived() -> Iterator[RawRecord]:
+            for letter in letters:
+                record = None if letter.position in positions else self._open(letter)
+                if record is None and letter.position not in positions:
+                    continue
+                under_way.append((letter, record))
+                yield record or RawRecord(_NO_SOURCE, letter.position, b"")
+
+        for done in self._decryption.run(arrived()):
+            letter, record = under_way.popleft()
+            yield letter, done if record and isinstance(done, RawRecord) else record
+
+    def _open(self, letter: DeadLetter) -> RawRecord | None:
         try:
             payload = self._open_payload(letter.payload, letter.id, letter.position)
         except SealError:
             return None
+        # Changes never arrived from a source: nobody decrypts them.
+        source = _NO_SOURCE if letter.holds_changes() else letter.source
+        return RawRecord(source, letter.position, payload)
+
+    def _judge(self, letter: DeadLetter, record: RawRecord, wanted: _Wanted) -> tuple[str, bool] | None:
+        """Why a letter is somebody's, and whether that is certain."""
         if letter.holds_changes():
             try:
-                carried = any(map(wanted.holds, read_changes(payload).identifiers))
+                carried = any(map(wanted.holds, read_changes(record.value).identifiers))
             except StoreError:
                 return None
             return ("it holds a change with one of the identifiers", True) if carried else None
-        record = self._decrypted(RawRecord(letter.source, letter.position, payload))
         event = self._event(record)
         for identifier in self._read(event) if event else ():
             if wanted.holds(str(identifier)):
@@ -99,10 +123,6 @@ class LetterSearch:
             return found
         # A payload that is no JSON says more when it is decoded.
         return wanted.judge(event.raw) or found
-
-    def _decrypted(self, arrived: RawRecord) -> RawRecord:
-        (record,) = self._decryption.run([arrived])
-        return arrived if isinstance(record, DamagedRecord) else record
 
     def _event(self, record: RawRecord) -> Event | None:
         """The record as an event, if it can be read as one."""
@@ -124,6 +144,13 @@ class LetterSearch:
             return spec.identifiers_in(event) if spec else []
         except (IdgraphError, ArithmeticError, LookupError, TypeError, ValueError):
             return []
+
+
+def _stopping(source: SourceConfig) -> SourceConfig:
+    """Whatever a flow does: whose a letter is cannot be told while its service is away."""
+    if source.decryptor is None:
+        return source
+    return source.model_copy(update={"decryptor": source.decryptor.model_copy(update={"on_failure": "stop"})})
 
 
 class _Wanted:

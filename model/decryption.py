@@ -8,11 +8,13 @@ from typing import NamedTuple, Protocol
 
 class Decrypted(NamedTuple):
     """What was decrypted; or None, and why nothing was, in words that hold nothing of the record or of an answer.
-    `retries` is how often it was asked again."""
+    `retries` is how often it was asked again; `is_final` is true where this record is refused, whenever it is asked for,
+    and false where the service is away or does not serve us at all."""
 
     content: bytes | None
     failure: str = ""
     retries: int = 0
+    is_final: bool = False
 
 
 class Decryptor(Protocol):

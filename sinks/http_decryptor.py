@@ -17,12 +17,15 @@ from urllib.parse import quote
 import httpx
 
 from model.decryption import Decrypted
-from model.errors import ConfigError, DecryptionError
+from model.errors import ConfigError
 
 _BASE, _CAP = 0.05, 2.0
 
 _TRANSIENT = frozenset({408, 425, 429})
 """Besides all of 5xx."""
+
+_OF_THE_RECORD = frozenset({400, 413, 422})
+"""What says of this record that it cannot be decrypted; other statuses (401, 404, 302) concern every record."""
 
 
 class DecryptionService(NamedTuple):
@@ -41,7 +44,7 @@ class DecryptionService(NamedTuple):
 class HttpDecryptor:
     """A `Decryptor`. The record's position is in the header `Idgraph-Position`, percent-encoded, for the service's own
     log. A request is made again after a random pause, doubled each time, when the service is away, slower than its
-    timeout, cuts an answer short, or says 408, 425, 429 or 5xx; any other status refuses the record for good."""
+    timeout, cuts an answer short, or says 408, 425, 429 or 5xx. Any other status is a failure at once: 400, 413 and 422 a final one of this record."""
 
     def __init__(self, service: DecryptionService) -> None:
         """Raises ConfigError for files that cannot be read."""
@@ -91,8 +94,8 @@ class HttpDecryptor:
             except httpx.HTTPError as error:
                 # Only the type: its text may quote what was sent or answered.
                 reason = type(error).__name__
-            except DecryptionError as refused:
-                return Decrypted(None, str(refused), attempt)
+            except _RefusedError as refused:
+                return Decrypted(None, str(refused), attempt, refused.is_final)
             except asyncio.CancelledError:
                 raise
             except Exception as error:
@@ -108,19 +111,30 @@ class HttpDecryptor:
             if status in _TRANSIENT or status >= 500:
                 raise _BusyError(f"status {status}")
             if status != httpx.codes.OK:
-                raise DecryptionError(f"the decryption service refused the record with status {status}")
+                raise _RefusedError(
+                    f"the decryption service refused the record with status {status}",
+                    status in _OF_THE_RECORD,
+                )
             answer = bytearray()
             async for part in response.aiter_bytes():
                 answer += part
                 if len(answer) > self._service.max_bytes:
-                    raise DecryptionError(
-                        f"the decrypted record has more than {self._service.max_bytes} bytes"
+                    raise _RefusedError(
+                        f"the decrypted record has more than {self._service.max_bytes} bytes", is_final=True
                     )
             return bytes(answer)
 
 
 class _BusyError(Exception):
     """The service may take the same request later."""
+
+
+class _RefusedError(Exception):
+    """The service will not take the same request; `is_final` where that is because of the record."""
+
+    def __init__(self, told: str, is_final: bool) -> None:
+        super().__init__(told)
+        self.is_final = is_final
 
 
 def _headers(token_file: Path | None) -> dict[str, str]:

@@ -155,9 +155,9 @@ def test_a_letter_holds_what_arrived_and_is_decrypted_again_at_its_replay(
 
 def test_a_flow_that_is_to_stop_says_where(served: tuple[str, Service], decryptors: Decryptors) -> None:
     url, service = served
-    service.faults.append(status(400))
+    service.faults.append(status(401))
     with pytest.raises(
-        DecryptionError, match=r"^file:orders/x.jsonl#1: the decryption service refused"
+        DecryptionError, match=r"^source orders: file:orders/x.jsonl#1: the decryption service refused"
     ) as caught:
         list(
             Decryption(with_decryptor(url, capacity=1), decryptors).run(
@@ -166,6 +166,19 @@ def test_a_flow_that_is_to_stop_says_where(served: tuple[str, Service], decrypto
         )
     assert may_pass_again(caught.value)
     assert type(error_of_worker(f"model.errors.DecryptionError: {caught.value}\n")) is DecryptionError
+
+
+@pytest.mark.parametrize("code", [400, 413, 422])
+def test_a_record_that_is_refused_for_good_stops_no_flow(
+    served: tuple[str, Service], decryptors: Decryptors, code: int
+) -> None:
+    url, service = served
+    service.faults.append(status(code))
+    given = [arriving(order(number, number)) for number in range(3)]
+    refused, *others = Decryption(with_decryptor(url, capacity=1, on_failure="stop"), decryptors).run(given)
+    assert isinstance(refused, DamagedRecord)
+    assert (refused.record, refused.reason) == (given[0], DeadLetterReason.DECRYPTION_FAILED)
+    assert [tuple(each) for each in others] == [tuple(order(number, number)) for number in (1, 2)]
 
 
 def test_what_is_passed_on_is_marked_for_its_spec(

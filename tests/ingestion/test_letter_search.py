@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import functools
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from app.decryptors import open_decryptor
 from ingestion.configuration import FileSource, Place
+from ingestion.decryption import Decryptors
+from ingestion.decryptor_configuration import DecryptorConfig
 from ingestion.letter_search import FoundLetter, LetterSearch
 from ingestion.record_values import names
+from ingestion.set_aside import FRAGMENT
 from model.dead_letters import DeadLetter, DeadLetterReason
+from model.errors import DecryptionError
 from model.identifiers import Identifier
 from model.snapshots import MetadataSnapshot
 from model.specs import IdentifierPlace, SpecDocument
 from tests.retail import Pipeline, raw, snapshot, spec
+from tests.servers.decryption_service import decryption_service, encrypted, status
 
 HELPDESK = FileSource(name="helpdesk", path=Path("inbox"), type=Place(path="event"))
 TICKETS = spec(
@@ -36,12 +44,15 @@ def search(pipeline: Pipeline, *specs: SpecDocument) -> LetterSearch:
     return LetterSearch({"helpdesk": HELPDESK}, known, resources.blind_index, resources.sealer.open)
 
 
-def found(pipeline: Pipeline, record: bytes, *identifiers: str) -> list[FoundLetter]:
-    sealed = pipeline.resources().sealer.seal(record, "1", "file:x#1")
-    letter = DeadLetter(
-        "1", DeadLetterReason.NO_SPEC, "map", "", "helpdesk", "file:x#1", None, 1, "f/1", "a", sealed, 0
+def letter_of(pipeline: Pipeline, record: bytes, name: str = "1", position: str = "file:x#1") -> DeadLetter:
+    sealed = pipeline.resources().sealer.seal(record, name, position)
+    return DeadLetter(
+        name, DeadLetterReason.NO_SPEC, "map", "", "helpdesk", position, None, 1, "f/1", "a", sealed, 0
     )
-    return list(search(pipeline, TICKETS).find([letter], [], identifiers))
+
+
+def found(pipeline: Pipeline, record: bytes, *identifiers: str) -> list[FoundLetter]:
+    return list(search(pipeline, TICKETS).find([letter_of(pipeline, record)], [], identifiers))
 
 
 @pytest.mark.parametrize("hashed", [False, True], ids=["plain", "hashed"])
@@ -119,3 +130,48 @@ def test_others_are_not_found(tmp_path: Path) -> None:
 )
 def test_a_key_names_a_type(place: tuple[str, str], kind: str, named: bool) -> None:
     assert names(place, kind) is named
+
+
+@pytest.mark.parametrize("on_failure", ["stop", "dead_letter", "pass_on"])
+def test_letters_that_arrived_encrypted_are_decrypted_together(tmp_path: Path, on_failure: str) -> None:
+    pipeline = Pipeline(tmp_path)
+    resources = pipeline.resources()
+    theirs = json.dumps({**OPENED, "who": 480}).encode()
+    with (
+        decryption_service() as (url, service),
+        closing(Decryptors(functools.partial(open_decryptor, 1 << 20))) as decryptors,
+    ):
+        service.seconds = lambda _: 0.1
+        given = {"url": url, "capacity": 4, "retries": 0, "on_failure": on_failure}
+        source = HELPDESK.model_copy(update={"decryptor": DecryptorConfig.model_validate(given)})
+        searching = LetterSearch(
+            {"helpdesk": source},
+            snapshot(specs=[TICKETS]),
+            resources.blind_index,
+            resources.sealer.open,
+            decryptors=decryptors,
+        )
+
+        def found_in(*letters: DeadLetter) -> list[tuple[str, bool]]:
+            return [
+                (each.id, each.certain)
+                for each in searching.find(letters, ["customer:480"], ["customer:480"])
+            ]
+
+        letters = [letter_of(pipeline, encrypted(theirs), str(n), f"file:x#{n}") for n in range(8)]
+        unopened = letters[2]._replace(payload=b"not sealed")
+        named = unopened._replace(id="named", position=f"{FRAGMENT}customer:480")
+        wanted = [(each.id, True) for each in letters if each.id != "2"]
+        assert found_in(*letters[:2], unopened, *letters[3:], named) == [*wanted, ("named", True)]
+        assert service.most_at_once == 4
+
+        service.faults.append(status(400))
+        refused = letter_of(pipeline, b'{"customer": "480"}')
+        assert found_in(refused) == [("1", True)], "it is looked through as it arrived"
+        service.faults.append(status(400))
+        assert found_in(letters[0], letters[1])[-1] == ("1", True), "what follows is looked through as well"
+
+        for away in (status(503), status(401)):
+            service.faults.append(away)
+            with pytest.raises(DecryptionError, match=r"^source helpdesk: file:x#1: the decryption service"):
+                found_in(letters[1])

@@ -43,7 +43,7 @@ def test_a_record_is_decrypted_and_its_position_told(served: tuple[str, Service]
     url, service = served
     with client(url) as decryptor:
         answer = decryptor.submit(encrypted(CANARY), PLACE).result()
-    assert answer == (CANARY, "", 0)
+    assert answer == (CANARY, "", 0, False)
     assert service.positions == ["file:orders/a%20b%C3%A9.jsonl#7"]
     assert list(service.authorizations) == [None]
 
@@ -68,16 +68,31 @@ def test_what_passes_is_asked_again(served: tuple[str, Service], fault: Fault) -
     url, service = served
     service.faults.extend([fault, fault])
     with client(url) as decryptor:
-        assert decryptor.submit(encrypted(CANARY), PLACE).result() == (CANARY, "", 2)
+        assert decryptor.submit(encrypted(CANARY), PLACE).result() == (CANARY, "", 2, False)
 
 
-@pytest.mark.parametrize("code", [400, 401, 404, 204, 302, 422])
-def test_a_refusal_is_final_and_quotes_nothing(served: tuple[str, Service], code: int) -> None:
+@pytest.mark.parametrize(
+    ("code", "is_final"),
+    [
+        (400, True),
+        (413, True),
+        (422, True),
+        (401, False),
+        (403, False),
+        (404, False),
+        (204, False),
+        (302, False),
+    ],
+)
+def test_a_refusal_is_not_asked_again_and_quotes_nothing(
+    served: tuple[str, Service], code: int, is_final: bool
+) -> None:
     url, service = served
     service.always = status(code, b"" if code == 204 else CANARY)
     with client(url) as decryptor:
         answer = decryptor.submit(encrypted(CANARY), PLACE).result()
-    assert answer == (None, f"the decryption service refused the record with status {code}", 0)
+    assert answer == (None, f"the decryption service refused the record with status {code}", 0, is_final)
+    assert len(service.positions) == 1
 
 
 def test_a_slow_service_is_given_up_in_time_and_another_attempt_may_pass(
@@ -87,20 +102,25 @@ def test_a_slow_service_is_given_up_in_time_and_another_attempt_may_pass(
     service.faults.append(dripping)
     started = time.monotonic()
     with client(url, timeout=0.3) as decryptor:
-        assert decryptor.submit(encrypted(CANARY), PLACE).result() == (CANARY, "", 1)
+        assert decryptor.submit(encrypted(CANARY), PLACE).result() == (CANARY, "", 1, False)
         assert 0.3 <= time.monotonic() - started < 2, (
             "the bound is for the whole answer, not for a byte of it"
         )
         service.seconds = lambda _: 1.0
         answer = decryptor.submit(encrypted(CANARY), PLACE).result()
-    assert answer == (None, "the decryption service failed 4 times, at last: no answer within 0.3 s", 3)
+    assert answer == (
+        None,
+        "the decryption service failed 4 times, at last: no answer within 0.3 s",
+        3,
+        False,
+    )
 
 
 def test_a_dead_service_is_told_and_one_that_comes_back_is_used() -> None:
     port = free_port()
     with client(f"http://127.0.0.1:{port}/decrypt", retries=1) as decryptor:
         answer = decryptor.submit(encrypted(CANARY), PLACE).result()
-        assert answer == (None, "the decryption service failed 2 times, at last: ConnectError", 1)
+        assert answer == (None, "the decryption service failed 2 times, at last: ConnectError", 1, False)
     with client(f"http://127.0.0.1:{port}/decrypt", retries=30) as decryptor:
         waiting = decryptor.submit(encrypted(CANARY), PLACE)
         time.sleep(0.3)
@@ -112,7 +132,7 @@ def test_a_dead_service_is_told_and_one_that_comes_back_is_used() -> None:
 def test_an_answer_that_is_too_large_is_refused(served: tuple[str, Service]) -> None:
     with client(served[0], max_bytes=10) as decryptor:
         answer = decryptor.submit(encrypted(CANARY), PLACE).result()
-    assert answer == (None, "the decrypted record has more than 10 bytes", 0)
+    assert answer == (None, "the decrypted record has more than 10 bytes", 0, True)
 
 
 def test_closing_gives_up_what_is_under_way(served: tuple[str, Service]) -> None:
