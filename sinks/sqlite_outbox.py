@@ -32,6 +32,10 @@ RUNS = (
 _LOOKED_INTO = 16
 """How many runs a settling looks into for what it was given; the rest is looked up one by one."""
 
+_WALKED = 16
+"""How many runs are walked before the next is looked up: a write costs by what it writes, not by how many runs wait. At
+least 2, to get on."""
+
 
 class _Run(NamedTuple):
     first: int
@@ -111,15 +115,20 @@ def _remove_of_runs(connection: sqlite3.Connection, gone: Sequence[int]) -> None
 
 
 def _outside_of_runs(connection: sqlite3.Connection, numbers: Sequence[int]) -> Sequence[int]:
-    if not numbers:
-        return numbers
-    query = "SELECT first, behind FROM outbox_runs WHERE first <= ? AND behind > ? ORDER BY first"
+    query = """
+        SELECT first, behind FROM outbox_runs
+        WHERE first >= coalesce((SELECT max(first) FROM outbox_runs WHERE first <= ?), 0) AND first <= ?
+        ORDER BY first LIMIT ?"""
     outside: list[int] = []
     at = 0
-    for first, behind in connection.execute(query, (numbers[-1], numbers[0])):
-        start = bisect_left(numbers, first, at)
-        outside += numbers[at:start]
-        at = bisect_left(numbers, behind, start)
+    while at < len(numbers):
+        runs = connection.execute(query, (numbers[at], numbers[-1], _WALKED)).fetchall()
+        for first, behind in runs:
+            start = bisect_left(numbers, first, at)
+            outside += numbers[at:start]
+            at = bisect_left(numbers, behind, start)
+        if len(runs) < _WALKED:
+            break
     return [*outside, *numbers[at:]]
 
 

@@ -65,14 +65,17 @@ def profiles(path: Path, count: int) -> dict[str, Callable[[], object]]:
         ]
         assert store.write(writes) == set()
         store.settle([OutboxEntry(f"{n:05}", 1) for n in numbers if n % 2])
+
+    def write_again(ids: list[str]) -> None:
+        found = store.read(ids).values()
+        store.write([FragmentWrite(each.id, each.version, b"more", frozenset()) for each in found])
+
+    last = [f"{n:05}" for n in range(count - 5, count)]
     return {
         "read": lambda: store.read(FIFTH),
-        "write": lambda: store.write(
-            [
-                FragmentWrite(each.id, each.version, b"more", frozenset())
-                for each in store.read(FIFTH).values()
-            ]
-        ),
+        "write": lambda: write_again(FIFTH),
+        "write of the newest": lambda: write_again(last),
+        "write of what lies apart": lambda: write_again([FIFTH[0], last[0]]),
         "find": lambda: store.find("mail:7-7"),
         "identifiers": lambda: store.identifiers("00003"),
         "a page": lambda: store.scan("00100", 10),
