@@ -68,19 +68,22 @@ def _until(consumer: Consumer, until: int, place: str) -> Iterator[ReadRecord]:
     while True:
         for message in consumer.consume(_AT_ONCE, 1.0):
             error = message.error()
-            if error is not None and error.code() == KafkaError._PARTITION_EOF:
-                # Offsets up to `until` that hold no record: the end of a transaction.
-                return
-            if error is not None:
+            if error is not None and error.code() != KafkaError._PARTITION_EOF:
                 _raise(error, place)
-            if message.offset() >= until:
+            elif message.offset() >= until:
+                # The last offsets may hold no record: the end of a transaction.
                 return
-            deadline = time.monotonic() + SILENT_SECONDS
-            yield _record(message)
-            if message.offset() == until - 1:
-                return
+            elif error is None:
+                yield _record(message)
+                if message.offset() == until - 1:
+                    return
+                # After whoever asks has done with it.
+                deadline = time.monotonic() + SILENT_SECONDS
+            # An end before `until` is none: who became the leader just now may not know yet how far it may give.
         if time.monotonic() > deadline:
-            raise SourceUnavailableError(f"Kafka, {place}: nothing came for {SILENT_SECONDS:.0f} s")
+            raise SourceUnavailableError(
+                f"Kafka, {place}: nothing came for {SILENT_SECONDS:.0f} s, though it had records up to offset {until}"
+            )
 
 
 def _raise(error: KafkaError, place: str) -> None:
