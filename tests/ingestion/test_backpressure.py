@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingestion.backpressure import FIRST_RECORDS, BatchBound
+from ingestion.backpressure import FIRST_OFFSETS, BatchBound
 
 
 def driven(rate: float, bound: BatchBound, batches: int = 30, overhead: float = 0.3) -> list[int]:
@@ -47,7 +47,7 @@ def test_micro_batches_that_are_not_full_say_nothing_of_more() -> None:
     for _ in range(10):
         bound.took(50, 0.2)
         bound.took(0, 9.0)
-    assert bound.present == FIRST_RECORDS
+    assert bound.present == FIRST_OFFSETS
 
 
 @given(
@@ -57,8 +57,8 @@ def test_micro_batches_that_are_not_full_say_nothing_of_more() -> None:
 )
 def test_it_stays_within_its_limits(least: int, most: int, batches: list[tuple[int, float]]) -> None:
     bound = BatchBound(least, most, 5.0)
-    for records, seconds in batches:
-        bound.took(records, seconds)
+    for offsets, seconds in batches:
+        bound.took(offsets, seconds)
         assert min(least, most) <= bound.present <= most
 
 
