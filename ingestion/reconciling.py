@@ -179,10 +179,8 @@ class Reconciling:
     def _judge_gone(self, gone: Sequence[str], progress: ReconcileProgress) -> None:
         """Orphans among documents whose fragments are not stored."""
         under_way = {each.fragment_id for each in self._store.unfinished()} | self._store.withdrawn().keys()
-        present = self._index.versions([each for each in gone if each not in under_way])
         progress.waiting += len(under_way.intersection(gone))
-        back = self._store.read(list(present))
-        orphans = {name: version for name, version in present.items() if name not in back}
+        orphans = self._orphans(each for each in gone if each not in under_way)
         progress.take(Drift.ORPHANED, list(orphans))
         if not self._repairs:
             progress.left += len(orphans)
@@ -190,7 +188,15 @@ class Reconciling:
         entries = [OutboxEntry(name, version) for name, version in orphans.items()]
         if entries:
             index_again(self._store, self._index, self._policy().rules, entries)
-            progress.repaired += len(entries)
+            left = self._orphans(orphans)
+            progress.left += len(left)
+            progress.repaired += len(orphans) - len(left)
+
+    def _orphans(self, ids: Iterable[str]) -> dict[str, int]:
+        """Those that are in the index, by their version there, and then are not stored."""
+        present = self._index.versions(list(ids))
+        stored = self._store.read(list(present)) if present else {}
+        return {name: version for name, version in present.items() if name not in stored}
 
 
 _COUNTS = ("total", "looked_at", "stored", "indexed", "waiting", "unreadable", "repaired", "left")

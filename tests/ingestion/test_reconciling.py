@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -103,6 +103,23 @@ def test_an_index_that_holds_on_to_what_is_later_is_told(kept: IndexedStore) -> 
     assert (done.left, done.repaired) == (2, 0)
     deque(kept.reindexing().run(), maxlen=0)
     assert ended(kept.reconciling().run()).drift.total() == 0
+
+
+def test_an_orphan_that_is_still_there_is_not_counted_as_mended(
+    kept: IndexedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept.fill(3)
+    kept.index.put([IndexDocument("orphan:1", 3, {}), IndexDocument("orphan:2", 3, {})])
+    erase = kept.index.erase
+
+    def raced(versions: Mapping[str, int]) -> int:
+        # A writer that was late puts a later version before.
+        kept.index.put([IndexDocument("orphan:1", 5, {})])
+        return erase(versions)
+
+    monkeypatch.setattr(kept.index, "erase", raced)
+    done = ended(kept.reconciling(repairs=True).run())
+    assert (done.drift, done.repaired, done.left) == ({"orphaned": 2}, 1, 1)
 
 
 def test_a_damaged_fragment_is_counted_and_holds_nothing(kept: IndexedStore) -> None:
