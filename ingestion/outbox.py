@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
+import time
 from collections.abc import Callable
 
 from ingestion.indexing import index_again
@@ -76,17 +78,27 @@ class OutboxDrainer:
         return 0
 
 
-def drain_outbox(store: ProfileStore, index: ProfileIndex, rules: IndexRules, at_once: int = 1000) -> int:
-    """Index what commits left in the outbox, past what the index refuses; gives how many it refused.
+def drain_outbox(
+    store: ProfileStore,
+    index: ProfileIndex,
+    rules: IndexRules,
+    at_once: int = 1000,
+    seconds: float = math.inf,
+) -> int:
+    """Index what commits left in the outbox, past what the index refuses; gives how many it refused. Ends when the
+    outbox is empty, or after the page in which so many `seconds` have passed.
 
     Raises ProfileIndexError when the index is away, StoreError when the store is: to be called again.
     """
     refused: set[OutboxEntry] = set()
+    until = time.monotonic() + seconds
     while entries := _untried(store, refused, at_once):
         for start in range(0, len(entries), at_once):
             some = entries[start : start + at_once]
             left = index_again(store, index, rules, some)
             refused |= {entry for entry in some if entry.fragment_id in left}
+        if time.monotonic() >= until:
+            break
     return len(refused)
 
 

@@ -3,13 +3,14 @@
 Shards are read side by side, a child when its parent has been read to its end. A place is kept on disk when all
 before it is in the index, so whatever cuts it short, what is told again is judged by its version and changes nothing.
 What the index refuses stays in the outbox, as does what the stream has dropped before it was read: the outbox is
-drained when there is nothing to read, from time to time.
+drained from time to time.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -32,8 +33,13 @@ POLL_SECONDS = 0.25
 """Between looks when nothing came: a shard takes five requests a second."""
 RETRY_SECONDS = 5.0
 """After the index or the store was away."""
+SHARDS_SECONDS = 10.0
+"""Between questions for the list of shards, which all consumers of an account share ten of a second, unless one has
+come to its end."""
 DRAIN_SECONDS = 30.0
-"""Between looks at the outbox while there is nothing to read."""
+"""Between looks at the outbox."""
+LONGEST_DRAIN_SECONDS = 5.0
+"""How long it is drained while there is something to read: flows fill it meanwhile, and it might never be empty."""
 
 
 @dataclass(slots=True)
@@ -97,7 +103,9 @@ class StreamFollowing:
     places: StreamPlaces
     policy: Callable[[], IndexPolicy]
     poll_seconds: float = POLL_SECONDS
-    _drained: float = field(default=float("-inf"), init=False)
+    _drained: float = field(default=-math.inf, init=False)
+    _shards: Mapping[str, Shard] = field(default_factory=dict, init=False)
+    _listed: float = field(default=-math.inf, init=False)
 
     def run(self, stop: threading.Event) -> Iterator[FollowProgress]:
         """Gives the progress after each look at all shards; the same object again and again. Ends when `stop` is
@@ -108,8 +116,8 @@ class StreamFollowing:
             try:
                 came = self._look(progress, stop)
                 progress.is_idle = not came
-                if not came and time.monotonic() >= self._drained + DRAIN_SECONDS:
-                    self._drain(progress)
+                if time.monotonic() >= self._drained + DRAIN_SECONDS:
+                    self._drain(progress, LONGEST_DRAIN_SECONDS if came else math.inf)
             except (ProfileIndexError, StoreError) as error:
                 log.warning("the index waits: %s", error)
                 stop.wait(RETRY_SECONDS)
@@ -127,10 +135,8 @@ class StreamFollowing:
 
     def _look(self, progress: FollowProgress, stop: threading.Event) -> bool:
         """One page of each shard; whether anything came."""
-        shards = self.stream.shards()
-        self._forget(shards, progress)
         came = False
-        names = readable(shards, self.places.ended)
+        names = self._readable(progress)
         progress.shards = len(names)
         for name in names:
             if stop.is_set():
@@ -141,11 +147,22 @@ class StreamFollowing:
                 self._trimmed(progress, str(error))
                 self.places.after.pop(name, None)
                 self.places.keep()
+                self._listed = -math.inf
                 continue
             came |= page.place is not None or page.is_ended
             self._take(page.fragments, progress)
             self._note(name, page)
         return came
+
+    def _readable(self, progress: FollowProgress) -> list[str]:
+        """The shards to read, of a list that is made again when it is old, or when they have all ended."""
+        names = readable(self._shards, self.places.ended)
+        if not names or time.monotonic() >= self._listed + SHARDS_SECONDS:
+            self._shards = self.stream.shards()
+            self._listed = time.monotonic()
+            self._forget(self._shards, progress)
+            names = readable(self._shards, self.places.ended)
+        return names
 
     def _note(self, name: str, page: ShardPage) -> None:
         if page.place is not None:
@@ -153,6 +170,8 @@ class StreamFollowing:
         if page.is_ended:
             self.places.ended.add(name)
             self.places.after.pop(name, None)
+            # Its children.
+            self._listed = -math.inf
         if page.place is not None or page.is_ended:
             self.places.keep()
 
@@ -166,7 +185,7 @@ class StreamFollowing:
 
     def _trimmed(self, progress: FollowProgress, why: str) -> None:
         progress.trimmed += 1
-        self._drained = float("-inf")
+        self._drained = -math.inf
         log.warning(
             "%s: what it told of is taken from the outbox; `idgraph reconcile` says whether the index is whole, and "
             "`idgraph reindex` makes it anew",
@@ -189,6 +208,6 @@ class StreamFollowing:
         progress.indexed += len(newest) - len(refused)
         progress.refused += len(refused)
 
-    def _drain(self, progress: FollowProgress) -> None:
-        progress.waiting = drain_outbox(self.store, self.index, self.policy().rules)
+    def _drain(self, progress: FollowProgress, seconds: float = math.inf) -> None:
+        progress.waiting = drain_outbox(self.store, self.index, self.policy().rules, seconds=seconds)
         self._drained = time.monotonic()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from ingestion.stream_following import StreamFollowing, StreamPlaces, readable
 from merge.change_streams import Shard, ShardPage
-from merge.store import StoredFragment
+from merge.store import OutboxEntry, StoredFragment
 from model.errors import StoreError
 from model.queries import Query
 from sinks.memory_index import MemoryProfileIndex
@@ -33,6 +34,7 @@ class Shards:
     told: dict[str, list[StoredFragment]] = field(default_factory=dict)
     read_in: list[str] = field(default_factory=list)
     failures: int = 0
+    lists: int = 0
 
     def write_all(self) -> None:
         """Parents before children, a fragment in each shard on the way of its descent."""
@@ -44,6 +46,7 @@ class Shards:
                 told.append(self.store.read([name])[name])
 
     def shards(self) -> Mapping[str, Shard]:
+        self.lists += 1
         return {name: Shard(parent) for name, (parent, _) in self.tree.items()}
 
     def read(self, shard: str, after: str | None) -> ShardPage:
@@ -126,6 +129,45 @@ def test_a_store_that_is_away_is_waited_for(tmp_path: Path, monkeypatch: pytest.
     follow(stream, index, tmp_path / "places.json", 4)
     assert index.count(Query()) == 3
     assert store.outbox() == []
+
+
+def test_the_outbox_is_drained_though_something_comes_all_the_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, index = MemoryProfileStore(), MemoryProfileIndex()
+    stream = Shards(store, {"shard0": (None, 20)})
+    stream.write_all()
+    write(store, "dropped", 1)
+    follow(stream, index, tmp_path / "places.json", 3)
+    assert "dropped" in index.versions(["dropped"])
+    # Flows that fill it as fast as it is drained do not hold up the stream.
+    monkeypatch.setattr("ingestion.stream_following.DRAIN_SECONDS", 0.0)
+    monkeypatch.setattr("ingestion.stream_following.LONGEST_DRAIN_SECONDS", 0.0)
+    settle, filled = store.settle, count()
+
+    def filling(entries: Sequence[OutboxEntry]) -> None:
+        settle(entries)
+        if (number := next(filled)) < 100:
+            write(store, "filling", number)
+
+    monkeypatch.setattr(store, "settle", filling)
+    work = follow(stream, index, tmp_path / "places.json", 3)
+    assert work.places.after == {"shard0": "12"}
+    assert next(filled) < 10
+
+
+def test_the_list_of_shards_is_asked_for_again_when_one_has_ended_or_after_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, index = MemoryProfileStore(), MemoryProfileIndex()
+    stream = Shards(store, {"short": (None, 2), "long": (None, 40), "child": ("short", 1)})
+    stream.write_all()
+    follow(stream, index, tmp_path / "places.json", 6)
+    # At the start, after the end of the first and after that of its child.
+    assert stream.lists == 3
+    monkeypatch.setattr("ingestion.stream_following.SHARDS_SECONDS", 0.0)
+    follow(stream, index, tmp_path / "places.json", 6)
+    assert stream.lists == 9
 
 
 def test_places_of_another_stream_are_of_no_use(tmp_path: Path) -> None:
