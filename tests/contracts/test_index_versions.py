@@ -220,7 +220,7 @@ def test_nothing_is_lost_of_a_writer_that_knows_nothing_of_it(both: Both) -> Non
     assert writer.stdout is not None
     confirmed = 0
     try:
-        for _ in range(3):
+        for _ in range(2):
             confirmed = int(writer.stdout.readline())
             both.versions.begin()
 
