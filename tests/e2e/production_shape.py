@@ -93,5 +93,12 @@ def interrupt(process: subprocess.Popen[bytes]) -> int:
 
 
 def alive(pids: list[int]) -> list[int]:
-    """Those of these processes that are still there."""
-    return [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+    """Those of these processes that are still there, and not only in the list until somebody asks how they ended."""
+    return [pid for pid in pids if _state(pid) not in (None, "Z")]
+
+
+def _state(pid: int) -> str | None:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
+    except (FileNotFoundError, ProcessLookupError):
+        return None

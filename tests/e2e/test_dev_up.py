@@ -159,7 +159,7 @@ def test_ctrl_c_leaves_no_process_and_the_next_up_goes_on(up: Started) -> None:
     assert len(below) > 5, "servers, the JVM, workers"
     assert interrupt(up.process) == 0, shape.said()
     # The JVM writes its archive of classes when it ends, and nobody waits for it.
-    until(lambda: alive(below) == [], 60, "the end of what it had started")
+    until(lambda: alive(below) == [], PATIENCE, "the end of what it had started")
     assert shape.processes() == []
     up.again()
     assert exported(shape.command("export")) == before
