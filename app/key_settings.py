@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from app.service_urls import http_url
+from app.service_urls import without_credentials
 
 
 class KeySettings(BaseModel):
@@ -21,7 +21,7 @@ class KeySettings(BaseModel):
     )
     kms_key: str | None = Field(default=None, min_length=1, description="ARN or id of the KMS key.")
     region: str | None = Field(default=None, description="AWS region of the KMS key.")
-    endpoint: Annotated[str | None, AfterValidator(lambda url: url and http_url(url))] = Field(
+    endpoint: Annotated[str | None, AfterValidator(lambda url: url and without_credentials(url))] = Field(
         default=None, description="URL of another KMS than the region's own."
     )
     cache_seconds: float = Field(

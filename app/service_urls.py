@@ -20,5 +20,7 @@ def http_url(url: str) -> str:
 def without_credentials(url: str) -> str:
     """The URL. Raises ValueError for one that is not whole, or holds a password."""
     if "@" in urlsplit(http_url(url)).netloc:
-        raise ValueError("a URL must not hold a password; see `username` and `password_file`")
+        raise ValueError(
+            "a URL must not hold a user or a password: what works for a flow is given it in the clear"
+        )
     return url

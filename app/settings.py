@@ -86,7 +86,7 @@ class StoreSettings(BaseModel):
         description="What the names of the DynamoDB tables begin with.",
     )
     region: str | None = Field(default=None, description="AWS region of the DynamoDB tables.")
-    endpoint: Annotated[str | None, AfterValidator(lambda url: url and http_url(url))] = Field(
+    endpoint: Annotated[str | None, AfterValidator(lambda url: url and without_credentials(url))] = Field(
         default=None, description="URL of another DynamoDB than the region's own, such as DynamoDB Local."
     )
 

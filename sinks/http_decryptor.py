@@ -44,7 +44,8 @@ class DecryptionService(NamedTuple):
 class HttpDecryptor:
     """A `Decryptor`. The record's position is in the header `Idgraph-Position`, percent-encoded, for the service's own
     log. A request is made again after a random pause, doubled each time, when the service is away, slower than its
-    timeout, cuts an answer short, or says 408, 425, 429 or 5xx. Any other status is a failure at once: 400, 413 and 422 a final one of this record."""
+    timeout, cuts an answer short, or says 408, 425, 429 or 5xx. Any other status is a failure at once: 400, 413 and 422 a final one of this record. Only
+    an answer that is not compressed is taken: another may need any amount of memory before its size is known."""
 
     def __init__(self, service: DecryptionService) -> None:
         """Raises ConfigError for files that cannot be read."""
@@ -115,6 +116,8 @@ class HttpDecryptor:
                     f"the decryption service refused the record with status {status}",
                     status in _OF_THE_RECORD,
                 )
+            if response.headers.get("Content-Encoding", "identity").lower() != "identity":
+                raise _RefusedError("the decryption service compressed its answer", is_final=False)
             answer = bytearray()
             async for part in response.aiter_bytes():
                 answer += part
@@ -138,7 +141,7 @@ class _RefusedError(Exception):
 
 
 def _headers(token_file: Path | None) -> dict[str, str]:
-    headers = {"Content-Type": "application/octet-stream"}
+    headers = {"Content-Type": "application/octet-stream", "Accept-Encoding": "identity"}
     if token_file is not None:
         try:
             headers["Authorization"] = f"Bearer {token_file.read_text(encoding='ascii').strip()}"

@@ -127,7 +127,8 @@ def _connect(place: Place) -> httpx.Client:
             context = ssl.create_default_context(cafile=place.ca_file)
         except OSError:
             raise ConfigError(f"[kafka.registry] ca_file: {place.ca_file} cannot be used") from None
-    return httpx.Client(auth=auth, verify=context, timeout=REQUEST_SECONDS)
+    # No proxies of the environment, as with the decryption service: the password is for the registry only.
+    return httpx.Client(auth=auth, verify=context, timeout=REQUEST_SECONDS, trust_env=False)
 
 
 def _content(answer: httpx.Response) -> dict[str, Any]:

@@ -101,7 +101,7 @@ def test_a_worker_that_is_to_stop_says_where(with_keys: CommandLine, decrypting:
     configured(with_keys, url)
     service.always = status(503)
     with pytest.raises(
-        DecryptionError, match=r"^file:orders/a.jsonl#1: the decryption service failed 1 times"
+        DecryptionError, match=r"^source orders: file:orders/a.jsonl#1: the decryption service failed 1 times"
     ):
         run(with_keys, canary(1))
 

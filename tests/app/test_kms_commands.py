@@ -68,6 +68,7 @@ def test_while_the_key_is_disabled_nothing_is_shown(filled: CommandLine, kms: Km
         ('kind = "kms"\nkms_key = "k"\n', "KMS needs a `kms_key` and its `region`"),
         ('kind = "vault"\n', "'file' or 'kms'"),
         ('endpoint = "x"\n', "not a URL of a service"),
+        ('endpoint = "https://user:canary@kms"\n', "must not hold a user or a password"),
         ("cache_seconds = 0\n", "greater than 0"),
     ],
 )
@@ -77,6 +78,7 @@ def test_what_cannot_be_used_is_refused_with_its_place(tmp_path: Path, text: str
     with pytest.raises(ConfigError, match="keys") as caught:
         load(file)
     assert told in str(caught.value)
+    assert "canary" not in str(caught.value)
 
 
 def test_what_is_missing_is_named(idgraph: CommandLine, kms: Kms, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -264,10 +264,12 @@ def test_the_index_is_told_by_places_and_never_by_secrets(tmp_path: Path) -> Non
     assert (where.api_key_file, where.ca_file) == (str(tmp_path / "key"), str(tmp_path / "ca.pem"))
 
 
+@pytest.mark.parametrize("place", ["index.url", "keys.endpoint", "store.endpoint"])
 @pytest.mark.parametrize(
     "url", ["https://user:secret@search:9200", "https://user@search:9200", "search:9200"]
 )
-def test_a_url_of_an_index_holds_no_password(url: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"line 2: index\.url: ") as told:
-        load(written(tmp_path, f'[index]\nurl = "{url}"'))
+def test_a_url_that_workers_are_given_holds_no_password(url: str, place: str, tmp_path: Path) -> None:
+    section, key = place.split(".")
+    with pytest.raises(ConfigError, match=rf"line 2: {section}\.{key}: ") as told:
+        load(written(tmp_path, f'[{section}]\n{key} = "{url}"'))
     assert "secret" not in str(told.value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import threading
 import time
 from collections import Counter, deque
@@ -35,6 +36,7 @@ class Service:
         self.always: Fault | None = None
         self.positions: list[str] = []
         self.authorizations: Counter[str | None] = Counter()
+        self.encodings: Counter[str | None] = Counter()
         self.most_at_once = 0
         self.workers: threading.Semaphore | None = None
         self._at_once = 0
@@ -47,6 +49,7 @@ class Service:
             self.most_at_once = max(self.most_at_once, self._at_once)
             self.positions.append(handler.headers["Idgraph-Position"])
             self.authorizations[handler.headers["Authorization"]] += 1
+            self.encodings[handler.headers["Accept-Encoding"]] += 1
             fault = self.always or (self.faults.popleft() if self.faults else None)
         try:
             if fault is not None:
@@ -64,8 +67,12 @@ class Service:
                 self._at_once -= 1
 
 
-def send(handler: Any, status: int, body: bytes = b"", announced: int | None = None) -> None:
+def send(
+    handler: Any, status: int, body: bytes = b"", announced: int | None = None, encoding: str | None = None
+) -> None:
     handler.send_response(status)
+    if encoding:
+        handler.send_header("Content-Encoding", encoding)
     handler.send_header("Content-Length", str(len(body) if announced is None else announced))
     handler.end_headers()
     handler.wfile.write(body)
@@ -74,6 +81,10 @@ def send(handler: Any, status: int, body: bytes = b"", announced: int | None = N
 
 def status(code: int, body: bytes = b"") -> Fault:
     return lambda handler: send(handler, code, body)
+
+
+def compressed(body: bytes) -> Fault:
+    return lambda handler: send(handler, 200, gzip.compress(body), encoding="gzip")
 
 
 def cut(handler: Any) -> None:

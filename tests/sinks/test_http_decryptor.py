@@ -16,6 +16,7 @@ from sinks.http_decryptor import DecryptionService, HttpDecryptor
 from tests.servers.decryption_service import (
     Fault,
     Service,
+    compressed,
     cut,
     decryption_service,
     dripping,
@@ -133,6 +134,15 @@ def test_an_answer_that_is_too_large_is_refused(served: tuple[str, Service]) -> 
     with client(served[0], max_bytes=10) as decryptor:
         answer = decryptor.submit(encrypted(CANARY), PLACE).result()
     assert answer == (None, "the decrypted record has more than 10 bytes", 0, True)
+
+
+def test_no_answer_is_inflated(served: tuple[str, Service]) -> None:
+    url, service = served
+    service.faults.append(compressed(bytes(1_000_000)))
+    with client(url) as decryptor:
+        answer = decryptor.submit(encrypted(CANARY), PLACE).result()
+    assert answer == (None, "the decryption service compressed its answer", 0, False)
+    assert list(service.encodings) == ["identity"]
 
 
 def test_closing_gives_up_what_is_under_way(served: tuple[str, Service]) -> None:

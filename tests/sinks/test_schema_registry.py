@@ -53,3 +53,14 @@ def test_credentials_that_cannot_be_read_are_a_mistake_in_the_configuration(tmp_
 def test_a_registry_that_is_not_there_is_told_with_its_address() -> None:
     with pytest.raises(SchemaRegistryError, match=r"http://127.0.0.1:1: no answer"):
         HttpSchemaRegistry(Place("http://127.0.0.1:1"), ONCE).schema(1)
+
+
+@pytest.mark.parametrize("variable", ["HTTP_PROXY", "ALL_PROXY"])
+def test_a_proxy_of_the_environment_sees_no_password(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.setenv(variable, "http://127.0.0.1:1")
+    monkeypatch.setenv(PASSWORD, "s3cret")
+    assert HttpSchemaRegistry(Place(registry.url, "reader"), ONCE).schema(1).text == '"long"'
