@@ -18,7 +18,7 @@ from ingestion.set_aside import BatchLetters
 from model import native
 from model.dead_letters import DeadLetterReason
 from model.errors import EventError, SchemaRegistryError, SpecError, TransformError
-from model.events import Event, RawRecord
+from model.events import DecryptedRecord, Event, RawRecord
 from model.fragments import Origin
 from model.identifiers import MOST_BYTES, Identifier
 from model.stamps import SpecRef, Stamp
@@ -112,7 +112,7 @@ class EventMapper:
         if native.events is None or leaves is None:
             return None
         return native.events.gatherer(
-            (RawRecord, Origin, Leaves, PlainEvent, MappedEvent),
+            (RawRecord, DecryptedRecord, Origin, Leaves, PlainEvent, MappedEvent),
             {name: reader.read for name, reader in self._readers.items()},
             self._routes,
             self._route,

@@ -4,7 +4,7 @@
 
 #include "values.h"
 
-enum { RECORD_TYPE, ORIGIN_TYPE, LEAVES_TYPE, PLAIN_EVENT_TYPE, MAPPED_EVENT_TYPE, TYPES };
+enum { RECORD_TYPE, DECRYPTED_TYPE, ORIGIN_TYPE, LEAVES_TYPE, PLAIN_EVENT_TYPE, MAPPED_EVENT_TYPE, TYPES };
 enum { OF_TYPES, READERS, ROUTES, FIND_ROUTE, PROTECT, LEAVES, TAKE_BACK, GATHERER_PARTS };
 /* Of a route: the spec's function, its reference, and signs: an event id with none of them is not hashed. */
 enum { MAP, SPEC_REF, SIGNS, ROUTE_PARTS };
@@ -230,12 +230,20 @@ static int take_back(struct gathering *gathering)
     return gathering->found == NULL ? -1 : 0;
 }
 
+/* Whether a record is read as it stands: others, as one that was passed on undecrypted, carry more than a tuple shows. */
+static bool is_common_record(const struct gathering *gathering, PyObject *record)
+{
+    PyTypeObject *type = Py_TYPE(record);
+    return (type == (PyTypeObject *)type_of(gathering, RECORD_TYPE) ||
+            type == (PyTypeObject *)type_of(gathering, DECRYPTED_TYPE)) &&
+           is_tuple_of(record, 3) && PyBytes_CheckExact(PyTuple_GET_ITEM(record, 2));
+}
+
 /* Maps one record: 1, 0 for the twin to do, or -1 with an exception. */
 static int gather(struct gathering *gathering, PyObject *record)
 {
     struct steps steps = {NULL};
-    if (Py_TYPE(record) != (PyTypeObject *)type_of(gathering, RECORD_TYPE) || !is_tuple_of(record, 3) ||
-        !PyBytes_CheckExact(PyTuple_GET_ITEM(record, 2))) {
+    if (!is_common_record(gathering, record)) {
         return 0;
     }
     int taken = take_steps(gathering, record, &steps), failed = 0;
@@ -308,9 +316,9 @@ static PyMethodDef gatherer_method = {
     "gather(records, latest, plain, others, report, rest): maps a list of records into lists by fragment id; gives\n"
     "how many bytes and how many skipped events those had for which rest(record) was not called."};
 
-PyDoc_STRVAR(gatherer_doc, "gatherer((RawRecord, Origin, Leaves, PlainEvent, MappedEvent), readers, routes, find_route,\n"
-                           "protect, (state, root, skipped, policies, rest, encode, most), take_back): a function that\n"
-                           "maps chunks of records.");
+PyDoc_STRVAR(gatherer_doc, "gatherer((RawRecord, DecryptedRecord, Origin, Leaves, PlainEvent, MappedEvent), readers,\n"
+                           "routes, find_route, protect, (state, root, skipped, policies, rest, encode, most),\n"
+                           "take_back): a function that maps chunks of records.");
 
 static bool are_gatherer_types(PyObject *types)
 {
@@ -318,7 +326,10 @@ static bool are_gatherer_types(PyObject *types)
         return false;
     }
     for (int each = 0; each < TYPES; each++) {
-        if (!is_named_tuple(PyTuple_GET_ITEM(types, each))) {
+        PyObject *type = PyTuple_GET_ITEM(types, each);
+        /* A decrypted record is none that is made here, and holds more than its fields. */
+        bool is_fitting = each == DECRYPTED_TYPE ? PyType_Check(type) : is_named_tuple(type);
+        if (!is_fitting) {
             return false;
         }
     }

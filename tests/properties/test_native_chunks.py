@@ -23,7 +23,7 @@ from merge.fragments import FragmentState
 from model import canonical, native
 from model.attributes import ReconciliationPolicy
 from model.dead_letters import DeadLetterReason
-from model.events import RawRecord
+from model.events import DecryptedRecord, RawRecord, UndecryptedRecord
 from model.fragments import FragmentChange
 from model.snapshots import DetectionMode, DiscoveryDefaults, MetadataSnapshot
 from tests.properties import odd_values
@@ -93,10 +93,20 @@ def _record(
 
 kinds = st.sampled_from(["plain", "plain", "plain", "stored", "sealed", "whole", "nobody's", None])
 odd_records = st.builds(_record, st.integers(1, 9), kinds, ids, ordinals, emails, extras)
+
+
+def _decrypted(record: RawRecord) -> DecryptedRecord:
+    return DecryptedRecord.of(record._replace(value=b"encrypted"), record.value)
+
+
+decrypted = odd_records.map(_decrypted)
+undecrypted = odd_records.map(lambda record: UndecryptedRecord(*record))
 damaged = st.just(
     DamagedRecord(RawRecord("odd", "file:odd/x#99", b"{half"), DeadLetterReason.CORRUPT_SOURCE, "cut")
 )
-chunks = st.lists(st.sampled_from(records(60)) | odd_records | odd_records | damaged, max_size=12)
+chunks = st.lists(
+    st.sampled_from(records(60)) | odd_records | odd_records | decrypted | undecrypted | damaged, max_size=12
+)
 
 
 @cache
@@ -136,7 +146,7 @@ def _told(chunk: MappedChunk) -> list[tuple[Any, ...]]:
 
 
 def _plain(event: PlainEvent) -> tuple[Any, ...]:
-    return event.record, event.ordinal, event.state, [], None
+    return type(event.record), event.record, event.ordinal, event.state, [], None
 
 
 def _other(name: str, event: MappedEvent) -> tuple[Any, ...]:
@@ -146,7 +156,14 @@ def _other(name: str, event: MappedEvent) -> tuple[Any, ...]:
         state.apply(FragmentChange(name, event.origin, event.leaves.plain, event.identifiers, event.scope))
         body = codec.body(codec.encode(state))
     assert event.fragment_id == name == str(event.identifiers[0])
-    return event.record, event.origin.stamp.ordinal, body, event.leaves.to_seal, event.scope
+    return (
+        type(event.record),
+        event.record,
+        event.origin.stamp.ordinal,
+        body,
+        event.leaves.to_seal,
+        event.scope,
+    )
 
 
 @settings(max_examples=60, deadline=None)
@@ -166,7 +183,8 @@ def test_chunks(
     assert one == other
 
 
-def test_the_common_event_is_mapped_natively() -> None:
+@pytest.mark.parametrize("is_encrypted", [False, True], ids=["clear", "encrypted"])
+def test_the_common_event_is_mapped_natively(is_encrypted: bool) -> None:
     """So that what is compared is not the twin with itself."""
     tools = pipeline()
     letters = BatchLetters(LetterWriter(tools.sealer), 1, BatchAttempt("main/0", "attempt"))
@@ -177,7 +195,9 @@ def test_the_common_event_is_mapped_natively() -> None:
     def fail(*_: Any) -> None:
         raise AssertionError("the twin was asked")
 
-    some: list[RawRecord | DamagedRecord] = list(records(200))
+    some: list[RawRecord | DamagedRecord] = [
+        _decrypted(each) if is_encrypted else each for each in records(200)
+    ]
     mapper.map_chunk(some, LATEST, MapOutput())
     mapper.map = fail  # type: ignore[method-assign, assignment]
     again = mapper.map_chunk(some, LATEST, MapOutput())
