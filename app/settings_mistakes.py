@@ -14,6 +14,9 @@ from pydantic_settings import BaseSettings
 
 PREFIX = "IDGRAPH_"
 
+_OF_SERVICES = re.compile(r"(SERVICE_(HOST|PORT)(_\w+)?|PORT(_\d+_(TCP|UDP)(_\w+)?)?)$")
+"""Ends of the variables that Kubernetes and Docker make of a service's name."""
+
 KINDS = {"files": "FileSource", "kafka": "KafkaSource"}
 """Kinds of sources, and the models of their keys."""
 
@@ -24,6 +27,8 @@ def misspelt_variables(settings: type[BaseSettings]) -> Iterator[str]:
     known = [PREFIX + name.upper() for name in _variables(settings)]
     for name in os.environ:
         if not name.upper().startswith(PREFIX) or name == "IDGRAPH_CONFIG":
+            continue
+        if "__" not in name and _OF_SERVICES.search(name):
             continue
         if name.upper().removeprefix(PREFIX).partition("__")[0].lower() in settings.model_fields:
             continue

@@ -169,7 +169,16 @@ def test_a_variable_that_sets_nothing_is_told_with_the_nearest_right_one(
     assert caplog.messages == [f"the environment: {name} sets nothing; did you mean {meant}?"]
 
 
-@pytest.mark.parametrize("name", ["IDGRAPH_SERVICE_HOST", "IDGRAPH_PORT_8410_TCP", "IDGRAPH_CONFIG", "HOME"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "IDGRAPH_SERVICE_HOST",
+        "IDGRAPH_METRICS_PORT_9464_TCP",
+        "IDGRAPH_PORT_8410_TCP",
+        "IDGRAPH_CONFIG",
+        "HOME",
+    ],
+)
 def test_variables_of_others_are_left_alone(
     name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
