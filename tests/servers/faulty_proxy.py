@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import ssl
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from http.client import HTTPConnection
+from http.client import HTTPConnection, HTTPException
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import MappingProxyType
 from typing import NamedTuple
@@ -24,8 +25,22 @@ class Answer(NamedTuple):
     announced: int = 0
 
 
+DELAY_SECONDS = 3.0
+
 Fault = Callable[[Callable[[bytes], Answer], bytes], Answer | None]
 """Gives the answer to a request's body, or None to cut the connection; gets what passes a body on."""
+
+
+def passed_on(send: Callable[[bytes], Answer], body: bytes) -> Answer:
+    """No fault."""
+    return send(body)
+
+
+def delayed(send: Callable[[bytes], Answer], body: bytes) -> Answer:
+    """What was asked for is done, and told late."""
+    answer = send(body)
+    time.sleep(DELAY_SECONDS)
+    return answer
 
 
 def throttled(_: Callable[[bytes], Answer], __: bytes) -> Answer:
@@ -95,12 +110,17 @@ def faulty_proxy(url: str, tls: ssl.SSLContext | None = None) -> Iterator[tuple[
             try:
                 fault = faults.popleft()
             except IndexError:
-                answer: Answer | None = self._pass_on(body)
-            else:
+                fault = passed_on
+            try:
                 answer = fault(self._pass_on, body)
+            except (OSError, HTTPException):
+                # The server is away, or went away in the middle.
+                answer = None
             if answer is None:
                 self.close_connection = True
                 return
+            if self.command == "HEAD":
+                answer = answer._replace(body=b"")
             self.send_response(answer.status)
             for key, value in answer.headers.items():
                 self.send_header(key, value)
