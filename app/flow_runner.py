@@ -84,9 +84,15 @@ def run_flow(
                 )
             )
         running: list[Flow] = []
+        stream = input_stream(settings)
         on_batch = stack.enter_context(
             observed(
-                settings, resources, snapshots, lambda: any(flow.is_running() for flow in running), on_batch
+                settings,
+                resources,
+                snapshots,
+                stream.waiting,
+                lambda: any(flow.is_running() for flow in running),
+                on_batch,
             )
         )
         with _keeping_interrupt_handler():
@@ -95,9 +101,7 @@ def run_flow(
             )
         stack.callback(session.stop)
         plan = wiring.worker_plan(settings)
-        flow = Flow(
-            session, plan, input_stream(settings), state, snapshots, schema, resources.dead_letters, on_batch
-        )
+        flow = Flow(session, plan, stream, state, snapshots, schema, resources.dead_letters, on_batch)
         running.append(flow)
         stack.enter_context(
             BackgroundSealing(resources, snapshots.current, flow.is_past, wiring.sealed_file(settings))

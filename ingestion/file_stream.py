@@ -50,6 +50,10 @@ class FileStream:
         """What waits is not counted."""
         return {}
 
+    def waiting(self) -> dict[str, int]:
+        """What waits is not counted."""
+        return {}
+
     def is_bound_otherwise(self) -> bool:
         """Never: a micro-batch of files has the bounds of the configuration."""
         return False

@@ -30,6 +30,11 @@ class InputStream(Protocol):
         is not known."""
         ...
 
+    def waiting(self) -> dict[str, int]:
+        """How many records wait by now, as `took` gives it; empty until it is loaded. For any thread. Raises
+        SourceUnavailableError while it cannot be told."""
+        ...
+
     def is_bound_otherwise(self) -> bool:
         """Whether micro-batches should be larger or smaller from now on, which they are when it is loaded again."""
         ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -26,7 +27,8 @@ _DESERIALIZERS = {
 
 
 class KafkaLag:
-    """Asks the brokers after each micro-batch. Not safe for several threads."""
+    """Asks the brokers: for the reports after each micro-batch, and for the metrics, which go on while none ends. Safe
+    for several threads: Java's consumer is not, so one asks after another."""
 
     def __init__(self, session: SparkSession, options: Mapping[str, str]) -> None:
         """`options` are those of the Java consumer."""
@@ -36,25 +38,34 @@ class KafkaLag:
         self._names: set[tuple[str, int]] = set()
         self._partitions: Any = None
         self._silent_until = 0.0
+        self._is_closed = False
+        self._asking = threading.Lock()
 
     def behind(self, taken: Offsets) -> dict[str, int] | None:
         """By `TOPIC/PARTITION`, the offsets after the last that was taken, of which some may hold no record; None if
         nobody answers."""
-        if not taken or time.monotonic() < self._silent_until:
-            return None
-        try:
-            return _lag(self._ends(taken), taken)
-        except Exception as error:
-            if not is_of_spark(error):
-                raise
-            # Only the type: its message may hold the value of an option.
-            log.debug("the lag cannot be told: %s", type(error).__name__)
-            self._silent_until = time.monotonic() + PAUSE_SECONDS
-            self.close()
-            return None
+        with self._asking:
+            # Behind another who got no answer nobody waits for one again.
+            if not taken or self._is_closed or time.monotonic() < self._silent_until:
+                return None
+            try:
+                return _lag(self._ends(taken), taken)
+            except Exception as error:
+                if not is_of_spark(error):
+                    raise
+                # Only the type: its message may hold the value of an option.
+                log.debug("the lag cannot be told: %s", type(error).__name__)
+                self._silent_until = time.monotonic() + PAUSE_SECONDS
+                self._disconnect()
+                return None
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections. Nothing is told from then on."""
+        with self._asking:
+            self._is_closed = True
+            self._disconnect()
+
+    def _disconnect(self) -> None:
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
             try:

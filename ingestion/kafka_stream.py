@@ -14,8 +14,9 @@ from ingestion.backpressure import BatchBound
 from ingestion.intake import Intake
 from ingestion.kafka_configuration import KafkaSettings, KafkaSource
 from ingestion.kafka_lag import KafkaLag
-from ingestion.kafka_offsets import OffsetRange, planned, ranges_of
+from ingestion.kafka_offsets import OffsetRange, planned, ranges_of, taken
 from ingestion.kafka_records import COLUMNS
+from model.errors import SourceUnavailableError
 
 log = logging.getLogger(__name__)
 
@@ -94,8 +95,18 @@ class KafkaStream:
         # Where a partition that came meanwhile begins is not noted: of it the records alone count.
         offsets = sum(each.records() for each in ranges if each.since is not None)
         self._bound.took(max(records, offsets), seconds)
-        taken = planned(self._checkpoint, number)
-        return (taken and self._lag and self._lag.behind(taken)) or {}
+        done = planned(self._checkpoint, number)
+        return (done and self._lag and self._lag.behind(done)) or {}
+
+    def waiting(self) -> dict[str, int]:
+        """The same of what was taken by now."""
+        done, lag = taken(self._checkpoint), self._lag
+        if not done or lag is None:
+            return {}
+        found = lag.behind(done)
+        if found is None:
+            raise SourceUnavailableError("Kafka does not say where the topics end")
+        return found
 
     def is_bound_otherwise(self) -> bool:
         """Whether the rate of the last micro-batches asks for another bound than the query has."""

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
-from app.flow_offsets import partition_states
 from app.observation.http_server import Page, serving, verdict
 from ingestion.kafka_configuration import kafka_sources
 from model.errors import ConfigError
@@ -28,11 +27,12 @@ def observed(
     settings: Settings,
     resources: WorkerResources,
     snapshots: SnapshotFollower,
+    waiting: Callable[[], Mapping[str, int]],
     is_ready: Callable[[], bool],
     on_batch: Callable[[BatchReport], None],
 ) -> Iterator[Callable[[BatchReport], None]]:
     """Serve metrics and health while the block runs, if `[metrics] port` says so; gives what is to be told of
-    micro-batches, which tells `on_batch`. Raises ConfigError."""
+    micro-batches, which tells `on_batch`. `waiting` gives what is not taken yet of each partition. Raises ConfigError."""
     if settings.metrics.port is None:
         yield on_batch
         return
@@ -50,7 +50,7 @@ def observed(
             snapshots.age,
             lambda: len(resources.store.outbox(OUTBOX_COUNTED)),
             resources.dead_letters.counts,
-            _lag(settings, stack),
+            _lag(settings, waiting, stack),
             is_ready,
         )
         metrics = FlowMetrics(settings.flow.name, gauges)
@@ -68,7 +68,9 @@ def observed(
         yield tell
 
 
-def _lag(settings: Settings, stack: ExitStack) -> Callable[[], list[PartitionLag]]:
+def _lag(
+    settings: Settings, waiting: Callable[[], Mapping[str, int]], stack: ExitStack
+) -> Callable[[], list[PartitionLag]]:
     from app.observation.flow_metrics import PartitionLag
     from app.observation.kafka_lag import LagWatch
 
@@ -76,7 +78,8 @@ def _lag(settings: Settings, stack: ExitStack) -> Callable[[], list[PartitionLag
         return list
 
     def ask() -> list[PartitionLag]:
-        states = partition_states(settings)
-        return [PartitionLag(each.topic, each.partition, each.lag) for each in states if each.lag is not None]
+        # No name of a topic has a slash.
+        named = ((name.rpartition("/"), count) for name, count in waiting().items())
+        return [PartitionLag(topic, int(partition), count) for (topic, _, partition), count in named]
 
     return stack.enter_context(LagWatch(ask)).latest

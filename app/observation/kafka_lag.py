@@ -9,10 +9,12 @@ from app.observation.flow_metrics import PartitionLag
 from model.errors import IdgraphError
 
 LOOK_SECONDS = 15.0
+EARLY_SECONDS = 1.0
+"""Before there is anything to tell: Spark starts, nothing was taken yet."""
 
 
 class LagWatch:
-    """Asks every LOOK_SECONDS. Use as a context manager."""
+    """Asks every LOOK_SECONDS, at first every EARLY_SECONDS. Use as a context manager."""
 
     def __init__(self, ask: Callable[[], list[PartitionLag]]) -> None:
         self._ask = ask
@@ -41,5 +43,5 @@ class LagWatch:
                 self._latest = error
             except Exception as error:
                 self._latest = IdgraphError(type(error).__name__)
-            if self._stop.wait(LOOK_SECONDS):
+            if self._stop.wait(EARLY_SECONDS if self._latest == [] else LOOK_SECONDS):
                 return

@@ -24,7 +24,8 @@ from app.observation.http_server import Page, serving, verdict
 from app.servers.processes import free_port
 from app.settings import load
 from ingestion.outcomes import TOLD_SET_ASIDE, BatchReport, SetAside, StageReport
-from model.errors import ConfigError, StoreError
+from model.errors import ConfigError, SourceUnavailableError, StoreError
+from tests.installation import until
 
 prometheus_client = pytest.importorskip(
     "prometheus_client", reason="prometheus_client is not installed: pip install idgraph[metrics]"
@@ -52,6 +53,12 @@ class World:
         self.ready = True
         self.fails = False
         self.told: list[BatchReport] = []
+        self.lag: dict[str, int] = {}
+
+    def waiting(self) -> dict[str, int]:
+        if self.fails:
+            raise SourceUnavailableError("canary-broker: away")
+        return self.lag
 
     def outbox(self, limit: int) -> list[int]:
         if self.fails:
@@ -59,9 +66,9 @@ class World:
         return list(range(min(limit, 12)))
 
     @contextmanager
-    def observed(self, folder: Path) -> Iterator[tuple[str, Any]]:
+    def observed(self, folder: Path, sources: str = "") -> Iterator[tuple[str, Any]]:
         port = free_port()
-        (folder / "idgraph.toml").write_text(f'[flow]\nname = "shop"\n[metrics]\nport = {port}\n')
+        (folder / "idgraph.toml").write_text(f'[flow]\nname = "shop"\n[metrics]\nport = {port}\n{sources}')
         resources: Any = SimpleNamespace(
             store=self, dead_letters=SimpleNamespace(counts=lambda: {"not_json": 4})
         )
@@ -69,7 +76,9 @@ class World:
             current=lambda: SimpleNamespace(snapshot=SimpleNamespace(version=7)), age=lambda: math.inf
         )
         settings = load(folder / "idgraph.toml")
-        with observed(settings, resources, snapshots, lambda: self.ready, self.told.append) as tell:
+        with observed(
+            settings, resources, snapshots, self.waiting, lambda: self.ready, self.told.append
+        ) as tell:
             yield f"http://127.0.0.1:{port}", tell
 
 
@@ -132,6 +141,35 @@ def test_what_cannot_be_asked_for_is_told_and_hides_nothing_else(tmp_path: Path)
     assert found["idgraph_snapshot_version"] == 7
 
 
+KAFKA = """
+[kafka]
+bootstrap_servers = "nowhere:1"
+[[sources]]
+name = "crm"
+kind = "kafka"
+topics = ["crm.a-b"]
+type = { const = "customer" }
+"""
+
+
+def test_the_lag_is_told_once_something_was_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.observation.kafka_lag.EARLY_SECONDS", 0.01)
+    name = "idgraph_source_lag_records partition=3 topic=crm.a-b"
+    world = World()
+    with world.observed(tmp_path, KAFKA) as (url, _):
+        assert name not in samples(got(f"{url}/metrics")[1])
+        world.lag = {"crm.a-b/3": 12}
+        until(lambda: samples(got(f"{url}/metrics")[1]).get(name) == 12, 10, "the lag")
+
+
+def test_a_broker_that_is_away_is_told(tmp_path: Path) -> None:
+    world = World()
+    world.fails = True
+    failed = "idgraph_scrape_failed what=lag"
+    with world.observed(tmp_path, KAFKA) as (url, _):
+        until(lambda: samples(got(f"{url}/metrics")[1])[failed] == 1, 10, "the broker that is away")
+
+
 def test_health(tmp_path: Path) -> None:
     world = World()
     world.ready = False
@@ -147,7 +185,7 @@ def test_without_a_port_nothing_listens(tmp_path: Path) -> None:
     (tmp_path / "idgraph.toml").write_text("")
     told: list[BatchReport] = []
     nothing: Any = None
-    with observed(load(tmp_path / "idgraph.toml"), nothing, nothing, lambda: True, told.append) as tell:
+    with observed(load(tmp_path / "idgraph.toml"), nothing, nothing, dict, lambda: True, told.append) as tell:
         assert tell == told.append
 
 

@@ -55,3 +55,8 @@ def test_the_offsets_before_a_partition_that_came_meanwhile_were_not_taken(
     plan(tmp_path, 1, old=110, new=10**9)
     stream.took(1, 500, 0.01)
     assert stream._bound.present == FIRST_OFFSETS
+
+
+def test_nothing_waits_before_it_is_loaded(stream: KafkaStream, tmp_path: Path) -> None:
+    plan(tmp_path, 0, old=100)
+    assert stream.waiting() == {}

@@ -5,11 +5,14 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 
+from app.servers.processes import free_port
 from model.errors import FlowStoppedError, SourceUnavailableError
 from tests.installation import Installation, Shop, kill_tree, retail, until
 from tests.servers.kafka import Kafka, running_kafka
@@ -70,9 +73,18 @@ def test_the_same_export_as_from_files(tmp_path: Path, shop: Shop, kafka: Kafka,
     assert installation.run() == [], "nothing new"
 
 
+def partitions_with_lag(port: int) -> int:
+    with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        return int(answer.read().count(b"idgraph_source_lag_records{"))
+
+
 def test_driver_and_broker_killed(tmp_path: Path, shop: Shop, kafka: Kafka, from_files: bytes) -> None:
     bounds = {"max_offsets_per_batch": 90, "min_offsets_per_batch": 40, "batch_seconds": 0.01}
     installation = installed(tmp_path, shop, kafka, "killed-", **bounds)
+    port = free_port()
+    if find_spec("prometheus_client") is not None:
+        config = installation.config.read_text()
+        installation.config.write_text(config.replace("[metrics]\n", f"[metrics]\nport = {port}\n"))
     publish(installation)
     process = installation.start()
 
@@ -87,6 +99,8 @@ def test_driver_and_broker_killed(tmp_path: Path, shop: Shop, kafka: Kafka, from
     done = len(installation.batches())
     until(lambda: len(installation.batches()) > done or process.poll() is not None, what="a micro-batch")
     assert process.poll() is None, (tmp_path / "flow.err").read_text()
+    if find_spec("prometheus_client") is not None:
+        until(lambda: partitions_with_lag(port) == 6, what="the lag as a metric")
     kafka.kill()
     kafka.restart()
     if process.poll() is None:
