@@ -65,7 +65,8 @@ class IndexVersions(Protocol):
 
     def switch(self, take: Callable[[Sequence[str]], None]) -> str:
         """Put the version that is being made in the place of the one in use, whose name it gives. `take` is given
-        the last ids of `changed`; writers wait meanwhile. Whatever it raises, the version in use stays in use."""
+        the last ids of `changed`; writers wait meanwhile. Whatever it raises, writers do not wait any longer, and it can be
+        made again: the version in use stays in use, unless it was replaced already and what came last is not there."""
         ...
 
     def known(self) -> list[IndexVersion]:

@@ -2,7 +2,8 @@
 
 Writers know nothing of it. What they write meanwhile is what the version in use has behind the sequence numbers, one
 a shard, that it had at the beginning; these stand beside the new version's mapping, so a run that is cut short goes
-on with them.
+on with them. Numbers are not done in their order: a later write can be seen before an earlier one. So a shard is
+followed up to its global checkpoint, up to which every copy has done all.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from merge.index_versions import Begun, IndexVersion, VersionState
 from merge.tombstones import Tombstone, TombstoneNames
 from model.errors import ProfileIndexError, VersionInUseError
 from sinks.elasticsearch_bulk import TAKEN, erase, erased, key_of, write
-from sinks.elasticsearch_client import ElasticsearchClient
+from sinks.elasticsearch_client import ElasticsearchClient, Pause
 from sinks.elasticsearch_connection import Place
 from sinks.elasticsearch_index import prepared
 from sinks.elasticsearch_other_versions import block, unblock
@@ -25,7 +26,7 @@ from sinks.elasticsearch_queries import EVERY, Json
 from sinks.elasticsearch_schema import LAYOUT, Shape, create, make, version_name, versions
 
 _PAGE = 1000
-_STATS = "indices.*.shards.*.seq_no.max_seq_no"
+_STATS = ["indices.*.shards.*.seq_no.global_checkpoint", "indices.*.shards.*.seq_no.max_seq_no"]
 
 
 class ElasticsearchIndexVersions:
@@ -37,7 +38,7 @@ class ElasticsearchIndexVersions:
         self._alias = place.name
         self._names = names
         self._shape = shape
-        self._in_use = self._made = ""
+        self._in_use = self._made = self._mark = ""
         self._behind: dict[str, int] = {}
         """By shard of the version in use, up to where its operations have been followed."""
 
@@ -48,18 +49,19 @@ class ElasticsearchIndexVersions:
         unblock(self._client, self._in_use)
         left = [each for each in versions(self._client) if each > self._in_use]
         if left and not anew and (begun := self._begun(left[-1])):
-            self._made, (mark, self._behind) = left[-1], begun
-            return Begun(self._made, mark)
+            self._made, (self._mark, self._behind) = left[-1], begun
+            return Begun(self._made, self._mark)
         for index in left:
             self._remove(index)
         self._made = version_name(self._alias, 1 + int(max(versions(self._client))[-6:]))
-        self._behind = self._last_operations()
-        mark = token_hex(8)
-        meta = {"instead_of": self._in_use, "behind": self._behind, "mark": mark}
+        self._behind = dict.fromkeys(self._shards(), -1)
+        self._behind, _ = self._progress()
+        self._mark = token_hex(8)
+        meta = {"instead_of": self._in_use, "behind": self._behind, "mark": self._mark}
         make(self._client, self._made, self._shape, {}, meta)
         # Nobody searches it yet.
         self._set(self._made, {"index.refresh_interval": "-1"})
-        return Begun(self._made, mark)
+        return Begun(self._made, self._mark)
 
     def put(self, documents: Sequence[IndexDocument]) -> dict[str, str]:
         actions, refused = prepared(documents, self._names)
@@ -75,9 +77,11 @@ class ElasticsearchIndexVersions:
         erase(self._client, self._made, by_key, is_alias=False)
 
     def changed(self) -> list[str]:
+        # Looked at before the refresh, which shows all that was done before.
+        done, _ = self._progress()
         self._refresh(self._in_use)
         for shard in self._behind:
-            while hits := self._operations(shard):
+            while hits := self._operations(shard, done[shard]):
                 ids = [hit["fields"]["id"][0] for hit in hits if "fields" in hit]
                 buried = {hit["_id"]: hit["_version"] for hit in hits if "fields" not in hit}
                 erase(self._client, self._made, buried, is_alias=False)
@@ -87,14 +91,13 @@ class ElasticsearchIndexVersions:
         return []
 
     def switch(self, take: Callable[[Sequence[str]], None]) -> str:
-        if self._used() == self._made:
+        if (used := self._used()) != self._in_use:
             raise ProfileIndexError(
-                f"Elasticsearch index {self._alias}: somebody else has switched to {self._made}"
+                f"Elasticsearch index {self._alias}: somebody else has switched to {used}"
             )
-        block(self._client, self._in_use)
         try:
-            while ids := self.changed():
-                take(ids)
+            self._follow_to_the_end(take)
+            self._require_made()
             self._set(self._made, {"index.refresh_interval": None})
             self._refresh(self._made)
             self._move_alias()
@@ -103,6 +106,9 @@ class ElasticsearchIndexVersions:
             with suppress(ProfileIndexError):
                 unblock(self._client, self._in_use)
             raise
+        # Before it moved, a run on another machine may have lifted the block, and a flow put something there.
+        self._follow_to_the_end(take)
+        self._refresh(self._made)
         return self._in_use
 
     def known(self) -> list[IndexVersion]:
@@ -143,27 +149,58 @@ class ElasticsearchIndexVersions:
             return None
         return str(meta["mark"]), {str(shard): int(last) for shard, last in meta["behind"].items()}
 
-    def _last_operations(self) -> dict[str, int]:
+    def _follow_to_the_end(self, take: Callable[[Sequence[str]], None]) -> None:
+        """Block the version in use, and give what it has to `take` until nothing is left there. Raises
+        ProfileIndexError when a copy of a shard does not come to its end."""
+        block(self._client, self._in_use)
+        pause = Pause(self._in_use)
+        while True:
+            done, given = self._progress()
+            if ids := self.changed():
+                take(ids)
+            elif done == given:
+                return
+            else:
+                pause.busy()
+
+    def _require_made(self) -> None:
+        """Raises ProfileIndexError when the version is not the one that was begun. One that is deleted meanwhile comes
+        back with the next `put`, where Elasticsearch makes indices by itself, and with a mapping that it guesses."""
+        is_there = self._client.call(lambda api: api.indices.exists(index=self._made))
+        begun = self._begun(self._made) if is_there else None
+        if begun is None or begun[0] != self._mark:
+            raise ProfileIndexError(
+                f"Elasticsearch index {self._alias}: {self._made} was deleted while it was made; run it again"
+            )
+
+    def _shards(self) -> list[str]:
+        """The names of the shards of the version in use, also of those that are away."""
+        told = self._client.call(lambda api: api.indices.get_settings(index=self._in_use))
+        return [str(each) for each in range(int(told[self._in_use]["settings"]["index"]["number_of_shards"]))]
+
+    def _progress(self) -> tuple[dict[str, int], dict[str, int]]:
+        """By shard of the version in use, up to which number every copy has done all operations, and the last number
+        that was given. Raises ProfileIndexError when a shard is away."""
         answer = self._client.call(
             lambda api: api.indices.stats(
-                index=self._in_use, metric="_all", level="shards", filter_path=[_STATS]
+                index=self._in_use, metric="_all", level="shards", filter_path=_STATS
             )
         )
-        shards: Json = answer["indices"][self._in_use]["shards"]
-        # Of copies that lag behind too: what is followed twice changes nothing.
-        return {
-            shard: min(int(each["seq_no"]["max_seq_no"]) for each in copies)
-            for shard, copies in shards.items()
-        }
+        shards: Json = answer.get("indices", {}).get(self._in_use, {}).get("shards", {})
+        if shards.keys() != self._behind.keys():
+            raise ProfileIndexError(f"Elasticsearch index {self._in_use}: a shard is away")
+        # Copies hear of the checkpoint one after the other: the lowest is true for all.
+        done = {shard: min(_of("global_checkpoint", copies)) for shard, copies in shards.items()}
+        return done, {shard: max(_of("max_seq_no", copies)) for shard, copies in shards.items()}
 
-    def _operations(self, shard: str) -> list[Json]:
-        """The next documents of a shard, in the order in which they were written; those without fields are
+    def _operations(self, shard: str, last: int) -> list[Json]:
+        """The next documents of a shard up to a number, in the order of their numbers; those without fields are
         tombstones."""
         answer = self._client.call(
             lambda api: api.search(
                 index=self._in_use,
                 preference=f"_shards:{shard}",
-                query={"range": {"_seq_no": {"gt": self._behind[shard]}}},
+                query={"range": {"_seq_no": {"gt": self._behind[shard], "lte": last}}},
                 sort=[{"_seq_no": "asc"}],
                 size=_PAGE,
                 source=False,
@@ -194,6 +231,10 @@ class ElasticsearchIndexVersions:
 
     def _refresh(self, index: str) -> None:
         self._client.call(lambda api: api.indices.refresh(index=index))
+
+
+def _of(number: str, copies: list[Json]) -> list[int]:
+    return [int(each["seq_no"][number]) for each in copies]
 
 
 def _state(index: str, in_use: str) -> VersionState:
