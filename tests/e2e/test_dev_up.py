@@ -152,6 +152,7 @@ def test_a_second_one_in_the_same_folder_is_refused(up: Started) -> None:
     assert up.process.poll() is None
 
 
+@pytest.mark.long
 def test_ctrl_c_leaves_no_process_and_the_next_up_goes_on(up: Started) -> None:
     shape = up.shape
     before = exported(shape.command("export"))
@@ -169,6 +170,7 @@ def test_ctrl_c_leaves_no_process_and_the_next_up_goes_on(up: Started) -> None:
     assert len(exported(shape.command("export"))) > len(before)
 
 
+@pytest.mark.long
 def test_killed_it_leaves_no_process_either(up: Started) -> None:
     below = descendants(up.process.pid)
     kill(up.process)
