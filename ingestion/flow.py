@@ -166,7 +166,6 @@ class Flow:
         pinned = self._pins.pin(batch, self._snapshots.current())
         attempt, report = self._run_stages(rows, number, batch, pinned)
         counts = report.counts
-        self._dead_letters.put(counts.letters)
         self._schema.follow(pinned)
         self._schema.add(counts.schema_changes())
         try:
@@ -189,6 +188,7 @@ class Flow:
             is_last = attempted == self._backoff.retries
             try:
                 tasks, counts = self._run_job(rows, number, attempt, pinned, is_last)
+                self._put_letters(counts)
             except IdgraphError as error:
                 if is_last or not may_pass_again(error) or self._stop.is_set():
                     raise
@@ -199,6 +199,11 @@ class Flow:
                 report = BatchReport(0, 0.0, pinned.snapshot.version, tasks, counts, attempted + 1, batch)
                 return attempt, report
         raise AssertionError("unreachable")
+
+    def _put_letters(self, counts: StageReport) -> None:
+        """Those that tasks could not put. What adds reports up holds none of them any longer."""
+        self._dead_letters.put(counts.letters)
+        counts.letters.clear()
 
     def _run_job(
         self, rows: DataFrame, number: int, attempt: BatchAttempt, pinned: PinnedSnapshot, is_last: bool

@@ -13,6 +13,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from ingestion.configuration import FlowConfig
+from ingestion.further_options import given_by_file
 from ingestion.session_options import is_authenticated, session_options
 from ingestion.spark_configuration import SparkSettings, is_local
 from ingestion.worker_errors import is_of_spark, stopped_by_spark
@@ -55,7 +56,8 @@ def start_session(
         builder = builder.config("spark.jars", ",".join(jar.as_uri() for jar in jars))
     for key, value in session_options(flow, spark, scratch, archives).items():
         builder = builder.config(key, value)
-    with _standard_error_to(log_file):
+    further = {name: value.get_secret_value() for name, value in spark.options.items()}
+    with _standard_error_to(log_file), given_by_file(further, scratch / "further.properties"):
         try:
             session = builder.getOrCreate()
         except Exception as error:

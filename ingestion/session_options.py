@@ -22,7 +22,8 @@ _QUICK_JAVA = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
 def session_options(flow: FlowConfig, spark: SparkSettings, scratch: Path, archives: Path) -> dict[str, str]:
-    """By name. `scratch` holds the driver's temporary files, `archives` those of Spark's classes."""
+    """By name, without the configuration's further ones, which may replace none of these. `scratch` holds the driver's
+    temporary files, `archives` those of Spark's classes."""
     log4j = Path(__file__).with_name("log4j2.properties")
     here = is_local(flow.master)
     # To executors it encrypts, code too: without the best compiler at a tenth of the speed.
@@ -30,8 +31,6 @@ def session_options(flow: FlowConfig, spark: SparkSettings, scratch: Path, archi
     java = [f"-Dlog4j2.configurationFile={log4j.as_uri()}", *quick, *archive_options(archives)]
     return {
         **(_of_one_machine() if here else _of_cluster(flow, spark)),
-        # The further ones before ours, which they may not replace.
-        **{name: value.get_secret_value() for name, value in spark.options.items()},
         "spark.driver.memory": flow.driver_memory,
         "spark.driver.extraJavaOptions": " ".join(f'"{option}"' for option in java),
         "spark.local.dir": str(scratch),

@@ -26,6 +26,7 @@ from ingestion.parcels import PARCEL_FRAGMENTS, Parcel, read_parcels, rows
 from ingestion.record_reader import RecordReader
 from ingestion.set_aside import LetterWriter
 from ingestion.source_files import file_sources
+from ingestion.task_letters import TaskLetters
 from ingestion.worker_process import BatchOrder, commit_size, compiled, resources, telling_only_our_errors
 from ingestion.workers import WorkerPlan, WorkerResources
 from merge import codec
@@ -33,7 +34,6 @@ from merge.backoff import Backoff
 from merge.encoded import state_of
 from merge.fragments import FragmentState
 from merge.tombstones import UNJUDGED
-from model.dead_letters import DeadLetter
 from model.errors import DamagedStateError
 
 QUICK_EVENTS = 1000
@@ -68,7 +68,7 @@ def quick_task(plan: WorkerPlan, order: BatchOrder) -> Task:
 def _run_map(
     plan: WorkerPlan, order: BatchOrder, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    for output, report in _mapped(plan, order, batches):
+    for output, report in _mapped(plan, order, batches, _letters(plan)):
         parcels = [Parcel([]) for _ in range(plan.flow.partitions)]
         for fragment_id, state in output.fragments.items():
             part = crc32(fragment_id.encode()) % len(parcels)
@@ -87,15 +87,17 @@ def _run_map(
 def _run_commit(
     plan: WorkerPlan, order: BatchOrder, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    total = StageReport()
+    total, letters = StageReport(), _letters(plan)
 
     def fragments() -> Iterator[tuple[str, FragmentState | bytes]]:
         for parcel in read_parcels(batches):
             if parcel.report is not None:
+                # Those of several map tasks, which go on together.
+                letters.left(parcel.report.letters)
                 total.add(parcel.report)
             yield from _judged(parcel) if parcel.judged else parcel.fragments
 
-    total.add(_commit(plan, order, fragments()))
+    total.add(_commit(plan, order, fragments(), letters))
     yield rows([(0, Parcel([], total))])
 
 
@@ -103,14 +105,14 @@ def _run_commit(
 def _run_whole(
     plan: WorkerPlan, order: BatchOrder, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    total = StageReport()
+    total, letters = StageReport(), _letters(plan)
 
     def fragments() -> Iterator[tuple[str, FragmentState]]:
-        for output, report in _mapped(plan, order, batches):
+        for output, report in _mapped(plan, order, batches, letters):
             total.add(report)
             yield from output.fragments.items()
 
-    total.add(_commit(plan, order, fragments()))
+    total.add(_commit(plan, order, fragments(), letters))
     yield rows([(0, Parcel([], total))])
 
 
@@ -118,15 +120,15 @@ def _run_whole(
 def _run_quick(
     plan: WorkerPlan, order: BatchOrder, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    total = StageReport()
-    for output, report in _mapped(plan, order, batches):
+    total, letters = StageReport(), _letters(plan)
+    for output, report in _mapped(plan, order, batches, letters):
         total.add(report)
-        total.add(_commit(plan, order, output.fragments.items()))
+        total.add(_commit(plan, order, output.fragments.items(), letters))
     yield rows([(0, Parcel([], total))])
 
 
 def _mapped(
-    plan: WorkerPlan, order: BatchOrder, batches: Iterable[pa.RecordBatch]
+    plan: WorkerPlan, order: BatchOrder, batches: Iterable[pa.RecordBatch], letters: TaskLetters
 ) -> Iterator[tuple[MapOutput, StageReport]]:
     tools = resources(plan)
     stage = MapStage(
@@ -149,7 +151,7 @@ def _mapped(
     started = time.perf_counter()
     for output in stage.run(decryption.run(read.records())):
         told = report(output)
-        told.letters = _left_to_put(plan, output.letters)
+        told.letters = letters.left(output.letters)
         yield output, told
         started = time.perf_counter()
     # Files without a record are taken too.
@@ -166,13 +168,8 @@ def _record_reader(
     return FileRecords(file_sources(plan.sources), limit, FileNames(tools.blind_index), batches)
 
 
-def _left_to_put(plan: WorkerPlan, letters: list[DeadLetter]) -> list[DeadLetter]:
-    """Put dead letters; gives those that only the driver can."""
-    if plan.letters_by_driver:
-        return letters
-    if letters:
-        resources(plan).dead_letters.put(letters)
-    return []
+def _letters(plan: WorkerPlan) -> TaskLetters:
+    return TaskLetters(None if plan.letters_by_driver else resources(plan).dead_letters.put)
 
 
 def _judged(parcel: Parcel) -> Iterator[tuple[str, FragmentState | bytes]]:
@@ -226,7 +223,10 @@ def _map_report(
 
 
 def _commit(
-    plan: WorkerPlan, order: BatchOrder, fragments: Iterable[tuple[str, FragmentState | bytes]]
+    plan: WorkerPlan,
+    order: BatchOrder,
+    fragments: Iterable[tuple[str, FragmentState | bytes]],
+    task_letters: TaskLetters,
 ) -> StageReport:
     tools = resources(plan)
     stage = CommitStage(
@@ -244,7 +244,7 @@ def _commit(
     letters = LetterWriter(tools.sealer).of_failures(kept, compiled(order).version, order.attempt)
     read_units, write_units = tools.consumed()
     return StageReport(
-        letters=_left_to_put(plan, letters),
+        letters=task_letters.left(letters),
         dead=dict(Counter(str(failure.reason) for failure in kept)),
         written=output.written,
         unchanged=output.unchanged,

@@ -10,6 +10,7 @@ from app.cluster import require_shared
 from app.package import write_archive
 from app.settings import load
 from ingestion.session_options import session_options
+from ingestion.spark_configuration import REFUSED
 from model.errors import ConfigError
 
 DYNAMODB = '[store]\nkind = "dynamodb"\nregion = "eu-central-1"\n'
@@ -58,6 +59,8 @@ def test_what_all_machines_reach_is_taken(tmp_path: Path) -> None:
     [
         ("spark.io.encryption.enabled", "what is shuffled holds personal data"),
         ("spark.master", r"it is `\[flow\] master`"),
+        ("spark.network.crypto.enabled", "wherever spark.authenticate is"),
+        ("spark.executorEnv.PYTHONPATH", "idgraph package --include"),
         ("executor.memory", "no option of Spark"),
     ],
 )
@@ -81,12 +84,25 @@ def test_executors_are_told_where_the_code_is(tmp_path: Path) -> None:
     assert options["spark.executorEnv.PYTHONPATH"] == "idgraph"
     assert options["spark.driver.host"] == "driver"
     assert "spark.driver.bindAddress" not in options
-    assert options["spark.executor.memory"] == "2g"
+    assert "spark.executor.memory" not in options, "it goes by a file"
     here = session_options(
         settings.flow.model_copy(update={"master": "local[2]"}), settings.spark, tmp_path, tmp_path
     )
     assert here["spark.driver.host"] == here["spark.driver.bindAddress"] == "127.0.0.1"
     assert "spark.archives" not in here
+
+
+def test_what_is_set_for_a_cluster_cannot_be_told_otherwise(tmp_path: Path) -> None:
+    file = tmp_path / "idgraph.toml"
+    file.write_text(f'[flow]\nmaster = "{MASTER}"\n[spark]\narchive = "code.tgz"\ndriver_host = "driver"\n')
+    settings = load(file)
+    ours = session_options(settings.flow, settings.spark, tmp_path, tmp_path)
+    here = session_options(
+        settings.flow.model_copy(update={"master": "local"}), settings.spark, tmp_path, tmp_path
+    )
+    of_cluster = {name for name in ours if name not in here} | {"spark.driver.host"}
+    # Whether processes know a common secret is told there, and only there.
+    assert of_cluster - REFUSED.keys() == {"spark.authenticate"}
 
 
 @pytest.mark.parametrize(

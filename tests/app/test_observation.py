@@ -36,7 +36,7 @@ ROOT = Path(__file__).parents[2]
 NUMBERS = {
     name: number
     for number, name in enumerate(StageReport.__struct_fields__, 1)
-    if name not in ("dead", "changes", "set_aside")
+    if name not in ("dead", "changes", "set_aside", "letters")
 }
 
 

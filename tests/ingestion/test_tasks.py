@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -110,6 +112,40 @@ def test_all_strategies_give_the_same_profiles_and_counts(tmp_path: Path) -> Non
     assert exports[0] == exports[1] == exports[2] != b""
     assert reports[0][:3] == reports[1][:3] == reports[2][:3]
     assert reports[0][0] == 3
+
+
+@pytest.mark.parametrize("strategy", ["quick", "whole", "shuffled"])
+def test_letters_that_only_the_driver_can_put(
+    tmp_path: Path, strategy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = Worker(tmp_path / "worker", combine_events=17)
+    inbox = tmp_path / "worker" / "inbox"
+    for name in ("orders", "segment"):
+        with (inbox / name / "a.jsonl").open("ab") as file:
+            file.write(b"not JSON\n" * 3)
+    worker.plan = replace(worker.plan, letters_by_driver=True)
+
+    def run() -> StageReport:
+        match strategy:
+            case "quick":
+                return worker.run(quick_task(worker.plan, worker.order()))
+            case "whole":
+                return worker.run(whole_task(worker.plan, worker.order()))
+            case _:
+                return worker.run_shuffled(worker.order())
+
+    with closing(worker.resources.dead_letters) as there:
+        report = run()
+        assert report.dead["not_json"] == 6
+        assert Counter(letter.reason for letter in report.letters) == report.dead
+        assert list(there.scan()) == []
+        # As many bytes as there are is not too much, one byte less is.
+        sealed = sum(len(letter.payload) for letter in report.letters)
+        monkeypatch.setattr("ingestion.task_letters.REPORTED_BYTES", sealed)
+        assert run().dead == report.dead
+        monkeypatch.setattr("ingestion.task_letters.REPORTED_BYTES", sealed - 1)
+        with pytest.raises(FlowStoppedError, match="which the driver would have to hold"):
+            run()
 
 
 def damage(worker: Worker) -> str:

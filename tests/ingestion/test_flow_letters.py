@@ -1,0 +1,137 @@
+"""Dead letters that tasks leave to the driver: what becomes of a task's report, without Spark, whose job a stand-in reports."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from ingestion import flow as flows
+from ingestion.configuration import FlowConfig
+from ingestion.flow import Flow
+from ingestion.outcomes import BatchReport, StageReport
+from ingestion.set_aside import BatchAttempt
+from ingestion.snapshots import PinnedSnapshot
+from ingestion.workers import WorkerPlan
+from model.dead_letters import DeadLetter, DeadLetterReason
+from model.errors import StoreError
+from sinks.sqlite_dead_letters import SqliteDeadLetters
+from tests.retail import snapshot
+
+
+class AwayAtFirst(SqliteDeadLetters):
+    """A store that cannot be written some times."""
+
+    times = 0
+
+    def put(self, letters: Sequence[DeadLetter]) -> None:
+        if self.times:
+            self.times -= 1
+            raise StoreError("the disk is full")
+        super().put(letters)
+
+
+class Stream:
+    """One whose records all are read."""
+
+    def without_secrets(self, text: str) -> str:
+        return text
+
+    def in_tasks(self, rows: Any, number: int) -> Any:
+        return rows
+
+    def took(self, number: int, offsets: int, seconds: float) -> dict[str, int]:
+        return {}
+
+
+class Schema:
+    """Nobody is told of schema changes."""
+
+    def follow(self, pinned: PinnedSnapshot) -> None: ...
+
+    def add(self, changes: Sequence[Any]) -> None: ...
+
+
+class Job:
+    """Reports one letter each time, as a task does that has no way to the store."""
+
+    def __init__(self) -> None:
+        self.attempts: list[BatchAttempt] = []
+
+    def run(
+        self, rows: Any, attempt: BatchAttempt, pinned: PinnedSnapshot, is_last: bool
+    ) -> tuple[int, StageReport]:
+        self.attempts.append(attempt)
+        letter = DeadLetter(
+            id="a" * 32,
+            reason=DeadLetterReason.NOT_JSON,
+            stage="decode",
+            detail="",
+            source="web",
+            position="web/0/1",
+            spec=None,
+            snapshot_version=1,
+            batch=attempt.batch,
+            attempt=attempt.attempt,
+            payload=b"sealed",
+            set_aside_at=1,
+        )
+        return 1, StageReport(events=1, dead={"not_json": 1}, letters=[letter])
+
+
+class Driver:
+    """A flow without its session."""
+
+    def __init__(self, folder: Path, letters: AwayAtFirst, retries: int) -> None:
+        plan = WorkerPlan(FlowConfig(batch_retries=retries), {}, "", cast(Any, None), letters_by_driver=True)
+        pinned = PinnedSnapshot("etag", snapshot())
+        follower = type("Follower", (), {"current": lambda _: pinned})()
+        self.told: list[BatchReport] = []
+        self.job = Job()
+        none = cast(Any, None)
+        self.flow = Flow(
+            none, plan, cast(Any, Stream()), folder, follower, cast(Any, Schema()), letters, self.told.append
+        )
+        self.flow._query_id.set_result("query")
+        self.flow._runner = cast(Any, self.job)
+
+    def take(self) -> None:
+        self.flow._process(cast(Any, None), 0)
+
+
+@pytest.fixture(autouse=True)
+def without_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flows, "BATCH_PAUSE_SECONDS", 0.001)
+
+
+@pytest.mark.parametrize("times", [0, 1, 2])
+def test_a_store_that_is_away_for_a_while_has_the_micro_batch_given_again(tmp_path: Path, times: int) -> None:
+    with closing(AwayAtFirst(tmp_path / "letters.db")) as letters:
+        letters.times = times
+        driver = Driver(tmp_path, letters, retries=2)
+        driver.take()
+        assert len(driver.job.attempts) == times + 1
+        assert [each.attempt for each in letters.scan()] == [driver.job.attempts[-1].attempt]
+        (report,) = driver.told
+        assert report.attempts == times + 1
+        assert report.counts.dead == {"not_json": 1}
+
+
+def test_a_store_that_stays_away_stops_the_flow_and_the_micro_batch_is_not_done(tmp_path: Path) -> None:
+    with closing(AwayAtFirst(tmp_path / "letters.db")) as letters:
+        letters.times = 3
+        driver = Driver(tmp_path, letters, retries=2)
+        with pytest.raises(StoreError, match="the disk is full"):
+            driver.take()
+        assert driver.told == []
+        assert list(letters.scan()) == []
+
+
+def test_once_put_a_letter_is_in_no_report(tmp_path: Path) -> None:
+    with closing(AwayAtFirst(tmp_path / "letters.db")) as letters:
+        driver = Driver(tmp_path, letters, retries=0)
+        driver.take()
+        assert [report.counts.letters for report in driver.told] == [[]]
