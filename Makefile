@@ -27,6 +27,7 @@ bench: $(VENV)/.run $(VENV)/.loops
 lock: $(VENV)/.dev ## Resolve the dependencies anew (needs uv).
 	@uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml -o requirements.lock -q --upgrade
 	@uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml --group dev -o requirements-dev.lock -q --upgrade
+	@uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml --all-extras -c requirements-dev.lock -o deploy/requirements.lock -q --upgrade
 
 clean:
 	rm -rf $(VENV) model/_*.so build *.egg-info .mypy_cache .pytest_cache .ruff_cache

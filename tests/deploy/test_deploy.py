@@ -148,7 +148,9 @@ def test_the_flow_on_kubernetes_is_a_cluster_that_shares_all(
     assert options["spark.kubernetes.driver.pod.name"] == f"{name}-0"
     _, (_keys, driver) = containers(flow)
     ports = {port["containerPort"] for port in driver["ports"]}
-    assert ports == {int(options["spark.driver.port"]), int(options["spark.driver.blockManager.port"])}
+    assert settings.metrics
+    spark_ports = {int(options["spark.driver.port"]), int(options["spark.driver.blockManager.port"])}
+    assert ports == {*spark_ports, settings.metrics.port}
     mounts = {mount["mountPath"] for mount in driver["volumeMounts"]}
     for needed in (settings.keyring_file(), settings.token_file(), settings.index.api_key_file):
         assert needed
@@ -162,6 +164,26 @@ def test_the_flow_on_kubernetes_is_a_cluster_that_shares_all(
     _, (_, executor) = containers(template)
     assert options["spark.kubernetes.executor.podTemplateContainerName"] == executor["name"]
     assert str(settings.keyring_file().parent) in {mount["mountPath"] for mount in executor["volumeMounts"]}
+
+
+def test_only_the_flow_and_prometheus_reach_a_service(kubernetes: list[dict[str, Any]]) -> None:
+    monitoring = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
+    ports = {
+        port["containerPort"]
+        for document in kubernetes
+        for container in containers(document)[1]
+        for port in container.get("ports", ())
+    }
+    policies = {
+        each["metadata"]["name"]: each["spec"] for each in kubernetes if each["kind"] == "NetworkPolicy"
+    }
+    (service,) = policies["idgraph-metadata"]["ingress"]
+    flow, prometheus = service["from"]
+    assert flow["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "flow"
+    assert prometheus == monitoring
+    (metrics,) = policies["idgraph-metrics"]["ingress"]
+    assert metrics["from"] == [monitoring]
+    assert {port["port"] for rule in (service, metrics) for port in rule["ports"]} <= ports
 
 
 def test_the_composed_parts_fit_together(compose: dict[str, Any]) -> None:
@@ -182,27 +204,6 @@ def test_the_composed_parts_fit_together(compose: dict[str, Any]) -> None:
     assert set(hosts) <= set(services)
     topics = {topic for source in settings.sources for topic in getattr(source, "topics", ())}
     assert topics == set(re.findall(r"for topic in ([\w ]+);", services["topics"]["command"][0])[0].split())
-
-
-def test_the_image_is_made_of_what_there_is() -> None:
-    text = re.sub(r"\\\n", " ", (DEPLOY / "Dockerfile").read_text())
-    steps = [line.split(None, 1) for line in text.splitlines() if line and not line.startswith("#")]
-    known = {"FROM", "RUN", "WORKDIR", "COPY", "ENV", "USER", "ENTRYPOINT", "CMD"}
-    assert {step[0] for step in steps} <= known
-    copied = [
-        source
-        for name, rest in steps
-        if name == "COPY"
-        for source in [word for word in rest.split() if not word.startswith("--")][:-1]
-    ]
-    assert [source for source in copied if not (ROOT / source).exists()] == []
-    packages = {folder.parent.name for folder in ROOT.glob("*/py.typed")}
-    assert packages <= set(copied)
-    for name, rest in steps:
-        if name in ("ENTRYPOINT", "CMD"):
-            assert all(isinstance(word, str) for word in json.loads(rest))
-        if name == "RUN":
-            subprocess.run(["/bin/sh", "-n"], input=rest, text=True, check=True)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,69 @@
+"""What of the image can be checked without building it."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+DEPLOY = ROOT / "deploy"
+
+
+def test_the_image_is_made_of_what_there_is() -> None:
+    text = re.sub(r"\\\n", " ", (DEPLOY / "Dockerfile").read_text())
+    steps = [line.split(None, 1) for line in text.splitlines() if line and not line.startswith("#")]
+    known = {"FROM", "RUN", "WORKDIR", "COPY", "ENV", "USER", "ENTRYPOINT", "CMD"}
+    assert {step[0] for step in steps} <= known
+    copied = [
+        source
+        for name, rest in steps
+        if name == "COPY"
+        for source in [word for word in rest.split() if not word.startswith("--")][:-1]
+    ]
+    assert [source for source in copied if not (ROOT / source).exists()] == []
+    packages = {folder.parent.name for folder in ROOT.glob("*/py.typed")}
+    assert packages <= set(copied)
+    for name, rest in steps:
+        if name in ("ENTRYPOINT", "CMD"):
+            assert all(isinstance(word, str) for word in json.loads(rest))
+        if name == "RUN":
+            subprocess.run(["/bin/sh", "-n"], input=rest, text=True, check=True)
+
+
+def test_the_image_has_what_is_tested_with_all_extras_by_hash() -> None:
+    locked = pinned(DEPLOY / "requirements.lock")
+    assert locked.items() <= pinned(ROOT / "requirements-dev.lock").items()
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    needed = {re.split(r"[\[<>=]", each)[0] for extra in extras.values() for each in extra}
+    assert needed <= {line.split("==")[0] for line in locked}
+    assert (
+        "scripts/setup python3 /opt/idgraph/venv deploy/requirements.lock"
+        in (DEPLOY / "Dockerfile").read_text()
+    )
+
+
+def pinned(lock: Path) -> dict[str, str]:
+    """The hashes by name and version."""
+    entries = re.split(r"^(?=[a-z])", lock.read_text(), flags=re.MULTILINE)
+    return {
+        entry.split(None, 1)[0]: " ".join(re.findall(r"--hash=(\S+)", entry))
+        for entry in entries
+        if entry.strip()
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "jars"),
+    [("elasticsearch", "elasticsearch"), ("kafka", "kafka"), ("dynamodb-local", "DynamoDBLocal")],
+)
+def test_servers_are_of_the_versions_that_are_tested(name: str, jars: str) -> None:
+    composed = (DEPLOY / "compose" / "compose.yaml").read_text()
+    versions = set(re.findall(rf"image: \S+/{name}:(\S+)", composed))
+    assert versions == {
+        file.stem.rpartition("-")[2] for file in (ROOT / "app" / "jars").glob(f"{jars}-[0-9]*")
+    }
