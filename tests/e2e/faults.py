@@ -3,11 +3,12 @@ proxy before the two that the flow writes to; and the same events taken by the s
 
 from __future__ import annotations
 
+import json
 import subprocess
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,7 +28,7 @@ from tests.e2e.undisturbed import take
 from tests.installation import PROGRAM, Installation, Shop, retail, until
 from tests.servers.faulty_proxy import Answer, Fault, faulty_proxy, passed_on
 from tests.servers.kafka import Kafka, running_kafka
-from tests.spark.conftest import declare
+from tests.spark.conftest import declare, declare_counters
 
 PORTION = {"segment": 60, "amplitude": 40, "orders": 20}
 PATIENCE = 240.0
@@ -139,7 +140,7 @@ class Scene:
         # First: what is to happen to the service happens as soon as the flow has them.
         take(self._reference, portion)
         if happens is not None:
-            self.store_faults.append(self._at_a_write(happens))
+            self.store_faults.append(at_a_write(self.store_faults, happens))
         for source, lines in portion.items():
             self.kafka.produce(f"faults-{source}", *(line.strip() for line in lines), partition=begin % 2)
 
@@ -163,26 +164,36 @@ class Scene:
             wiring.opened(load(self.installation.config)) as flow,
             wiring.opened(load(self._reference.config)) as reference,
         ):
-            if _exported(self.installation, flow) != _exported(self._reference, reference):
+            export = _exported(self.installation, flow)
+            if export != _exported(self._reference, reference):
                 found.append("the export")
+            if purchases(export) < 2 * self._portion:
+                found.append("counters: none to compare")
             if flow.index.count(Query()) != reference.store.count():
                 found.append("the index")
             if list(flow.dead_letters.scan()):
                 found.append("dead letters")
         return found
 
-    def _at_a_write(self, happens: Callable[[], None]) -> Fault:
-        """A fault of the store's proxy that waits for the first write, which is in the middle of a micro-batch: what
-        it read is in its hands, and nothing of it stored."""
 
-        def fault(send: Callable[[bytes], Answer], body: bytes) -> Answer:
-            if b'"Statements"' in body:
-                happens()
-            else:
-                self.store_faults.appendleft(fault)
-            return send(body)
+def at_a_write(faults: deque[Fault], happens: Callable[[], None]) -> Fault:
+    """A fault of the store's proxy that waits for the first write, which is in the middle of a micro-batch: what it
+    read is in its hands, and nothing of it stored."""
 
-        return fault
+    def fault(send: Callable[[bytes], Answer], body: bytes) -> Answer:
+        if b'"Statements"' in body:
+            happens()
+        else:
+            faults.appendleft(fault)
+        return send(body)
+
+    return fault
+
+
+def purchases(export: Iterable[bytes]) -> int:
+    """How many the profiles have counted together."""
+    profiles = [json.loads(line)["attributes"] for line in export]
+    return sum(profile.get("spending", {}).get("orders", 0) for profile in profiles)
 
 
 def killed_for_a_while(server: Mortal) -> Callable[[], None]:
@@ -233,11 +244,12 @@ def _metadata_service(folder: Path, port: int) -> Iterator[Running]:
 
 
 def _shop(folder: Path, port: int) -> Shop:
-    """The service with the shop's specs, and a keyring."""
+    """The service with the shop's specs and counters, and a keyring."""
     KeyringFile.create(folder / "keyring.json")
     url, token = f"http://127.0.0.1:{port}", (folder / ".idgraph" / "metadata.token").read_text().strip()
     with closing(MetadataClient(url, token)) as client:
         declare(client)
+        declare_counters(client)
     return Shop(url, token, folder / "keyring.json")
 
 

@@ -131,9 +131,9 @@ def test_two_flows_with_one_checkpoint(running: Scene) -> None:
 
 
 @pytest.mark.long
-def test_the_driver_killed(running: Scene) -> None:
-    running.publish()
-    running.process.kill()
-    running.process.wait()
+def test_the_driver_killed_in_mid_batch(running: Scene) -> None:
+    running.publish(running.process.kill)
+    running.process.wait(PATIENCE)
     running.settle()
+    assert not running.store_faults, "it was killed"
     assert running.differences() == []

@@ -61,6 +61,14 @@ def declare(client: MetadataClient) -> None:
         client.put_spec(SpecDefinition.model_validate_json(file.read_bytes()))
 
 
+def declare_counters(client: MetadataClient) -> None:
+    """What is bought as sum, count and maximum too: what an event that is taken twice would double."""
+    edits = EXAMPLES / "retail" / "edits"
+    for item in decode((edits / "spending-attributes.json").read_bytes()):
+        client.put_attribute(AttributeDefinition.model_validate(item))
+    client.put_spec(SpecDefinition.model_validate_json((edits / "spending.json").read_bytes()))
+
+
 @pytest.fixture(scope="session")
 def reference(tmp_path_factory: pytest.TempPathFactory, shop: Shop) -> bytes:
     """The profiles of the whole month, each source one file as it lies in the example, in one run."""

@@ -13,12 +13,10 @@ from typing import Any
 
 import pytest
 
-from model.attributes import AttributeDefinition
 from model.canonical import decode, encode, exact_number
-from model.specs import SpecDefinition
 from sinks.metadata_client import MetadataClient
 from tests.installation import EXAMPLES, Installation, retail
-from tests.spark.conftest import serving_shop
+from tests.spark.conftest import declare_counters, serving_shop
 
 pytestmark = pytest.mark.spark
 EDITS = EXAMPLES / "retail" / "edits"
@@ -27,12 +25,6 @@ EDITS = EXAMPLES / "retail" / "edits"
 def segment() -> list[bytes]:
     """About a week, duplicates and late ones included."""
     return retail("segment")[:8000]
-
-
-def spending_shop(client: MetadataClient) -> None:
-    for item in decode((EDITS / "spending-attributes.json").read_bytes()):
-        client.put_attribute(AttributeDefinition.model_validate(item))
-    client.put_spec(SpecDefinition.model_validate_json((EDITS / "spending.json").read_bytes()))
 
 
 def expected() -> dict[str, dict[str, Any]]:
@@ -75,7 +67,7 @@ def shown(profile: dict[str, Any]) -> dict[str, Any]:
 
 def test_what_a_month_adds_up_to(tmp_path: Path) -> None:
     with serving_shop(tmp_path) as (shop, _), MetadataClient(shop.url, shop.token) as client:
-        spending_shop(client)
+        declare_counters(client)
         once = exported(Installation(tmp_path / "once", shop), copies=1)
         again = exported(
             Installation(tmp_path / "again", shop, partitions=3, split_bytes=200_000, max_files_per_batch=5),
