@@ -26,7 +26,8 @@ STEPS = (
     "transforms.sealing:DataKeys.erase",
     "sinks.sqlite_profiles:SqliteProfileStore.erase",
     "sinks.sqlite_index:SqliteProfileIndex.erase",
-    "sinks.sqlite_dead_letters:SqliteDeadLetters.erase",
+    "sinks.sqlite_dead_letters:SqliteDeadLetters.drop",
+    "sinks.sqlite_dead_letters:SqliteDeadLetters.compact",
     "sinks.sqlite_index:SqliteProfileIndex.compact",
 )
 

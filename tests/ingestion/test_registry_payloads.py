@@ -258,9 +258,11 @@ def test_a_registry_that_is_away_stops_the_micro_batch_and_no_event_is_set_aside
 ) -> None:
     number = registry.register("customers-value", json.dumps(CUSTOMER))
     at = pipeline(tmp_path, PayloadFormats(registry=HttpSchemaRegistry(Place(registry.url), QUICK)))
-    registry.faults.extend([500] * 3)
+    # The native loop leaves a record that it cannot take to its twin, which asks again.
+    registry.faults.extend([500] * 20)
     with pytest.raises(SchemaRegistryError):
         at.map(record(led(number, customer(7))))
+    registry.faults.clear()
     assert at.map(record(led(number, customer(7)))).letters == []
 
 

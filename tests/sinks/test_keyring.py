@@ -105,6 +105,10 @@ def _edited(change: Callable[[dict[str, Any]], object], mend: bool = True) -> Ca
     return damage
 
 
+def _altered(text: str) -> str:
+    return ("B" if text[0] == "A" else "A") + text[1:]
+
+
 DAMAGED: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "empty": (lambda content: b"", "not JSON"),
     "cut short": (lambda content: content[:-10], "not JSON"),
@@ -114,7 +118,7 @@ DAMAGED: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "later format": (_edited(lambda d: d.update(version=3)), "format version is not 2 or older"),
     "no checksum": (_edited(lambda d: d.pop("checksum"), mend=False), "checksum does not match"),
     "altered key": (
-        _edited(lambda d: d["keys"][0].update(key="A" + d["keys"][0]["key"][1:]), mend=False),
+        _edited(lambda d: d["keys"][0].update(key=_altered(d["keys"][0]["key"])), mend=False),
         "checksum does not match: restore it from a backup",
     ),
     "no root": (_edited(lambda d: d.pop("root")), "missing or malformed field"),
