@@ -57,11 +57,11 @@ class PartitionLag(NamedTuple):
 
 
 class Gauges(NamedTuple):
-    """What is asked for at each scrape. All may raise IdgraphError, and are left out then."""
+    """What is asked for at each scrape. All may raise IdgraphError, and are left out then; so is what is None."""
 
     snapshot_version: Callable[[], int]
     snapshot_age: Callable[[], float]
-    outbox: Callable[[], int]
+    outbox: Callable[[], int | None]
     dead_letters: Callable[[], Mapping[str, int]]
     lag: Callable[[], list[PartitionLag]]
     is_ready: Callable[[], bool]
@@ -156,9 +156,10 @@ class FlowMetrics(Collector):
 
     def _outbox(self) -> Iterator[Metric]:
         depth = self._gauges.outbox()
-        yield self._gauge(
-            "idgraph_outbox_entries", "Profiles that wait for the index, counted to 10,000.", depth
-        )
+        if depth is not None:
+            yield self._gauge(
+                "idgraph_outbox_entries", "Profiles that wait for the index, counted to 10,000.", depth
+            )
 
     def _waiting(self) -> Iterator[Metric]:
         waiting = GaugeMetricFamily(

@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from app.observation.http_server import Page, serving, verdict
+from app.observation.watch import Watch
 from ingestion.kafka_configuration import kafka_sources
 from model.errors import ConfigError
 
@@ -17,9 +18,13 @@ if TYPE_CHECKING:
     from ingestion.outcomes import BatchReport
     from ingestion.snapshots import SnapshotFollower
     from ingestion.workers import WorkerResources
+    from merge.store import ProfileStore
 
 OUTBOX_COUNTED = 10_000
-"""More of the outbox is not looked at."""
+"""More of the outbox is not looked at. DynamoDB may read as many from each of its sixteen shards."""
+
+OUTBOX_SECONDS = 60.0
+LAG_SECONDS = 15.0
 
 
 @contextmanager
@@ -48,7 +53,7 @@ def observed(
         gauges = Gauges(
             lambda: snapshots.current().snapshot.version,
             snapshots.age,
-            lambda: len(resources.store.outbox(OUTBOX_COUNTED)),
+            _outbox(resources.store, stack),
             resources.dead_letters.counts,
             _lag(settings, waiting, stack),
             is_ready,
@@ -68,11 +73,18 @@ def observed(
         yield tell
 
 
+def _outbox(store: ProfileStore, stack: ExitStack) -> Callable[[], int | None]:
+    def ask() -> int | None:
+        return len(store.outbox(OUTBOX_COUNTED))
+
+    # Not at each scrape: a store that is away must hold up none, and each look is charged for.
+    return stack.enter_context(Watch(ask, None, OUTBOX_SECONDS)).latest
+
+
 def _lag(
     settings: Settings, waiting: Callable[[], Mapping[str, int]], stack: ExitStack
 ) -> Callable[[], list[PartitionLag]]:
     from app.observation.flow_metrics import PartitionLag
-    from app.observation.kafka_lag import LagWatch
 
     if not kafka_sources(settings.sources_by_name()):
         return list
@@ -82,4 +94,5 @@ def _lag(
         named = ((name.rpartition("/"), count) for name, count in waiting().items())
         return [PartitionLag(topic, int(partition), count) for (topic, _, partition), count in named]
 
-    return stack.enter_context(LagWatch(ask)).latest
+    nothing: list[PartitionLag] = []
+    return stack.enter_context(Watch(ask, nothing, LAG_SECONDS)).latest

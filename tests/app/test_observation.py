@@ -7,6 +7,7 @@ import logging
 import math
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ from urllib.request import urlopen
 import pytest
 
 from app.observation import json_logs
-from app.observation.flow_observation import observed
+from app.observation.flow_observation import OUTBOX_COUNTED, observed
 from app.observation.http_server import Page, serving, verdict
 from app.servers.processes import free_port
 from app.settings import load
@@ -32,6 +33,7 @@ prometheus_client = pytest.importorskip(
 )
 
 ROOT = Path(__file__).parents[2]
+OUTBOX = "idgraph_outbox_entries"
 
 NUMBERS = {
     name: number
@@ -54,6 +56,9 @@ class World:
         self.fails = False
         self.told: list[BatchReport] = []
         self.lag: dict[str, int] = {}
+        self.looks: list[int] = []
+        self.answers = threading.Event()
+        self.answers.set()
 
     def waiting(self) -> dict[str, int]:
         if self.fails:
@@ -61,6 +66,8 @@ class World:
         return self.lag
 
     def outbox(self, limit: int) -> list[int]:
+        self.looks.append(limit)
+        assert self.answers.wait(30)
         if self.fails:
             raise StoreError("canary-path: away")
         return list(range(min(limit, 12)))
@@ -91,6 +98,10 @@ def got(url: str) -> tuple[int, str]:
             return error.code, error.read().decode()
 
 
+def scraped(url: str) -> dict[str, float]:
+    return samples(got(f"{url}/metrics")[1])
+
+
 def samples(text: str) -> dict[str, float]:
     from prometheus_client.parser import text_string_to_metric_families
 
@@ -106,8 +117,9 @@ def samples(text: str) -> dict[str, float]:
 def test_every_count_of_a_report_is_a_metric(tmp_path: Path) -> None:
     world = World()
     with world.observed(tmp_path) as (url, tell):
-        first = samples(got(f"{url}/metrics")[1])
+        first = scraped(url)
         assert first["idgraph_events_total"] == 0
+        until(lambda: OUTBOX in scraped(url), 10, "the depth of the outbox")
         assert "idgraph_last_batch_timestamp_seconds" not in first
         given = [report(1), report(2)]
         for each in given:
@@ -124,7 +136,7 @@ def test_every_count_of_a_report_is_a_metric(tmp_path: Path) -> None:
     assert abs(found["idgraph_last_batch_timestamp_seconds"] - time.time()) < 60
     assert found["idgraph_snapshot_version"] == 7
     assert found["idgraph_snapshot_age_seconds"] == math.inf
-    assert found["idgraph_outbox_entries"] == 12
+    assert found[OUTBOX] == 12
     assert found["idgraph_dead_letters_waiting reason=not_json"] == 4
     assert found["idgraph_ready"] == 1
     assert 'flow="shop"' in text
@@ -133,12 +145,25 @@ def test_every_count_of_a_report_is_a_metric(tmp_path: Path) -> None:
 def test_what_cannot_be_asked_for_is_told_and_hides_nothing_else(tmp_path: Path) -> None:
     world = World()
     world.fails = True
+    failed = "idgraph_scrape_failed what=outbox"
     with world.observed(tmp_path) as (url, _):
-        found = samples(got(f"{url}/metrics")[1])
-    assert "idgraph_outbox_entries" not in found
-    assert found["idgraph_scrape_failed what=outbox"] == 1
+        until(lambda: scraped(url)[failed] == 1, 10, "the store that is away")
+        found = scraped(url)
+    assert OUTBOX not in found
     assert found["idgraph_scrape_failed what=snapshot"] == 0
     assert found["idgraph_snapshot_version"] == 7
+
+
+def test_a_scrape_neither_waits_for_the_store_nor_looks_again(tmp_path: Path) -> None:
+    world = World()
+    world.answers.clear()
+    with world.observed(tmp_path) as (url, _):
+        assert OUTBOX not in scraped(url)
+        world.answers.set()
+        until(lambda: OUTBOX in scraped(url), 10, "the depth of the outbox")
+        for _scrape in range(5):
+            assert scraped(url)[OUTBOX] == 12
+    assert world.looks == [OUTBOX_COUNTED]
 
 
 KAFKA = """
@@ -153,13 +178,13 @@ type = { const = "customer" }
 
 
 def test_the_lag_is_told_once_something_was_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.observation.kafka_lag.EARLY_SECONDS", 0.01)
+    monkeypatch.setattr("app.observation.watch.EARLY_SECONDS", 0.01)
     name = "idgraph_source_lag_records partition=3 topic=crm.a-b"
     world = World()
     with world.observed(tmp_path, KAFKA) as (url, _):
-        assert name not in samples(got(f"{url}/metrics")[1])
+        assert name not in scraped(url)
         world.lag = {"crm.a-b/3": 12}
-        until(lambda: samples(got(f"{url}/metrics")[1]).get(name) == 12, 10, "the lag")
+        until(lambda: scraped(url).get(name) == 12, 10, "the lag")
 
 
 def test_a_broker_that_is_away_is_told(tmp_path: Path) -> None:
@@ -167,7 +192,7 @@ def test_a_broker_that_is_away_is_told(tmp_path: Path) -> None:
     world.fails = True
     failed = "idgraph_scrape_failed what=lag"
     with world.observed(tmp_path, KAFKA) as (url, _):
-        until(lambda: samples(got(f"{url}/metrics")[1])[failed] == 1, 10, "the broker that is away")
+        until(lambda: scraped(url)[failed] == 1, 10, "the broker that is away")
 
 
 def test_health(tmp_path: Path) -> None:
