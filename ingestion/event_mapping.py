@@ -112,7 +112,7 @@ class EventMapper:
         if native.events is None or leaves is None:
             return None
         return native.events.gatherer(
-            (RawRecord, DecryptedRecord, Origin, Leaves, PlainEvent, MappedEvent),
+            (RawRecord, DecryptedRecord, Origin, Leaves, PlainEvent, MappedEvent, SchemaRegistryError),
             {name: reader.read for name, reader in self._readers.items()},
             self._routes,
             self._route,

@@ -4,7 +4,7 @@
 
 #include "values.h"
 
-enum { RECORD_TYPE, DECRYPTED_TYPE, ORIGIN_TYPE, LEAVES_TYPE, PLAIN_EVENT_TYPE, MAPPED_EVENT_TYPE, TYPES };
+enum { RECORD_TYPE, DECRYPTED_TYPE, ORIGIN_TYPE, LEAVES_TYPE, PLAIN_EVENT_TYPE, MAPPED_EVENT_TYPE, AWAY_TYPE, TYPES };
 enum { OF_TYPES, READERS, ROUTES, FIND_ROUTE, PROTECT, LEAVES, TAKE_BACK, GATHERER_PARTS };
 /* Of a route: the spec's function, its reference, and signs: an event id with none of them is not hashed. */
 enum { MAP, SPEC_REF, SIGNS, ROUTE_PARTS };
@@ -251,9 +251,10 @@ static int gather(struct gathering *gathering, PyObject *record)
     if (has_leaves) {
         taken = take_leaves(gathering, &steps);
     }
-    /* Whatever it is, the twin will meet it too, and say what becomes of the event. */
+    /* Whatever it is, the twin will meet it too, and say what becomes of the event; but for what was waited for long
+     * enough, and stops the chunk. */
     if (PyErr_Occurred()) {
-        if (!PyErr_ExceptionMatches(PyExc_Exception)) {
+        if (!PyErr_ExceptionMatches(PyExc_Exception) || PyErr_ExceptionMatches(type_of(gathering, AWAY_TYPE))) {
             failed = -1;
         }
         else {
@@ -316,9 +317,9 @@ static PyMethodDef gatherer_method = {
     "gather(records, latest, plain, others, report, rest): maps a list of records into lists by fragment id; gives\n"
     "how many bytes and how many skipped events those had for which rest(record) was not called."};
 
-PyDoc_STRVAR(gatherer_doc, "gatherer((RawRecord, DecryptedRecord, Origin, Leaves, PlainEvent, MappedEvent), readers,\n"
+PyDoc_STRVAR(gatherer_doc, "gatherer((RawRecord, DecryptedRecord, Origin, Leaves, PlainEvent, MappedEvent, Away), readers,\n"
                            "routes, find_route, protect, (state, root, skipped, policies, rest, encode, most),\n"
-                           "take_back): a function that maps chunks of records.");
+                           "take_back): a function that maps chunks of records. Of their errors it raises Away.");
 
 static bool are_gatherer_types(PyObject *types)
 {
@@ -328,7 +329,9 @@ static bool are_gatherer_types(PyObject *types)
     for (int each = 0; each < TYPES; each++) {
         PyObject *type = PyTuple_GET_ITEM(types, each);
         /* A decrypted record is none that is made here, and holds more than its fields. */
-        bool is_fitting = each == DECRYPTED_TYPE ? PyType_Check(type) : is_named_tuple(type);
+        bool is_fitting = each == DECRYPTED_TYPE ? PyType_Check(type)
+                          : each == AWAY_TYPE    ? PyExceptionClass_Check(type)
+                                                 : is_named_tuple(type);
         if (!is_fitting) {
             return false;
         }

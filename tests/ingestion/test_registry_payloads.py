@@ -253,15 +253,17 @@ def test_a_letter_holds_what_arrived_and_passes_when_the_schema_is_there(
     assert later.profile("customer:7")["balance"] == Decimal("10000000000000000.01")
 
 
-def test_a_registry_that_is_away_stops_the_micro_batch_and_no_event_is_set_aside(
+@pytest.mark.parametrize("loops", [True, False], ids=["native", "python"], indirect=True)
+@pytest.mark.usefixtures("loops")
+def test_a_registry_that_is_away_stops_the_micro_batch_and_is_waited_for_once(
     tmp_path: Path, registry: Registry
 ) -> None:
     number = registry.register("customers-value", json.dumps(CUSTOMER))
     at = pipeline(tmp_path, PayloadFormats(registry=HttpSchemaRegistry(Place(registry.url), QUICK)))
-    # The native loop leaves a record that it cannot take to its twin, which asks again.
     registry.faults.extend([500] * 20)
     with pytest.raises(SchemaRegistryError):
-        at.map(record(led(number, customer(7))))
+        at.map(record(led(number, customer(7))), record(led(number, customer(8)), 2))
+    assert len(registry.asked) == QUICK.retries + 1
     registry.faults.clear()
     assert at.map(record(led(number, customer(7)))).letters == []
 
