@@ -52,8 +52,8 @@ class OutboxDrainer:
         while not self._stop.wait(pause):
             try:
                 oldest = self._store.outbox(1)
-            except IdgraphError as error:
-                log.warning("the outbox cannot be read: %s", error)
+            except Exception as error:
+                _tell("the outbox cannot be read", error)
                 continue
             looks = looks + 1 if oldest else 0
             # A fragment that is written all the time has another version at each look.
@@ -69,13 +69,18 @@ class OutboxDrainer:
             if left:
                 log.warning("the index refused %d profile(s), which stay in the outbox", left)
             return left
-        except IdgraphError as error:
-            log.warning("the outbox waits: %s", error)
         except Exception as error:
-            # Only the type: the message of a stranger's exception may quote a profile. A thread that dies
-            # in silence would leave profiles unfound for good.
-            log.log(logging.ERROR, "the outbox waits: %s", type(error).__name__)
+            _tell("the outbox waits", error)
         return 0
+
+
+def _tell(what: str, error: Exception) -> None:
+    """Of whatever it is: a thread that dies in silence would leave profiles unfound for good."""
+    if isinstance(error, IdgraphError):
+        log.warning("%s: %s", what, error)
+    else:
+        # Only the type: the message of a stranger's exception may quote a profile.
+        log.error("%s: %s", what, type(error).__name__)
 
 
 def drain_outbox(

@@ -96,6 +96,24 @@ def test_what_nobody_expected_does_not_end_it() -> None:
         eventually(lambda: not store.outbox())
 
 
+def test_a_store_that_fails_as_nobody_expected_does_not_end_it(caplog: pytest.LogCaptureFixture) -> None:
+    class Store(MemoryProfileStore):
+        failures = 1
+
+        def outbox(self, limit: int = 1000) -> list[OutboxEntry]:
+            if self.failures:
+                self.failures -= 1
+                raise KeyError("of a value: secret")
+            return super().outbox(limit)
+
+    store, index = Store(), MemoryProfileIndex()
+    with caplog.at_level(logging.WARNING), OutboxDrainer(store, index, lambda: EVERYTHING):
+        written(store)
+        eventually(lambda: not store.failures and not store.outbox())
+    assert "the outbox cannot be read: KeyError" in caplog.text
+    assert "secret" not in caplog.text
+
+
 def test_an_index_that_is_closed_leaves_the_outbox() -> None:
     store, index = MemoryProfileStore(), MemoryProfileIndex()
     index.close()
