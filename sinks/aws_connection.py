@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
 import boto3
 from botocore.config import Config
+from botocore.exceptions import IncompleteReadError
 
 from model.errors import IdgraphError, StoreError
 
@@ -48,7 +49,8 @@ def client(
     service: str, region: str, endpoint: str | None, threads: int, timeout: float = 4 * _TIMEOUT
 ) -> Any:
     """A boto3 client for so many threads, which tries nothing again by itself. No `endpoint` means Amazon's own of
-    the region; `timeout` is of an answer, in seconds. Raises BotoCoreError and ValueError."""
+    the region; `timeout` is of an answer, in seconds. Raises BotoCoreError and ValueError, and so do its methods: also
+    for an answer that ends too early."""
     config = Config(
         max_pool_connections=threads,
         connect_timeout=min(_TIMEOUT, timeout),
@@ -63,4 +65,15 @@ def client(
         # A stand-in for development takes any, and must not be told real ones.
         local = {"aws_access_key_id": "local", "aws_secret_access_key": "local"}
     session = boto3.session.Session()
-    return session.client(service, region_name=region, endpoint_url=endpoint, config=config, **local)
+    made = session.client(service, region_name=region, endpoint_url=endpoint, config=config, **local)
+    made.meta.events.register("response-received", _require_whole)
+    return made
+
+
+def _require_whole(response_dict: Mapping[str, Any] | None, **_: object) -> None:
+    """Boto3 takes an answer whose connection ended in its middle for one that says nothing."""
+    if response_dict is None:
+        return
+    announced, came = response_dict["headers"].get("content-length"), len(response_dict["body"])
+    if announced is not None and came != int(announced):
+        raise IncompleteReadError(actual_bytes=came, expected_bytes=int(announced))

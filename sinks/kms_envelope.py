@@ -104,8 +104,8 @@ class KmsEnvelope:
                 code = str(error.response.get("Error", {}).get("Code"))
                 # Something between here and KMS may answer by a status alone.
                 status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-            except (BotoCoreError, ValueError, KeyError) as error:
-                # Of a connection that cannot be had, or of half an answer, of which the client makes an empty one.
+            except (BotoCoreError, ValueError) as error:
+                # Of a connection that cannot be had, or of half an answer.
                 code, status = type(error).__name__, 500
             if code in _ALTERED:
                 raise KeyProviderError(

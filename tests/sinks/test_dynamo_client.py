@@ -24,6 +24,7 @@ from tests.servers.faulty_proxy import (
     broken,
     cut,
     faulty_proxy,
+    half_an_answer,
     half_unprocessed,
     lost_answer,
     throttled,
@@ -57,9 +58,26 @@ def test_what_passes_is_tried_again(
     faults = proxied[1]
     faults.extend([fault] * 2)
     assert store.write(writes(3)) == set()
-    faults.extend([fault] * 2)
-    assert len(store.read(["a:0", "a:1", "a:2"])) == 3
-    assert not faults
+    assert_reads_pass(store, faults, fault)
+
+
+def test_of_half_an_answer_nothing_is_believed(
+    store: DynamoProfileStore, proxied: tuple[Place, deque[Fault]]
+) -> None:
+    assert store.write(writes(3)) == set()
+    assert_reads_pass(store, proxied[1], half_an_answer)
+
+
+def assert_reads_pass(store: DynamoProfileStore, faults: deque[Fault], fault: Fault) -> None:
+    """Whatever is asked for, twice in vain."""
+    for ask, found in (
+        (lambda: store.read(["a:0", "a:1", "a:2"]), 3),
+        (lambda: store.find("mail:1"), 1),
+        (store.outbox, 3),
+    ):
+        faults.extend([fault] * 2)
+        assert len(ask()) == found
+        assert not faults
 
 
 def test_what_was_not_processed_is_given_again(
