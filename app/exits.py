@@ -22,6 +22,7 @@ from model.errors import (
     NotFoundError,
     QueryError,
     RefusedError,
+    VersionNotFoundError,
 )
 
 
@@ -84,7 +85,7 @@ def _code(error: IdgraphError) -> Exit:
             return Exit.USAGE
         case FlowStoppedError():
             return Exit.STOPPED
-        case NotFoundError():
+        case NotFoundError() | VersionNotFoundError():
             return Exit.NOT_FOUND
         case RefusedError():
             return Exit.FAILED

@@ -150,6 +150,10 @@ class ProfileIndexError(IdgraphError):
     """A profile index failed; what it did not take stays in the outbox."""
 
 
+class VersionNotFoundError(ProfileIndexError):
+    """There is no version of an index by that name."""
+
+
 class VersionInUseError(ProfileIndexError):
     """A version of an index cannot be deleted: searches and writes go to it."""
 

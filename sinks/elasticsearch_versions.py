@@ -16,7 +16,7 @@ from typing import Any
 from merge.index import IndexDocument
 from merge.index_versions import Begun, IndexVersion, VersionState
 from merge.tombstones import Tombstone, TombstoneNames
-from model.errors import ProfileIndexError, VersionInUseError
+from model.errors import ProfileIndexError, VersionInUseError, VersionNotFoundError
 from sinks.elasticsearch_bulk import TAKEN, erase, erased, key_of, write
 from sinks.elasticsearch_client import ElasticsearchClient, Pause
 from sinks.elasticsearch_connection import Place
@@ -119,7 +119,7 @@ class ElasticsearchIndexVersions:
     def delete(self, name: str) -> None:
         known = versions(self._client)
         if name not in known:
-            raise ProfileIndexError(f"Elasticsearch index {self._alias}: there is no version {name}")
+            raise VersionNotFoundError(f"Elasticsearch index {self._alias}: there is no version {name}")
         if known[name]:
             raise VersionInUseError(f"Elasticsearch index {self._alias}: {name} is in use")
         in_use = self._used()

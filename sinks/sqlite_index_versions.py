@@ -13,7 +13,7 @@ from pathlib import Path
 from merge.index import IndexDocument
 from merge.index_versions import Begun, IndexVersion, VersionState
 from merge.tombstones import Tombstone, TombstoneNames
-from model.errors import ProfileIndexError, VersionInUseError
+from model.errors import ProfileIndexError, VersionInUseError, VersionNotFoundError
 from sinks import sqlite_index_documents as rows
 from sinks import sqlite_index_tables, sqlite_tombstones
 from sinks.sqlite_files import SqliteFile
@@ -84,7 +84,7 @@ class SqliteIndexVersions:
                         raise VersionInUseError(f"{self._file.path}: {name} is in use")
                     sqlite_index_tables.drop(connection, number)
                     return
-            raise ProfileIndexError(f"{self._file.path}: there is no version {name}")
+            raise VersionNotFoundError(f"{self._file.path}: there is no version {name}")
 
         self._file.write(work)
         self._file.rewrite()

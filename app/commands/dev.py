@@ -37,7 +37,7 @@ def up(
     remove the directory.
 
     Everything listens on 127.0.0.1 and asks nobody for a password. It takes some 3 GB of memory, and the first
-    time 160 MB from Maven Central (see `idgraph dev fetch`).
+    time 140 MB from Maven Central (see `idgraph dev fetch`).
     """
     with told(), stopping_on_signals() as stop:
         from app import dev

@@ -73,7 +73,7 @@ def follow(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Index what the stream of the DynamoDB table tells, in place of the flows (`[index] fed_by = "streams"`).
+    r"""Index what the stream of the DynamoDB table tells, in place of the flows (`\[index] fed_by = "streams"`).
 
     Runs until Ctrl-C. However it ends, the next run goes on where it stopped.
     """

@@ -19,9 +19,9 @@ def package(
         typer.Option(help="A further module or package, such as that of a failure handler; may be repeated."),
     ] = None,
 ) -> None:
-    """Write idgraph and all that it depends on into an archive for the executors of a Spark cluster.
+    r"""Write idgraph and all that it depends on into an archive for the executors of a Spark cluster.
 
-    Name it as `[spark] archive`. It is for machines of this system and processor, with Python of this minor
+    Name it as `\[spark] archive`. It is for machines of this system and processor, with Python of this minor
     version and Spark of this PySpark's version, and holds no configuration and no keys. Make it anew after each
     upgrade.
     """

@@ -81,7 +81,7 @@ def test_versions_are_deleted_when_somebody_says_so(filled: CommandLine) -> None
     assert refused.exit_code == 1
     assert "index-000002 is in use" in refused.stderr
     assert filled("index", "delete", "index-000001").stdout == "index-000001 is deleted\n"
-    assert filled("index", "delete", "index-000001").exit_code == 1
+    assert filled("index", "delete", "index-000001").exit_code == 3
     assert (filled.settings().directory / INDEX).stat().st_size < size
 
 

@@ -11,7 +11,7 @@ import pytest
 from merge.index import IndexDocument, ProfileIndex
 from merge.index_versions import IndexVersions, VersionState
 from merge.tombstones import UNJUDGED, Tombstone
-from model.errors import ProfileIndexError, StoreError, VersionInUseError
+from model.errors import StoreError, VersionInUseError, VersionNotFoundError
 from model.queries import Query, Term
 from tests.contracts.implementations import (
     INDEX_VERSIONS,
@@ -192,7 +192,7 @@ def test_versions_that_are_not_in_use_are_deleted_when_somebody_says_so(both: Bo
     with pytest.raises(VersionInUseError, match="is in use"):
         both.versions.delete(new)
     both.versions.delete(old)
-    with pytest.raises(ProfileIndexError, match="there is no version"):
+    with pytest.raises(VersionNotFoundError, match="there is no version"):
         both.versions.delete(old)
     made = both.versions.begin()
     both.versions.delete(made.name)
