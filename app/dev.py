@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
 import sys
 import threading
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,6 +37,8 @@ CLIENTS = {"dynamodb": "boto3", "elasticsearch": "elasticsearch", "kafka": "conf
 PARTITIONS = 2
 """Of a topic that is made."""
 EXAMPLE = "retail"
+WATCH_SECONDS = 1.0
+"""Between looks whether a server has ended."""
 
 
 def up(folder: Path, stop: threading.Event, on_batch: Callable[[BatchReport], None]) -> None:
@@ -98,6 +101,28 @@ def _start(stack: ExitStack, dev: DevFolder, stop: threading.Event) -> None:
     node = stack.enter_context(elasticsearch(dev.data("elasticsearch"), ports["elasticsearch"]))
     _say(f"Elasticsearch on {node.url}")
     _unless(stop)
+    servers = {"Kafka": broker.process, "DynamoDB Local": tables.process, "Elasticsearch": node.process}
+    stack.enter_context(_watched(servers, dev.path))
+
+
+@contextmanager
+def _watched(servers: dict[str, subprocess.Popen[bytes]], folder: Path) -> Iterator[None]:
+    """Tells, while the block runs, of a server that ends: the flow only knows that nobody answers."""
+    done = threading.Event()
+
+    def watch() -> None:
+        while servers and not done.wait(WATCH_SECONDS):
+            for name in [name for name, process in servers.items() if process.poll() is not None]:
+                del servers[name]
+                _say(f"{name} has ended (its log is in {folder}); Ctrl-C, then start again: nothing is lost")
+
+    thread = threading.Thread(target=watch, name="servers", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
 
 
 def _prepare(settings: Settings) -> None:

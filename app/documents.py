@@ -63,11 +63,16 @@ def read_attributes(file: Path) -> list[PlacedAttribute]:
     listed = isinstance(document.content, list)
     definitions: list[PlacedAttribute] = []
     problems: list[SpecError] = []
+    first: dict[str, str] = {}
     for number, item in enumerate(document.content if listed else [document.content]):
         place = f"/{number}" if listed else ""
         try:
             definition = AttributeDefinition.model_validate(item)
             definitions.append(PlacedAttribute(definition, document, place))
+            if (other := first.setdefault(definition.path, place)) != place:
+                problems.append(
+                    SpecError(f"{definition.path} is defined at {other} already", f"{place}/path")
+                )
         except ValidationError as error:
             found = model_problems(error, item, AttributeDefinition)
             problems += [problem.under(place) for problem in found]

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 
 from ingestion.indexing import index_again
+from ingestion.outages import Outage
 from merge.index import ProfileIndex
 from merge.store import OutboxEntry, ProfileStore
 from model.errors import IdgraphError
@@ -32,6 +33,8 @@ class OutboxDrainer:
         self._store = store
         self._index = index
         self._rules = rules
+        self._store_away = Outage("the outbox")
+        self._index_away = Outage("the index")
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="outbox-drainer", daemon=True)
 
@@ -53,8 +56,9 @@ class OutboxDrainer:
             try:
                 oldest = self._store.outbox(1)
             except Exception as error:
-                _tell("the outbox cannot be read", error)
+                _tell(self._store_away, error, "the outbox cannot be read until then")
                 continue
+            self._store_away.is_over()
             looks = looks + 1 if oldest else 0
             # A fragment that is written all the time has another version at each look.
             if oldest and (oldest == seen or looks >= MOST_LOOKS):
@@ -66,21 +70,22 @@ class OutboxDrainer:
         """Gives how many profiles the index refused."""
         try:
             left = drain_outbox(self._store, self._index, self._rules())
-            if left:
-                log.warning("the index refused %d profile(s), which stay in the outbox", left)
-            return left
         except Exception as error:
-            _tell("the outbox waits", error)
-        return 0
+            _tell(self._index_away, error, "the outbox waits until it is back")
+            return 0
+        self._index_away.is_over()
+        if left:
+            log.warning("the index refused %d profile(s), which stay in the outbox", left)
+        return left
 
 
-def _tell(what: str, error: Exception) -> None:
+def _tell(outage: Outage, error: Exception, meanwhile: str) -> None:
     """Of whatever it is: a thread that dies in silence would leave profiles unfound for good."""
     if isinstance(error, IdgraphError):
-        log.warning("%s: %s", what, error)
+        outage.tell(str(error), meanwhile)
     else:
         # Only the type: the message of a stranger's exception may quote a profile.
-        log.error("%s: %s", what, type(error).__name__)
+        outage.tell(type(error).__name__, meanwhile, logging.ERROR)
 
 
 def drain_outbox(

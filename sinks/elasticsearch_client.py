@@ -78,6 +78,7 @@ class ElasticsearchClient:
         self._lock = threading.Lock()
         self._rest = 0.0
         self._rests_until = 0.0
+        self._problem_before_rest = ""
 
     def call(self, request: Callable[[Any], Any], seconds: float = REQUEST_SECONDS) -> Any:
         """The body of one answer. `request` is given the client, with this time limit for each try."""
@@ -95,14 +96,14 @@ class ElasticsearchClient:
                     continue
                 if error.status_code < 500:
                     raise RefusedRequestError(self.place.name, error.status_code, _reason(error)) from None
-                problem = f"answered {error.status_code}"
+                problem = f"{self.place.url} answered {error.status_code}"
             except TlsError:
                 raise self._problem("its certificate is not one to trust; see `ca_file`") from None
             except ConnectionTimeout:
-                raise self._away(f"no answer within {seconds:.0f} s") from None
+                raise self._away(f"no answer from {self.place.url} within {seconds:.0f} s") from None
             except TransportError as error:
                 # No connection, one that was cut, or half an answer.
-                problem = type(error).__name__
+                problem = f"no whole answer from {self.place.url}, is it up? ({type(error).__name__})"
             else:
                 self._rest = 0.0
                 return answer
@@ -124,7 +125,7 @@ class ElasticsearchClient:
             if self._is_closed:
                 raise self._problem("the index is closed")
             if time.monotonic() < self._rests_until:
-                raise self._problem("away since a moment ago; tried again soon")
+                raise self._problem(self._problem_before_rest)
             # The sockets of a parent are none of its child's.
             if self._opened is None or self._opened[0] != os.getpid():
                 self._opened = (os.getpid(), connect(self.place))
@@ -134,6 +135,7 @@ class ElasticsearchClient:
         with self._lock:
             self._rest = min(LONGEST_REST, 2 * self._rest or 1.0)
             self._rests_until = time.monotonic() + self._rest
+            self._problem_before_rest = problem
         return self._problem(problem)
 
     def _problem(self, problem: str) -> ProfileIndexError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any, NamedTuple
 
 from elasticsearch import Elasticsearch
@@ -13,6 +14,9 @@ REQUEST_SECONDS = 30.0
 API_KEY = "IDGRAPH_ELASTICSEARCH_API_KEY"
 PASSWORD = "IDGRAPH_ELASTICSEARCH_PASSWORD"  # noqa: S105 - the name of a variable
 """Environment variables that hold what the files of a `Place` hold else."""
+
+# It warns of each try of each connection; what comes of them is told above, once.
+logging.getLogger("elastic_transport").setLevel(logging.ERROR)
 
 
 class Place(NamedTuple):

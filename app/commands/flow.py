@@ -213,6 +213,7 @@ def _exceptions(report: BatchReport) -> str:
         (report.attempts > 1, f"given {report.attempts} times"),
         (counts.undecrypted, f"{counts.undecrypted:,} not decrypted"),
         (counts.erased, f"{counts.erased:,} refused by tombstones"),
+        (counts.unindexed, f"{counts.unindexed:,} waiting for the index"),
     )
     return "".join(f", {words}" for number, words in told if number)
 

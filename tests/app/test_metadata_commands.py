@@ -209,6 +209,17 @@ def test_of_several_attributes_it_is_said_which_are_not_applied_and_where_the_mi
     assert [each["path"] for each in served.json("attributes", "search", "--json")] == ["zz.ok1"]
 
 
+def test_an_attribute_that_a_file_defines_twice_is_refused_with_both_places(served: CommandLine) -> None:
+    file = served.folder / "twice.json"
+    file.write_text('[{"path": "q", "data_type": "string"},\n {"path": "q", "data_type": "number"}]')
+
+    result = served("attributes", "apply", file)
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == f"error: {file}:2:11: /1/path: q is defined at /0 already\n"
+    assert served.json("attributes", "search", "--json") == []
+
+
 def test_an_attribute_that_waits_for_a_second_person_is_told_also_when_a_later_one_is_refused(
     served: CommandLine,
 ) -> None:

@@ -78,7 +78,24 @@ def test_a_store_or_index_that_is_away_is_told_and_does_not_end_it(caplog: pytes
     with caplog.at_level(logging.WARNING), OutboxDrainer(store, index, lambda: EVERYTHING):
         written(store)
         eventually(lambda: not store.failures and not store.outbox())
-    assert "the outbox cannot be read: away for a moment" in caplog.text
+    assert "away for a moment; the outbox cannot be read until then" in caplog.text
+
+
+def test_an_index_that_stays_away_is_told_once_and_when_it_is_back(caplog: pytest.LogCaptureFixture) -> None:
+    class Index(MemoryProfileIndex):
+        failures = 3
+
+        def put(self, documents: Sequence[IndexDocument]) -> dict[str, str]:
+            if self.failures:
+                self.failures -= 1
+                raise ProfileIndexError("no answer")
+            return super().put(documents)
+
+    store, index = MemoryProfileStore(), Index()
+    with caplog.at_level(logging.WARNING), OutboxDrainer(store, index, lambda: EVERYTHING):
+        written(store)
+        eventually(lambda: not store.outbox())
+    assert caplog.messages == ["no answer; the outbox waits until it is back", "the index is back"]
 
 
 def test_what_nobody_expected_does_not_end_it() -> None:
@@ -110,7 +127,7 @@ def test_a_store_that_fails_as_nobody_expected_does_not_end_it(caplog: pytest.Lo
     with caplog.at_level(logging.WARNING), OutboxDrainer(store, index, lambda: EVERYTHING):
         written(store)
         eventually(lambda: not store.failures and not store.outbox())
-    assert "the outbox cannot be read: KeyError" in caplog.text
+    assert "KeyError; the outbox cannot be read until then" in caplog.text
     assert "secret" not in caplog.text
 
 

@@ -177,12 +177,11 @@ def test_a_server_that_is_away_is_told_and_then_left_alone_for_a_moment(
     pauses: list[float] = []
     monkeypatch.setattr(time, "sleep", pauses.append)
     away = ElasticsearchProfileIndex(Place(f"http://127.0.0.1:{free_port()}", "away"), hashed_name)
-    with pytest.raises(ProfileIndexError, match="away: ConnectionError"):
-        away.put(documents(1))
-    assert len(pauses) == elasticsearch_client.AWAY.retries
-    with pytest.raises(ProfileIndexError, match="away since a moment ago"):
-        away.put(documents(1))
-    assert len(pauses) == elasticsearch_client.AWAY.retries
+    problem = r"away: no whole answer from http://127.0.0.1:\d+, is it up\? \(ConnectionError\)"
+    for _ in range(2):
+        with pytest.raises(ProfileIndexError, match=problem):
+            away.put(documents(1))
+        assert len(pauses) == elasticsearch_client.AWAY.retries
     away.close()
 
 
