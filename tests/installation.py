@@ -39,9 +39,9 @@ def retail(source: str) -> list[bytes]:
 
 
 class Installation:
-    """One folder with a configuration of its own. `flow` overrides keys of `[flow]`; `store`, `index`, `spark`, `kafka`
-    and `metrics` are those of the tables of these names. With `topics`, what their names begin with, the sources are in
-    Kafka.
+    """One folder with a configuration of its own. `flow` overrides keys of `[flow]`; `store`, `index`, `spark`, `kafka`,
+    `keys` and `metrics` are those of the tables of these names, `decryptor` that of each source. With `topics`, what their
+    names begin with, the sources are in Kafka.
 
     Its processes run under a umask that protects nothing: what they write is private by their own doing."""
 
@@ -52,8 +52,11 @@ class Installation:
         self.config = folder / "idgraph.toml"
         settings = {"name": "shop", "driver_memory": "512m", **flow}
         limits = settings.pop("dead_letters", None)
-        tables = {name: settings.pop(name, {}) for name in ("store", "index", "spark", "kafka", "metrics")}
+        tables = {
+            name: settings.pop(name, {}) for name in ("store", "index", "spark", "kafka", "keys", "metrics")
+        }
         topics = settings.pop("topics", None)
+        decryptor = settings.pop("decryptor", None)
         sources = "".join(
             f'[[sources]]\nname = "{name}"\ntype = {kind}\n'
             + (
@@ -61,6 +64,7 @@ class Installation:
                 if topics is None
                 else f'kind = "kafka"\ntopics = ["{topics}{name}"]\n'
             )
+            + (f"decryptor = {_toml(decryptor)}\n" if decryptor else "")
             for name, kind in (
                 ("segment", '{ path = "type" }'),
                 ("amplitude", '{ path = "event_type" }'),

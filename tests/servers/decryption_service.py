@@ -27,13 +27,14 @@ def _decrypted(content: bytes) -> bytes:
 
 
 class Service:
-    """What the service saw, and how it behaves. `faults` are of the next requests; `seconds` is what each takes, of
-    which `at_once` are worked at, if that is limited."""
+    """What the service saw, and how it behaves. `faults` are of the next requests, `always` of all, `often` gives those
+    of some; `seconds` is what each takes, of which `at_once` are worked at, if that is limited."""
 
     def __init__(self) -> None:
         self.seconds: Callable[[bytes], float] = lambda _: 0.0
         self.faults: deque[Fault] = deque()
         self.always: Fault | None = None
+        self.often: Callable[[], Fault | None] = lambda: None
         self.positions: list[str] = []
         self.authorizations: Counter[str | None] = Counter()
         self.encodings: Counter[str | None] = Counter()
@@ -50,7 +51,7 @@ class Service:
             self.positions.append(handler.headers["Idgraph-Position"])
             self.authorizations[handler.headers["Authorization"]] += 1
             self.encodings[handler.headers["Accept-Encoding"]] += 1
-            fault = self.always or (self.faults.popleft() if self.faults else None)
+            fault = self.always or (self.faults.popleft() if self.faults else self.often())
         try:
             if fault is not None:
                 fault(handler)

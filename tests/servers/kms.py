@@ -62,6 +62,10 @@ class Kms:
         assert self._thread is not None
         self._thread.join()
 
+    def is_there(self) -> bool:
+        """Whether anybody listens."""
+        return self._thread is not None and self._thread.is_alive()
+
     def new_key(self) -> KmsKey:
         from sinks.kms_envelope import KmsKey
 

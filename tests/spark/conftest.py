@@ -23,6 +23,9 @@ from sinks.keyring import KeyringFile
 from sinks.metadata_client import MetadataClient
 from tests.installation import EXAMPLES, Installation, Shop, retail
 
+FIRST = {"segment": 500, "amplitude": 300, "orders": 200}
+"""How many events of each source most tests take, which begin at the first."""
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     try:
@@ -84,3 +87,25 @@ def reference(tmp_path_factory: pytest.TempPathFactory, shop: Shop) -> bytes:
     )
     assert not any(batch["dead_letters"] for batch in batches)
     return installation.profiles()
+
+
+@pytest.fixture(scope="session")
+def first_thousand(tmp_path_factory: pytest.TempPathFactory, shop: Shop) -> Installation:
+    """The first events from files into the embedded stores; to be looked at only."""
+    installation = Installation(tmp_path_factory.mktemp("first-thousand"), shop)
+    publish_first(installation)
+    batches = installation.run()
+    assert sum(batch["events"] for batch in batches) == sum(FIRST.values())
+    return installation
+
+
+@pytest.fixture(scope="session")
+def first_profiles(first_thousand: Installation) -> bytes:
+    """The profiles of the first events."""
+    return first_thousand.profiles()
+
+
+def publish_first(installation: Installation) -> None:
+    """The first events as files."""
+    for source, events in FIRST.items():
+        installation.publish(source, retail(source)[:events])

@@ -12,40 +12,33 @@ from app.settings import load
 from ingestion.indexing import documents_of
 from merge.store import scan_all
 from model.queries import Query
-from tests.installation import Installation, Shop, retail
+from tests.installation import Installation, Shop
 from tests.servers.dynamodb import require_dynamodb
+from tests.spark.conftest import FIRST, publish_first
 from transforms.schema import AttributeTree
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
-FIRST = {"segment": 500, "amplitude": 300, "orders": 200}
 
-
-def publish(installation: Installation) -> None:
-    for source, events in FIRST.items():
-        installation.publish(source, retail(source)[:events])
-
-
-def test_the_first_thousand_events_give_the_same_export(tmp_path: Path, shop: Shop) -> None:
+def test_the_first_thousand_events_give_the_same_export(
+    tmp_path: Path, shop: Shop, first_thousand: Installation, first_profiles: bytes
+) -> None:
     store = {
         "kind": "dynamodb",
         "table_prefix": "flow-" + tmp_path.name,
         "region": "eu-central-1",
         "endpoint": require_dynamodb(),
     }
-    embedded = Installation(tmp_path / "embedded", shop)
     dynamodb = Installation(tmp_path / "dynamodb", shop, store=store, index={"fed_by": "streams"})
     created = dynamodb.command("store", "create").stdout.decode().split()
     assert f"flow-{tmp_path.name}-fragments" in created
     assert b"all tables are there" in dynamodb.command("store", "create").stdout
-    for installation in (embedded, dynamodb):
-        publish(installation)
-        batches = installation.run()
-        assert sum(batch["events"] for batch in batches) == sum(FIRST.values())
-    assert dynamodb.profiles() == embedded.profiles()
+    publish_first(dynamodb)
+    assert sum(batch["events"] for batch in dynamodb.run()) == sum(FIRST.values())
+    assert dynamodb.profiles() == first_profiles
     assert not list((tmp_path / "dynamodb" / ".idgraph").glob("profiles.db*"))
-    same_index_by_the_stream(dynamodb, embedded)
-    fragment_id = json.loads(embedded.export().splitlines()[0])["id"]
+    same_index_by_the_stream(dynamodb, first_thousand)
+    fragment_id = json.loads(first_profiles.splitlines()[0])["id"]
     assert dynamodb.command("lookup", fragment_id).stdout
     dynamodb.command("erase", "--fragment", fragment_id, "--yes")
     dynamodb.command("lookup", fragment_id, code=3)

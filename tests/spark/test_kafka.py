@@ -17,10 +17,10 @@ from model.errors import FlowStoppedError, SourceUnavailableError
 from tests.installation import Installation, Shop, kill_tree, retail, until
 from tests.servers.kafka import Kafka, running_kafka
 from tests.servers.schema_registry import schema_registry
+from tests.spark.conftest import FIRST
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
-FIRST = {"segment": 500, "amplitude": 300, "orders": 200}
 KEYS = {"segment": "userId", "amplitude": "user_id", "orders": "customer.email"}
 
 
@@ -28,15 +28,6 @@ KEYS = {"segment": "userId", "amplitude": "user_id", "orders": "customer.email"}
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
     with running_kafka(tmp_path_factory.mktemp("kafka")) as broker:
         yield broker
-
-
-@pytest.fixture(scope="module")
-def from_files(tmp_path_factory: pytest.TempPathFactory, shop: Shop) -> bytes:
-    installation = Installation(tmp_path_factory.mktemp("files"), shop)
-    for source, events in FIRST.items():
-        installation.publish(source, retail(source)[:events])
-    installation.run()
-    return installation.profiles()
 
 
 def installed(folder: Path, shop: Shop, kafka: Kafka, topics: str, **settings: Any) -> Installation:
@@ -55,14 +46,16 @@ def publish(installation: Installation) -> None:
         assert f"published {events} events" in done.stderr.decode()
 
 
-def test_the_same_export_as_from_files(tmp_path: Path, shop: Shop, kafka: Kafka, from_files: bytes) -> None:
+def test_the_same_export_as_first_profiles(
+    tmp_path: Path, shop: Shop, kafka: Kafka, first_profiles: bytes
+) -> None:
     installation = installed(tmp_path, shop, kafka, "same-")
     publish(installation)
     kafka.produce("same-orders", b'{"order_id": "R1", ', None, partition=1)
     batches = installation.run()
     assert sum(batch["events"] for batch in batches) == sum(FIRST.values()) + 2
     assert sum(batch["skipped"] for batch in batches) == 1, "a record without a payload, which no spec is for"
-    assert installation.profiles() == from_files
+    assert installation.profiles() == first_profiles
     (letter,) = installation.dead_letters()
     assert letter["reason"] == "not_json"
     topic, partition, offset = letter["position"].removeprefix("kafka:").split("/")
@@ -78,7 +71,7 @@ def partitions_with_lag(port: int) -> int:
         return int(answer.read().count(b"idgraph_source_lag_records{"))
 
 
-def test_driver_and_broker_killed(tmp_path: Path, shop: Shop, kafka: Kafka, from_files: bytes) -> None:
+def test_driver_and_broker_killed(tmp_path: Path, shop: Shop, kafka: Kafka, first_profiles: bytes) -> None:
     bounds = {"max_offsets_per_batch": 90, "min_offsets_per_batch": 40, "batch_seconds": 0.01}
     installation = installed(tmp_path, shop, kafka, "killed-", **bounds)
     port = free_port()
@@ -107,7 +100,7 @@ def test_driver_and_broker_killed(tmp_path: Path, shop: Shop, kafka: Kafka, from
         process.terminate()
     process.wait(120)
     installation.run()
-    assert installation.profiles() == from_files
+    assert installation.profiles() == first_profiles
     assert installation.dead_letters() == []
 
 
@@ -182,7 +175,7 @@ def avro(shape: dict[str, Any], name: str = "Order") -> dict[str, Any]:
 
 
 def test_avro_by_a_registry_and_timestamps_out_of_all_range(
-    tmp_path: Path, shop: Shop, kafka: Kafka, from_files: bytes
+    tmp_path: Path, shop: Shop, kafka: Kafka, first_profiles: bytes
 ) -> None:
     fastavro = pytest.importorskip(
         "fastavro", reason="fastavro is not installed: pip install idgraph[schemas]"
@@ -213,5 +206,5 @@ def test_avro_by_a_registry_and_timestamps_out_of_all_range(
         batches = installation.run()
     assert sum(batch["events"] for batch in batches) == sum(FIRST.values()) + 2
     assert set(batches[-1]["lag"].values()) == {0}
-    assert installation.profiles() == from_files
+    assert installation.profiles() == first_profiles
     assert sorted(letter["reason"] for letter in installation.dead_letters()) == ["bad_payload", "no_schema"]
