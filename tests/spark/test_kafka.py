@@ -46,7 +46,7 @@ def publish(installation: Installation) -> None:
         assert f"published {events} events" in done.stderr.decode()
 
 
-def test_the_same_export_as_first_profiles(
+def test_the_same_export_as_from_files(
     tmp_path: Path, shop: Shop, kafka: Kafka, first_profiles: bytes
 ) -> None:
     installation = installed(tmp_path, shop, kafka, "same-")
