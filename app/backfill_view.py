@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from app.observation.json_logs import is_on, say
 from app.output import counted
 from app.progress_view import LINE_SECONDS
 
@@ -20,7 +21,7 @@ Show = Callable[["BackfillStep"], None]
 @contextmanager
 def showing(total: int, done: int) -> Iterator[Show]:
     """What shows a step; `total` bytes are to be taken and `done` were before."""
-    if sys.stderr.isatty():
+    if sys.stderr.isatty() and not is_on():
         with _bar(total, done) as show:
             yield show
     else:
@@ -36,7 +37,7 @@ class _Lines:
     def __call__(self, step: BackfillStep) -> None:
         if time.monotonic() >= self._due:
             self._due = time.monotonic() + LINE_SECONDS
-            print(line(step), file=sys.stderr, flush=True)
+            say(line(step))
 
 
 def line(step: BackfillStep) -> str:

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Protocol, TypeVar
 
+from app.observation.json_logs import is_on, say
+
 LINE_SECONDS = 5.0
 
 
@@ -34,7 +36,7 @@ def paced(job: Iterator[Shown], rate: int | None, done: Callable[[Shown], int]) 
 
 def show(job: Iterator[Progress], total: int, things: str) -> None:
     """Run a job to its end and show how far it is."""
-    if sys.stderr.isatty():
+    if sys.stderr.isatty() and not is_on():
         _as_bar(job, total, things)
     else:
         _as_lines(job, total)
@@ -45,7 +47,7 @@ def _as_lines(job: Iterator[Progress], total: int) -> None:
     for progress in job:
         if time.monotonic() >= due:
             due = time.monotonic() + LINE_SECONDS
-            print(f"{progress.looked_at:,} of {total:,}", file=sys.stderr, flush=True)
+            say(f"{progress.looked_at:,} of {total:,}")
 
 
 def _as_bar(job: Iterator[Progress], total: int, things: str) -> None:

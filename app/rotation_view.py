@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from app import progress_view
+from app.observation.json_logs import say
 from app.output import counted
 
 if TYPE_CHECKING:
@@ -17,9 +17,6 @@ def shown(rotation: Iterator[RotationProgress]) -> RotationProgress:
     """Run a rotation to its end and show on standard error how far it is; gives how it ended."""
     first = next(rotation)
     begun = "goes on" if first.resumed else "begins"
-    print(
-        f"the rotation to version {first.version} {begun}: {counted(first.total, 'data key')}",
-        file=sys.stderr,
-    )
+    say(f"the rotation to version {first.version} {begun}: {counted(first.total, 'data key')}")
     progress_view.show(rotation, first.total, "data keys")
     return first

@@ -11,6 +11,7 @@ import typer
 from app.commands.context import Json, settings_of
 from app.commands.flow import Teller, described, stopping_on_signals
 from app.exits import Exit, told
+from app.observation.json_logs import log_batch, say
 from app.output import counted, print_json
 from model.errors import AlreadyRunningError, ConfigError
 
@@ -43,7 +44,7 @@ def backfill(
     with told(), stopping_on_signals() as stop:
         found = find_archive(settings_of(context), source, archive)
         if not found.files:
-            print(f"no file in {archive}, or only empty ones", file=sys.stderr)
+            say(f"no file in {archive}, or only empty ones")
             raise typer.Exit(Exit.NOT_FOUND)
         try:
             done = _run(found, source, stop, rate, again, as_json)
@@ -54,9 +55,9 @@ def backfill(
             ) from None
         _tell(done, found.files)
         if is_unsealed(found):
-            print("what is protected changed meanwhile: run `idgraph seal`", file=sys.stderr)
+            say("what is protected changed meanwhile: run `idgraph seal`")
         if stop.is_set() and done.files < found.files:
-            print("stopped; the same command goes on from here", file=sys.stderr)
+            say("stopped; the same command goes on from here")
             raise typer.Exit(Exit.INTERRUPTED)
 
 
@@ -68,9 +69,15 @@ def _run(found: Archive, source: str, stop: Event, rate: float | None, again: bo
         forget(found)
     before = done_before(found)
     begun = f"goes on after {counted(before.files, 'file')}" if before.files else "begins"
-    print(f"the backfill of {source} {begun}: {counted(found.files, 'file')}", file=sys.stderr)
+    say(f"the backfill of {source} {begun}: {counted(found.files, 'file')}")
     with showing(found.bytes, before.bytes) as show:
-        teller = Teller(_print_step if as_json else show, stop)
+        tell = _print_step if as_json else show
+
+        def on_step(step: BackfillStep) -> None:
+            log_batch(step.report)
+            tell(step)
+
+        teller = Teller(on_step, stop)
         done = run_backfill(found, stop, rate, teller)
     if teller.is_unheard:
         raise BrokenPipeError
@@ -101,4 +108,4 @@ def _tell(done: Tally, files: int) -> None:
         told.append(counted(done.dead_letters, "dead letter"))
     if done.conflicts:
         told.append(counted(done.conflicts, "conflict"))
-    print(", ".join(told), file=sys.stderr)
+    say(", ".join(told))

@@ -115,7 +115,7 @@ def publish(
             raise
         finally:
             # Also of a file that cannot be read to its end: who gives it again must know what is there already.
-            print(f"published {counted(total, 'event')} to {source}", file=sys.stderr)
+            say(f"published {counted(total, 'event')} to {source}")
 
 
 def _check_readable(files: list[Path]) -> None:

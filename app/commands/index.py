@@ -10,6 +10,7 @@ import typer
 
 from app.commands.context import Json, settings_of
 from app.exits import told
+from app.observation.json_logs import say
 from app.output import counted, print_json, print_table
 from app.progress_view import LINE_SECONDS
 
@@ -84,8 +85,8 @@ def follow(
         settings = settings_of(context)
         with following(settings) as work:
             if settings.index.fed_by == "flow":
-                print('the flows index as well; see `[index] fed_by = "streams"`', file=sys.stderr)
-            print(f"following {work.stream.name}", file=sys.stderr, flush=True)
+                say('the flows index as well; see `[index] fed_by = "streams"`')
+            say(f"following {work.stream.name}")
             tell = _FollowTeller(as_json)
             for progress in work.run(stop):
                 tell(progress)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,6 +9,7 @@ import typer
 from app import progress_view
 from app.commands.context import Json, settings_of
 from app.exits import Exit, told
+from app.observation.json_logs import say
 from app.output import counted, print_json, print_table
 from app.visible_text import visible
 
@@ -47,7 +47,7 @@ def reconcile(
         )
         done = next(job)
         begun = f"goes on after {done.looked_at:,}" if done.resumed else "begins"
-        print(f"comparing {begun}: {done.total:,} profiles and documents", file=sys.stderr, flush=True)
+        say(f"comparing {begun}: {done.total:,} profiles and documents")
         progress_view.show(job, done.total, "compared")
         if as_json:
             print_json(_described(done))
@@ -94,13 +94,10 @@ def _tell(done: ReconcileProgress, repair: bool) -> None:
         else f"{told}{done.drift.total():,} differ"
     )
     if done.drift[str(Drift.AHEAD)] or (repair and done.left):
-        print(
-            "the index holds on to later versions than the store has, as after a restored backup: `idgraph reindex` mends it",
-            file=sys.stderr,
+        say(
+            "the index holds on to later versions than the store has, as after a restored backup: `idgraph reindex` mends it"
         )
     elif done.left:
-        print("`idgraph reconcile --repair` mends it", file=sys.stderr)
+        say("`idgraph reconcile --repair` mends it")
     if done.unreadable:
-        print(
-            f"{counted(done.unreadable, 'profile')} cannot be read: their state is damaged", file=sys.stderr
-        )
+        say(f"{counted(done.unreadable, 'profile')} cannot be read: their state is damaged")

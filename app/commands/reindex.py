@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,6 +9,7 @@ import typer
 from app import progress_view
 from app.commands.context import Json, settings_of
 from app.exits import Exit, told
+from app.observation.json_logs import say
 from app.output import counted, print_json
 from app.visible_text import visible
 
@@ -50,11 +50,7 @@ def reindex(
             )
             done = next(job)
             begun = f"goes on after {done.looked_at:,}" if done.resumed else "begins"
-            print(
-                f"making {done.version} {begun}: {counted(done.total, 'profile')}",
-                file=sys.stderr,
-                flush=True,
-            )
+            say(f"making {done.version} {begun}: {counted(done.total, 'profile')}")
             progress_view.show(job, done.total, "profiles")
         deleted: list[str] = []
         if delete_old:
@@ -68,11 +64,10 @@ def reindex(
         else:
             _tell(done, deleted)
         if done.refused:
-            print(
+            say(
                 f"{counted(len(done.refused), 'profile')} could not be indexed: {visible(', '.join(done.named))}"
                 f"{', …' * (len(done.refused) > len(done.named))}; mend what the log says, then "
-                "`idgraph reconcile --repair`",
-                file=sys.stderr,
+                "`idgraph reconcile --repair`"
             )
             raise typer.Exit(Exit.FAILED)
 
@@ -96,9 +91,6 @@ def _tell(done: ReindexProgress, deleted: list[str]) -> None:
     )
     print(f"{counted(done.looked_at, 'profile')} indexed{followed}; {done.version} is in use")
     if done.replaced not in deleted:
-        print(
-            f"{done.replaced} is there still: `idgraph index delete {done.replaced}` removes it",
-            file=sys.stderr,
-        )
+        say(f"{done.replaced} is there still: `idgraph index delete {done.replaced}` removes it")
     for name in deleted:
         print(f"{name} is deleted")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +12,7 @@ from app import progress_view, wiring
 from app.commands.context import Json, settings_of
 from app.exits import Exit, told
 from app.key_providers import ensure_keyring
+from app.observation.json_logs import say
 from app.output import counted, print_json, print_table
 from app.private_files import write_export
 from app.visible_text import visible
@@ -72,10 +72,7 @@ def seal(
             run = progress_view.paced(sealing.run(page), rate, lambda progress: progress.fragments)
             job = sealing.preview(page) if dry_run else run
             done = next(job)
-            print(
-                f"looking at {counted(done.total, 'profile')} under snapshot {pinned.snapshot.version}",
-                file=sys.stderr,
-            )
+            say(f"looking at {counted(done.total, 'profile')} under snapshot {pinned.snapshot.version}")
             progress_view.show(job, done.total, "profiles")
             if list_names is not None:
                 write_export(list_names, readable)
@@ -126,36 +123,32 @@ def _tell_what_stays(done: SealingProgress, refused: int) -> None:
     from ingestion.outdated import PATH
 
     if refused:
-        print(
+        say(
             f"the index refused {counted(refused, 'profile')}, which search finds by what they held before: "
-            "mend what the log says, then seal again",
-            file=sys.stderr,
+            "mend what the log says, then seal again"
         )
     if done.failed:
-        print(
+        say(
             f"{counted(done.failed, 'profile')} cannot be sealed, their state or data key is damaged: "
             f"{visible(', '.join(done.named))}{', …' * (done.failed > len(done.named))}; restore them from a backup, "
-            "then seal again",
-            file=sys.stderr,
+            "then seal again"
         )
     if done.letters:
-        print(
+        say(
             f"{counted(done.letters, 'dead letter')} of profiles cannot be read and keep names in the clear: they are "
-            "damaged, or of a later idgraph, which can seal them; or drop them (`idgraph dead-letters`)",
-            file=sys.stderr,
+            "damaged, or of a later idgraph, which can seal them; or drop them (`idgraph dead-letters`)"
         )
     if keys := done.readable[PATH]:
-        print(
+        say(
             f"{counted(keys, 'profile')} with keys in the clear that look sensitive: paths cannot be sealed. "
             "Declare the attributes if the keys are names; else have the spec make values of them, erase these "
             "profiles, lift the erasure, and run over the source files again "
-            "(docs/operate.md, Protecting what is stored)",
-            file=sys.stderr,
+            "(docs/operate.md, Protecting what is stored)"
         )
 
 
 def _tell_which(done: SealingProgress, file: Path | None) -> None:
     if file is not None:
-        print(f"{file}: which profiles had names in the clear, one a line", file=sys.stderr)
+        say(f"{file}: which profiles had names in the clear, one a line")
     elif done.readable:
-        print("`idgraph seal --dry-run --list-names FILE` writes which profiles these are", file=sys.stderr)
+        say("`idgraph seal --dry-run --list-names FILE` writes which profiles these are")

@@ -125,6 +125,13 @@ cli.main()
 """
 
 
+JSON_LOGS = """
+import sys
+sys.argv[1:1] = ["--log-format", "json"]
+cli.main()
+"""
+
+
 def program(batches: int, stopped: int = -1) -> str:
     return FLOW.replace("BATCHES", str(batches)).replace("STOPPED", str(stopped))
 
@@ -155,6 +162,19 @@ def test_json_is_an_object_a_micro_batch(with_keys: CommandLine, archive: Path) 
     assert (first["files_done"], first["files_total"], first["seconds_left"]) == (1, 3, None)
     assert (second["batch"], second["events"], second["events_done"]) == (1, 10, 20)
     assert second["seconds_left"] >= 0
+
+
+def test_as_json_logs_it_says_nothing_else(with_keys: CommandLine, archive: Path) -> None:
+    with_json_logs = program(3, stopped=1).replace("cli.main()", JSON_LOGS)
+    done = run_with(with_json_logs, with_keys, "orders", str(archive), "--json")
+    assert done.returncode == 130
+    told = [json.loads(line) for line in done.stderr.splitlines()]
+    assert told[0]["message"] == "the backfill of orders begins: 3 files"
+    assert [each["batch"] for each in told if each["message"] == "micro-batch done"] == [
+        "backfill/q/0",
+        "backfill/q/1",
+    ]
+    assert told[-1]["message"] == "stopped; the same command goes on from here"
 
 
 def test_a_backfill_runs_once(with_keys: CommandLine, archive: Path) -> None:
