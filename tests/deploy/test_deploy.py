@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
 import subprocess
 import sys
 import zipfile
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -21,58 +19,7 @@ from app.cli import app
 from app.cluster import require_shared
 from app.java import require_java
 from app.settings import load
-from model.errors import ConfigError
-
-ROOT = Path(__file__).resolve().parents[2]
-DEPLOY = ROOT / "deploy"
-KUBERNETES = sorted(file for file in (DEPLOY / "kubernetes").glob("*.yaml") if file.stem != "kustomization")
-READER = Path(__file__).with_name("ReadYaml.java")
-
-
-def spark_jars() -> Path:
-    spec = find_spec("pyspark")
-    assert spec
-    assert spec.origin
-    return Path(spec.origin).parent / "jars"
-
-
-def documents(*files: Path, typed: bool = False) -> list[dict[str, Any]]:
-    """YAML read by the libraries in Spark; `typed` by those for Kubernetes."""
-    try:
-        java = require_java()
-    except ConfigError as error:
-        pytest.skip(" ".join(str(error).split()))
-    command = [java, "-XX:TieredStopAtLevel=1", "-cp", f"{spark_jars()}/*", str(READER)]
-    command += [*(["--typed"] if typed else []), *map(str, files)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
-
-
-@pytest.fixture(scope="module")
-def kubernetes(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """All documents, each field known to the client's types; the pod template is one of them."""
-    folder = tmp_path_factory.mktemp("kubernetes")
-    template = folder / "executor-pod.yaml"
-    text = (DEPLOY / "kubernetes" / "configuration.yaml").read_text()
-    _, _, indented = text.partition("executor-pod.yaml: |\n")
-    template.write_text("\n".join(line.removeprefix("    ") for line in indented.splitlines()))
-    return documents(*KUBERNETES, template, typed=True)
-
-
-@pytest.fixture(scope="module")
-def plain() -> list[dict[str, Any]]:
-    """What is not for Kubernetes itself: compose, and kustomization."""
-    return documents(DEPLOY / "compose" / "compose.yaml", DEPLOY / "kubernetes" / "kustomization.yaml")
-
-
-@pytest.fixture(scope="module")
-def compose(plain: list[dict[str, Any]]) -> dict[str, Any]:
-    found = plain[0]
-    for name, service in found["services"].items():
-        if service.pop("<<", None):
-            found["services"][name] = {**found["x-idgraph"], **service}
-    return found
+from tests.deploy.manifests import DEPLOY, KUBERNETES, containers, spark_jars
 
 
 def commands_of_idgraph(words: list[str]) -> list[list[str]]:
@@ -92,14 +39,6 @@ def check_command(words: list[str]) -> None:
         assert command is not None, words
         words = words[1:]
     command.make_context("idgraph", list(words))
-
-
-def containers(document: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """A document's pod, if it makes one, and its containers."""
-    pod = document.get("spec", {}).get("template", {}).get("spec") or {}
-    if document["kind"] == "Pod":
-        pod = document["spec"]
-    return pod, [*pod.get("initContainers", []), *pod.get("containers", [])]
 
 
 def test_each_file_of_kubernetes_is_named_and_in_the_namespace(
