@@ -137,9 +137,9 @@ class Committer:
     def _try(self, part: _Part) -> tuple[CommitResult, dict[str, FragmentState]]:
         """Try once; gives what became of the changes, and those that another writer was faster at."""
         result, pending = CommitResult(), dict(part.changes)
-        stored = self._store.read(list(pending))
-        # Also of those that are there: one that came back has another key than what is still on its way may be sealed by.
-        buried = self._store.tombstones(pending)
+        # Tombstones also of those that are there: one that came back has another key than what is still on its way may
+        # be sealed by.
+        stored, buried = self._store.read_with_tombstones(list(pending))
         self._bury(pending, buried, result)
         writes: list[FragmentWrite] = []
         merged: dict[str, FragmentState] = {}

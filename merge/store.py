@@ -58,6 +58,12 @@ class ProfileStore(Protocol):
         """The fragments of these ids that exist, each read as one whole version."""
         ...
 
+    def read_with_tombstones(
+        self, ids: Sequence[str]
+    ) -> tuple[dict[str, StoredFragment], dict[str, Tombstone]]:
+        """What `read` and `tombstones` give, of one fragment at one moment, for the price of `read`."""
+        ...
+
     def write(self, writes: Sequence[FragmentWrite]) -> set[str]:
         """Write each fragment whose version is still the expected one, as version `expected + 1`, and put
         it into the outbox, each fragment whole or not at all whatever becomes of the writer. Gives the ids that

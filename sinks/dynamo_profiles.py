@@ -17,7 +17,7 @@ from sinks import dynamo_items as items
 from sinks.dynamo_client import REFUSED, TOO_LARGE, DynamoClient, Item, Statement
 from sinks.dynamo_connection import Capacity, Place
 from sinks.dynamo_erasure import DynamoErasure
-from sinks.dynamo_fragments import DynamoFragments, raise_refused
+from sinks.dynamo_fragments import DynamoFragments, raise_refused, tombstone_of
 from sinks.dynamo_refused_links import RefusedLinks
 from sinks.dynamo_schema import FRAGMENTS, LINKS, OUTBOX, SHARDS
 from sinks.dynamo_withdrawal import DynamoWithdrawal
@@ -43,6 +43,16 @@ class DynamoProfileStore:
     def read(self, ids: Sequence[str]) -> dict[str, StoredFragment]:
         found = self._items(ids, "fragment, revision, body")
         return {item["fragment"]["S"]: items.stored(item) for item in found if "body" in item}
+
+    def read_with_tombstones(
+        self, ids: Sequence[str]
+    ) -> tuple[dict[str, StoredFragment], dict[str, Tombstone]]:
+        ids_of = {self._names(each): each for each in ids}
+        found = self._client.get(
+            FRAGMENTS, [items.key(name) for name in ids_of], "pk, fragment, revision, body, barred, buried"
+        )
+        buried = {ids_of[bytes(item["pk"]["B"])]: tombstone_of(item) for item in found if "barred" in item}
+        return {item["fragment"]["S"]: items.stored(item) for item in found if "body" in item}, buried
 
     def write(self, writes: Sequence[FragmentWrite]) -> set[str]:
         named = {write.id: self._names(write.id) for write in writes}

@@ -28,7 +28,17 @@ class MemoryProfileStore:
     def read(self, ids: Sequence[str]) -> dict[str, StoredFragment]:
         _refuse_unstorable(ids)
         with self._lock():
-            return {each: self._fragments[each] for each in ids if each in self._fragments}
+            return self._found(ids)
+
+    def read_with_tombstones(
+        self, ids: Sequence[str]
+    ) -> tuple[dict[str, StoredFragment], dict[str, Tombstone]]:
+        _refuse_unstorable(ids)
+        with self._lock():
+            return self._found(ids), self._buried(ids)
+
+    def _found(self, ids: Sequence[str]) -> dict[str, StoredFragment]:
+        return {each: self._fragments[each] for each in ids if each in self._fragments}
 
     def write(self, writes: Sequence[FragmentWrite]) -> set[str]:
         for write in writes:
@@ -88,10 +98,13 @@ class MemoryProfileStore:
 
     def tombstones(self, ids: Iterable[str]) -> dict[str, Tombstone]:
         with self._lock():
-            if not self._tombstones:
-                return {}
-            found = ((each, self._tombstones.get(self._names(each))) for each in ids)
-            return {each: tombstone for each, tombstone in found if tombstone is not None}
+            return self._buried(ids)
+
+    def _buried(self, ids: Iterable[str]) -> dict[str, Tombstone]:
+        if not self._tombstones:
+            return {}
+        found = ((each, self._tombstones.get(self._names(each))) for each in ids)
+        return {each: tombstone for each, tombstone in found if tombstone is not None}
 
     def holdings(self, ids: Sequence[str]) -> list[Holding]:
         with self._lock():

@@ -55,17 +55,14 @@ class SqliteProfileStore:
         self._tombstones = SqliteTombstones(names, StoreError)
 
     def read(self, ids: Sequence[str]) -> dict[str, StoredFragment]:
-        def work(connection: sqlite3.Connection) -> dict[str, StoredFragment]:
-            return {
-                row[0]: StoredFragment._make(row)
-                for chunk in chunks(ids)
-                for row in connection.execute(
-                    f"SELECT id, version, state FROM fragments WHERE id IN ({marks(len(chunk))})",  # noqa: S608 - marks only
-                    chunk,
-                )
-            }
+        return self._file.read(lambda connection: _read(connection, ids)) if ids else {}
 
-        return self._file.read(work) if ids else {}
+    def read_with_tombstones(
+        self, ids: Sequence[str]
+    ) -> tuple[dict[str, StoredFragment], dict[str, Tombstone]]:
+        return self._file.read(
+            lambda connection: (_read(connection, ids), self._tombstones.find(connection, ids))
+        )
 
     def write(self, writes: Sequence[FragmentWrite]) -> set[str]:
         if not writes:
@@ -173,6 +170,17 @@ class SqliteProfileStore:
 
     def _rows(self, query: str, values: tuple[str | int, ...] | dict[str, str]) -> list[tuple[str, ...]]:
         return self._file.read(lambda connection: connection.execute(query, values).fetchall())
+
+
+def _read(connection: sqlite3.Connection, ids: Sequence[str]) -> dict[str, StoredFragment]:
+    return {
+        row[0]: StoredFragment._make(row)
+        for chunk in chunks(ids)
+        for row in connection.execute(
+            f"SELECT id, version, state FROM fragments WHERE id IN ({marks(len(chunk))})",  # noqa: S608 - marks only
+            chunk,
+        )
+    }
 
 
 def _write(

@@ -98,6 +98,18 @@ def test_a_restored_store_takes_back_the_tombstones_it_lost(store: ProfileStore)
     assert store.reinstate({}) == 0
 
 
+def test_fragments_and_tombstones_are_read_at_once(store: ProfileStore) -> None:
+    assert store.write([write("a:1"), write("a:2"), write("a:3")]) == set()
+    versions = {each.fragment_id: each.version for each in store.erase(["a:1", "a:2"], 100)}
+    assert store.write([FragmentWrite("a:2", versions["a:2"], b"back", frozenset(), judged=100)]) == set()
+    ids = ["a:1", "a:2", "a:3", "a:4"]
+    found, buried = store.read_with_tombstones(ids)
+    assert found.keys() == {"a:2", "a:3"}
+    assert buried == {name: Tombstone(100, version) for name, version in versions.items()}
+    assert (found, buried) == (store.read(ids), store.tombstones(ids))
+    assert store.read_with_tombstones([]) == ({}, {})
+
+
 def test_ids_are_not_looked_at_while_there_is_no_tombstone(store: ProfileStore) -> None:
     looked_at: list[str] = []
 

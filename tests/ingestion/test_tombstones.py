@@ -15,7 +15,7 @@ from merge import codec
 from merge.failures import CommitFailure
 from merge.fragments import FragmentState
 from merge.store import FragmentWrite, StoredFragment
-from merge.tombstones import UNJUDGED
+from merge.tombstones import UNJUDGED, Tombstone
 from model.dead_letters import DeadLetterReason
 from model.errors import KeyProviderError
 from model.events import RawRecord
@@ -109,8 +109,10 @@ class Between(MemoryProfileStore):
 
     erased = ""
 
-    def read(self, ids: Sequence[str]) -> dict[str, StoredFragment]:
-        found = super().read(ids)
+    def read_with_tombstones(
+        self, ids: Sequence[str]
+    ) -> tuple[dict[str, StoredFragment], dict[str, Tombstone]]:
+        found = super().read_with_tombstones(ids)
         if self.erased in ids:
             self.erase([self.erased], may(9))
             self.erased = ""

@@ -11,6 +11,7 @@ from merge.backoff import Backoff
 from merge.commit import Committer
 from merge.fragments import FragmentState
 from merge.store import FragmentWrite, StoredFragment
+from merge.tombstones import Tombstone
 from model.errors import ConflictError, StoreError
 from model.fragments import FragmentChange, Kind, Origin, Register
 from model.identifiers import Identifier
@@ -40,9 +41,11 @@ class _Racing(MemoryProfileStore):
         self.reads: list[list[str]] = []
         self.writes: list[list[str]] = []
 
-    def read(self, ids: Sequence[str]) -> dict[str, StoredFragment]:
+    def read_with_tombstones(
+        self, ids: Sequence[str]
+    ) -> tuple[dict[str, StoredFragment], dict[str, Tombstone]]:
         self.reads.append(list(ids))
-        return super().read(ids)
+        return super().read_with_tombstones(ids)
 
     def write(self, writes: Sequence[FragmentWrite]) -> set[str]:
         self.writes.append([write.id for write in writes])

@@ -12,6 +12,7 @@ from merge.backoff import Backoff
 from merge.commit import Committer
 from merge.fragments import FragmentState
 from merge.store import FragmentWrite, StoredFragment
+from merge.tombstones import Tombstone
 from model.dead_letters import DeadLetterReason
 from model.errors import ConflictError, StoreError, UnstorableError
 from sinks.memory_profiles import MemoryProfileStore
@@ -27,11 +28,13 @@ class _Store(MemoryProfileStore):
         self.away = away
         self.sizes: list[int] = []
 
-    def read(self, ids: Sequence[str]) -> dict[str, StoredFragment]:
+    def read_with_tombstones(
+        self, ids: Sequence[str]
+    ) -> tuple[dict[str, StoredFragment], dict[str, Tombstone]]:
         if self.away:
             self.away -= 1
             raise StoreError("the store is away")
-        return super().read(ids)
+        return super().read_with_tombstones(ids)
 
     def write(self, writes: Sequence[FragmentWrite]) -> set[str]:
         self.sizes.append(len(writes))

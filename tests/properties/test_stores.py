@@ -60,7 +60,11 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(wanted=st.lists(ids, max_size=4))
     def read(self, wanted: list[str]) -> None:
-        assert self.store.read(wanted) == self.memory.read(wanted)
+        found = self.store.read(wanted)
+        assert found == self.memory.read(wanted)
+        buried = self.store.tombstones(wanted)
+        assert self.store.read_with_tombstones(wanted) == (found, buried)
+        assert self.memory.read_with_tombstones(wanted) == (found, buried)
 
     @rule(entries=st.lists(st.builds(OutboxEntry, ids, st.integers(1, 4)), max_size=4))
     def settle_anything(self, entries: list[OutboxEntry]) -> None:

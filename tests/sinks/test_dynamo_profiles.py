@@ -80,19 +80,29 @@ def test_links_of_a_refused_write_are_taken_away_where_nobody_can_need_them(
     assert hashed_name("mail:early") in links()
 
 
-def test_the_commit_sets_aside_what_does_not_fit_and_writes_the_rest(store: DynamoProfileStore) -> None:
-    def state(name: str, value: str) -> FragmentState:
-        made = FragmentState()
-        origin = Origin(Stamp(0, 1, "shop", "e1"), SpecRef("spec", 1))
-        made.apply(FragmentChange(name, origin, {"path": Register(origin, Kind.PLAIN, value)}, ()))
-        return made
+def state(name: str, value: str) -> FragmentState:
+    made = FragmentState()
+    origin = Origin(Stamp(0, 1, "shop", "e1"), SpecRef("spec", 1))
+    made.apply(FragmentChange(name, origin, {"path": Register(origin, Kind.PLAIN, value)}, ()))
+    return made
 
+
+def test_the_commit_sets_aside_what_does_not_fit_and_writes_the_rest(store: DynamoProfileStore) -> None:
     changes = {"a:1": state("a:1", secrets.token_hex(500_000)), "a:2": state("a:2", "small")}
     result = Committer(store).commit(changes)
     assert result.failed.keys() == {"a:1"}
     assert [(name, version) for name, version, _ in result.written] == [("a:2", 1)]
     assert store.read(["a:1", "a:2"]).keys() == {"a:2"}
     assert codec.encode(result.failed["a:1"].change) == codec.encode(changes["a:1"])
+
+
+def test_a_commit_reads_each_fragment_once_whoever_was_erased(store: DynamoProfileStore) -> None:
+    changes = {f"a:{each}": state(f"a:{each}", "x") for each in range(10)}
+    assert len(Committer(store).commit(changes).written) == 10
+    store.erase(["a:gone"], 100)
+    before = store.consumed().read
+    assert Committer(store).commit(changes).unchanged == 10
+    assert store.consumed().read == before + 10
 
 
 def test_a_link_that_no_fragment_confirms_is_not_followed(

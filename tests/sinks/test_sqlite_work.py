@@ -81,6 +81,7 @@ def profiles(path: Path, count: int) -> dict[str, Callable[[], object]]:
         "a page": lambda: store.scan("00100", 10),
         "outbox": lambda: store.outbox(10),
         "settle": lambda: store.settle([OutboxEntry(each, 9) for each in FIFTH]),
+        "read with tombstones": lambda: store.read_with_tombstones(FIFTH),
         "tombstones": lambda: store.tombstones(FIFTH),
         "holdings": lambda: store.holdings(FIFTH),
         "withdraw": lambda: store.withdraw({"none": 1}),
