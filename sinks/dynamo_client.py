@@ -112,7 +112,8 @@ class DynamoClient:
                     raise RefusedRequestError(table, code, error.response) from None
                 reason = code
             except BotoCoreError as error:
-                reason = type(error).__name__
+                where = self.place.endpoint or f"{self._service}.{self.place.region}"
+                reason = f"no whole answer from {where}, is it up? ({type(error).__name__})"
             else:
                 self._count(operation, answer)
                 return answer
