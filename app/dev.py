@@ -160,10 +160,12 @@ def _declare(settings: Settings) -> bool:
 def _suggest(dev: DevFolder, declared: bool) -> None:
     program = shlex.join([_program(), "-c", str(dev.config)])
     data = EXAMPLES / EXAMPLE / "data" / "segment.jsonl.gz"
+    # Not the whole file: DynamoDB Local takes some hundred events a second.
+    some = f"gzip -cd {shlex.quote(str(data))} | head -n 1000 | {program} publish segment --key userId"
     lines = [
-        f"{program} publish segment {data if data.exists() else 'FILE'} --key userId",
+        some if data.exists() else f"{program} publish segment FILE --key userId",
         f"{program} flows                     # what was taken of each topic, and what waits",
-        f"{program} lookup user_id:3474",
+        f"{program} lookup user_id:1540",
         f"{program} search 'demographics.age>=65' --limit 2",
     ]
     if not declared:

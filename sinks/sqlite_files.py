@@ -29,7 +29,7 @@ _REASONS = {
     sqlite3.SQLITE_LOCKED: "another writer holds it for too long",
     sqlite3.SQLITE_PROTOCOL: "another writer holds it for too long",
     sqlite3.SQLITE_CANTOPEN: "cannot be opened or created",
-    sqlite3.SQLITE_CORRUPT: "is damaged; restore it from a backup",
+    sqlite3.SQLITE_CORRUPT: "is damaged",
     sqlite3.SQLITE_FULL: "the disk is full",
     sqlite3.SQLITE_IOERR: "the disk failed to read or write",
     sqlite3.SQLITE_NOTADB: "is damaged or not an SQLite database",
@@ -37,6 +37,7 @@ _REASONS = {
     sqlite3.SQLITE_READONLY: "may not be written",
     sqlite3.SQLITE_TOOBIG: "a value is larger than SQLite holds",
 }
+_DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
 
 class SqliteFile:
@@ -53,10 +54,13 @@ class SqliteFile:
         schema: Schema,
         error: type[IdgraphError],
         unstorable: type[IdgraphError] | None = None,
+        remedy: str = "restore it from a backup",
     ) -> None:
+        """`remedy` is what to do about a damaged file."""
         self.path = Path(path)
         self._error = error
         self._unstorable = unstorable or error
+        self._remedy = remedy
         self._connections = Connections(self.path, schema, error)
 
     def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -133,6 +137,8 @@ class SqliteFile:
         # SQLite's own message may quote what it was given, so only its code goes on.
         name = getattr(error, "sqlite_errorname", None) or type(error).__name__
         reason = _REASONS.get(_code(error), "SQLite refused")
+        if _code(error) in _DAMAGED:
+            reason = f"{reason}; {self._remedy}"
         kind = self._unstorable if _code(error) == sqlite3.SQLITE_TOOBIG else self._error
         return kind(f"{self.path}: {reason} ({name})")
 

@@ -46,6 +46,12 @@ SCHEMA = Schema(
     ),
     settings=("PRAGMA wal_autocheckpoint = 4000", "PRAGMA cache_size = -32768"),
 )
+_REMEDY = "stop what uses it, remove it with its -wal and -shm, and run `idgraph reindex`"
+
+
+def index_file(path: str | Path) -> SqliteFile:
+    """The file of an index, all of which can be had again from the store."""
+    return SqliteFile(path, SCHEMA, ProfileIndexError, remedy=_REMEDY)
 
 
 class SqliteProfileIndex:
@@ -57,7 +63,7 @@ class SqliteProfileIndex:
 
     def __init__(self, path: str | Path, names: TombstoneNames | None = None) -> None:
         """`names` hashes the ids of erased documents; with some in the file nothing is put without it."""
-        self._file = SqliteFile(path, SCHEMA, ProfileIndexError)
+        self._file = index_file(path)
         self._tombstones = SqliteTombstones(names, ProfileIndexError)
         self._paths = IndexPaths(self._file)
 

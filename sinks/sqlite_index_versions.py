@@ -16,8 +16,7 @@ from merge.tombstones import Tombstone, TombstoneNames
 from model.errors import ProfileIndexError, VersionInUseError, VersionNotFoundError
 from sinks import sqlite_index_documents as rows
 from sinks import sqlite_index_tables, sqlite_tombstones
-from sinks.sqlite_files import SqliteFile
-from sinks.sqlite_index import SCHEMA
+from sinks.sqlite_index import index_file
 from sinks.sqlite_index_blocks import build
 from sinks.sqlite_index_paths import IndexPaths
 from sinks.sqlite_index_tables import TOMBSTONES, name_of, tables_of
@@ -28,7 +27,7 @@ class SqliteIndexVersions:
     """The `IndexVersions` of the index in one file."""
 
     def __init__(self, path: str | Path, names: TombstoneNames | None = None) -> None:
-        self._file = SqliteFile(path, SCHEMA, ProfileIndexError)
+        self._file = index_file(path)
         self._tombstones = SqliteTombstones(names, ProfileIndexError)
         self._paths = IndexPaths(self._file)
         self._number = 0

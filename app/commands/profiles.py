@@ -21,6 +21,7 @@ from model.errors import QueryError
 from model.queries import Query, Term
 
 if TYPE_CHECKING:
+    from ingestion.workers import WorkerResources
     from profile_service.profiles import Profile, ProfileReader
 
 Reveal = Annotated[bool, typer.Option("--reveal", help="Show protected values; needs the keyring.")]
@@ -87,7 +88,7 @@ def search(
             reader = wiring.profile_reader(settings, resources, pinned)
             total = reader.count(query)
             if not total:
-                for hint in _hints(query, types):
+                for hint in (*_hints(query, types), *_hints_of_loss(resources)):
                     print(visible(hint), file=sys.stderr)
             if count:
                 print(total)
@@ -160,6 +161,12 @@ def _hints(query: Query, known: Iterable[str]) -> Iterator[str]:
             yield f"no attribute is called {clause.path}; {hint}"
         if isinstance(clause, Term) and str(clause.value).endswith("*"):
             yield f'within quotes a star is a star; a beginning is written {clause.path}="…"*'
+
+
+def _hints_of_loss(resources: WorkerResources) -> Iterator[str]:
+    """What to say where nothing can be found at all: a file that was removed is made again, empty."""
+    if not resources.index.count(Query()) and resources.store.scan(limit=1):
+        yield "the index is empty, and the store has profiles: they wait in the outbox, or `idgraph reindex` brings them back"
 
 
 def _show(profiles: list[Profile], as_json: bool) -> None:

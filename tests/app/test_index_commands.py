@@ -66,9 +66,24 @@ def test_an_index_whose_file_is_gone_is_made_anew(filled: CommandLine) -> None:
     whole = documents(filled)
     for each in filled.settings().directory.glob(f"{INDEX}*"):
         each.unlink()
-    assert documents(filled) == 0
+    empty = filled("search", "--count")
+    assert (empty.exit_code, empty.stdout) == (0, "0\n")
+    assert "the index is empty" in empty.stderr
+    assert "`idgraph reindex`" in empty.stderr
     assert filled("reindex").exit_code == 0
     assert documents(filled) == whole
+
+
+def test_a_damaged_index_is_told_with_what_brings_it_back(filled: CommandLine) -> None:
+    file = filled.settings().directory / INDEX
+    for each in file.parent.glob(f"{INDEX}-*"):
+        each.unlink()
+    file.write_bytes(b"no database" * 1000)
+    for command in (("search", "guitar"), ("reindex",)):
+        told = filled(*command)
+        assert told.exit_code == 1
+        assert f"{file}: is damaged" in told.stderr
+        assert "remove it with its -wal and -shm, and run `idgraph reindex`" in told.stderr
 
 
 def test_versions_are_deleted_when_somebody_says_so(filled: CommandLine) -> None:
