@@ -144,6 +144,11 @@ class Scene:
         for source, lines in portion.items():
             self.kafka.produce(f"faults-{source}", *(line.strip() for line in lines), partition=begin % 2)
 
+    @property
+    def published(self) -> int:
+        """Events so far."""
+        return self._portion * sum(PORTION.values())
+
     def is_done(self) -> bool:
         """Whether the flow has taken all that was published; one that ended is started again."""
         if self.process.poll() is not None:

@@ -118,10 +118,27 @@ def test_the_clock_is_set_back_and_forth(running: Scene) -> None:
 @pytest.mark.long
 def test_two_flows_with_one_checkpoint(running: Scene) -> None:
     running.stop()
-    running.publish()
     # In one folder the second is refused; two machines may have copies of it.
     second = Installation(running.folder / "second", running.shop, topics="faults-", **running.tables)
     shutil.copytree(running.folder / "flow" / ".idgraph", running.folder / "second" / ".idgraph")
+    both_take_a_portion(running, second)
+
+
+@pytest.mark.long
+def test_two_flows_in_one_group(running: Scene) -> None:
+    """Every flow's consumers name the same group, and none has a share of the records for it: each takes all."""
+    running.stop()
+    second = Installation(
+        running.folder / "third", running.shop, topics="faults-", name="third", **running.tables
+    )
+    both_take_a_portion(running, second)
+    taken = sum(batch["events"] for batch in second.batches())
+    assert taken == running.published
+
+
+def both_take_a_portion(running: Scene, second: Installation) -> None:
+    """At once, into one store and one index."""
+    running.publish()
     processes = [each.start("--until-done") for each in (running.installation, second)]
     assert [process.wait(PATIENCE) for process in processes] == [0, 0]
     assert all(each.batches()[-1]["events"] for each in (running.installation, second))
