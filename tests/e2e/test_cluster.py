@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tarfile
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,14 +17,17 @@ import pytest
 
 from app.package import write_archive
 from app.servers.spark import SparkCluster, spark_cluster
+from sinks.metadata_client import MetadataClient
+from tests.e2e.faults import at_a_write, purchases
 from tests.e2e.undisturbed import take
 from tests.installation import Installation, Shop, descendants, retail, until
 from tests.servers.dynamodb import require_dynamodb
 from tests.servers.elasticsearch import require_elasticsearch
+from tests.servers.faulty_proxy import Fault, faulty_proxy
 from tests.servers.kafka import Kafka, running_kafka
-from tests.spark.conftest import serving_shop
+from tests.spark.conftest import declare_counters, serving_shop
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 FIRST = {"segment": 500, "amplitude": 300, "orders": 200}
 PATIENCE = 400
@@ -54,7 +58,16 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, kafka: Kafka) -> Iterator[
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
     with serving_shop(tmp_path_factory.mktemp("shop")) as (shop, _):
+        with MetadataClient(shop.url, shop.token) as client:
+            declare_counters(client)
         yield shop
+
+
+@pytest.fixture
+def store() -> Iterator[tuple[str, deque[Fault]]]:
+    """DynamoDB's address, by way of a proxy, and what that is to do."""
+    with faulty_proxy(require_dynamodb()) as proxy:
+        yield proxy
 
 
 def test_the_archive_has_all_that_a_worker_needs(tmp_path: Path, archive: Path) -> None:
@@ -75,8 +88,14 @@ def test_the_archive_has_all_that_a_worker_needs(tmp_path: Path, archive: Path) 
 
 
 def test_an_executor_killed_in_mid_batch_changes_nothing(
-    tmp_path: Path, shop: Shop, kafka: Kafka, cluster: SparkCluster, archive: Path
+    tmp_path: Path,
+    shop: Shop,
+    kafka: Kafka,
+    cluster: SparkCluster,
+    archive: Path,
+    store: tuple[str, deque[Fault]],
 ) -> None:
+    endpoint, faults = store
     embedded = Installation(tmp_path / "embedded", shop)
     lines = {source: retail(source)[:events] for source, events in FIRST.items()}
     take(embedded, {**lines, "orders": [*lines["orders"], BAD_LINE]})
@@ -93,7 +112,7 @@ def test_an_executor_killed_in_mid_batch_changes_nothing(
             "kind": "dynamodb",
             "table_prefix": name,
             "region": "eu-central-1",
-            "endpoint": require_dynamodb(),
+            "endpoint": endpoint,
         },
         index={"kind": "elasticsearch", "url": require_elasticsearch(), "name": name, "replicas": 0},
         spark={
@@ -116,10 +135,12 @@ def test_an_executor_killed_in_mid_batch_changes_nothing(
     process = installation.start("--until-done")
     until(lambda: installation.batches() or process.poll() is not None, PATIENCE, "a micro-batch")
     assert process.poll() is None, (installation.folder / "flow.err").read_text()
-    os.kill(executors(cluster)[0], signal.SIGKILL)
+    faults.append(at_a_write(faults, lambda: os.kill(executors(cluster)[0], signal.SIGKILL)))
     assert process.wait(PATIENCE) == 0, (installation.folder / "flow.err").read_text()
+    assert not faults, "it was killed"
     assert sum(batch["events"] for batch in installation.batches()) == sum(FIRST.values()) + 1
     assert installation.profiles() == embedded.profiles()
+    assert purchases(installation.export().splitlines()) > 30
     assert [letter["reason"] for letter in installation.dead_letters()] == ["not_json"]
     found = installation.command("search", "--json", "--limit", "1000").stdout.splitlines()
     assert len(found) == len(installation.export().splitlines())
