@@ -24,8 +24,8 @@ from model.identifiers import MOST_BYTES, Identifier
 from model.stamps import SpecRef, Stamp
 from transforms.blind_index import BlindIndex
 from transforms.compiled import MAX_CACHED_ROUTES, CompiledSnapshot
+from transforms.leaves import Leaves
 from transforms.mapping import MappingSpec
-from transforms.schema import Leaves
 
 _SURELY_SHORT = MOST_BYTES // 4
 """A character has at most four bytes."""

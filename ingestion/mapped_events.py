@@ -7,7 +7,7 @@ from typing import NamedTuple
 from model.events import RawRecord
 from model.fragments import Origin
 from model.identifiers import Identifier
-from transforms.schema import Leaves
+from transforms.leaves import Leaves
 
 
 class PlainEvent(NamedTuple):

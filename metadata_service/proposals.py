@@ -12,7 +12,7 @@ from metadata_service.refusals import ClashError
 from model.attributes import AttributeDefinition, AttributeMetadata, AttributeStatus
 from model.classification import Classification, ClassificationLevels, EncryptionLevel
 from model.proposals import Proposal
-from transforms.schema import policy_of
+from transforms.attribute_nodes import policy_of
 
 Verdict = Literal["confirm", "refuse"]
 

@@ -22,7 +22,8 @@ from model.queries import Clause, Query, Term
 from model.sealed import SealedValue
 from model.snapshots import MetadataSnapshot
 from transforms.blind_index import BlindIndex
-from transforms.schema import DATA_TYPES, AttributeTree, declared_types
+from transforms.data_types import DATA_TYPES, declared_types
+from transforms.schema import AttributeTree
 from transforms.sealing import DataKeys
 from transforms.stored_names import StoredNames
 

@@ -8,7 +8,8 @@ from typing import NamedTuple
 from model import paths
 from model.attributes import AttributeMetadata, AttributeStatus, EncryptionLevel
 from model.snapshots import MetadataSnapshot
-from transforms.schema import AttributePolicy, AttributeTree
+from transforms.attribute_nodes import AttributePolicy
+from transforms.schema import AttributeTree
 
 MOST_BELOW = 5
 """How many protected attributes below a path are named."""

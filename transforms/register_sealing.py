@@ -10,8 +10,9 @@ from model.fragments import Kind, Origin, Register
 from model.sealed import SealedValue
 from model.snapshots import MetadataSnapshot
 from transforms.blind_index import BlindIndex
+from transforms.data_types import DATA_TYPES, declared_types
 from transforms.key_holder import KeyHolder
-from transforms.schema import DATA_TYPES, ValueToSeal, declared_types
+from transforms.leaves import ValueToSeal
 from transforms.sealing import SealingKey
 
 # What a NamedTuple's own constructor does, without its call; and a look-up in an enum is dear.

@@ -14,27 +14,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import Any
 
 from model import canonical, native, paths
 from model.attributes import (
     AttributeMetadata,
     AttributeStatus,
-    DataType,
-    EncryptionLevel,
     Reconciliation,
     ReconciliationPolicy,
 )
-from model.classification import Classification, LevelPolicy
+from model.classification import Classification
 from model.dead_letters import DeadLetterReason
 from model.errors import EventError
 from model.fragments import Kind, Origin, Register
 from model.identifiers import Identifier
 from model.index_rules import IndexRules
 from model.proposals import Proposal
-from model.snapshots import DetectionMode, DiscoveryDefaults, MetadataSnapshot
-from transforms.detection import detection
-from transforms.detection.detection import ValueTests, shaped_key, tests_of
+from model.snapshots import DetectionMode, MetadataSnapshot
+from transforms.attribute_nodes import AttributeNode, AttributePolicy, policy_of, protect_above
+from transforms.data_types import DATA_TYPES
+from transforms.detection.detection import shaped_key
+from transforms.leaves import Leaves, Unexpected, ValueToSeal
 from transforms.mapping import RESERVED_KEY
 from transforms.storable import canonical_value, is_text, problem
 
@@ -50,129 +50,6 @@ MAX_LEAVES = 10_000
 MAX_DEPTH = 64
 MAX_PATH = 1024
 MAX_CACHED_UNKNOWN = 100_000
-
-DATA_TYPES = {
-    str: DataType.STRING,
-    int: DataType.INTEGER,
-    float: DataType.NUMBER,
-    Decimal: DataType.NUMBER,
-    bool: DataType.BOOLEAN,
-    list: DataType.ARRAY,
-}
-
-
-class AttributePolicy(NamedTuple):
-    """What must happen to a value of one attribute on its way to the store and the index."""
-
-    encryption: EncryptionLevel
-    indexable: bool
-    authorization_level: int
-
-    @property
-    def is_protected(self) -> bool:
-        return self.encryption is not EncryptionLevel.NONE
-
-    @property
-    def is_searchable(self) -> bool:
-        """Protected, with a blind index for equality."""
-        return self.encryption is EncryptionLevel.SEARCHABLE
-
-    def stricter(self, other: AttributePolicy) -> AttributePolicy:
-        """Whatever either forbids is forbidden."""
-        return AttributePolicy(
-            max(self.encryption, other.encryption, key=lambda level: level.strictness),
-            self.indexable and other.indexable,
-            max(self.authorization_level, other.authorization_level),
-        )
-
-
-class AttributeNode:
-    """One key of the unified schema: an attribute, the way to attributes, or both after a clash."""
-
-    __slots__ = (
-        *(
-            "_policy",
-            "children",
-            "depth",
-            "is_kept",
-            "is_searchable",
-            "is_sealed",
-            "is_undecided",
-        ),
-        *("kinds", "path", "proposal", "protects", "tests"),
-    )
-
-    def __init__(
-        self, path: str, depth: int, policy: AttributePolicy, protects: AttributePolicy | None
-    ) -> None:
-        self.children: dict[str, AttributeNode] = {}
-        self.path = path
-        self.depth = depth
-        self.is_kept = True
-        self.policy = policy
-        self.protects = protects
-        """The policy that undeclared attributes below inherit, if one does."""
-        self.kinds: frozenset[type] = frozenset()
-        """Python types of values that no longer need to be reported."""
-        self.is_undecided = False
-        """Whether detectors look at values."""
-        self.proposal: Proposal | None = None
-        """The strongest proposal that no longer needs to be reported."""
-        self.tests: ValueTests | None = None
-        """What detectors tell of values here, once there were any."""
-
-    @property
-    def policy(self) -> AttributePolicy:
-        """What must happen to a value at this path."""
-        return self._policy
-
-    @policy.setter
-    def policy(self, policy: AttributePolicy) -> None:
-        self._policy = policy
-        # Asked for every leaf of every event.
-        self.is_sealed = policy.is_protected
-        self.is_searchable = policy.is_searchable
-
-    def make_tests(self) -> ValueTests:
-        """Only for attributes that show a value: most keys of a hostile event never do."""
-        self.tests = tests_of(paths.split(self.path)[-2:])
-        return self.tests
-
-
-class ValueToSeal(NamedTuple):
-    """A value that must be sealed before it leaves the stage, with a blind index or without."""
-
-    path: str
-    value: Any
-    is_searchable: bool
-
-
-if native.built_leaves is not None:
-    native.built_leaves.bind(
-        Register, (Kind.DELETED, Kind.PLAIN), AttributeNode, ValueToSeal, *detection.KNOWN_ANSWERS
-    )
-
-
-class Unexpected(NamedTuple):
-    """What one leaf showed; `kinds` and `known` are what its attribute had shown until then."""
-
-    node: AttributeNode
-    data_type: DataType
-    proposal: Proposal | None
-    kinds: frozenset[type]
-    known: Proposal | None
-
-
-class Leaves(NamedTuple):
-    """What one event sets: what may be stored as it is, by path; what must be sealed first; and what the
-    schema did not expect."""
-
-    plain: dict[str, Register]
-    to_seal: list[ValueToSeal]
-    unexpected: list[Unexpected]
-
-    def __len__(self) -> int:
-        return len(self.plain) + len(self.to_seal)
 
 
 class AttributeTree:
@@ -195,7 +72,7 @@ class AttributeTree:
         # Parents come before children, so that a child finds what it inherits.
         for attribute in sorted(snapshot.attributes, key=lambda attribute: paths.split(attribute.path)):
             self._declare(attribute)
-        _protect_above(self._root)
+        protect_above(self._root)
 
     def _declare(self, attribute: AttributeMetadata) -> None:
         node = self._root
@@ -459,35 +336,3 @@ class _Indexable(dict[str, bool]):
         if len(self) < MAX_CACHED_UNKNOWN:
             self[path] = answer
         return answer
-
-
-def declared_types(snapshot: MetadataSnapshot) -> dict[str, DataType]:
-    """The types that the blind index reads searchable values as, by path, so that a search for `42` finds
-    what one source sends as a number and another as text.
-
-    Only of attributes that an admin declared: a discovered type depends on which event came first.
-    """
-    return {
-        attribute.path: attribute.data_type
-        for attribute in snapshot.attributes
-        if attribute.encryption is EncryptionLevel.SEARCHABLE and attribute.status is AttributeStatus.ACTIVE
-    }
-
-
-def policy_of(stated: AttributeMetadata | DiscoveryDefaults | LevelPolicy) -> AttributePolicy:
-    """The policy that somebody stated."""
-    return AttributePolicy(stated.encryption, stated.indexable, stated.authorization_level)
-
-
-def _protect_above(node: AttributeNode) -> AttributePolicy | None:
-    strictest: AttributePolicy | None = None
-    for child in node.children.values():
-        for below in (
-            _protect_above(child),
-            child.policy if child.policy.is_protected else None,
-        ):
-            if below is not None:
-                strictest = below if strictest is None else strictest.stricter(below)
-    if strictest is not None:
-        node.policy = node.policy.stricter(strictest)
-    return strictest

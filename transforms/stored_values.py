@@ -17,8 +17,8 @@ from model.sealed import SealedValue
 from transforms.blind_index import BlindIndex
 from transforms.compiled import CompiledSnapshot
 from transforms.key_holder import KeyHolder
+from transforms.leaves import ValueToSeal
 from transforms.register_sealing import RegisterSealer
-from transforms.schema import ValueToSeal
 from transforms.sealing import SealingKey
 
 MOST_PATHS = 16_384

@@ -25,8 +25,9 @@ from model.snapshots import MetadataSnapshot
 from model.stamps import SpecRef, Stamp
 from tests.properties.twins import ORIGIN
 from tests.retail import spec
+from transforms.leaves import Leaves
 from transforms.mapping import MappingSpec
-from transforms.schema import AttributeTree, Leaves
+from transforms.schema import AttributeTree
 
 pytestmark = pytest.mark.skipif(native.state != "in use", reason=f"the native loops are {native.state}")
 

@@ -27,7 +27,8 @@ from model.snapshots import DetectionMode, DiscoveryDefaults, MetadataSnapshot
 from tests.properties import odd_values
 from tests.properties.twins import ORIGIN, both, outcome
 from transforms.detection import detection
-from transforms.schema import AttributeTree, Leaves
+from transforms.leaves import Leaves
+from transforms.schema import AttributeTree
 
 pytestmark = pytest.mark.skipif(native.built_leaves is None, reason=f"the native loops are {native.state}")
 

@@ -10,8 +10,8 @@ from model.fragments import FragmentChange, Kind, Origin, Register
 from model.stamps import SpecRef, Stamp
 from tests.properties.test_sealing import INDEX, KEY
 from tests.retail import attribute, snapshot
+from transforms.leaves import ValueToSeal
 from transforms.register_sealing import RegisterSealer
-from transforms.schema import ValueToSeal
 from transforms.sealing_key import SealingKey
 
 NAME = "user_id:1"
