@@ -9,15 +9,19 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from app import wiring
 from app.servers.dynamodb import dynamodb
 from app.servers.elasticsearch import elasticsearch
 from app.servers.kafka import kafka
 from app.servers.spark import spark_cluster
-from benchmarks.flow_run import run_until_done
+from app.settings import load
+from benchmarks.flow_run import FlowRun, run_until_done
 from benchmarks.product import command, installed
 from benchmarks.workload import SOURCES, clear, events, renamed
+from model import canonical
+from model.queries import Query
 from sinks.kafka_publisher import KafkaPublisher
 from sinks.kafka_topics import make_topics
 
@@ -29,9 +33,18 @@ TYPES = {
 }
 
 
+class _Run(NamedTuple):
+    """What a flow did, and what is there after it: each profile with where its values come from, and how many are in
+    the index."""
+
+    figures: FlowRun
+    profiles: frozenset[bytes]
+    indexed: int
+
+
 def measure(folder: Path, count: int) -> dict[str, Any]:
     """By placement, over the first `count` events of each source: events a second from the first micro-batch to the last,
-    and the seconds of all tasks together for each stage."""
+    beside one core of the same kind, and what was lost: profiles that are not byte for byte those of `local[1]`."""
     clear(folder)
     folder.mkdir(parents=True)
     with ExitStack() as stack:
@@ -53,11 +66,37 @@ def measure(folder: Path, count: int) -> dict[str, Any]:
                 for source in SOURCES
             )
         )
-        return {
-            "local[1]": _run(config, "one", total, "local[1]", 1),
-            "local[2]": _run(config, "two", total, "local[2]", 2),
-            **{f"cluster of {workers}": _on_cluster(folder, config, total, workers) for workers in (1, 2)},
+        runs = {
+            f"local[{cores}]": _run(config, f"local-{cores}", total, f"local[{cores}]", cores)
+            for cores in (1, 2)
         }
+        runs |= {f"cluster of {workers}": _on_cluster(folder, config, total, workers) for workers in (1, 2)}
+    return {
+        placement: {
+            **_told(run),
+            "of_one": round(_rate(run) / _rate(runs[placement.replace("2", "1")]), 2),
+            "lost_profiles": len(runs["local[1]"].profiles - run.profiles),
+            "profiles_too_many": len(run.profiles - runs["local[1]"].profiles),
+            "cores_of_the_whole_machine": os.cpu_count(),
+        }
+        for placement, run in runs.items()
+    }
+
+
+def _told(run: _Run) -> dict[str, float]:
+    return {
+        "events": run.figures.events,
+        "events_per_second": round(_rate(run)),
+        "streaming_seconds": round(run.figures.streaming_seconds, 1),
+        "whole_seconds": round(run.figures.whole_seconds, 1),
+        "dead_letters": run.figures.dead_letters,
+        "profiles": len(run.profiles),
+        "profiles_in_the_index": run.indexed,
+    }
+
+
+def _rate(run: _Run) -> float:
+    return run.figures.events / run.figures.streaming_seconds
 
 
 def _produce(bootstrap_servers: str, count: int) -> int:
@@ -70,7 +109,7 @@ def _produce(bootstrap_servers: str, count: int) -> int:
     return total
 
 
-def _on_cluster(folder: Path, config: Path, total: int, workers: int) -> dict[str, float]:
+def _on_cluster(folder: Path, config: Path, total: int, workers: int) -> _Run:
     with spark_cluster(folder / f"cluster-{workers}", workers) as cluster:
         options = {
             "spark.executor.cores": "1",
@@ -87,7 +126,7 @@ def _on_cluster(folder: Path, config: Path, total: int, workers: int) -> dict[st
         return _run(config, f"cluster-{workers}", total, cluster.url, workers, **further)
 
 
-def _run(config: Path, name: str, total: int, master: str, cores: int, **further: str) -> dict[str, float]:
+def _run(config: Path, name: str, total: int, master: str, cores: int, **further: str) -> _Run:
     """A flow, tables and an index of its own."""
     told = {
         "IDGRAPH_FLOW__NAME": name,
@@ -100,14 +139,12 @@ def _run(config: Path, name: str, total: int, master: str, cores: int, **further
     with _environment(told):
         command(config, "store", "create")
         command(config, "index", "create")
-        run = run_until_done(config, total)
-    return {
-        "events": run.events,
-        "fragments_written": run.fragments_written,
-        "events_per_second": round(run.events / run.streaming_seconds),
-        "streaming_seconds": round(run.streaming_seconds, 1),
-        "whole_seconds": round(run.whole_seconds, 1),
-    }
+        figures = run_until_done(config, total)
+        settings = load(config)
+        with wiring.opened(settings) as resources:
+            scanned = wiring.profile_reader(settings, resources).scan(reveal=True)
+            profiles = frozenset(canonical.encode(each.canonical(True)) for each in scanned)
+            return _Run(figures, profiles, resources.index.count(Query()))
 
 
 @contextmanager
