@@ -48,6 +48,8 @@ class Started:
     def __init__(self, shape: ProductionShape) -> None:
         self.shape = shape
         self.process = shape.start()
+        self.exported: list[bytes] = []
+        """By who was up before."""
 
     def again(self) -> None:
         self.process = self.shape.start()
@@ -152,27 +154,31 @@ def test_a_second_one_in_the_same_folder_is_refused(up: Started) -> None:
     assert up.process.poll() is None
 
 
-@pytest.mark.long
-def test_ctrl_c_leaves_no_process_and_the_next_up_goes_on(up: Started) -> None:
-    shape = up.shape
-    before = exported(shape.command("export"))
+def test_ctrl_c_leaves_no_process(up: Started) -> None:
+    up.exported = exported(up.shape.command("export"))
     below = descendants(up.process.pid)
     assert len(below) > 5, "servers, the JVM, workers"
-    assert interrupt(up.process) == 0, shape.said()
+    assert interrupt(up.process) == 0, up.shape.said()
     # The JVM writes its archive of classes when it ends, and nobody waits for it.
     until(lambda: alive(below) == [], PATIENCE, "the end of what it had started")
-    assert shape.processes() == []
+    assert up.shape.processes() == []
+
+
+@pytest.mark.long
+def test_the_next_up_goes_on(up: Started) -> None:
+    shape = up.shape
     up.again()
-    assert exported(shape.command("export")) == before
+    assert exported(shape.command("export")) == up.exported
     publish(shape, "orders", retail("orders")[FIRST["orders"] :][:LATER])
     until(lambda: shape.taken() >= LATER or up.process.poll() is not None, PATIENCE, "the orders")
     assert shape.taken() == LATER, "and none of those that were taken"
-    assert len(exported(shape.command("export"))) > len(before)
+    assert len(exported(shape.command("export"))) > len(up.exported)
 
 
 @pytest.mark.long
 def test_killed_it_leaves_no_process_either(up: Started) -> None:
     below = descendants(up.process.pid)
+    assert len(below) > 5, "servers, the JVM, workers"
     kill(up.process)
     until(lambda: alive(below) == [], 60, "the end of its servers")
     assert up.shape.processes() == []
