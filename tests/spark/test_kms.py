@@ -15,7 +15,7 @@ from tests.installation import Installation, Shop, kill_tree, retail, until
 from tests.servers.kms import REGION, Kms, running_kms
 from tests.spark.conftest import FIRST, publish_first
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(600)]
 
 
 @pytest.fixture
@@ -79,7 +79,6 @@ def test_a_flow_stops_while_kms_is_away_and_goes_on_later(
     assert_nothing_is_in_the_clear(installation, shop)
 
 
-@pytest.mark.long
 def test_a_flow_sets_aside_what_it_cannot_seal_and_a_replay_brings_it(
     tmp_path: Path, shop: Shop, kms: Kms, first_profiles: bytes
 ) -> None:
