@@ -26,7 +26,7 @@ from app.servers.elasticsearch import NODE, TRANSPORT, elasticsearch
 from app.servers.kafka import KAFKA, kafka
 from app.settings import Settings
 from ingestion.kafka_configuration import kafka_sources
-from model.errors import ConfigError
+from model.errors import ConfigError, ServerUnavailableError
 
 if TYPE_CHECKING:
     from ingestion.outcomes import BatchReport
@@ -58,7 +58,10 @@ def up(folder: Path, stop: threading.Event, on_batch: Callable[[BatchReport], No
         make_folder(folder)
         stack.enter_context(alone(folder))
         dev = DevFolder(folder)
-        _start(stack, dev, stop)
+        try:
+            _start(stack, dev, stop)
+        except ServerUnavailableError as error:
+            raise ServerUnavailableError(f"{error}; the ports are those of {dev.config}") from None
         _prepare(dev.settings)
         _unless(stop)
         _say(

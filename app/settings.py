@@ -247,7 +247,7 @@ def load(path: Path | None = None) -> Settings:
     for key in content:
         # As keywords they would steer pydantic-settings itself.
         if key.startswith("_"):
-            raise ConfigError(f"{place(file, text, key)}: {key}: unknown key")
+            raise ConfigError(f"{place(file, text, [key])}: {key}: unknown key")
     try:
         settings = Settings(**content)
     except ValidationError as error:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 from pydantic_settings import BaseSettings
+
+from app.settings_lines import line_of
 
 PREFIX = "IDGRAPH_"
 
@@ -54,20 +56,14 @@ def explain(error: ValidationError, settings: type[BaseSettings], file: Path, te
             near = difflib.get_close_matches(keys[-1], _keys_at(settings, keys[:-1]), n=1)
             message = "unknown key" + (f"; did you mean {near[0]!r}?" if near else "")
         keys = _as_written(keys)
-        lines.append(f"{place(file, text, keys[-1] if keys else '')}: {'.'.join(keys)}: {message}")
+        lines.append(": ".join(filter(None, (place(file, text, keys), ".".join(keys), message))))
     return "\n".join(lines)
 
 
-def place(file: Path, text: str, key: str) -> str:
+def place(file: Path, text: str, keys: Sequence[str]) -> str:
     """Where a key is set, as well as it can be told."""
-    line = _line_of(text, key)
+    line = line_of(text, keys)
     return f"{file}, line {line}" if line else f"{file} or the environment"
-
-
-def _line_of(text: str, key: str) -> int | None:
-    # tomllib keeps no lines; the first line that sets the key, or opens its table, is the likely one.
-    found = re.search(rf"^[^#\n]*\b{re.escape(key)}\b\s*(=|\]|\.)", text, re.MULTILINE) if key else None
-    return text.count("\n", 0, found.start()) + 1 if found else None
 
 
 def _as_written(keys: list[str]) -> list[str]:

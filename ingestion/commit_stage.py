@@ -31,7 +31,7 @@ GATHERED_BYTES = 128 << 20
 """How much of a task's fragments is held before it is committed."""
 
 DECODED_BYTES = 4096
-"""What a decoded state is taken for: many times its bytes."""
+"""What a decoded state is taken for at least: many times its bytes."""
 
 
 @dataclass(slots=True)
@@ -88,7 +88,7 @@ class CommitStage:
         size = 0
         for fragment_id, state in fragments:
             gathered.setdefault(fragment_id, []).append(state)
-            size += len(state) if isinstance(state, bytes) else DECODED_BYTES
+            size += len(state) if isinstance(state, bytes) else max(DECODED_BYTES, len(state.encoded or b""))
             # As many as memory has room for, so that a fragment's changes meet before they are written.
             if size >= GATHERED_BYTES:
                 self._commit(gathered, output)

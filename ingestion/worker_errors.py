@@ -38,6 +38,7 @@ _GONE = re.compile(r"KAFKA_DATA_LOSS|KafkaIllegalStateException")
 _ODD_TIME = re.compile(r"Record at topic (\S+) partition (\d+) offset (\d+) has timestamp value")
 """How the connector says that a record's timestamp is beyond its range: nanoseconds for milliseconds, for instance."""
 _REASON = re.compile(r"^Reason:\s*(\S[^\n]{0,500})", re.MULTILINE)
+_NO_BROKER = re.compile(r"org\.apache\.kafka\.common\.errors\.TimeoutException: Tim")
 _PREFACE = "An error occurred while calling"
 """What py4j says before anything else."""
 _CAUSE = re.compile(r"^Caused by: (.+)$", re.MULTILINE)
@@ -77,6 +78,10 @@ def stopped_by_spark(text: str) -> FlowStoppedError:
         # Of causes of causes the innermost says what was wrong, the others that something was.
         lines = _CAUSE.findall(text)[-1:] or [line.removeprefix(": ") for line in lines[1:]]
     told = (lines or ["it did not say why"])[0][:500]
+    if _NO_BROKER.search(text):
+        return FlowStoppedError(
+            "Kafka does not answer: no broker of [kafka] bootstrap_servers; run again when it is back"
+        )
     if odd := _ODD_TIME.search(text):
         return UnreadableRecordError(
             f"Spark's connector cannot read a record of Kafka, whose timestamp is out of all range: topic {odd[1]}, "

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from model.errors import ConfigError
 
 SECONDS = 10.0
+_AWAY = {KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN}
 
 
 def ends(
@@ -28,14 +29,24 @@ def ends(
     except KafkaException as error:
         raise ConfigError(f"[kafka] producer: librdkafka refuses it ({error.args[0].name()})") from None
     try:
-        return {each: _ends(consumer, *each) for each in partitions}
+        return _ends(consumer, partitions)
     finally:
         consumer.close()
 
 
-def _ends(consumer: Consumer, topic: str, partition: int) -> int | None:
-    try:
-        found = consumer.get_watermark_offsets(TopicPartition(topic, partition), SECONDS)
-    except KafkaException:
-        return None
-    return int(found[1]) if found else None
+def _ends(consumer: Consumer, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int | None]:
+    found: dict[tuple[str, int], int | None] = {}
+    is_away = False
+    for each in partitions:
+        found[each] = None
+        # A cluster that is away is waited for once, not for each partition.
+        if is_away:
+            continue
+        try:
+            marks = consumer.get_watermark_offsets(TopicPartition(*each), SECONDS)
+        except KafkaException as error:
+            is_away = error.args[0].code() in _AWAY
+        else:
+            is_away = marks is None
+            found[each] = int(marks[1]) if marks else None
+    return found

@@ -11,6 +11,8 @@ from model.errors import ConfigError, PublishError
 
 DELIVERY_SECONDS = 60.0
 """How long a record is sent again, after which it counts as not published."""
+ANSWER_SECONDS = 15.0
+"""How long the cluster's first answer is waited for."""
 Record = tuple[bytes | None, bytes]
 """Key and payload."""
 
@@ -34,6 +36,8 @@ class KafkaPublisher:
             "enable.idempotence": True,
         }
         self._failures: list[KafkaError] = []
+        self._servers = bootstrap_servers
+        self._given = 0
         self._written = 0
         try:
             self._producer = Producer(settings)
@@ -59,18 +63,32 @@ class KafkaPublisher:
         replicas are. Gives how many. Raises PublishError that says how many were written."""
         self._failures.clear()
         self._written = 0
+        if not self._given:
+            self._require_answer(topic)
+        refused = ""
         for key, payload in records:
-            self._give(topic, key, payload)
+            self._given += 1
+            if not self._give(topic, key, payload):
+                refused = f" with line {self._given:,} of what was given, {len(payload):,} bytes"
             if self._failures:
                 break
         self._producer.flush()
         if self._failures:
-            raise PublishError(
-                f"the topic {topic} could not be written to: {self._failures[0].str()}", self._written
-            )
+            told = f"the topic {topic} could not be written to{refused}: {self._failures[0].str()}"
+            raise PublishError(told, self._written)
         return self._written
 
-    def _give(self, topic: str, key: bytes | None, payload: bytes) -> None:
+    def _require_answer(self, topic: str) -> None:
+        """Raises PublishError when nobody answers, for which a record would be waited for as long as it may take."""
+        try:
+            self._producer.list_topics(topic, ANSWER_SECONDS)
+        except KafkaException as error:
+            raise PublishError(
+                f"Kafka at {self._servers} does not answer ({error.args[0].name()})", 0
+            ) from None
+
+    def _give(self, topic: str, key: bytes | None, payload: bytes) -> bool:
+        """Whether the client takes it, which it does not of one that is too large."""
         while True:
             try:
                 self._producer.produce(topic, payload, key, on_delivery=self._delivered)
@@ -78,10 +96,10 @@ class KafkaPublisher:
                 self._producer.poll(0.1)
             except KafkaException as error:
                 self._failures.append(error.args[0])
-                return
+                return False
             else:
                 self._producer.poll(0)
-                return
+                return True
 
     def _delivered(self, error: KafkaError | None, _: Message) -> None:
         if error is None:

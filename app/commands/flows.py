@@ -9,6 +9,7 @@ import typer
 from app.commands.context import Json, settings_of
 from app.exits import told
 from app.output import print_json, print_table
+from model.errors import SourceUnavailableError
 
 if TYPE_CHECKING:
     from app.flow_offsets import PartitionState
@@ -19,13 +20,19 @@ def flows(context: typer.Context, as_json: Json = False) -> None:
     from app.flow_offsets import partition_states
 
     with told():
-        states = partition_states(settings_of(context))
+        settings = settings_of(context)
+        states = partition_states(settings)
         if as_json:
             for state in states:
                 print_json(state._asdict())
         else:
             titles = ("flow", "topic", "partition", "taken", "end", "lag")
             print_table(titles, [_row(state) for state in states])
+        if any(state.end is None for state in states):
+            servers = settings.kafka.bootstrap_servers
+            raise SourceUnavailableError(
+                f"Kafka at {servers} does not say where each partition ends; is it up?"
+            )
 
 
 def _row(state: PartitionState) -> list[str]:

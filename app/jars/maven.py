@@ -53,7 +53,10 @@ def jars(wanted: JarSet) -> Path:
     """
     digests = _digests(wanted)
     folder = cache_folder() / wanted.name
-    cache_folder().mkdir(parents=True, exist_ok=True)
+    try:
+        cache_folder().mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{cache_folder()}: cannot be made: {error.strerror}") from None
     with _alone(cache_folder() / f"{wanted.name}.lock"):
         if not folder.is_dir():
             _fetch(wanted, digests, folder)

@@ -39,5 +39,6 @@ def dynamodb(folder: Path, persistent: bool = False, port: int = 0) -> Iterator[
     # It tells Amazon of its use otherwise.
     command += [f"-Djava.library.path={library}", "-cp", f"{library}/*", _MAIN, "-disableTelemetry"]
     command += ["-port", str(port), "-sharedDb", *(["-dbPath", str(folder)] if persistent else ["-inMemory"])]
-    with running("DynamoDB Local", command, folder / "dynamodb.log", lambda: listens(port)) as it:
+    log, where = folder / "dynamodb.log", f"port {port}"
+    with running("DynamoDB Local", command, log, lambda: listens(port), where=where) as it:
         yield RunningDynamo(f"http://127.0.0.1:{port}", it)

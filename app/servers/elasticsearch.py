@@ -41,5 +41,6 @@ def elasticsearch(folder: Path, port: int = 0) -> Iterator[RunningNode]:
     command = [java, "-Xms512m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
     # Run from its source: nothing of Elasticsearch, whose licences forbid it, is in this package.
     command += ["-cp", f"{library}/*", str(_LAUNCHER), str(folder), str(port), str(transport)]
-    with running("Elasticsearch", command, folder / "elasticsearch.log", lambda: listens(port)) as it:
+    log, where = folder / "elasticsearch.log", f"port {port}"
+    with running("Elasticsearch", command, log, lambda: listens(port), where=where) as it:
         yield RunningNode(f"http://127.0.0.1:{port}", it)

@@ -55,9 +55,8 @@ def kafka(folder: Path, port: int = 0) -> Iterator[Broker]:
     properties.write_text(_properties(folder / "data", port, controller or free_port()), encoding="utf-8")
     if not (folder / "data" / "meta.properties").exists():
         _format([*command, _STORAGE_TOOL], properties)
-    with running(
-        "Kafka", [*command, _MAIN, str(properties)], folder / "kafka.log", lambda: listens(port)
-    ) as it:
+    command, log, where = [*command, _MAIN, str(properties)], folder / "kafka.log", f"port {port}"
+    with running("Kafka", command, log, lambda: listens(port), where=where) as it:
         yield Broker(f"127.0.0.1:{port}", it)
 
 

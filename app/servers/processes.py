@@ -26,6 +26,7 @@ def running(
     log: Path,
     is_ready: Callable[[], bool],
     environment: Mapping[str, str] | None = None,
+    where: str = "its port",
 ) -> Iterator[subprocess.Popen[bytes]]:
     """A server that lives as long as the context, and no longer than this process, however that ends. `log` takes
     what it says.
@@ -34,7 +35,7 @@ def running(
     program answers in its place.
     """
     if is_ready():
-        raise ServerUnavailableError(f"{name} cannot listen on its port: another program does already")
+        raise ServerUnavailableError(f"{name} cannot listen on {where}: another program does already")
     with log.open("ab") as output:
         begin = output.tell()
         # A session of its own: Ctrl-C is for who started it, who then stops it in order.

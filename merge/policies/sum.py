@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from typing import Any
@@ -11,6 +12,7 @@ from merge.policies.policy import Kept, Policy, is_plain
 from model import canonical
 from model.fragments import Register
 
+_LARGEST_INTEGER = 10**sys.int_info.default_max_str_digits
 _EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
 
 
@@ -29,7 +31,10 @@ class Sum(Policy):
 
     def value(self, values: Sequence[Any]) -> Any:
         if all(type(value) is int for value in values):
-            return sum(values)
+            total_of_integers = sum(values)
+            # Python refuses to write integers of more digits, but not decimals.
+            within = abs(total_of_integers) < _LARGEST_INTEGER
+            return total_of_integers if within else Decimal(total_of_integers)
         total = Decimal(0)
         for value in values:
             total = _EXACT.add(total, Decimal(exact(value)))

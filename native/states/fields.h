@@ -6,7 +6,10 @@
 #include <math.h>
 #include <stdint.h>
 
-/* A JSON number that is a plain int or float: NULL without an exception for others. */
+/* So few characters that a double holds the number: as in model.canonical. */
+#define SAFE_LITERAL 15
+
+/* A JSON number that is a plain int or float for certain: NULL without an exception for others. */
 static PyObject *number_of(const struct text *value)
 {
     struct reader reader = {value->start, value->start + value->size};
@@ -14,8 +17,8 @@ static PyObject *number_of(const struct text *value)
     if (take_number(&reader, &whole) && reader.at == reader.end) {
         return PyLong_FromLongLong(whole);
     }
-    char digits[32];
-    if (value->size >= (Py_ssize_t)sizeof digits || !memchr(value->start, '.', (size_t)value->size)) {
+    char digits[SAFE_LITERAL + 1];
+    if (value->size > SAFE_LITERAL || !memchr(value->start, '.', (size_t)value->size)) {
         return NULL;
     }
     memcpy(digits, value->start, (size_t)value->size);

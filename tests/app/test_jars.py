@@ -26,6 +26,12 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+def test_a_folder_that_cannot_be_made_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null/cache")
+    with pytest.raises(ConfigError, match="/dev/null/cache/idgraph/servers: cannot be made: Not a directory"):
+        maven.jars(DYNAMODB_LOCAL)
+
+
 def test_what_is_kept_is_used_as_long_as_it_is_what_it_should_be(kept: Path) -> None:
     assert maven.jars(DYNAMODB_LOCAL) == kept
 

@@ -82,6 +82,26 @@ def test_an_unknown_key_is_told_with_its_line_and_the_nearest_right_one(
     assert f"idgraph.toml, line {line}: {place}: unknown key; did you mean {hint!r}?" in message
 
 
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ('[metadata]\nurl = "http://127.0.0.1:1"\n[index]\nurl = "nonsense"', "line 4: index.url"),
+        (
+            '[[sources]]\nname = "a"\npath = "a"\n# [[sources]]\n[[sources]]\npath = "b"\nname = "b b"',
+            "line 7: sources.1.name",
+        ),
+        ('index.kind = "sqlite"\nindex.url = "nonsense"', "line 2: index.url"),
+    ],
+)
+def test_a_mistake_is_told_with_the_line_of_its_own_table(text: str, line: str, tmp_path: Path) -> None:
+    assert line in refused(tmp_path, text)
+
+
+def test_what_is_wrong_with_the_whole_is_told_without_a_key(tmp_path: Path) -> None:
+    both = '[[sources]]\nname = "a"\npath = "a"\n[[sources]]\nname = "b"\ntopic = "b"\n[kafka]\nbootstrap_servers = "x:1"'
+    assert ": :" not in refused(tmp_path, both)
+
+
 def test_a_key_like_no_other_gets_no_hint(tmp_path: Path) -> None:
     assert refused(tmp_path, "zzzz = 1").endswith("line 1: zzzz: unknown key")
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
+from ingestion import commit_stage
 from ingestion.commit_stage import CommitStage
 from ingestion.outbox import drain_outbox
+from merge import codec
 from merge.backoff import Backoff
 from merge.batch_size import BatchSize
+from merge.encoded import state_of
 from merge.fragments import FragmentState
 from merge.index import IndexDocument, SearchPage
 from merge.store import FragmentWrite, OutboxEntry, scan_all
@@ -97,6 +100,29 @@ def test_states_of_one_fragment_meet_before_they_are_written(
 def test_more_than_are_held_at_once_are_all_written(stage: CommitStage, store: MemoryProfileStore) -> None:
     assert stage.run(one(number) for number in range(100)).written == 100
     assert store.count() == 100
+
+
+@pytest.mark.parametrize("are_bytes", [True, False], ids=["bytes", "states"])
+def test_what_is_held_is_bounded_whatever_it_comes_as(
+    are_bytes: bool, stage: CommitStage, store: MemoryProfileStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commit_stage, "GATHERED_BYTES", 1 << 20)
+    given = 0
+
+    def large() -> Iterator[tuple[str, FragmentState | bytes]]:
+        nonlocal given
+        for number in range(40):
+            state = FragmentState()
+            state.registers["x"] = Register(
+                Origin(Stamp(0, 1, "shop", "e"), SpecRef("s", 1)), Kind.PLAIN, "x" * 100_000
+            )
+            encoded = codec.encode(state)
+            given += 1
+            # As many as fit, one more that goes beyond, and the one that is given.
+            assert given - store.count() <= 13
+            yield f"user_id:{number}", encoded if are_bytes else state_of(encoded)
+
+    assert stage.run(large()).written == 40
 
 
 def test_the_same_again_writes_and_indexes_nothing(stage: CommitStage, index: _Index) -> None:

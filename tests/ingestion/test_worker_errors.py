@@ -51,6 +51,11 @@ def test_an_error_of_ours_comes_through(said: str, kind: type[IdgraphError], mes
         ("\n  [CANNOT_X] no space  \n== Plan ==\n", "Spark stopped the flow: [CANNOT_X] no space"),
         ("x" * 2000, "Spark stopped the flow: " + "x" * 500),
         ("", "Spark stopped the flow: it did not say why"),
+        (
+            "[STREAM_FAILED] Query [id = 1] terminated with exception: java.util.concurrent.ExecutionException: "
+            "org.apache.kafka.common.errors.TimeoutException: Timed out waiting for a node assignment. Call: listNodes",
+            "Kafka does not answer: no broker of [kafka] bootstrap_servers; run again when it is back",
+        ),
     ],
 )
 def test_of_what_spark_says_the_first_line_is_enough(text: str, message: str) -> None:

@@ -143,6 +143,14 @@ def test_sums_are_exact() -> None:
     assert of("sum", 2**80, 1, -(2**80)) == 1
     assert of("sum", Decimal("0.1000000000000000000000001"), 1) == Decimal("1.1000000000000000000000001")
     assert canonical.encode(of("sum", 79.99, 0.01)) == b"80.0"
+
+
+def test_a_sum_of_more_digits_than_an_integer_may_have_is_written() -> None:
+    """Of two events with the largest integers that there may be, Python refused to write the sum: the export ended
+    in the middle."""
+    largest = canonical.decode(b"9" * 4300)
+    written = canonical.encode(of("sum", largest, largest))
+    assert written == b"1" + b"9" * 4299 + b"8"
     assert of("sum", Decimal("9e6144"), Decimal("9e6144")) == Decimal("1.8e6145")
     assert of("sum", Decimal("1e6000"), 1, Decimal("-1e6000")) == 1
 

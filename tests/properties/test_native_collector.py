@@ -15,7 +15,7 @@ import pytest
 
 from ingestion.configuration import FileSource
 from ingestion.envelope import EnvelopeReader
-from merge import codec
+from merge import codec, documents
 from merge.fragments import FragmentState
 from model import canonical, native
 from model.events import RawRecord
@@ -69,7 +69,7 @@ def finalizing(work: Callable[[], Any]) -> Iterator[None]:
 
 JOIN_IN_A_FINALIZER = """
 import gc
-from merge import codec
+from merge import codec, documents
 from merge.fragments import FragmentState
 from model import native
 from model.fragments import Origin
@@ -181,6 +181,20 @@ def test_what_the_asked_raise_is_passed_on(asked: tuple[Any, Any]) -> None:
     assert native.states is not None
     with pytest.raises(UnicodeDecodeError):
         native.states.fields(encoded(), *asked)
+
+
+@pytest.mark.parametrize("number", ["9007199254740993.0", "12345678901234567890.0", "0.1", "1e16", "-0.0"])
+def test_a_number_is_in_the_index_what_its_twin_makes_of_it(number: str) -> None:
+    """Decimals that no double holds were the nearest double where a state had its bytes, else the exact number."""
+    state = FragmentState()
+    origin = Origin(Stamp(0, 1, "s", "e"), SpecRef("n", 1))
+    state.registers["a"] = Register(origin, Kind.PLAIN, canonical.decode(number.encode()))
+    state.normalise()
+    stored = codec.encode(state)
+    assert native.states is not None
+    found = native.states.fields(stored, lambda _: True, documents._shown_of_json)
+    expected = documents._fields(codec.decode(stored), lambda _: True)
+    assert repr(found) == repr(expected)
 
 
 def test_text_that_is_none_is_left_to_the_twin() -> None:

@@ -1,0 +1,34 @@
+"""A Kafka cluster that nobody answers for."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from app.servers.processes import free_port
+from model.errors import PublishError
+
+pytest.importorskip("confluent_kafka", reason="confluent_kafka is not installed: pip install idgraph[kafka]")
+
+from sinks import kafka_ends, kafka_publisher
+
+
+def test_ends_are_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka_ends, "SECONDS", 0.2)
+    partitions = [("orders", number) for number in range(20)]
+    started = time.monotonic()
+    found = kafka_ends.ends(f"127.0.0.1:{free_port()}", {}, partitions)
+    assert found == dict.fromkeys(partitions)
+    assert time.monotonic() - started < 20 * 0.2
+
+
+def test_who_publishes_is_told_where_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka_publisher, "ANSWER_SECONDS", 0.2)
+    servers = f"127.0.0.1:{free_port()}"
+    with (
+        kafka_publisher.KafkaPublisher(servers, {}) as publisher,
+        pytest.raises(PublishError, match=f"^Kafka at {servers} does not answer") as told,
+    ):
+        publisher.publish("orders", [(None, b"{}")])
+    assert told.value.published == 0
