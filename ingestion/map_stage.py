@@ -157,7 +157,9 @@ class MapStage:
         try:
             self._combiner.combine_fragment(events, part)
             if name in part.fragments:
-                output.fragments[name] = with_part(output.fragments.get(name), part.fragments[name])
+                present = output.fragments.get(name)
+                made = output.fragments[name] = with_part(present, part.fragments[name])
+                output.erased += present is not None and present.judged < made.judged
         except (StoreError, KeyServiceError, MemoryError):
             raise
         except Exception as error:

@@ -22,9 +22,10 @@ def prove(state: FragmentState) -> None:
 
 
 def with_part(whole: FragmentState | None, part: FragmentState) -> FragmentState:
-    """Both joined; `whole` stays as it is."""
+    """Both joined; `whole` stays as it is. Where an erasure came in between, only `part`: what it forbids would take
+    with it what it lets pass."""
     prove(part)
-    if whole is None:
+    if whole is None or whole.judged < part.judged:
         return part
     # Of its bytes: a join that fails leaves half of it done.
     made = codec.decode(codec.encode(whole))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -193,6 +193,33 @@ def test_what_comes_after_a_lift_between_two_chunks_stays(
     expected = Pipeline(later.folder, later.key_store, now=later.now)
     expected.process([at(1), at(12), at(14)])
     assert later.export() == expected.export()
+
+
+def test_what_comes_after_an_erasure_stays_where_a_broken_fragment_is_mapped_again(
+    later: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ingestion.chunks.CHUNK_EVENTS", 1)
+    monkeypatch.setattr("ingestion.map_stage.prove", _failing)
+    name, looks, tombstones = only_id(later), list[str](), later.store.tombstones
+
+    def after_three_looks(names: Iterable[str]) -> Mapping[str, Tombstone]:
+        looks.extend(names)
+        if len(looks) == 4:
+            later.store.erase([name], may(9))
+        return tombstones([name])
+
+    with monkeypatch.context() as between:
+        between.setattr(later.store, "tombstones", after_three_looks)
+        output = later.map(at(1), at(12))
+    assert (len(looks), output.erased, output.fragments[name].judged) == (4, 1, may(9))
+    assert later.commit_stage().run(output.fragments.items()).written == 1
+    expected = Pipeline(later.folder, later.key_store, now=later.now)
+    expected.process([at(12)])
+    assert later.export() == expected.export()
+
+
+def _failing(_: FragmentState) -> None:
+    raise RecursionError("a state that has no bytes")
 
 
 def test_a_letter_alone_is_an_output_too(later: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
