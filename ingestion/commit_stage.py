@@ -75,14 +75,25 @@ class CommitStage:
     indexes: bool = True
     """Whether to index what is committed; else it stays in the outbox for who does."""
     committer: Committer = field(init=False)
+    _refused: set[str] = field(init=False, default_factory=set)
+    """Fragments whose changes a tombstone refused: their writer may have made a key."""
 
     def __post_init__(self) -> None:
         guarded = self.guard.write if self.guard else None
-        self.committer = Committer(self.store, self.backoff, guarded=guarded, gives_up=self.gives_up)
+        self.committer = Committer(
+            self.store, self.backoff, time.sleep, guarded, self.gives_up, self._refused.add
+        )
 
     def run(self, fragments: Iterable[tuple[str, FragmentState | bytes]]) -> CommitOutput:
         """`fragments` are ids and states, each as it is or as its bytes. Raises StoreError (retryable) when
         the store is away; an index that is away only leaves the outbox longer."""
+        try:
+            return self._run(fragments)
+        finally:
+            # Whatever failed: given again, the map stage refuses the events and asks for no key.
+            self._erase_keys_of_refused()
+
+    def _run(self, fragments: Iterable[tuple[str, FragmentState | bytes]]) -> CommitOutput:
         output = CommitOutput()
         gathered: dict[str, list[FragmentState | bytes]] = {}
         size = 0
@@ -117,8 +128,6 @@ class CommitStage:
     def _commit_some(self, changes: dict[str, FragmentState], output: CommitOutput) -> int:
         """Commit and index; gives how often the store was away."""
         result = self.committer.commit(changes)
-        if self.guard and result.erased:
-            self.guard.erase_of_refused(result.erased)
         output.take(result)
         if self.indexes:
             started = time.perf_counter()
@@ -140,7 +149,6 @@ class CommitStage:
         """Take out the parts that were judged before an erasure, where others of the fragment were judged after
         it or after it was lifted: joined to those they would be refused together."""
         mixed = [name for name, states in parts.items() if len({state.judged for state in states}) > 1]
-        refused = []
         for name, tombstone in self.store.tombstones(mixed).items() if mixed else ():
             kept = [state for state in parts[name] if state.judged >= tombstone.until]
             output.erased += len(parts[name]) - len(kept)
@@ -148,15 +156,20 @@ class CommitStage:
                 parts[name] = kept
             else:
                 del parts[name]
-                refused.append(name)
-        if self.guard and refused:
-            self.guard.erase_of_refused(refused)
+                self._refused.add(name)
+
+    def _erase_keys_of_refused(self) -> None:
+        if self.guard and self._refused:
+            self.guard.erase_of_refused(sorted(self._refused))
+        self._refused.clear()
 
     def _index(self, result: CommitResult) -> int:
         documents: list[IndexDocument] = []
         for fragment_id, version, state in result.written:
             try:
                 documents.append(document(fragment_id, version, state, self.index_rules))
+            except MemoryError:
+                raise
             except Exception as error:
                 # Only the type: the message of a stranger's exception may quote a value.
                 log.log(logging.ERROR, "%s stays in the outbox: %s", fragment_id, type(error).__name__)

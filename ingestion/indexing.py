@@ -34,7 +34,7 @@ def documents_of(fragments: Iterable[StoredFragment], rules: IndexRules) -> Docu
         except DamagedStateError:
             log.warning("%s cannot be indexed: its stored state is damaged", fragment.id)
             found.unreadable.add(fragment.id)
-        except StoreError:
+        except (StoreError, MemoryError):
             raise
         except Exception as error:
             # Only the type: the message of a stranger's exception may quote a value.

@@ -76,11 +76,14 @@ class Committer:
         sleep: Callable[[float], None] = time.sleep,
         guarded: GuardedWrite | None = None,
         gives_up: bool = False,
+        refused: Callable[[str], object] = lambda _: None,
     ) -> None:
         """`guarded` runs the writes of fragments that have a tombstone; without it they are like all others.
-        With `gives_up` a fragment that keeps changing has failed like one that cannot be written."""
+        With `gives_up` a fragment that keeps changing has failed like one that cannot be written. `refused` is told
+        the id of each fragment whose change a tombstone refuses, at once: also when the commit then fails."""
         self._store = store
         self._guarded = guarded
+        self._refused = refused
         self._gives_up = gives_up
         self._backoff = backoff or Backoff()
         self._sleep = sleep
@@ -91,7 +94,7 @@ class Committer:
         What the store cannot take is found by halving, and fails alone. While the store is away, ever smaller
         parts are tried after ever longer pauses.
         Raises ConflictError when some fragment kept changing through all retries; the others are written.
-        Raises StoreError when the store is away. Both are safe to retry whole.
+        Raises StoreError when the store is away, MemoryError for want of memory. All are safe to retry whole.
         """
         result = CommitResult()
         parts = [_Part(dict(changes))]
@@ -209,6 +212,7 @@ class Committer:
             if tombstone.until > changes[fragment_id].judged:
                 del changes[fragment_id]
                 result.erased.append(fragment_id)
+                self._refused(fragment_id)
 
 
 def _version(present: StoredFragment | None, tombstone: Tombstone | None) -> int:
@@ -226,7 +230,7 @@ def _joined(
     except DamagedStateError:
         detail = "the fragment's stored state cannot be read; restore it from a backup, then replay"
         return CommitFailure(fragment_id, DeadLetterReason.DAMAGED_FRAGMENT, detail, change)
-    except StoreError:
+    except (StoreError, MemoryError):
         raise
     except Exception as error:
         # Only the type: the message of a stranger's exception may quote a value.

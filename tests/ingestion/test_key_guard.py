@@ -11,8 +11,9 @@ from ingestion.commit_stage import CommitStage
 from ingestion.erasure import Erasure
 from ingestion.letter_search import LetterSearch
 from merge.fragments import FragmentState
+from merge.store import FragmentWrite
 from merge.tombstones import Tombstone
-from model.errors import ConflictError
+from model.errors import ConflictError, StoreError
 from model.snapshots import MetadataSnapshot
 from sinks.memory_data_keys import MemoryDataKeys
 from sinks.sqlite_profiles import SqliteProfileStore
@@ -170,6 +171,29 @@ def test_a_refused_change_leaves_no_key(pipeline: Pipeline) -> None:
     pipeline.store.erase([name], may(9))
     assert pipeline.commit_stage().run(mapped.fragments.items()).erased == 1
     assert pipeline.key_store.counts() == {}
+
+
+@pytest.mark.parametrize("is_away", [False, True], ids=["another keeps changing", "the store goes away"])
+def test_a_refused_change_leaves_no_key_when_its_batch_fails_otherwise(
+    is_away: bool, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given again, the events are refused where they are mapped: nobody would ask for the key any more."""
+    mapped = pipeline.map(at(1), order(2))
+    name, other = sorted(mapped.fragments, key=lambda each: each not in pipeline.map(at(1)).fragments)
+    pipeline.store.erase([name], may(9))
+
+    def write(writes: Sequence[FragmentWrite]) -> set[str]:
+        if is_away:
+            raise StoreError("the store is away")
+        return {each.id for each in writes}
+
+    with monkeypatch.context() as fault:
+        fault.setattr(pipeline.store, "write", write)
+        with pytest.raises(StoreError):
+            impatient(pipeline).run(mapped.fragments.items())
+    assert pipeline.key_store.get([name, other]).keys() == {other}
+    assert pipeline.process([at(1), order(2)]).written == 1
+    assert pipeline.key_store.get([name, other]).keys() == {other}
 
 
 def test_a_refused_change_leaves_the_key_of_what_came_back(pipeline: Pipeline) -> None:

@@ -217,6 +217,24 @@ def test_a_document_that_cannot_be_made_waits_alone(strategy: str, tmp_path: Pat
         assert at.pipeline.store.outbox() == []
 
 
+@pytest.mark.parametrize("is_drained", [False, True])
+def test_want_of_memory_is_no_fault_of_a_document(is_drained: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, index = MemoryProfileStore(), MemoryProfileIndex()
+
+    def document(*_: object) -> IndexDocument:
+        raise MemoryError
+
+    with monkeypatch.context() as want:
+        want.setattr("ingestion.commit_stage.document", document)
+        want.setattr("ingestion.indexing.document", document)
+        stage = CommitStage(store, index, EVERYTHING, indexes=not is_drained)
+        with pytest.raises(MemoryError):
+            _ = stage.run([one(1)]), drain_outbox(store, index, EVERYTHING)
+    assert [entry.fragment_id for entry in store.outbox()] == ["user_id:1"]
+    assert drain_outbox(store, index, EVERYTHING) == 0
+    assert index.versions(["user_id:1"]) == {"user_id:1": 1}
+
+
 class _FaultyIndex(MemoryProfileIndex):
     """An index with a bug that one document meets."""
 

@@ -138,6 +138,20 @@ def test_a_merge_that_fails_fails_alone(monkeypatch: pytest.MonkeyPatch) -> None
     assert len(result.written) == 3
 
 
+def test_want_of_memory_is_no_fault_of_a_fragment(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = _Store()
+
+    def encode(_: FragmentState) -> bytes:
+        raise MemoryError
+
+    given_ones = changes(4)
+    with monkeypatch.context() as want:
+        want.setattr("merge.commit.codec.encode", encode)
+        with pytest.raises(MemoryError):
+            committer(store, []).commit(given_ones)
+    assert len(committer(store, []).commit(changes(4)).written) == 4
+
+
 class _Hot(MemoryProfileStore):
     """One fragment always has another version by the time that it is written."""
 
