@@ -81,14 +81,14 @@ def require_parts() -> None:
         raise ConfigError(
             f"{modules} not installed; install with\n  pip install 'idgraph[{','.join(missing)}]'"
         )
-    if absent := [wanted.name for wanted in JARS if not (cache_folder() / wanted.name).is_dir()]:
-        _say(f"fetching {', '.join(absent)} from Maven Central, once")
     fetch()
 
 
 def fetch() -> Path:
     """Fetch all that `up` needs from Maven Central; gives the folder. Raises ConfigError."""
-    for wanted in JARS:
+    for number, wanted in enumerate(JARS, 1):
+        if not (cache_folder() / wanted.name).is_dir():
+            _say(f"fetching {wanted.name} from Maven Central, once ({number} of {len(JARS)})")
         jars(wanted)
     return cache_folder()
 

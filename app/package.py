@@ -48,6 +48,9 @@ def _opened(file: Path, compressed: bool) -> tarfile.TarFile:
 
 
 def _of_module(name: str) -> Iterator[tuple[Path, str]]:
+    package, dot, _ = name.partition(".")
+    if dot:
+        raise ConfigError(f"{name} is a part of {package}, which is taken whole: --include {package}")
     spec = find_spec(name)
     if spec is None or spec.origin is None:
         raise ConfigError(f"there is no module {name} here")

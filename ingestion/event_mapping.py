@@ -17,7 +17,7 @@ from ingestion.payload_formats import PayloadFormats
 from ingestion.set_aside import BatchLetters
 from model import native
 from model.dead_letters import DeadLetterReason
-from model.errors import EventError, SchemaRegistryError, SpecError, TransformError
+from model.errors import ConfigError, EventError, SchemaRegistryError, SpecError, TransformError
 from model.events import DecryptedRecord, Event, RawRecord
 from model.fragments import Origin
 from model.identifiers import MOST_BYTES, Identifier
@@ -134,7 +134,8 @@ class EventMapper:
 
     def map(self, record: RawRecord, latest: int, output: MapOutput) -> MappedEvent | None:
         """None when it maps to nothing, or was set aside. An ordinal, of a source that counts in time, beyond
-        `latest`, in epoch milliseconds, is refused. Raises SchemaRegistryError."""
+        `latest`, in epoch milliseconds, is refused. Raises SchemaRegistryError, and ConfigError where what the registry
+        is asked with cannot be read."""
         stage, spec_ref, leaves = "decode", None, None
         try:
             event = self._readers[record.source].read(record)
@@ -178,7 +179,8 @@ class EventMapper:
             self._letters.add(output, record, stage, DeadLetterReason.TRANSFORM_FAILED, str(error), spec_ref)
         except SpecError as error:
             self._letters.add(output, record, stage, DeadLetterReason.SPEC_UNUSABLE, str(error), spec_ref)
-        except SchemaRegistryError:
+        except (SchemaRegistryError, ConfigError):
+            # No event is to blame.
             raise
         except Exception as error:
             # Only the type: the message of a stranger's exception may quote the event.

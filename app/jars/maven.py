@@ -84,7 +84,11 @@ def _module(wanted: JarSet) -> str:
 def _fetch(wanted: JarSet, digests: dict[str, str], folder: Path) -> None:
     java = require_java()
     # Beside its place, so that it comes there by rename: whole or not at all.
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix="fetching-") as scratch:
+    unfinished = f"fetching-{wanted.name}-"
+    for left in folder.parent.glob(f"{unfinished}*"):
+        # Of one that was killed: nobody else fetches this set now.
+        shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=unfinished) as scratch:
         fetched = Path(scratch) / "jars"
         module = Path(scratch) / "ivy.xml"
         module.write_text(_module(wanted), encoding="utf-8")

@@ -110,6 +110,11 @@ def test_what_is_set_for_a_cluster_cannot_be_told_otherwise(tmp_path: Path) -> N
     [
         ("code.zip", [], "Spark unpacks .tar, .tar.gz and .tgz"),
         ("code.tar", ["no_such_module"], "there is no module no_such_module here"),
+        (
+            "code.tar",
+            ["json.no_such"],
+            "json.no_such is a part of json, which is taken whole: --include json",
+        ),
         ("nowhere/code.tar", [], "nowhere/code.tar: No such file or directory"),
     ],
 )

@@ -22,7 +22,7 @@ from ingestion.letter_search import LetterSearch
 from ingestion.payload_formats import PayloadFormats
 from ingestion.registry_payloads import RegistryPayloads, schema_decoder
 from merge.backoff import Backoff
-from model.errors import EventError, SchemaRegistryError
+from model.errors import ConfigError, EventError, SchemaRegistryError
 from model.events import RawRecord
 from model.specs import SpecDocument
 from sinks.schema_registry import HttpSchemaRegistry, Place
@@ -266,6 +266,16 @@ def test_a_registry_that_is_away_stops_the_micro_batch_and_is_waited_for_once(
     assert len(registry.asked) == QUICK.retries + 1
     registry.faults.clear()
     assert at.map(record(led(number, customer(7)))).letters == []
+
+
+@pytest.mark.parametrize("loops", [True, False], ids=["native", "python"], indirect=True)
+@pytest.mark.usefixtures("loops")
+def test_credentials_that_cannot_be_read_stop_the_micro_batch(tmp_path: Path, registry: Registry) -> None:
+    number = registry.register("customers-value", json.dumps(CUSTOMER))
+    place = Place(registry.url, "reader", str(tmp_path / "none"))
+    at = pipeline(tmp_path, PayloadFormats(registry=HttpSchemaRegistry(place, QUICK)))
+    with pytest.raises(ConfigError, match="none"):
+        at.map(record(led(number, customer(7))))
 
 
 def test_an_erasure_finds_letters_by_what_their_payloads_hold(tmp_path: Path, registry: Registry) -> None:
