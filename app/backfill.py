@@ -32,6 +32,8 @@ BATCH_EVENTS = 100_000
 
 THROTTLED_SECONDS = 5.0
 """How much of a throttled backfill's time one micro-batch is worth."""
+_NAMED = 40
+"""Characters of a source's name in that of its backfill."""
 
 
 class Archive(NamedTuple):
@@ -62,8 +64,9 @@ def find_archive(settings: Settings, source: str, path: Path) -> Archive:
     """The archive, and the settings of the flow that takes it. Raises ConfigError."""
     config = _in_files(settings.source(source), archive_path(path))
     _check_apart(settings, config)
-    place = hashlib.sha256(str(config.path).encode()).hexdigest()[:8]
-    name = f"backfill-{source[:40]}-{place}"
+    # A long name is cut, so it counts among what tells backfills apart.
+    told = f"{source}\n{config.path}" if len(source) > _NAMED else str(config.path)
+    name = f"backfill-{source[:_NAMED]}-{hashlib.sha256(told.encode()).hexdigest()[:8]}"
     flow = settings.flow.model_copy(update={"name": name, "trigger_seconds": 0.0})
     found = sorted(archive_files(config))
     size = sum(map(size_of, found))

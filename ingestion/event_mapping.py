@@ -13,6 +13,7 @@ from ingestion.files import DamagedRecord
 from ingestion.kafka_envelope import envelope_reader
 from ingestion.map_output import MapOutput
 from ingestion.mapped_events import MappedChunk, MappedEvent, PlainEvent
+from ingestion.outcomes import TOLD_CHANGES
 from ingestion.payload_formats import PayloadFormats
 from ingestion.set_aside import BatchLetters
 from model import native
@@ -216,9 +217,12 @@ class EventMapper:
 
 
 def _note_changes(leaves: Leaves, event: Event, output: MapOutput) -> None:
-    """Add what no metadata knows to the output's schema changes."""
+    """Add what no metadata knows to the output's schema changes, of which it has room for so many."""
     for unexpected in leaves.unexpected:
         change = unexpected.node.path, unexpected.data_type
+        if len(output.changes) >= TOLD_CHANGES and change not in output.changes:
+            output.untold += 1
+            continue
         output.changes.setdefault(change, (event.source, event.position))
         proposal = unexpected.proposal
         if proposal is not None and proposal.is_stronger(output.proposals.get(change)):

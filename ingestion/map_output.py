@@ -28,6 +28,7 @@ class MapOutput:
     skipped: int = 0
     protected: int = 0
     erased: int = 0
+    untold: int = 0
     judged: dict[str, int] = field(default_factory=dict)
     """By fragment id, what the events of the chunk under way were judged by."""
     chunks: list[list[RawRecord | DamagedRecord]] = field(default_factory=list)

@@ -46,13 +46,16 @@ class SetAside(msgspec.Struct, array_like=True):
 
 TOLD_SET_ASIDE = 100
 """Of a micro-batch no more are told one by one."""
+TOLD_CHANGES = 50_000
+"""Of a micro-batch no more schema changes are told: a source whose keys are made of ids has millions, which would fill
+the driver. What is not told is told when an event shows it again."""
 
 
 class StageReport(msgspec.Struct, array_like=True):
     """Counts of one task, or of all tasks of a micro-batch once added up.
 
     `file_bytes` are those of the files as they lie on disk, `bytes` those of the records.
-    `dead` counts dead letters by reason; `set_aside` tells some of them. `changes` are schema changes. `letters` are dead
+    `dead` counts dead letters by reason; `set_aside` tells some of them. `changes` are schema changes, of which `untold` were too many. `letters` are dead
     letters that the driver is to put, since the task could not.
     `conflicts` are fragments that another writer was faster at, `retries` writes that were made again, `isolated`
     fragments that could not be committed. Seconds are those of all tasks together.
@@ -81,6 +84,7 @@ class StageReport(msgspec.Struct, array_like=True):
     isolated: int = 0
     unindexed: int = 0
     erased: int = 0
+    untold: int = 0
     decrypt_seconds: float = 0.0
     map_seconds: float = 0.0
     commit_seconds: float = 0.0
@@ -96,7 +100,9 @@ class StageReport(msgspec.Struct, array_like=True):
         for reason, count in other.dead.items():
             self.dead[reason] = self.dead.get(reason, 0) + count
         self.set_aside.extend(other.set_aside[: TOLD_SET_ASIDE - len(self.set_aside)])
-        self.changes.extend(other.changes)
+        told = other.changes[: TOLD_CHANGES - len(self.changes)]
+        self.untold += len(other.changes) - len(told)
+        self.changes.extend(told)
         self.letters.extend(other.letters)
 
     def schema_changes(self) -> list[SchemaChange]:

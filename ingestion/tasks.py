@@ -210,6 +210,7 @@ def _map_report(
         decrypt_retries=decryption.retries,
         decrypt_seconds=decryption.seconds,
         erased=output.erased,
+        untold=output.untold,
         dead=dead,
         set_aside=[
             SetAside(letter.id, letter.reason, letter.stage, letter.position)

@@ -70,3 +70,6 @@ def _reconciled(state: FragmentState, path: str, reconciliation: Reconciliation)
     parts = cell.shown(sources)
     if parts:
         yield Shown(path, parts, policy, cell.is_complete)
+    elif state.registers[path].kind is not Kind.DELETED:
+        # Later than whatever took the entries away, and no entry: a text under `sum`, no element under `union`.
+        yield Shown(path, (state.registers[path],))

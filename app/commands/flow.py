@@ -214,6 +214,7 @@ def _exceptions(report: BatchReport) -> str:
         (counts.undecrypted, f"{counts.undecrypted:,} not decrypted"),
         (counts.erased, f"{counts.erased:,} refused by tombstones"),
         (counts.unindexed, f"{counts.unindexed:,} waiting for the index"),
+        (counts.untold, f"{counts.untold:,} new attributes not told"),
     )
     return "".join(f", {words}" for number, words in told if number)
 
@@ -249,6 +250,7 @@ def described(report: BatchReport) -> dict[str, Any]:
         "isolated": counts.isolated,
         "unindexed": counts.unindexed,
         "erased": counts.erased,
+        "untold": counts.untold,
         "decrypt_seconds": round(counts.decrypt_seconds, 4),
         "map_seconds": round(counts.map_seconds, 4),
         "commit_seconds": round(counts.commit_seconds, 4),

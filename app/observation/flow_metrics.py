@@ -24,6 +24,7 @@ COUNTERS: dict[str, tuple[str, str]] = {
     "bytes": ("event_bytes", "Bytes of these records."),
     "skipped": ("events_skipped", "Events that mapped to nothing."),
     "erased": ("events_erased", "Events and changes that a tombstone refused."),
+    "untold": ("schema_changes_untold", "New attributes and types that were too many to be told at once."),
     "protected": ("values_sealed", "Values that were sealed."),
     "decrypted": ("records_decrypted", "Records that arrived encrypted and were decrypted."),
     "undecrypted": ("records_undecrypted", "Records that arrived encrypted and were not decrypted."),

@@ -12,6 +12,7 @@ import pytest
 
 from app.backfill import BackfillStep, find_archive
 from app.backfill_view import duration, line, showing
+from app.settings import Settings
 from ingestion.archive import Tally
 from ingestion.outcomes import BatchReport, StageReport
 from model.errors import AlreadyRunningError, ConfigError
@@ -58,6 +59,15 @@ def test_an_archive_that_holds_what_is_no_event_of_its_source_is_refused(
         with pytest.raises(ConfigError, match="no events of orders"):
             find_archive(settings, "orders", place)
     assert idgraph("backfill", "orders", "").exit_code == 2
+
+
+def test_sources_whose_long_names_begin_alike_have_backfills_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / "archive").mkdir()
+    names = ["s" * 40 + end for end in "12"]
+    sources = [{"name": name, "path": str(tmp_path / name)} for name in names]
+    settings = Settings(directory=tmp_path / ".idgraph", sources=sources)
+    one, other = (find_archive(settings, name, tmp_path / "archive").state() for name in names)
+    assert one != other
 
 
 def test_a_name_at_its_longest_is_still_one_of_a_flow(idgraph: CommandLine, archive: Path) -> None:

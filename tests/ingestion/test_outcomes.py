@@ -3,15 +3,44 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
+import pytest
 
+from ingestion import event_mapping, outcomes
 from ingestion.outcomes import StageReport, reported_changes
 from ingestion.schema_journal import SchemaJournal
 from model.proposals import SensitiveKind
 from tests.retail import Pipeline, raw, snapshot, spec
 
 CANARY = "kahuna@example.com"
+
+
+def test_of_schema_changes_there_are_only_so_many(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Keys that are made of ids, millions in a micro-batch, filled the driver. What is not told is when it is shown again."""
+    for module in (outcomes, event_mapping):
+        monkeypatch.setattr(module, "TOLD_CHANGES", 7)
+    same = spec("orders", operations=({"operation": "shift", "spec": {"*": "&"}},))
+    pipeline = Pipeline(tmp_path, snapshot=snapshot(specs=[same], declared=[]))
+
+    def event(number: int) -> dict[str, Any]:
+        keys = {f"k{key}": key for key in range(5 * number, 5 * number + 5)}
+        return {"_event": {"id": f"e{number}", "ordinal": 1}, "identity": {"email": "p1"}, "x": keys}
+
+    events = [raw(event(number), number) for number in range(3)]
+    output = pipeline.map(*events)
+    assert output.letters == []
+    untold = 3 * 5 + 1 - 7
+    assert (len(output.changes), output.untold) == (7, untold)
+    found = StageReport(
+        changes=list(reported_changes(output.changes, output.proposals)), untold=output.untold
+    )
+    total = StageReport()
+    for _ in range(2):
+        total.add(found)
+    assert (len(total.changes), total.untold) == (7, 2 * untold + 7)
+    assert pipeline.map(events[2]).changes.keys() > {(f"x.k{key}", "integer") for key in range(10, 15)}
 
 
 def test_a_schema_change_carries_its_strongest_proposal_and_no_value(tmp_path: Path) -> None:

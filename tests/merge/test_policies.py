@@ -138,6 +138,15 @@ def test_an_event_counts_once_whatever_priority_its_specs_gave_it(policy: str) -
     assert all(values(stated(*some), under) == {"a": expected} for some in permutations(given))
 
 
+@pytest.mark.parametrize(
+    ("policy", "value"), [("sum", "n/a"), ("union", []), ("append", []), ("max", {"b": []})]
+)
+def test_a_value_of_which_a_policy_keeps_nothing_shows_behind_a_null_too(policy: str, value: Any) -> None:
+    assert of(policy, value) == of(policy, None, value)
+    assert of(policy, 5, None, value) == of(policy, value)
+    assert of(policy, value, None) is None
+
+
 def test_sums_are_exact() -> None:
     assert canonical.encode(of("sum", 0.1, 0.2)) == b"0.3"
     assert of("sum", 2**80, 1, -(2**80)) == 1
