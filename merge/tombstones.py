@@ -20,10 +20,16 @@ TombstoneNames = Callable[[str], bytes]
 
 class Tombstone(NamedTuple):
     """`until`, epoch milliseconds: an event counts only if its source orders by time and its ordinal is
-    later. `version` is the highest that the erased fragment had; a new one starts behind it."""
+    later. `version` is higher than any that the erased fragment had; a new one starts behind it."""
 
     until: int
     version: int
+
+    @classmethod
+    def behind(cls, version: int, until: int = UNJUDGED) -> Tombstone:
+        """That of a fragment whose last version this was, 0 where there was none. A writer that read it before expects
+        that version, and is refused also when nothing is forbidden any more; what is new goes on from a higher one."""
+        return cls(until, version + 1 if version else version)
 
     def covers(self, version: int) -> bool:
         """Whether a fragment of this version is one that was erased, which a restored backup brought back."""

@@ -90,7 +90,7 @@ class DynamoErasure:
         while True:
             item = self._fragments.item(name)
             found = _holding(fragment_id, item)
-            kept = tombstone_of(item).joined(Tombstone(until, found.version))
+            kept = tombstone_of(item).joined(Tombstone.behind(found.version, until))
             # What an erasure that was cut short had noted must not be forgotten.
             noted = frozenset(_note(item).identifiers) if "unfinished" in item else frozenset()
             note = json.dumps([fragment_id, kept.version, sorted(noted | found.identifiers)])

@@ -43,7 +43,7 @@ class DynamoWithdrawal:
                 return True
             if int(item["revision"]["N"]) != version:
                 return False
-            kept = tombstone_of(item).joined(Tombstone(UNJUDGED, version + 1))
+            kept = tombstone_of(item).joined(Tombstone.behind(version))
             noted = _note(item)[2] if "withdrawn" in item else []
             note = json.dumps([fragment_id, version, sorted({*noted, *items.identifiers(item)})])
             if self._fragments.update(

@@ -132,7 +132,7 @@ class MemoryProfileStore:
         if present is None or present.version != version:
             return present is None
         name = self._names(fragment_id)
-        behind = Tombstone(UNJUDGED, version + 1)
+        behind = Tombstone.behind(version)
         self._tombstones[name] = self._tombstones.get(name, _NONE).joined(behind)
         self._withdrawn[fragment_id] = version
         self._remove(fragment_id)
@@ -178,7 +178,7 @@ class MemoryProfileStore:
 
     def _erased(self, fragment_id: str, until: int) -> Holding:
         found, name = self._holding(fragment_id), self._names(fragment_id)
-        kept = self._tombstones.get(name, _NONE).joined(Tombstone(until, found.version))
+        kept = self._tombstones.get(name, _NONE).joined(Tombstone.behind(found.version, until))
         self._tombstones[name] = kept
         earlier = self._unfinished.get(fragment_id, found)
         found = found._replace(version=kept.version)

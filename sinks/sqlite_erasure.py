@@ -39,7 +39,7 @@ def erase(
 ) -> list[Holding]:
     """Remove fragments, set their tombstones, note them as unfinished; gives what there was."""
     found = [holding(connection, each) for each in ids]
-    tombstones.join(connection, {each.fragment_id: Tombstone(until, each.version) for each in found})
+    tombstones.join(connection, {each.fragment_id: Tombstone.behind(each.version, until) for each in found})
     kept = tombstones.find(connection, ids)
     versioned = [each._replace(version=kept[each.fragment_id].version) for each in found]
     for each in versioned:
@@ -66,7 +66,7 @@ def withdraw(
     """Remove fragments that have these versions, and note them; gives those that have another."""
     present = {each: holding(connection, each).version for each in versions}
     gone = {each: version for each, version in versions.items() if present[each] == version}
-    tombstones.join(connection, {each: Tombstone(UNJUDGED, version + 1) for each, version in gone.items()})
+    tombstones.join(connection, {each: Tombstone.behind(version) for each, version in gone.items()})
     for each in gone:
         _remove(connection, each)
     connection.executemany("INSERT OR REPLACE INTO withdrawn VALUES (?, ?)", sorted(gone.items()))

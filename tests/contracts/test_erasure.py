@@ -29,7 +29,7 @@ def test_an_erased_fragment_is_nowhere_and_the_others_stay(store: ProfileStore) 
         Holding("a:1", 2, CARRIED, True),
         Holding("a:3", NEW, frozenset(), False),
     ]
-    assert store.erase(["a:1"], 100) == [Holding("a:1", 2, CARRIED, True)]
+    assert store.erase(["a:1"], 100) == [Holding("a:1", 3, CARRIED, True)]
     assert store.read(["a:1", "a:2"]).keys() == {"a:2"}
     assert store.find("a:1") == []
     assert store.find("mail:x") == ["a:2"]
@@ -52,13 +52,14 @@ def test_a_fragment_made_anew_goes_on_behind_the_erased_version(store: ProfileSt
     store.write([write("a:1")])
     store.write([write("a:1", 1)])
     store.erase(["a:1"], 100)
-    assert store.tombstones(["a:1", "a:2"]) == {"a:1": Tombstone(100, 2)}
+    assert store.tombstones(["a:1", "a:2"]) == {"a:1": Tombstone(100, 3)}
     assert store.write([write("a:1", NEW, judged=100)]) == {"a:1"}
-    assert store.write([write("a:1", 2, judged=100)]) == set()
-    assert store.read(["a:1"]) == {"a:1": StoredFragment("a:1", 3, b"s")}
-    assert store.outbox() == [OutboxEntry("a:1", 3)]
+    assert store.write([write("a:1", 2, judged=100)]) == {"a:1"}, "read before the erasure"
+    assert store.write([write("a:1", 3, judged=100)]) == set()
+    assert store.read(["a:1"]) == {"a:1": StoredFragment("a:1", 4, b"s")}
+    assert store.outbox() == [OutboxEntry("a:1", 4)]
     # The tombstone goes on guarding it.
-    assert store.write([write("a:1", 3)]) == {"a:1"}
+    assert store.write([write("a:1", 4)]) == {"a:1"}
 
 
 def test_what_never_was_can_be_erased_beforehand(store: ProfileStore) -> None:
@@ -71,9 +72,9 @@ def test_what_never_was_can_be_erased_beforehand(store: ProfileStore) -> None:
 def test_erasing_again_forbids_no_less_and_keeps_what_was_noted(store: ProfileStore) -> None:
     store.write([write("a:1")])
     store.erase(["a:1"], 100)
-    assert store.erase(["a:1"], 50) == [Holding("a:1", 1, frozenset(), False)]
-    assert store.tombstones(["a:1"]) == {"a:1": Tombstone(100, 1)}
-    assert store.unfinished() == [Holding("a:1", 1, CARRIED, False)]
+    assert store.erase(["a:1"], 50) == [Holding("a:1", 2, frozenset(), False)]
+    assert store.tombstones(["a:1"]) == {"a:1": Tombstone(100, 2)}
+    assert store.unfinished() == [Holding("a:1", 2, CARRIED, False)]
     store.finish(["a:1", "unknown:1"])
     store.finish([])
     assert store.unfinished() == []
@@ -84,8 +85,9 @@ def test_a_lifted_tombstone_forbids_nothing_and_keeps_the_version(store: Profile
     store.erase(["a:1"], 100)
     assert store.lift(["a:1", "a:2"]) == 1
     assert store.lift(["a:1"]) == 0
-    assert store.write([write("a:1", 1)]) == set()
-    assert store.read(["a:1"])["a:1"].version == 2
+    assert store.write([write("a:1", 1)]) == {"a:1"}, "who read it before the erasure would bring it back"
+    assert store.write([write("a:1", 2)]) == set()
+    assert store.read(["a:1"])["a:1"].version == 3
 
 
 def test_a_restored_store_takes_back_the_tombstones_it_lost(store: ProfileStore) -> None:
@@ -289,9 +291,9 @@ def test_who_read_a_fragment_before_it_was_withdrawn_cannot_write_it(store: Prof
 def test_a_withdrawal_leaves_what_an_erasure_forbids(store: ProfileStore) -> None:
     store.write([write("a:1")])
     store.erase(["a:1"], 100)
-    store.write([write("a:1", 1, judged=100)])
-    store.withdraw({"a:1": 2})
-    assert store.tombstones(["a:1"]) == {"a:1": Tombstone(100, 3)}
+    store.write([write("a:1", 2, judged=100)])
+    store.withdraw({"a:1": 3})
+    assert store.tombstones(["a:1"]) == {"a:1": Tombstone(100, 4)}
 
 
 def test_a_write_drops_identifiers(store: ProfileStore) -> None:

@@ -237,6 +237,6 @@ def test_only_fragments_with_a_tombstone_are_guarded(pipeline: Pipeline) -> None
 
     stage.committer._guarded = watched
     name = cut_short(pipeline)
-    assert pipeline.store.tombstones([name]) == {name: Tombstone(may(9), 1)}
+    assert pipeline.store.tombstones([name]) == {name: Tombstone(may(9), 2)}
     stage.run(pipeline.map(at(12), order(2)).fragments.items())
     assert [list(changes) for changes in guarded] == [[name]]
