@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from app import indexes, stores, wiring
 from app.demo_example import EXAMPLES, Example
@@ -47,9 +47,27 @@ def up(folder: Path, stop: threading.Event, on_batch: Callable[[BatchReport], No
     Raises ConfigError and ServerUnavailableError for what is missing on this machine, AlreadyRunningError, and
     whatever stopped the flow.
     """
-    from app.alone import alone
     from app.flow_runner import run_flow
     from ingestion.intake import Intake
+
+    with started(folder, stop) as shape:
+        _suggest(shape.dev, shape.declared)
+        run_flow(shape.dev.settings, stop, Intake(), on_batch)
+
+
+class Shape(NamedTuple):
+    """What `up` has started besides the flow: the servers' processes by name; whether the metadata service has specs."""
+
+    dev: DevFolder
+    servers: dict[str, subprocess.Popen[bytes]]
+    declared: bool
+
+
+@contextmanager
+def started(folder: Path, stop: threading.Event) -> Iterator[Shape]:
+    """All but the flow, ready for it, as long as the context lives. Raises what `up` raises, and KeyboardInterrupt when
+    `stop` is set meanwhile."""
+    from app.alone import alone
 
     require_parts()
     folder = folder.resolve()
@@ -59,7 +77,7 @@ def up(folder: Path, stop: threading.Event, on_batch: Callable[[BatchReport], No
         stack.enter_context(alone(folder))
         dev = DevFolder(folder)
         try:
-            _start(stack, dev, stop)
+            servers = _start(stack, dev, stop)
         except ServerUnavailableError as error:
             raise ServerUnavailableError(f"{error}; the ports are those of {dev.config}") from None
         _prepare(dev.settings)
@@ -67,9 +85,7 @@ def up(folder: Path, stop: threading.Event, on_batch: Callable[[BatchReport], No
         _say(
             f"metadata service on {stack.enter_context(serving_here(dev.settings, dev.ports()['metadata']))}"
         )
-        declared = _declare(dev.settings)
-        _suggest(dev, declared)
-        run_flow(dev.settings, stop, Intake(), on_batch)
+        yield Shape(dev, servers, _declare(dev.settings))
 
 
 def require_parts() -> None:
@@ -93,7 +109,7 @@ def fetch() -> Path:
     return cache_folder()
 
 
-def _start(stack: ExitStack, dev: DevFolder, stop: threading.Event) -> None:
+def _start(stack: ExitStack, dev: DevFolder, stop: threading.Event) -> dict[str, subprocess.Popen[bytes]]:
     ports = dev.ports()
     broker = stack.enter_context(kafka(dev.data("kafka"), ports["kafka"]))
     _say(f"Kafka on {broker.bootstrap_servers}")
@@ -105,7 +121,8 @@ def _start(stack: ExitStack, dev: DevFolder, stop: threading.Event) -> None:
     _say(f"Elasticsearch on {node.url}")
     _unless(stop)
     servers = {"Kafka": broker.process, "DynamoDB Local": tables.process, "Elasticsearch": node.process}
-    stack.enter_context(_watched(servers, dev.path))
+    stack.enter_context(_watched(dict(servers), dev.path))
+    return servers
 
 
 @contextmanager
