@@ -9,8 +9,9 @@ from __future__ import annotations
 import random
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -37,29 +38,24 @@ class Way(NamedTuple):
 
 
 def measure(fragments: int) -> dict[str, Any]:
-    """Each way with the same number of items; all writes but the first are conditional on the version."""
-    chance = random.Random(7)
-    ids = [f"realm_id:{number}" for number in chance.sample(range(10**10), fragments)]
-    bodies = {each: chance.randbytes(STATE_BYTES) for each in ids}
-    with tempfile.TemporaryDirectory() as folder, dynamodb(Path(folder)) as server:
-        client = DynamoClient(Place("bench", "eu-central-1", server.url))
-        create_tables(client)
-        store = DynamoProfileStore(client.place, lambda text: text.encode().ljust(32)[-32:])
-        bare = _Bare(client, bodies)
-        try:
-            ways = {
-                "store_new": _timed(ids, BATCH, lambda some: store.write(_writes(some, bodies, NEW, True))),
-                "store_update": _timed(ids, BATCH, lambda some: store.write(_writes(some, bodies, 1))),
-                "store_read": _timed(ids, BATCH, store.read),
-                "bare_put_unconditional": bare.timed(ids, 25, bare.put),
-                "bare_transactions_of_100": bare.timed(ids, 100, bare.transact),
-                "bare_update_one_by_one": bare.timed(ids[: fragments // 4], 1, bare.update),
-                "bare_read": bare.timed(ids, 100, bare.get),
-            }
-        finally:
-            store.close()
-            client.close()
-    units = store.consumed()
+    """Each way with the same number of items; all writes but the plain puts are conditional."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        dynamodb(Path(folder)) as server,
+        opened(server.url, fragments) as tables,
+    ):
+        ids, bare = tables.ids, tables.bare
+        ways = {
+            "store_new": tables.store_new(),
+            "store_update": tables.timed(lambda some: tables.store.write(_writes(some, bare.bodies, 1))),
+            "store_read": tables.timed(tables.store.read),
+            "bare_put_unconditional": bare.timed(ids, 25, bare.put),
+            "bare_insert_conditional": bare.timed(ids, 25, bare.insert),
+            "bare_transactions_of_100": bare.timed(ids, 100, bare.transact),
+            "bare_update_one_by_one": bare.timed(ids[: fragments // 4], 1, bare.update),
+            "bare_read": bare.timed(ids, 100, bare.get),
+        }
+        units = tables.store.consumed()
     return {
         **{name: way._asdict() for name, way in ways.items()},
         "store_update_of_transactions": round(
@@ -71,6 +67,38 @@ def measure(fragments: int) -> dict[str, Any]:
         "items": fragments,
         "store_units": {"read": units.read, "write": units.write},
     }
+
+
+class Tables(NamedTuple):
+    """The store and a bare client on the same tables, and what both are given to write."""
+
+    ids: list[str]
+    store: DynamoProfileStore
+    bare: Bare
+
+    def timed(self, work: Callable[[Sequence[str]], object]) -> Way:
+        """The store's way, `BATCH` fragments in a call."""
+        return _timed(self.ids, BATCH, work)
+
+    def store_new(self) -> Way:
+        """New fragments, each with a link: conditional statements of PartiQL, behind plain puts of the links."""
+        return self.timed(lambda some: self.store.write(_writes(some, self.bare.bodies, NEW, True)))
+
+
+@contextmanager
+def opened(url: str, fragments: int) -> Iterator[Tables]:
+    """Tables of its own, of a server that is up."""
+    chance = random.Random(7)
+    ids = [f"realm_id:{number}" for number in chance.sample(range(10**10), fragments)]
+    bodies = {each: chance.randbytes(STATE_BYTES) for each in ids}
+    client = DynamoClient(Place("bench", "eu-central-1", url))
+    create_tables(client)
+    store = DynamoProfileStore(client.place, lambda text: text.encode().ljust(32)[-32:])
+    try:
+        yield Tables(ids, store, Bare(client, bodies))
+    finally:
+        store.close()
+        client.close()
 
 
 def _writes(
@@ -90,13 +118,13 @@ def _timed(items: Sequence[T], size: int, work: Callable[[Sequence[T]], object])
     return Way(round(count / (time.perf_counter() - wall)), round(1e6 * (time.process_time() - cpu) / count))
 
 
-class _Bare:
+class Bare:
     """boto3's client on a table of the same shape, several requests at once."""
 
     def __init__(self, client: DynamoClient, bodies: dict[str, bytes]) -> None:
         self._boto: Any = client._open().client
         self._table = client.table(FRAGMENTS)
-        self._bodies = bodies
+        self.bodies = bodies
 
     def timed(self, ids: Sequence[str], size: int, work: Callable[[Sequence[str]], object]) -> Way:
         """`size` items in a request."""
@@ -107,6 +135,15 @@ class _Bare:
     def put(self, ids: Sequence[str]) -> None:
         requests = [{"PutRequest": {"Item": self._item(each, 1)}} for each in ids]
         self._boto.batch_write_item(RequestItems={self._table: requests})
+
+    def insert(self, ids: Sequence[str]) -> None:
+        """The condition is that nothing is there."""
+        text = f"INSERT INTO \"{self._table}\" VALUE {{'pk': ?, 'body': ?, 'revision': ?}}"
+        items = [{**self._item(each, 1), "pk": {"B": b"insert" + each.encode()}} for each in ids]
+        answer = self._boto.batch_execute_statement(
+            Statements=[{"Statement": text, "Parameters": list(item.values())} for item in items]
+        )
+        assert not any("Error" in each for each in answer["Responses"])
 
     def transact(self, ids: Sequence[str]) -> None:
         self._boto.transact_write_items(
@@ -122,7 +159,7 @@ class _Bare:
         self._boto.batch_get_item(RequestItems={self._table: {"Keys": keys, "ConsistentRead": True}})
 
     def _item(self, name: str, revision: int) -> dict[str, Any]:
-        return {"pk": _key(name), "body": {"B": self._bodies[name]}, "revision": {"N": str(revision)}}
+        return {"pk": _key(name), "body": {"B": self.bodies[name]}, "revision": {"N": str(revision)}}
 
     def _change(self, name: str, revision: int) -> dict[str, Any]:
         return {
@@ -130,7 +167,7 @@ class _Bare:
             "UpdateExpression": "SET body = :body, revision = :next",
             "ConditionExpression": "revision = :revision",
             "ExpressionAttributeValues": {
-                ":body": {"B": self._bodies[name]},
+                ":body": {"B": self.bodies[name]},
                 ":revision": {"N": str(revision)},
                 ":next": {"N": str(revision + 1)},
             },

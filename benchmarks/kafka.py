@@ -5,12 +5,10 @@ from __future__ import annotations
 import re
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
-
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from app import wiring
 from app.servers.kafka import kafka
@@ -18,13 +16,14 @@ from app.settings import load
 from benchmarks.flow_run import run_until_done
 from benchmarks.latency import POLL_SECONDS, marked, percentiles, until
 from benchmarks.product import RunningFlow, installed
-from benchmarks.workload import SOURCES, clear, endless, events, renamed
+from benchmarks.topics import SteadyPublisher, consumer, consuming_seconds, publish_all
+from benchmarks.workload import SOURCES, clear, events, renamed
 from merge.store import ProfileStore
 from sinks.kafka_publisher import KafkaPublisher
+from sinks.kafka_topics import make_topics
 
 PARTITIONS = 2
 EVENTS_PER_SECOND = 1000
-GROUPS_PER_SECOND = 20
 LIVE = "live"
 """What the name of the topic begins with that latency is measured on."""
 
@@ -35,10 +34,10 @@ def measure(folder: Path, shops: int, seconds: float) -> dict[str, Any]:
     folder.mkdir(parents=True)
     with kafka(folder / "broker") as broker, installed(folder / "replay") as (config, _):
         servers = broker.bootstrap_servers
-        _create(servers, *SOURCES, *(LIVE + source for source in SOURCES))
+        make_topics(servers, [*SOURCES, *(LIVE + source for source in SOURCES)], PARTITIONS, replicas=1)
         _read_topics(config, servers, "")
-        published, publishing = _publish(servers, shops)
-        bare = _bare_seconds(servers, published)
+        published, publishing = publish_all(servers, _replayed(shops))
+        bare = consuming_seconds(servers, SOURCES, PARTITIONS, published)
         run = run_until_done(config, published)
         rates = {
             "events": published,
@@ -60,77 +59,12 @@ def _read_topics(config: Path, servers: str, prefix: str) -> None:
     config.write_text(text)
 
 
-def _create(servers: str, *topics: str) -> None:
-    client = AdminClient({"bootstrap.servers": servers})
-    for done in client.create_topics([NewTopic(topic, PARTITIONS, 1) for topic in topics]).values():
-        done.result(60)
-
-
-def _publish(servers: str, shops: int) -> tuple[int, float]:
-    """Publish the retail data of many shops; gives how many events, and the seconds it took."""
+def _replayed(shops: int) -> Iterator[tuple[str, list[bytes]]]:
+    """The retail data of many shops, by source."""
     months = {source: events(source) for source in SOURCES}
-    total, seconds = 0, 0.0
-    with KafkaPublisher(servers, {}) as publisher:
-        for shop in range(1, shops + 1):
-            for source, month in months.items():
-                records = [(None, renamed(source, event, shop).rstrip()) for event in month]
-                started = time.perf_counter()
-                total += publisher.publish(source, records)
-                seconds += time.perf_counter() - started
-    return total, seconds
-
-
-def _bare_seconds(servers: str, count: int) -> float:
-    """How long librdkafka takes to hand all records to Python, which looks at none."""
-    with closing(_consumer(servers, *SOURCES)) as consumer:
-        started = time.perf_counter()
-        while count > 0:
-            count -= sum(message.error() is None for message in consumer.consume(10_000, 1.0))
-        return time.perf_counter() - started
-
-
-def _consumer(servers: str, *topics: str) -> Consumer:
-    options: dict[str, str | int | float | bool] = {
-        "bootstrap.servers": servers,
-        "group.id": "bare",
-        "enable.auto.commit": False,
-        "auto.offset.reset": "earliest",
-        "fetch.wait.max.ms": 10,
-    }
-    consumer = Consumer(options)
-    # From the first record: no group's offsets are asked for.
-    first = [TopicPartition(topic, each, OFFSET_BEGINNING) for topic in topics for each in range(PARTITIONS)]
-    consumer.assign(first)
-    return consumer
-
-
-class _Publisher(threading.Thread):
-    """Publishes events of the web site at a steady rate; remembers when each group's last event, about a person of its
-    own, was handed to the client."""
-
-    def __init__(self, servers: str) -> None:
-        super().__init__(daemon=True)
-        self._producer = Producer({"bootstrap.servers": servers, "linger.ms": 0})
-        self._halt = threading.Event()
-        self.published: dict[str, float] = {}
-
-    def run(self) -> None:
-        stream = endless("segment")
-        due = time.monotonic()
-        while not self._halt.is_set():
-            name = f"probe{len(self.published)}"
-            for _ in range(EVENTS_PER_SECOND // GROUPS_PER_SECOND - 1):
-                self._producer.produce(f"{LIVE}segment", next(stream).rstrip())
-            self._producer.produce(f"{LIVE}segment", marked(name).rstrip(), name)
-            self.published[name] = time.monotonic()
-            self._producer.poll(0)
-            due += 1 / GROUPS_PER_SECOND
-            time.sleep(max(0.0, due - time.monotonic()))
-
-    def stop(self) -> None:
-        self._halt.set()
-        self.join()
-        self._producer.flush(10)
+    for shop in range(1, shops + 1):
+        for source, month in months.items():
+            yield source, [renamed(source, event, shop).rstrip() for event in month]
 
 
 class _BareReader(threading.Thread):
@@ -143,9 +77,9 @@ class _BareReader(threading.Thread):
         self.found: dict[str, float] = {}
 
     def run(self) -> None:
-        with closing(_consumer(self._servers, f"{LIVE}segment")) as consumer:
+        with closing(consumer(self._servers, [f"{LIVE}segment"], PARTITIONS)) as bare:
             while not self._halt.is_set():
-                for message in consumer.consume(1000, 0.005):
+                for message in bare.consume(1000, 0.005):
                     if key := message.key():
                         self.found[bytes(key).decode()] = time.monotonic()
 
@@ -159,7 +93,7 @@ def _latency(config: Path, servers: str, seconds: float) -> dict[str, Any]:
     # Another flow: this one begins with other topics.
     config.write_text(config.read_text().replace('name = "shop"', 'name = "live"'))
     settings = load(config)
-    publisher, reader = _Publisher(servers), _BareReader(servers)
+    publisher, reader = SteadyPublisher(servers, f"{LIVE}segment", EVENTS_PER_SECOND), _BareReader(servers)
     flow = RunningFlow(config)
     try:
         with KafkaPublisher(servers, {}) as first:
@@ -182,7 +116,7 @@ def _latency(config: Path, servers: str, seconds: float) -> dict[str, Any]:
     }
 
 
-def _watched(publisher: _Publisher, store: ProfileStore, seconds: float) -> dict[str, float]:
+def _watched(publisher: SteadyPublisher, store: ProfileStore, seconds: float) -> dict[str, float]:
     """How long each probe took from published to readable, after a warm-up."""
     begin = time.monotonic() + min(10.0, seconds)
     end = begin + seconds

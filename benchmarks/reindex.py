@@ -128,36 +128,24 @@ def _embedded(folder: Path, names: TombstoneNames) -> Iterator[_Kind]:
 
 @contextmanager
 def _elasticsearch(folder: Path, names: TombstoneNames) -> Iterator[_Kind]:
-    from elasticsearch import Elasticsearch
-
+    from benchmarks.bare_bulk import BareBulk
     from sinks.elasticsearch_connection import Place
     from sinks.elasticsearch_index import ElasticsearchProfileIndex
-    from sinks.elasticsearch_schema import MAPPING, Shape
-    from sinks.elasticsearch_tokens import source
+    from sinks.elasticsearch_schema import Shape
     from sinks.elasticsearch_versions import ElasticsearchIndexVersions
 
     with elasticsearch(folder / "elasticsearch") as node:
         place = Place(node.url, "bench")
-        client = Elasticsearch(node.url)
-        client.indices.create(index="bare", mappings=MAPPING, settings={"number_of_replicas": 0})
+        bare = BareBulk(node.url)
 
         def put_bare(pages: Sequence[Sequence[IndexDocument]]) -> Callable[[], object]:
-            bodies = [
-                b"".join(
-                    b'{"index":{"_id":"%b"}}\n%b\n' % (each.id.encode(), source(each.id, each.fields).json)
-                    for each in page
-                )
-                for page in pages
-            ]
+            bodies = [bare.body(page) for page in pages]
             # Once before, so that the server is warm, and once more to count.
-            for body in bodies[:5]:
-                client.bulk(index="bare", operations=body, filter_path=["errors"])
-            return lambda: [
-                client.bulk(index="bare", operations=body, filter_path=["errors"]) for body in bodies
-            ]
+            bare.put(bodies[:5])
+            return lambda: bare.put(bodies)
 
         with (
-            closing(client),
+            closing(bare),
             closing(ElasticsearchIndexVersions(place, names, Shape(replicas=0))) as versions,
             closing(ElasticsearchProfileIndex(place, names)) as index,
         ):

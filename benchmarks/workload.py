@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import shutil
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -64,12 +65,10 @@ def write_inbox(inbox: Path, shops: int, lines_per_file: int = 10_000, change: C
     return total
 
 
-def endless(source: str) -> Iterator[bytes]:
+def endless(source: str, first_shop: int = 1) -> Iterator[bytes]:
     """Events of one source, shop after shop, for ever."""
     original = events(source)
-    shop = 0
-    while True:
-        shop += 1
+    for shop in count(first_shop):
         for event in original:
             yield renamed(source, event, shop)
 
