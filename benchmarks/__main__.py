@@ -44,6 +44,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "store": lambda folder, told: dict(measure_store()),
     "dynamodb": lambda folder, told: _dynamodb(told.fragments or 2_000),
     "kafka": lambda folder, told: _kafka(folder, min(told.shops, 5), told.seconds),
+    "production": lambda folder, told: _production(folder, min(told.shops, 5), told.seconds, told.rate),
     "index": lambda folder, told: dict(measure_index()),
     "keys": lambda folder, told: measure_keys(folder),
     "sealing": lambda folder, told: measure_sealing(folder, min(told.shops, 4), told.fragments or 50_000),
@@ -64,8 +65,8 @@ BENCHMARKS: dict[str, Benchmark] = {
     "scale-memory": lambda folder, told: memory.measure(folder, told.events),
     "scale-outages": lambda folder, told: outages.measure(folder, told.rate),
 }
-SERVERS = ("dynamodb", "kafka")
-"""These start servers of their own, and need the extras of the same names."""
+SERVERS = ("dynamodb", "kafka", "production")
+"""These start servers of their own, and need the extras `dynamodb`, `elasticsearch` and `kafka`."""
 GROUPS = {"servers": list(SERVERS), "scale": [name for name in BENCHMARKS if name.startswith("scale-")]}
 """Several under one name."""
 DEFAULT = [name for name in BENCHMARKS if name not in (*GROUPS["scale"], *SERVERS)]
@@ -81,6 +82,12 @@ def _kafka(folder: Path, shops: int, seconds: float) -> dict[str, Any]:
     from benchmarks.kafka import measure
 
     return measure(folder, shops, seconds)
+
+
+def _production(folder: Path, shops: int, seconds: float, rate: int) -> dict[str, Any]:
+    from benchmarks.production import measure
+
+    return measure(folder, shops, seconds, rate)
 
 
 def main() -> None:
@@ -117,7 +124,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--cluster-events", type=int, default=4000, help="events of each source, of those that there are"
     )
-    parser.add_argument("--rate", type=int, default=1000, help="events a second beside outages")
+    parser.add_argument(
+        "--rate", type=int, default=1000, help="events a second of production, and beside outages"
+    )
     parser.add_argument(
         "--install-feast", action="store_true", help="make Feast's virtual environment for `peers` first"
     )

@@ -81,6 +81,11 @@ class ProcessWatch:
         self.peak = max(self.peak, self.latest, key=lambda sample: sample.total)
 
 
+def cpu_of(process: int) -> float:
+    """CPU seconds that one process that is there has used so far."""
+    return _processes()[process].cpu_seconds
+
+
 def _below(root: int) -> dict[int, _Process]:
     running = _processes()
     below = {root}
