@@ -75,10 +75,11 @@ class Tables(NamedTuple):
     ids: list[str]
     store: DynamoProfileStore
     bare: Bare
+    batch: int
 
     def timed(self, work: Callable[[Sequence[str]], object]) -> Way:
-        """The store's way, `BATCH` fragments in a call."""
-        return _timed(self.ids, BATCH, work)
+        """The store's way, `batch` fragments in a call."""
+        return _timed(self.ids, self.batch, work)
 
     def store_new(self) -> Way:
         """New fragments, each with a link: conditional statements of PartiQL, behind plain puts of the links."""
@@ -86,7 +87,7 @@ class Tables(NamedTuple):
 
 
 @contextmanager
-def opened(url: str, fragments: int) -> Iterator[Tables]:
+def opened(url: str, fragments: int, batch: int = BATCH) -> Iterator[Tables]:
     """Tables of its own, of a server that is up."""
     chance = random.Random(7)
     ids = [f"realm_id:{number}" for number in chance.sample(range(10**10), fragments)]
@@ -95,7 +96,7 @@ def opened(url: str, fragments: int) -> Iterator[Tables]:
     create_tables(client)
     store = DynamoProfileStore(client.place, lambda text: text.encode().ljust(32)[-32:])
     try:
-        yield Tables(ids, store, Bare(client, bodies))
+        yield Tables(ids, store, Bare(client, bodies), batch)
     finally:
         store.close()
         client.close()
