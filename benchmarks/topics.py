@@ -33,7 +33,7 @@ def consuming_seconds(servers: str, topics: Sequence[str], partitions: int, reco
     with closing(consumer(servers, topics, partitions)) as bare:
         started = time.perf_counter()
         while records > 0:
-            records -= sum(message.error() is None for message in bare.consume(10_000, 1.0))
+            records -= sum(message.error() is None for message in bare.consume(min(10_000, records), 1.0))
         return time.perf_counter() - started
 
 
