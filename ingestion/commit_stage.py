@@ -30,6 +30,9 @@ log = logging.getLogger(__name__)
 GATHERED_BYTES = 128 << 20
 """How much of a task's fragments is held before it is committed."""
 
+UNWEIGHED = 1000
+"""Fragments of the first round, of which it is not known how large they are."""
+
 DECODED_BYTES = 4096
 """What a decoded state is taken for at least: many times its bytes."""
 
@@ -110,7 +113,7 @@ class CommitStage:
     def _commit(self, gathered: dict[str, list[FragmentState | bytes]], output: CommitOutput) -> None:
         # Sorted, so that two tasks and the pages of a B-tree meet in the same order.
         remaining = iter(sorted(gathered))
-        while ids := list(islice(remaining, self.size.present)):
+        while ids := list(islice(remaining, self._at_once())):
             started = time.perf_counter()
             indexed = output.index_seconds
             # Decoded here and not before: a decoded state takes many times the memory of its bytes.
@@ -118,22 +121,29 @@ class CommitStage:
                 fragment_id: self._read(fragment_id, gathered.pop(fragment_id), output) for fragment_id in ids
             }
             self._bury(parts, output)
-            outages = 0
+            outages = stored = 0
             for changes in _rounds(parts):
-                outages += self._commit_some(changes, output)
+                result = self._commit_some(changes, output)
+                outages += result.outages
+                stored += result.bytes
             taken = time.perf_counter() - started - (output.index_seconds - indexed)
             self.size.took(len(ids), taken, outages)
+            self.size.weighed(len(ids), stored)
             output.commit_seconds += taken
 
-    def _commit_some(self, changes: dict[str, FragmentState], output: CommitOutput) -> int:
-        """Commit and index; gives how often the store was away."""
+    def _at_once(self) -> int:
+        return self.size.present if self.size.is_weighed else min(self.size.present, UNWEIGHED)
+
+    def _commit_some(self, changes: dict[str, FragmentState], output: CommitOutput) -> CommitResult:
+        """Commit and index; nothing is in `written` any more of what it gives."""
         result = self.committer.commit(changes)
         output.take(result)
         if self.indexes:
             started = time.perf_counter()
             output.unindexed += self._index(result)
             output.index_seconds += time.perf_counter() - started
-        return result.outages
+        result.written.clear()
+        return result
 
     def _read(
         self, fragment_id: str, parts: Sequence[FragmentState | bytes], output: CommitOutput
@@ -165,7 +175,12 @@ class CommitStage:
 
     def _index(self, result: CommitResult) -> int:
         documents: list[IndexDocument] = []
-        for fragment_id, version, state in result.written:
+        written, result.written = result.written, []
+        count = len(written)
+        written.reverse()
+        while written:
+            # Let go of one by one: a state whose cells were looked at takes many times its bytes.
+            fragment_id, version, state = written.pop()
             try:
                 documents.append(document(fragment_id, version, state, self.index_rules))
             except MemoryError:
@@ -173,7 +188,7 @@ class CommitStage:
             except Exception as error:
                 # Only the type: the message of a stranger's exception may quote a value.
                 log.log(logging.ERROR, "%s stays in the outbox: %s", fragment_id, type(error).__name__)
-        left = len(result.written) - len(documents)
+        left = count - len(documents)
         return left + put_and_settle(self.store, self.index, documents)
 
 

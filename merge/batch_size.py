@@ -8,22 +8,40 @@ _LEAST_FOR_SLOWNESS = 100
 """Below this it is not the size that makes a commit slow."""
 
 
+MOST_BYTES = 16 << 20
+"""Of stored states that are given at once: decoded, joined and made documents of they take some 25 times as much memory."""
+
+
 class BatchSize:
-    """Halved when the store failed or was slow, grown back by a quarter while it is quick. `present` is how many may
-    be given now, at most `most`. Not safe for several threads."""
+    """Halved when the store failed or was slow, grown back by a quarter while it is quick, and bounded by what the
+    fragments weigh. `present` is how many may be given now, at most `most`. Not safe for several threads."""
 
     def __init__(self, most: int, slow_seconds: float = SLOW_SECONDS) -> None:
         self.most = most
-        self.present = most
+        self.is_weighed = False
+        self._in_time = self._light = most
+        self._mean = 0.0
         self._slow_seconds = slow_seconds
+
+    @property
+    def present(self) -> int:
+        return min(self._in_time, self._light)
 
     def took(self, count: int, seconds: float, outages: int = 0) -> None:
         """A commit of `count` fragments took so long, and the store was away so often meanwhile."""
         if outages:
-            self.present = max(1, self.present >> min(outages, self.most.bit_length()))
+            self._in_time = max(1, self._in_time >> min(outages, self.most.bit_length()))
         elif seconds > self._slow_seconds:
             # As fast as it was, half the size takes half the time.
             halved = max(_LEAST_FOR_SLOWNESS, min(self.present, count) // 2)
-            self.present = min(self.present, halved)
+            self._in_time = min(self._in_time, halved)
         elif seconds < self._slow_seconds / 2 and count >= self.present:
-            self.present = min(self.most, self.present + max(1, self.present // 4))
+            self._in_time = min(self.most, self._in_time + max(1, self._in_time // 4))
+
+    def weighed(self, count: int, stored: int) -> None:
+        """So many fragments are so many bytes in the store, together."""
+        self.is_weighed = True
+        mean = stored / count
+        # Heavy ones among the next are not told by the mean of light ones.
+        self._mean = max(mean, (self._mean + mean) / 2)
+        self._light = max(1, min(self.most, int(MOST_BYTES / self._mean))) if self._mean else self.most

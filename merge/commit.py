@@ -31,13 +31,14 @@ class CommitResult:
     """`written` are the fragments whose state changed, with their new versions; `failed` those that cannot be
     written, by id; `erased` those whose change a tombstone refused: they were erased after its events were judged.
     `conflicts` counts fragments that another writer was faster at, `retries` writes that were made again, for these
-    or because the store was away, which `outages` counts."""
+    or because the store was away, which `outages` counts. `bytes` are those of all their states as they are stored."""
 
     written: list[tuple[str, int, FragmentState]] = field(default_factory=list)
     unchanged: int = 0
     conflicts: int = 0
     retries: int = 0
     outages: int = 0
+    bytes: int = 0
     erased: list[str] = field(default_factory=list)
     failed: dict[str, CommitFailure] = field(default_factory=dict)
 
@@ -48,6 +49,7 @@ class CommitResult:
         self.conflicts += other.conflicts
         self.retries += other.retries
         self.outages += other.outages
+        self.bytes += other.bytes
         self.erased.extend(other.erased)
         self.failed |= other.failed
 
@@ -162,6 +164,8 @@ class Committer:
             alive = {name: failure.change for name, failure in failed.items()}
             self._bury(alive, self._store.tombstones(failed), result)
             result.failed |= {name: failed[name] for name in alive}
+        sizes = {name: len(each.state) for name, each in stored.items()}
+        result.bytes = sum((sizes | {each.id: len(each.state) for each in writes}).values())
         erased_once = {
             name: change for name, change in pending.items() if change.judged != UNJUDGED or name in buried
         }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from merge.tombstones import UNJUDGED, Tombstone
+from merge.tombstones import Tombstone
 from sinks import dynamo_items as items
 from sinks.aws_connection import Retry
 from sinks.dynamo_client import Item

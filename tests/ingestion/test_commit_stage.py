@@ -13,7 +13,7 @@ from ingestion.commit_stage import CommitStage
 from ingestion.outbox import drain_outbox
 from merge import codec
 from merge.backoff import Backoff
-from merge.batch_size import BatchSize
+from merge.batch_size import MOST_BYTES, BatchSize
 from merge.encoded import state_of
 from merge.fragments import FragmentState
 from merge.index import IndexDocument, SearchPage
@@ -32,6 +32,7 @@ from tests.contracts.processes import finish, start
 from tests.retail import Pipeline, durable_keys, records
 
 EVERYTHING = IndexRules(lambda _path: True)
+ORIGIN = Origin(Stamp(0, 1, "shop", "e"), SpecRef("s", 1))
 
 
 def one(number: int, ordinal: int = 1, age: int = 30) -> tuple[str, FragmentState]:
@@ -123,6 +124,22 @@ def test_what_is_held_is_bounded_whatever_it_comes_as(
             yield f"user_id:{number}", encoded if are_bytes else state_of(encoded)
 
     assert stage.run(large()).written == 40
+
+
+def test_heavy_fragments_are_committed_in_small_rounds(store: MemoryProfileStore, index: _Index) -> None:
+    """Eight thousand fragments with long sums would be gigabytes in memory."""
+
+    def heavy() -> Iterator[tuple[str, FragmentState]]:
+        for number in range(60):
+            name, state = one(number)
+            state.registers["x"] = Register(ORIGIN, Kind.PLAIN, "x" * 1_000_000)
+            yield name, state
+
+    stage = CommitStage(store, index, EVERYTHING, size=BatchSize(8000))
+    stage.run(heavy())
+    assert stage.size.present == MOST_BYTES // 1_000_000
+    stage.run((name, one(int(name[8:]), 2)[1]) for name, _ in heavy())
+    assert max(map(len, index.puts[1:])) <= MOST_BYTES // 1_000_000
 
 
 def test_the_same_again_writes_and_indexes_nothing(stage: CommitStage, index: _Index) -> None:

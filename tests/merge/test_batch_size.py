@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from merge.batch_size import SLOW_SECONDS, BatchSize
+from merge.batch_size import MOST_BYTES, SLOW_SECONDS, BatchSize
 
 
 def test_a_failure_halves_and_quick_commits_grow_back() -> None:
@@ -44,6 +44,21 @@ def test_a_small_rest_says_nothing_of_what_could_be_taken() -> None:
     size.took(1000, 3.0)
     size.took(7, 0.01)
     assert size.present == 500
+
+
+def test_heavy_fragments_are_few_at_once() -> None:
+    size = BatchSize(8000)
+    size.weighed(1000, 1000 * 1500)
+    assert size.is_weighed
+    assert size.present == 8000
+    size.weighed(8000, 8000 * 20_000)
+    assert size.present == MOST_BYTES // 20_000
+    size.weighed(1, 100 << 20)
+    assert size.present == 1
+    size.weighed(1, 0)
+    for _ in range(40):
+        size.weighed(1, 1000)
+    assert size.present == 8000
 
 
 @given(
