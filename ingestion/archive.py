@@ -38,7 +38,12 @@ def archive_path(path: Path) -> Path:
                 f"{path}: the name of this file is a pattern, too; give its directory, or rename it"
             )
         # A glob that only this name matches: a source is a directory or a glob.
-        return path.with_name(f"{path.name[:-1]}[{path.name[-1]}]")
+        place = max((at for at, each in enumerate(path.name) if each not in "!^-"), default=None)
+        if place is None:
+            raise ConfigError(
+                f"{path}: the name of this file is a pattern, too; give its directory, or rename it"
+            )
+        return path.with_name(f"{path.name[:place]}[{path.name[place]}]{path.name[place + 1 :]}")
     if is_glob(path) and path.parent.is_dir():
         return path
     raise ConfigError(f"{path}: there is no such directory or file, nor files of this pattern")

@@ -132,10 +132,11 @@ class Erasure:
 
     def lift(self, ids: Sequence[str]) -> int:
         """Let events of any ordinal bring these fragments back; gives how many were forbidden."""
-        lifted = self._store.lift(ids)
         others = self._other_names(ids)
-        self._store.lift(others)
+        # First: what the file forbids is given back to the store at the next start.
         self._keeper.append({self.names(each): Tombstone(UNJUDGED, 0) for each in [*ids, *others]})
+        lifted = self._store.lift(ids)
+        self._store.lift(others)
         return lifted
 
     def _other_names(self, ids: Sequence[str]) -> list[str]:

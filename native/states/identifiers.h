@@ -32,6 +32,11 @@ static PyObject *identifiers(PyObject *Py_UNUSED(module), PyObject *data)
         PyObject *item = PyUnicode_DecodeUTF8(name->start, name->size, NULL);
         if (item == NULL) {
             Py_CLEAR(made);
+            if (PyErr_ExceptionMatches(PyExc_UnicodeDecodeError)) {
+                /* The twin says what is damaged. */
+                PyErr_Clear();
+                Py_RETURN_NONE;
+            }
             break;
         }
         PyTuple_SET_ITEM(made, each, item);

@@ -18,11 +18,13 @@ from app import wiring
 from app.erasure_receipt import receipt_hash
 from ingestion.durable_files import write_atomically
 from ingestion.erasure import Erasure
+from merge.tombstones import UNJUDGED
 from model.errors import StoreError
 from model.events import RawRecord
 from model.queries import Query
 from sinks.sqlite_index import SqliteProfileIndex
 from sinks.sqlite_profiles import SqliteProfileStore
+from sinks.tombstone_file import TombstoneFile
 from tests.app.conftest import CommandLine
 from tests.canaries import places
 from tests.retail import Pipeline, durable_keys, order, raw, records, snapshot
@@ -218,6 +220,30 @@ def test_the_same_events_again_bring_nothing_back_until_lifted(filled: CommandLi
     process(filled.settings(), [*person(), *person(5)])
     assert ids_of(filled) == ids
     assert filled.json("search", "--json", f"activity.platform={ITEM}")
+
+
+@pytest.mark.parametrize("dies", ["file", "store", ""])
+def test_a_lift_that_was_cut_short_is_not_taken_back_later(
+    dies: str, filled: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = ids_of(filled)
+    filled("erase", *WHOM, "--yes")
+    settings = filled.settings()
+
+    def killed(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, wiring.opened(settings) as resources, ExitStack() as stack:
+        if dies:
+            stack.enter_context(pytest.raises(KeyboardInterrupt))
+            where, step = {"file": (TombstoneFile, "append"), "store": (SqliteProfileStore, "lift")}[dies]
+            patched.setattr(where, step, killed)
+        wiring.erasure(settings, resources).lift(ids)
+    with wiring.opened(settings) as resources:
+        for mend in (lambda *_: None, wiring.mend_erasures):
+            mend(settings, resources)
+            forbids = {each.until > UNJUDGED for each in resources.store.tombstones(ids).values()}
+            assert forbids == {bool(dies)}
 
 
 @pytest.mark.parametrize("step", ["mend", "again"])

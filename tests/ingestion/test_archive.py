@@ -90,6 +90,13 @@ def test_what_is_not_there_is_told(tmp_path: Path, name: str) -> None:
         archive_path(tmp_path / name)
 
 
+@pytest.mark.parametrize("name", ["a!", "a!^-", "!a", "-a", "a.jsonl"])
+def test_a_file_of_any_other_name_is_taken(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b"{}\n")
+    (tmp_path / "b.jsonl").write_bytes(b"{}\n")
+    assert list(archive_files(config(tmp_path / name))) == [tmp_path / name]
+
+
 @pytest.mark.parametrize("name", ["a{1}.jsonl", "a[1].jsonl", "a?.jsonl", "*.jsonl"])
 def test_a_name_that_is_a_pattern_too_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / name).touch()
