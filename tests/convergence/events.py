@@ -16,8 +16,20 @@ from tests.retail import NOW, UNDETECTED, attribute
 SOURCES = ("delta", "state")
 """The second sends snapshots of a scope."""
 PERSONS = ("1", "2")
-TYPES = {"a": "number", "a.b": "number", "c": "number", "p": "string", "u.id": "string"}
+DEVICES = ("17", "18", "27", "28")
+"""Two of each person. None in common: an erasure takes the letters of all that the person's identifiers stand in."""
+TYPES = {
+    "a": "number",
+    "a.b": "number",
+    "c": "number",
+    "p": "string",
+    "u.id": "string",
+    "d.id": "string",
+}
 PROTECTABLE = ("c", "p")
+NAMES = ("u.id", "d.id")
+AGREED = (*PROTECTABLE, "d")
+"""What all contents of one event have alike."""
 POLICIES_OF_SEALED = {
     "protected": ("latest", "first", "append", "count", "source_priority"),
     "searchable": ("latest", "first", "append", "count", "union", "source_priority"),
@@ -37,6 +49,7 @@ payloads = st.fixed_dictionaries(
         "a": _numbers,
         "c": _numbers,
         "p": _texts,
+        "d": st.sampled_from(["7", "8", _ABSENT]),
     }
 ).map(lambda payload: {key: value for key, value in payload.items() if value is not _ABSENT})
 policies = st.sampled_from([*ReconciliationPolicy]).map(lambda policy: policy.value)
@@ -73,7 +86,7 @@ def snapshot(
 
 
 def _spec(source: str, form: SpecForm) -> SpecDocument:
-    shift = {"ts": "_event.ordinal", "u": "u.id", "c": "c", "p": "p"}
+    shift = {"ts": "_event.ordinal", "u": "u.id", "d": "d.id", "c": "c", "p": "p"}
     shift["a"] = "a.b" if form.nested else "a"
     shift["nowhere" if form.broken else "id"] = "_event.id"
     return SpecDocument(
@@ -84,7 +97,7 @@ def _spec(source: str, form: SpecForm) -> SpecDocument:
         operations=[{"operation": "shift", "spec": shift}],
         id="_event.id",
         ordinal="_event.ordinal",
-        identifiers=({"type": "u", "path": "u.id", "primary": True},),
+        identifiers=({"type": "u", "path": "u.id", "primary": True}, {"type": "d", "path": "d.id"}),
         mode="snapshot" if source == "state" else "delta",
         scope=form.scope if source == "state" else "",
         priority=form.priority,

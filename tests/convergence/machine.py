@@ -15,9 +15,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 from ingestion.configuration import FileSource
 from model.errors import ProfileIndexError, StoreError
 from model.events import RawRecord
+from model.index_rules import IndexRules
 from model.snapshots import MetadataSnapshot
 from tests.convergence.events import (
+    AGREED,
     LAST_ORDINAL,
+    NAMES,
     PERSONS,
     POLICIES_OF_SEALED,
     PROTECTABLE,
@@ -30,7 +33,9 @@ from tests.convergence.events import (
     snapshot,
 )
 from tests.convergence.ledger import Ledger, Pair
+from tests.convergence.rest import found, left_behind
 from tests.convergence.sites import Adapters, Held, Site, dynamodb, memory, sqlite
+from tests.convergence.ways import Way
 from tests.folders import in_memory
 from tests.policies import small_blocks, small_bounds
 from tests.retail import raw
@@ -38,7 +43,8 @@ from transforms.compiled import CompiledSnapshot
 
 persons = st.sampled_from([*PERSONS])
 sources = st.sampled_from([*SOURCES])
-at_once = st.integers(1, 4)
+at_once = st.sampled_from([1, 2, 4, 8])
+ways = st.sampled_from([*Way])
 
 
 class ConvergenceMachine(RuleBasedStateMachine):
@@ -66,9 +72,15 @@ class ConvergenceMachine(RuleBasedStateMachine):
         counting=st.sampled_from([(), (), ("state",)]),
         protects=st.booleans(),
         some=st.lists(payloads, min_size=5),
+        way=ways,
     )
     def begin(
-        self, first: list[str], counting: tuple[str, ...], protects: bool, some: list[dict[str, Any]]
+        self,
+        first: list[str],
+        counting: tuple[str, ...],
+        protects: bool,
+        some: list[dict[str, Any]],
+        way: Way,
     ) -> None:
         """Sources in `counting` do not order their events by time. Where protection changes there are no sets of
         values that it covers: at their bound they may lose another element (docs/adr/0014-policy-change.md)."""
@@ -88,7 +100,8 @@ class ConvergenceMachine(RuleBasedStateMachine):
                 self.attributes[path] = Declared(policy)
         self.attributes["p"] = Declared("latest", "searchable")
         self._save()
-        self.publish("delta", some)
+        self.flow_by(way)
+        self._deliver(self._published("delta", some), 1, 8)
 
     @property
     def now(self) -> int:
@@ -128,9 +141,9 @@ class ConvergenceMachine(RuleBasedStateMachine):
         self.attributes[path] = Declared(kept, encryption)
         self._save()
 
-    @rule()
-    def protect_names(self) -> None:
-        self.attributes["u.id"] = Declared("latest", "protected")
+    @rule(path=st.sampled_from(NAMES))
+    def protect_names(self, path: str) -> None:
+        self.attributes[path] = Declared("latest", "protected")
         self._save()
 
     @rule(
@@ -145,36 +158,43 @@ class ConvergenceMachine(RuleBasedStateMachine):
         self.specs[source] = SpecForm(version, nested, priority, scope, broken)
         self._save()
 
+    @rule(way=ways)
+    def flow_by(self, way: Way) -> None:
+        """A flow goes another way with its next batch, and with what is mapped already."""
+        for site in self.sites:
+            site.way = way
+
     @rule(source=sources, some=st.lists(payloads, min_size=3, max_size=10), back=st.integers(0, 2))
     def publish_some(self, source: str, some: list[dict[str, Any]], back: int) -> None:
-        self.publish(source, some, back)
+        self._deliver(self._published(source, some, back), 1, 8)
 
-    def publish(self, source: str, some: list[dict[str, Any]], back: int = 0) -> None:
+    def _published(self, source: str, some: list[dict[str, Any]], back: int = 0) -> list[Pair]:
         """Events of this age, or of one that is long ago."""
         for payload in map(dict, some):
             if payload["ts"] <= LAST_ORDINAL:
                 payload["ts"] += max(self.age - back, 0) * 10
             self._agree(source, payload)
             self.pool.append(raw(payload, len(self.pool), source))
-        self._deliver(self.pool[-len(some) :], 1, 2)
+        return [Pair(record, self.now) for record in self.pool[-len(some) :]]
 
     def _agree(self, source: str, payload: dict[str, Any]) -> None:
         """Of two contents of one event, bytes decide, which protection changes (docs/adr/0014-policy-change.md)."""
         event = (source, payload["id"], payload["ts"])
-        said = {path: payload.pop(path) for path in PROTECTABLE if path in payload}
+        said = {path: payload.pop(path) for path in AGREED if path in payload}
         payload |= self.said.setdefault(event, said)
+        if "d" in payload:
+            payload["d"] = payload["u"] + payload["d"]
 
     @rule(data=st.data(), first=at_once, second=at_once)
     def deliver_again(self, data: st.DataObject, first: int, second: int) -> None:
         """Some events, maybe under a newer snapshot than before."""
-        self._deliver([pair.record for pair in self._drawn(data, 8)], first, second)
+        self._deliver(self._drawn(data, 8), first, second)
 
     def _drawn(self, data: st.DataObject, most: int) -> list[Pair]:
         chosen = data.draw(st.lists(st.sampled_from(self.pool), min_size=1, max_size=most))
         return [Pair(record, self.now) for record in chosen]
 
-    def _deliver(self, records: Sequence[RawRecord], first: int, second: int) -> None:
-        pairs = [Pair(record, self.now) for record in records]
+    def _deliver(self, pairs: Sequence[Pair], first: int, second: int) -> None:
         self.ledger.take(pairs)
         for number, site in enumerate(self.sites):
             backwards = number % 2
@@ -268,6 +288,20 @@ class ConvergenceMachine(RuleBasedStateMachine):
                 partial(site.give, pairs, 4),
             )
 
+    @rule(person=persons, source=sources, some=st.lists(payloads, min_size=2, max_size=6))
+    def erase_between_two_tasks(self, person: str, source: str, some: list[dict[str, Any]]) -> None:
+        """Of one batch: the second maps what is published later, and what both left is written together."""
+        theirs = [payload | {"u": person} for payload in some]
+        before = self._published(source, theirs[::2])
+        on_their_way, until = self.ledger.mapped(before), self._grown_up()
+        self.ledger.erase(person, until, not self.index_away)
+        after = self._published(source, theirs[1::2])
+        self.ledger.take([*on_their_way, *after])
+        for site in self.sites:
+            outputs = site.map(before)
+            self._erase(site, person, until)
+            site.commit(Held([*on_their_way, *after], [*outputs, *site.map(after)]))
+
     def _grown_up(self) -> int:
         """Everything that was accepted so far is of at most this ordinal, and what is published next is later."""
         until = self.age * 10 + LAST_ORDINAL
@@ -320,12 +354,17 @@ class ConvergenceMachine(RuleBasedStateMachine):
         self.ledger.finish()
         for site in self.sites:
             site.come_to_rest(self.now)
-            assert site.left_behind() == []
+            assert left_behind(site, self._index_rules()) == []
             assert {letter.position for letter in site.letters.scan()} == self.ledger.letters.keys()
             tidy = self._tidy(site)
             assert site.states() == tidy.states(), site.told_beside(tidy)
             for reveal in (False, True):
                 assert site.export(self.now, reveal) == tidy.export(self.now, reveal)
+            newest = self._compiled(self.now).attributes.index_rules
+            assert found(site, newest) == found(tidy, newest)
+
+    def _index_rules(self) -> list[IndexRules]:
+        return [self._compiled(version).attributes.index_rules for version in range(self.now, 0, -1)]
 
     def _tidy(self, site: Site) -> Site:
         """One delivery, in order, of what counts and nothing else, by the same keys."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import tempfile
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -30,7 +30,6 @@ from merge.store import FragmentWrite, ProfileStore
 from model import canonical
 from model.errors import ConflictError, IdgraphError, ProfileIndexError, StoreError
 from model.identifiers import Identifier
-from model.queries import Query
 from profile_service.profiles import ProfileReader
 from sinks.keyring import KeyringFile
 from sinks.memory_data_keys import MemoryDataKeys
@@ -41,10 +40,11 @@ from sinks.sqlite_dead_letters import SqliteDeadLetters
 from sinks.sqlite_index import SqliteProfileIndex
 from sinks.sqlite_profiles import SqliteProfileStore
 from sinks.tombstone_file import TombstoneFile
-from tests.convergence.events import PERSONS
+from tests.convergence.events import DEVICES, PERSONS
 from tests.convergence.ledger import Pair
+from tests.convergence.ways import Way, runs
 from tests.retail import NOW
-from tests.servers.dynamodb import emptied_place
+from tests.servers.dynamodb import emptied_place, place
 from transforms.blind_index import BlindIndex
 from transforms.compiled import CompiledSnapshot
 from transforms.dead_letter_sealing import DeadLetterSealer
@@ -95,15 +95,14 @@ def sqlite(folder: Path) -> Adapters:
     )
 
 
-def dynamodb(_: Path) -> Adapters:
-    """Fragments and keys in DynamoDB Local, the index in memory."""
+def dynamodb(folder: Path) -> Adapters:
+    """Fragments and keys in DynamoDB Local, emptied for the first that is opened there, the index in a file."""
     from sinks.dynamo_data_keys import DynamoDataKeys
     from sinks.dynamo_profiles import DynamoProfileStore
 
-    place = emptied_place(Path(_kept_folder().name))
-    return Adapters(
-        DynamoProfileStore(place, TombstoneNames(provider())), MemoryProfileIndex(), DynamoDataKeys(place)
-    )
+    index, names = folder / "index.db", TombstoneNames(provider())
+    at = (place if index.exists() else emptied_place)(Path(_kept_folder().name))
+    return Adapters(DynamoProfileStore(at, names), SqliteProfileIndex(index, names), DynamoDataKeys(at))
 
 
 class Held(NamedTuple):
@@ -138,6 +137,7 @@ class Site:
         self._blind_index = BlindIndex(provider())
         self._sealer = DeadLetterSealer(provider())
         self.held: list[Held] = []
+        self.way = Way.QUICK
         self.open()
 
     def open(self) -> None:
@@ -239,11 +239,11 @@ class Site:
             AT_ONCE,
         )
         try:
-            for output in held.outputs:
-                stage.run([*output.fragments.items()][::share])
+            for changes in runs(self.way, held.outputs, share):
+                stage.run(changes)
         except ConflictError:
-            for output in self.map(held.pairs):
-                stage.run([*output.fragments.items()][::share])
+            for changes in runs(self.way, self.map(held.pairs), share):
+                stage.run(changes)
 
     def give(self, pairs: Sequence[Pair], at_once: int) -> None:
         """Map and commit."""
@@ -252,8 +252,10 @@ class Site:
             self.commit(Held(some, self.map(some)))
 
     def release(self) -> None:
-        """Write what was held back."""
+        """Write what was held back: of several tasks one by one, or what they left to be shuffled together."""
         held, self.held = self.held, []
+        if self.way is Way.SHUFFLED and held:
+            held = [Held(*([each for some in them for each in some] for them in zip(*held, strict=True)))]
         for each in reversed(held):
             self.commit(each)
 
@@ -315,7 +317,8 @@ class Site:
                     told += [f"{name} {path} {policy}: {each}" for each in sorted(cell.entries.items())]
                     told += [f"{name} {path} {policy} best: {each}" for each in sorted(cell.best.items())]
             told += [
-                f"{name} {each}" for each in sorted([*state.markers.items(), *state.identifiers.items()])
+                f"{name} {each}"
+                for each in sorted(map(str, [*state.markers.items(), *state.identifiers.items()]))
             ]
         return told
 
@@ -337,19 +340,12 @@ class Site:
 
     def names(self) -> list[str]:
         """All ids that a fragment may have."""
-        plain = [Identifier("u", person) for person in PERSONS]
-        return [str(form) for each in plain for form in (each, self._blind_index.identifier(each))]
+        return self._forms("u", PERSONS)
 
-    def left_behind(self) -> list[str]:
-        """What should not be there at rest, in words."""
-        states, names = self.states(), self.names()
-        buried = [name for name in self.store.tombstones(names) if name not in states]
-        told = {
-            "entries in the outbox": self.store.outbox(),
-            "erasures": self.store.unfinished(),
-            "withdrawn fragments": self.store.withdrawn(),
-            "keys of fragments that are gone": self.key_store.get(buried),
-            "other documents": set(names) & (self.index.versions(names).keys() ^ states.keys()),
-            "documents": self.index.count(Query()) != len(states),
-        }
-        return [what for what, found in told.items() if found]
+    def identifiers(self) -> list[str]:
+        """All identifiers that a fragment may be found by."""
+        return self.names() + self._forms("d", DEVICES)
+
+    def _forms(self, kind: str, values: Iterable[str]) -> list[str]:
+        plain = [Identifier(kind, value) for value in values]
+        return [str(form) for each in plain for form in (each, self._blind_index.identifier(each))]

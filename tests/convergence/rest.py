@@ -1,0 +1,72 @@
+"""What holds of a store and its companions at rest, when all is written and all servers are there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from ingestion.indexing import index_again
+from merge import codec
+from merge.documents import document
+from merge.index import IndexDocument, Indexed
+from merge.store import OutboxEntry
+from model.index_rules import IndexRules
+from model.queries import FullText, Query, Range, Term
+from tests.convergence.sites import Site
+
+QUERIES = (
+    Term("a", 1),
+    Term("a.b", 2),
+    Term("c", "text"),
+    Term("u.id", "1"),
+    Term("d.id", "17"),
+    Range("a", 0, 3),
+    Range("c", 0.15, 10**20),
+    FullText("text"),
+)
+
+
+def left_behind(site: Site, rules: Sequence[IndexRules]) -> list[str]:
+    """What should not be there, in words. `rules` are all that a document may have been made by."""
+    states, names = site.states(), site.names()
+    buried = [name for name in site.store.tombstones(names) if name not in states]
+    told = {
+        "entries in the outbox": site.store.outbox(),
+        "erasures": site.store.unfinished(),
+        "withdrawn fragments": site.store.withdrawn(),
+        "keys of fragments that are gone": site.key_store.get(buried),
+        "other documents": set(names) & (site.index.versions(names).keys() ^ states.keys()),
+        "documents": site.index.count(Query()) != len(states),
+        "documents of other versions or contents": set(states) - set(_indexed(site, rules)),
+        "identifiers that are not found": list(_unlinked(site)),
+    }
+    return [what for what, found in told.items() if found]
+
+
+def _indexed(site: Site, rules: Iterable[IndexRules]) -> Iterator[str]:
+    """Fragments whose document is what some of these rules make of the version that is stored."""
+    for each in rules:
+        documents = _documents(site, each)
+        found = site.index.compare(documents)
+        yield from (made.id for made in documents if found.get(made.id) == Indexed(made.version, True))
+
+
+def _documents(site: Site, rules: IndexRules) -> list[IndexDocument]:
+    stored = site.store.scan(limit=1000)
+    return [document(each.id, each.version, codec.decode(each.state), rules) for each in stored]
+
+
+def _unlinked(site: Site) -> Iterator[str]:
+    carried = {name: codec.decode(state).names() for name, state in site.states().items()}
+    yield from (name for name, carries in carried.items() if site.store.identifiers(name) != carries)
+    for identifier in site.identifiers():
+        carriers = sorted(name for name, carries in carried.items() if identifier in carries)
+        if site.store.find(identifier) != carriers:
+            yield identifier
+
+
+def found(site: Site, rules: IndexRules) -> list[list[str]]:
+    """What a few searches find, once all is indexed by the newest rules, which a change of policy leaves to be done."""
+    entries = [OutboxEntry(each.id, each.version) for each in site.store.scan(limit=1000)]
+    index_again(site.store, site.index, rules, entries)
+    assert sorted(_indexed(site, [rules])) == sorted(site.states())
+    return [site.index.search(Query((clause,))).ids for clause in QUERIES]

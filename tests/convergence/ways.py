@@ -1,0 +1,54 @@
+"""The ways from mapped outputs to the store, as a flow's tasks go them (`ingestion/tasks.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from enum import StrEnum
+from itertools import islice
+
+from ingestion.map_output import MapOutput
+from ingestion.parcels import Parcel, read_parcels, rows
+from ingestion.tasks import _judged
+from merge import codec
+from merge.fragments import FragmentState
+from merge.tombstones import UNJUDGED
+
+Changes = Iterator[tuple[str, FragmentState | bytes]]
+
+
+class Way(StrEnum):
+    """Each output by itself, all of a task together, or all together behind the shuffle, as bytes."""
+
+    QUICK = "quick"
+    WHOLE = "whole"
+    SHUFFLED = "shuffled"
+
+
+def runs(way: Way, outputs: Sequence[MapOutput], share: int = 1) -> Iterator[Changes]:
+    """What the commit stage is run over: of each output one in `share` fragments."""
+    if way is Way.QUICK:
+        yield from (_fragments([output], share) for output in outputs)
+    elif way is Way.WHOLE:
+        yield _fragments(outputs, share)
+    else:
+        yield _shuffled(outputs, share)
+
+
+def _fragments(outputs: Iterable[MapOutput], share: int) -> Changes:
+    for output in outputs:
+        yield from islice(output.fragments.items(), 0, None, share)
+
+
+def _shuffled(outputs: Iterable[MapOutput], share: int) -> Changes:
+    batches = [rows([(0, _parcel(islice(output.fragments.items(), 0, None, share)))]) for output in outputs]
+    for parcel in read_parcels(batches):
+        yield from _judged(parcel)
+
+
+def _parcel(fragments: Iterable[tuple[str, FragmentState]]) -> Parcel:
+    parcel = Parcel([])
+    for name, state in fragments:
+        parcel.fragments.append((name, codec.encode(state)))
+        if state.judged != UNJUDGED:
+            parcel.judged[name] = state.judged
+    return parcel
