@@ -22,13 +22,14 @@ TYPES = {
     "a": "number",
     "a.b": "number",
     "c": "number",
+    "n": "number",
     "p": "string",
     "u.id": "string",
     "d.id": "string",
 }
 PROTECTABLE = ("c", "p")
 NAMES = ("u.id", "d.id")
-AGREED = (*PROTECTABLE, "d")
+AGREED = (*PROTECTABLE, "n", "d")
 """What all contents of one event have alike."""
 POLICIES_OF_SEALED = {
     "protected": ("latest", "first", "append", "count", "source_priority"),
@@ -48,10 +49,13 @@ payloads = st.fixed_dictionaries(
         "u": st.sampled_from(["1", "1", "1", "2"]),
         "a": _numbers,
         "c": _numbers,
+        "n": st.sampled_from([1, 2, 0.1, 0.2, 0.7, 10**20, "text", None, _ABSENT]),
         "p": _texts,
         "d": st.sampled_from(["7", "8", _ABSENT]),
     }
 ).map(lambda payload: {key: value for key, value in payload.items() if value is not _ABSENT})
+PLAIN = ("latest", "sum", "count")
+"""The policies of `n`, of which it is told apart from the code what must show (`expected`)."""
 policies = st.sampled_from([*ReconciliationPolicy]).map(lambda policy: policy.value)
 
 
@@ -86,7 +90,7 @@ def snapshot(
 
 
 def _spec(source: str, form: SpecForm) -> SpecDocument:
-    shift = {"ts": "_event.ordinal", "u": "u.id", "d": "d.id", "c": "c", "p": "p"}
+    shift = {"ts": "_event.ordinal", "u": "u.id", "d": "d.id", "c": "c", "n": "n", "p": "p"}
     shift["a"] = "a.b" if form.nested else "a"
     shift["nowhere" if form.broken else "id"] = "_event.id"
     return SpecDocument(

@@ -22,6 +22,7 @@ from tests.convergence.events import (
     LAST_ORDINAL,
     NAMES,
     PERSONS,
+    PLAIN,
     POLICIES_OF_SEALED,
     PROTECTABLE,
     SOURCES,
@@ -32,6 +33,7 @@ from tests.convergence.events import (
     policies,
     snapshot,
 )
+from tests.convergence.expected import NOTHING, PATH, exact, expected
 from tests.convergence.ledger import Ledger, Pair
 from tests.convergence.rest import found, left_behind
 from tests.convergence.sites import Adapters, Held, Site, dynamodb, memory, sqlite
@@ -72,6 +74,7 @@ class ConvergenceMachine(RuleBasedStateMachine):
         counting=st.sampled_from([(), (), ("state",)]),
         protects=st.booleans(),
         some=st.lists(payloads, min_size=5),
+        plain=st.sampled_from(PLAIN),
         way=ways,
     )
     def begin(
@@ -80,6 +83,7 @@ class ConvergenceMachine(RuleBasedStateMachine):
         counting: tuple[str, ...],
         protects: bool,
         some: list[dict[str, Any]],
+        plain: str,
         way: Way,
     ) -> None:
         """Sources in `counting` do not order their events by time. Where protection changes there are no sets of
@@ -99,6 +103,7 @@ class ConvergenceMachine(RuleBasedStateMachine):
             if self._may_have(path, policy):
                 self.attributes[path] = Declared(policy)
         self.attributes["p"] = Declared("latest", "searchable")
+        self.attributes[PATH] = Declared(plain)
         self._save()
         self.flow_by(way)
         self._deliver(self._published("delta", some), 1, 8)
@@ -126,6 +131,11 @@ class ConvergenceMachine(RuleBasedStateMachine):
             self.attributes[path] = Declared(policy, self.attributes[path].encryption)
             self._save()
 
+    @rule(policy=st.sampled_from(PLAIN))
+    def change_a_plain_policy(self, policy: str) -> None:
+        self.attributes[PATH] = Declared(policy)
+        self._save()
+
     def _may_have(self, path: str, policy: str) -> bool:
         if self.protects and path in PROTECTABLE and policy == "union":
             return False
@@ -150,7 +160,7 @@ class ConvergenceMachine(RuleBasedStateMachine):
         source=sources,
         nested=st.booleans(),
         priority=st.integers(0, 1),
-        scope=st.sampled_from(["", "a", "c"]),
+        scope=st.sampled_from(["", "a", "c", "n"]),
         broken=st.sampled_from([False, False, True]),
     )
     def edit_a_spec(self, source: str, nested: bool, priority: int, scope: str, broken: bool) -> None:
@@ -360,8 +370,16 @@ class ConvergenceMachine(RuleBasedStateMachine):
             assert site.states() == tidy.states(), site.told_beside(tidy)
             for reveal in (False, True):
                 assert site.export(self.now, reveal) == tidy.export(self.now, reveal)
+            self._compare_with_expected(site)
             newest = self._compiled(self.now).attributes.index_rules
             assert found(site, newest) == found(tidy, newest)
+
+    def _compare_with_expected(self, site: Site) -> None:
+        """What plain rules tell of the events that count, apart from the code that both sites run."""
+        policy, shown = self.attributes[PATH].policy, site.shown(self.now, PATH)
+        for person in PERSONS:
+            value = expected(person, self.ledger.pairs, self.snapshots, policy)
+            assert exact(shown.get(person, NOTHING)) == exact(value), (person, shown)
 
     def _index_rules(self) -> list[IndexRules]:
         return [self._compiled(version).attributes.index_rules for version in range(self.now, 0, -1)]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from ingestion.commit_stage import CommitStage
 from ingestion.configuration import FileSource, FlowConfig
@@ -324,14 +324,27 @@ class Site:
 
     def export(self, version: int, reveal: bool) -> bytes:
         """What `idgraph export --provenance` writes, by a process of its own."""
-        reader = ProfileReader(
+        read = self._reader(version).scan(reveal)
+        return b"\n".join(canonical.encode(profile.canonical(True)) for profile in read)
+
+    def shown(self, version: int, path: str) -> dict[str, Any]:
+        """What the profiles of persons show of a path, where they show anything."""
+        persons = {name: person for person in PERSONS for name in self._forms("u", [person])}
+        return {
+            persons[profile.id]: leaf.value
+            for profile in self._reader(version).scan(reveal=True)
+            for leaf in profile.leaves
+            if leaf.path == path
+        }
+
+    def _reader(self, version: int) -> ProfileReader:
+        return ProfileReader(
             self.store,
             self.index,
             DataKeys(provider(), self.key_store),
             self._blind_index,
             self._compiled(version).snapshot,
         )
-        return b"\n".join(canonical.encode(profile.canonical(True)) for profile in reader.scan(reveal))
 
     def with_keys_of(self, other: Site) -> Site:
         """This site, empty so far, with the data keys of another one."""
