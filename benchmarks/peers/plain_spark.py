@@ -239,11 +239,12 @@ def writer(table: str, place: str, database: str) -> Callable[[DataFrame, int], 
 
 
 def session() -> SparkSession:
-    """As many cores and as much memory as idgraph's own."""
+    """As many cores as idgraph's own, and the memory that its JVM and its workers have together: with 1 GiB the rows of
+    ten shops do not reach the driver."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    builder = builder.config("spark.driver.memory", "1g").config("spark.sql.shuffle.partitions", "2")
+    builder = builder.config("spark.driver.memory", "2g").config("spark.sql.shuffle.partitions", "2")
     builder = builder.config("spark.sql.session.timeZone", "UTC")
     started = builder.getOrCreate()
     started.sparkContext.setLogLevel("ERROR")
@@ -269,7 +270,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--table", choices=("rows", "documents"), default="rows")
     parser.add_argument("--writer", choices=("driver", "partitions"), default="driver")
-    parser.add_argument("--files", type=int, default=1000)
+    parser.add_argument("--files", type=int, default=8)
     parser.add_argument("--mapped", action="store_true", help="only map, into Parquet files for another peer")
     told = parser.parse_args()
     told.folder.mkdir(parents=True)

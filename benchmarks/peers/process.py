@@ -15,5 +15,7 @@ def watched(command: list[str]) -> tuple[dict[str, Any], ProcessWatch]:
     with ProcessWatch(process.pid) as watch:
         output, complaints = process.communicate()
     if process.returncode:
-        raise RuntimeError(f"{command[1:4]} ended with exit code {process.returncode}: {complaints[-2000:]}")
+        causes = [line for line in complaints.splitlines() if line.startswith("Caused by")]
+        told = "\n".join(causes)[-2000:] or complaints[-2000:]
+        raise RuntimeError(f"{command[1:4]} ended with exit code {process.returncode}: {told}")
     return json.loads(next(line for line in reversed(output.splitlines()) if line.startswith("{"))), watch
