@@ -124,7 +124,7 @@ def test_a_finished_erasure_leaves_no_link_of_the_erased_and_all_of_a_later_one(
     carried = frozenset({"a:1", "mail:x", "mail:y"})
     store.write([FragmentWrite("a:1", NEW, b"s", carried)])
     store.erase(["a:1"], 100)
-    store.write([FragmentWrite("a:1", 1, b"s", frozenset({"mail:x"}), judged=100)])
+    store.write([FragmentWrite("a:1", 2, b"s", frozenset({"mail:x"}), judged=100)])
     store.finish(["a:1"])
     assert store.find("mail:x") == ["a:1"]
     assert len(list(client.query("scan", LINKS))) == 1
