@@ -180,7 +180,7 @@ def _declare(settings: Settings) -> bool:
 def _suggest(dev: DevFolder, declared: bool) -> None:
     program = shlex.join([_program(), "-c", str(dev.config)])
     data = EXAMPLES / EXAMPLE / "data" / "segment.jsonl.gz"
-    # Not the whole file: DynamoDB Local takes some hundred events a second.
+    # Not the whole file: through DynamoDB Local go some two hundred events a second.
     some = f"gzip -cd {shlex.quote(str(data))} | head -n 1000 | {program} publish segment --key userId"
     lines = [
         some if data.exists() else f"{program} publish segment FILE --key userId",
