@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from app.jars.maven import Artifact, JarSet
-from app.servers.processes import free_port, listens, running
+from app.servers.processes import free_port, listening
 from app.servers.requirements import java_and_jars
 
 DYNAMODB_LOCAL = JarSet(
@@ -39,6 +39,5 @@ def dynamodb(folder: Path, persistent: bool = False, port: int = 0) -> Iterator[
     # It tells Amazon of its use otherwise.
     command += [f"-Djava.library.path={library}", "-cp", f"{library}/*", _MAIN, "-disableTelemetry"]
     command += ["-port", str(port), "-sharedDb", *(["-dbPath", str(folder)] if persistent else ["-inMemory"])]
-    log, where = folder / "dynamodb.log", f"port {port}"
-    with running("DynamoDB Local", command, log, lambda: listens(port), where=where) as it:
+    with listening("DynamoDB Local", command, folder / "dynamodb.log", port) as it:
         yield RunningDynamo(f"http://127.0.0.1:{port}", it)

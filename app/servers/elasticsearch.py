@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from app.jars.maven import Artifact, JarSet
-from app.servers.processes import free_port, listens, running
+from app.servers.processes import free_port, listening
 from app.servers.requirements import java_and_jars
 
 _VERSION = "8.19.21"
@@ -41,6 +41,5 @@ def elasticsearch(folder: Path, port: int = 0) -> Iterator[RunningNode]:
     command = [java, "-Xms512m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
     # Run from its source: nothing of Elasticsearch, whose licences forbid it, is in this package.
     command += ["-cp", f"{library}/*", str(_LAUNCHER), str(folder), str(port), str(transport)]
-    log, where = folder / "elasticsearch.log", f"port {port}"
-    with running("Elasticsearch", command, log, lambda: listens(port), where=where) as it:
+    with listening("Elasticsearch", command, folder / "elasticsearch.log", port) as it:
         yield RunningNode(f"http://127.0.0.1:{port}", it)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from app.jars.maven import Artifact, JarSet
-from app.servers.processes import free_port, listens, running
+from app.servers.processes import free_port, listening
 from app.servers.requirements import java_and_jars
 from model.errors import ServerUnavailableError
 
@@ -55,8 +55,7 @@ def kafka(folder: Path, port: int = 0) -> Iterator[Broker]:
     properties.write_text(_properties(folder / "data", port, controller or free_port()), encoding="utf-8")
     if not (folder / "data" / "meta.properties").exists():
         _format([*command, _STORAGE_TOOL], properties)
-    command, log, where = [*command, _MAIN, str(properties)], folder / "kafka.log", f"port {port}"
-    with running("Kafka", command, log, lambda: listens(port), where=where) as it:
+    with listening("Kafka", [*command, _MAIN, str(properties)], folder / "kafka.log", port) as it:
         yield Broker(f"127.0.0.1:{port}", it)
 
 

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from model.errors import ServerUnavailableError
@@ -53,6 +53,13 @@ def running(
             yield server
         finally:
             stop(server)
+
+
+def listening(
+    name: str, command: Sequence[str], log: Path, port: int, environment: Mapping[str, str] | None = None
+) -> AbstractContextManager[subprocess.Popen[bytes]]:
+    """`running`, of a server that is ready when it listens on this port of loopback."""
+    return running(name, command, log, lambda: listens(port), environment, f"port {port}")
 
 
 def stop(server: subprocess.Popen[bytes]) -> None:

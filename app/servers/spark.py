@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-from app.servers.processes import free_port, listens, running
+from app.servers.processes import free_port, listening, running
 from app.servers.requirements import java_and_jars
 from model.errors import ServerUnavailableError
 
@@ -63,9 +63,7 @@ def spark_cluster(folder: Path, workers: int = 2, memory: str = "1g") -> Iterato
     at = ["--host", "127.0.0.1", "--webui-port", "0", "--properties-file", str(properties)]
     with ExitStack() as stack:
         command = [*program, _MASTER, *at, "--port", str(port)]
-        stack.enter_context(
-            running("Spark's master", command, folder / "master.log", lambda: listens(port), environment)
-        )
+        stack.enter_context(listening("Spark's master", command, folder / "master.log", port, environment))
         started = []
         for number in range(workers):
             log, work = folder / f"worker-{number}.log", folder / f"worker-{number}"
