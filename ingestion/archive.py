@@ -33,16 +33,14 @@ def archive_path(path: Path) -> Path:
             raise ConfigError(f"{path}: the name of this directory is a pattern of files, too; rename it")
         return path
     if path.is_file():
-        if not set(path.name).isdisjoint("{}[]*?,\\"):
+        # Of these none says something else within brackets.
+        places = [at for at, each in enumerate(path.name) if each not in "!^-"]
+        if not places or not set(path.name).isdisjoint("{}[]*?,\\"):
             raise ConfigError(
                 f"{path}: the name of this file is a pattern, too; give its directory, or rename it"
             )
         # A glob that only this name matches: a source is a directory or a glob.
-        place = max((at for at, each in enumerate(path.name) if each not in "!^-"), default=None)
-        if place is None:
-            raise ConfigError(
-                f"{path}: the name of this file is a pattern, too; give its directory, or rename it"
-            )
+        place = places[-1]
         return path.with_name(f"{path.name[:place]}[{path.name[place]}]{path.name[place + 1 :]}")
     if is_glob(path) and path.parent.is_dir():
         return path

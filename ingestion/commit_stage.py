@@ -84,7 +84,7 @@ class CommitStage:
     def __post_init__(self) -> None:
         guarded = self.guard.write if self.guard else None
         self.committer = Committer(
-            self.store, self.backoff, time.sleep, guarded, self.gives_up, self._refused.add
+            self.store, self.backoff, guarded=guarded, gives_up=self.gives_up, refused=self._refused.add
         )
 
     def run(self, fragments: Iterable[tuple[str, FragmentState | bytes]]) -> CommitOutput:
@@ -135,14 +135,13 @@ class CommitStage:
         return self.size.present if self.size.is_weighed else min(self.size.present, UNWEIGHED)
 
     def _commit_some(self, changes: dict[str, FragmentState], output: CommitOutput) -> CommitResult:
-        """Commit and index; nothing is in `written` any more of what it gives."""
+        """Commit and index; what was indexed is not in what it gives any more."""
         result = self.committer.commit(changes)
         output.take(result)
         if self.indexes:
             started = time.perf_counter()
             output.unindexed += self._index(result)
             output.index_seconds += time.perf_counter() - started
-        result.written.clear()
         return result
 
     def _read(

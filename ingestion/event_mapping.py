@@ -14,11 +14,11 @@ from ingestion.kafka_envelope import envelope_reader
 from ingestion.map_output import MapOutput
 from ingestion.mapped_events import MappedChunk, MappedEvent, PlainEvent
 from ingestion.outcomes import TOLD_CHANGES
-from ingestion.payload_formats import PayloadFormats
+from ingestion.payload_formats import NOT_OF_THE_EVENT, PayloadFormats
 from ingestion.set_aside import BatchLetters
 from model import native
 from model.dead_letters import DeadLetterReason
-from model.errors import ConfigError, EventError, SchemaRegistryError, SpecError, TransformError
+from model.errors import EventError, SchemaRegistryError, SpecError, TransformError
 from model.events import DecryptedRecord, Event, RawRecord
 from model.fragments import Origin
 from model.identifiers import MOST_BYTES, Identifier
@@ -180,8 +180,7 @@ class EventMapper:
             self._letters.add(output, record, stage, DeadLetterReason.TRANSFORM_FAILED, str(error), spec_ref)
         except SpecError as error:
             self._letters.add(output, record, stage, DeadLetterReason.SPEC_UNUSABLE, str(error), spec_ref)
-        except (SchemaRegistryError, ConfigError):
-            # No event is to blame.
+        except NOT_OF_THE_EVENT:
             raise
         except Exception as error:
             # Only the type: the message of a stranger's exception may quote the event.

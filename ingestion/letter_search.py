@@ -17,11 +17,11 @@ from typing import NamedTuple
 from ingestion.configuration import SourceConfig
 from ingestion.decryption import Decryption, Decryptors
 from ingestion.kafka_envelope import envelope_reader
-from ingestion.payload_formats import PayloadFormats
+from ingestion.payload_formats import NOT_OF_THE_EVENT, PayloadFormats
 from ingestion.record_values import names, values
 from ingestion.set_aside import FRAGMENT, read_changes
 from model.dead_letters import DeadLetter
-from model.errors import ConfigError, IdgraphError, SchemaRegistryError, SealError, StoreError
+from model.errors import IdgraphError, SealError, StoreError
 from model.events import Event, RawRecord
 from model.identifiers import HASHED_PREFIX, Identifier
 from model.snapshots import MetadataSnapshot
@@ -129,7 +129,7 @@ class LetterSearch:
         reader = self._readers.get(record.source)
         try:
             return reader.read(record) if reader else None
-        except (SchemaRegistryError, ConfigError):
+        except NOT_OF_THE_EVENT:
             # Whose letter it is could not be told.
             raise
         except (IdgraphError, ArithmeticError, LookupError, TypeError, ValueError):

@@ -55,8 +55,8 @@ class StageReport(msgspec.Struct, array_like=True):
     """Counts of one task, or of all tasks of a micro-batch once added up.
 
     `file_bytes` are those of the files as they lie on disk, `bytes` those of the records.
-    `dead` counts dead letters by reason; `set_aside` tells some of them. `changes` are schema changes, of which `untold` were too many. `letters` are dead
-    letters that the driver is to put, since the task could not.
+    `dead` counts dead letters by reason; `set_aside` tells some of them. `changes` are schema changes,
+    besides which `untold` were too many. `letters` are dead letters that the driver is to put, since the task could not.
     `conflicts` are fragments that another writer was faster at, `retries` writes that were made again, `isolated`
     fragments that could not be committed. Seconds are those of all tasks together.
     `decrypted` and `undecrypted` are records that arrived encrypted; `decrypt_seconds`, which are part of

@@ -6,8 +6,12 @@ from collections.abc import Mapping
 
 from ingestion.kafka_configuration import KafkaSource
 from ingestion.registry_payloads import RegistryPayloads, schema_decoder
-from model.errors import PayloadSchemaError
+from model.errors import ConfigError, PayloadSchemaError, SchemaRegistryError
 from transforms.payloads.schemas import Decode, SchemaRegistry
+
+NOT_OF_THE_EVENT = (SchemaRegistryError, ConfigError)
+"""What reading a payload raises where no event is to blame: a registry that is away, credentials for it that cannot be
+read."""
 
 
 class PayloadFormats:

@@ -64,21 +64,32 @@ def test_at_its_end_it_drains_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not store.outbox()
 
 
-def test_a_store_or_index_that_is_away_is_told_and_does_not_end_it(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("error", "failures", "told"),
+    [
+        (StoreError("away for a moment"), 3, "away for a moment"),
+        (KeyError("of a value: secret"), 1, "KeyError"),
+    ],
+    ids=["away", "unexpected"],
+)
+def test_a_store_that_fails_is_told_and_does_not_end_it(
+    error: Exception, failures: int, told: str, caplog: pytest.LogCaptureFixture
+) -> None:
     class Store(MemoryProfileStore):
-        failures = 3
+        left = failures
 
         def outbox(self, limit: int = 1000) -> list[OutboxEntry]:
-            if self.failures:
-                self.failures -= 1
-                raise StoreError("away for a moment")
+            if self.left:
+                self.left -= 1
+                raise error
             return super().outbox(limit)
 
     store, index = Store(), MemoryProfileIndex()
     with caplog.at_level(logging.WARNING), OutboxDrainer(store, index, lambda: EVERYTHING):
         written(store)
-        eventually(lambda: not store.failures and not store.outbox())
-    assert "away for a moment; the outbox cannot be read until then" in caplog.text
+        eventually(lambda: not store.left and not store.outbox())
+    assert f"{told}; the outbox cannot be read until then" in caplog.text
+    assert "secret" not in caplog.text
 
 
 def test_an_index_that_stays_away_is_told_once_and_when_it_is_back(caplog: pytest.LogCaptureFixture) -> None:
@@ -111,24 +122,6 @@ def test_what_nobody_expected_does_not_end_it() -> None:
     with OutboxDrainer(store, index, rules):
         written(store)
         eventually(lambda: not store.outbox())
-
-
-def test_a_store_that_fails_as_nobody_expected_does_not_end_it(caplog: pytest.LogCaptureFixture) -> None:
-    class Store(MemoryProfileStore):
-        failures = 1
-
-        def outbox(self, limit: int = 1000) -> list[OutboxEntry]:
-            if self.failures:
-                self.failures -= 1
-                raise KeyError("of a value: secret")
-            return super().outbox(limit)
-
-    store, index = Store(), MemoryProfileIndex()
-    with caplog.at_level(logging.WARNING), OutboxDrainer(store, index, lambda: EVERYTHING):
-        written(store)
-        eventually(lambda: not store.failures and not store.outbox())
-    assert "KeyError; the outbox cannot be read until then" in caplog.text
-    assert "secret" not in caplog.text
 
 
 def test_an_index_that_is_closed_leaves_the_outbox() -> None:
