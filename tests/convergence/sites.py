@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
-import tempfile
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from ingestion.commit_stage import CommitStage
 from ingestion.configuration import FileSource, FlowConfig
@@ -22,87 +18,29 @@ from ingestion.replay import replay
 from ingestion.set_aside import BatchAttempt, LetterWriter
 from ingestion.stored_sealing import PAGE, StoredSealing
 from ingestion.workers import WorkerPlan, WorkerResources
-from merge import codec
 from merge.backoff import Backoff
 from merge.batch_size import BatchSize
-from merge.index import IndexDocument, ProfileIndex
-from merge.store import FragmentWrite, ProfileStore
 from model import canonical
-from model.errors import ConflictError, IdgraphError, ProfileIndexError, StoreError
+from model.errors import ConflictError
 from model.identifiers import Identifier
 from profile_service.profiles import ProfileReader
-from sinks.keyring import KeyringFile
-from sinks.memory_data_keys import MemoryDataKeys
-from sinks.memory_index import MemoryProfileIndex
-from sinks.memory_profiles import MemoryProfileStore
-from sinks.sqlite_data_keys import SqliteDataKeys
 from sinks.sqlite_dead_letters import SqliteDeadLetters
-from sinks.sqlite_index import SqliteProfileIndex
-from sinks.sqlite_profiles import SqliteProfileStore
 from sinks.tombstone_file import TombstoneFile
+from tests.convergence.adapters import Adapters, memory, provider
 from tests.convergence.events import DEVICES, PERSONS
+from tests.convergence.faults import Faults
 from tests.convergence.ledger import Pair
 from tests.convergence.ways import Way, runs
 from tests.retail import NOW
-from tests.servers.dynamodb import emptied_place, place
 from transforms.blind_index import BlindIndex
 from transforms.compiled import CompiledSnapshot
 from transforms.dead_letter_sealing import DeadLetterSealer
-from transforms.keys import DataKeyStore, WrappedKey
 from transforms.sealing import DataKeys
 from transforms.tombstone_names import TombstoneNames
-
-T = TypeVar("T")
 
 AT_ONCE = Backoff(12, 0.0)
 """Retries do not wait."""
 EVERY_TWO = FlowConfig(combine_events=2, commit_fragments=2)
-
-
-@cache
-def provider() -> KeyringFile:
-    """One keyring for all runs: other keys seal to other bytes."""
-    folder = _kept_folder()
-    return KeyringFile.create(Path(folder.name) / "keyring.json")
-
-
-@cache
-def _kept_folder() -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory()
-
-
-@dataclass(frozen=True)
-class Adapters:
-    """What a site is made of."""
-
-    store: ProfileStore
-    index: ProfileIndex
-    key_store: DataKeyStore
-
-
-def memory(_: Path) -> Adapters:
-    """All of it in memory."""
-    return Adapters(MemoryProfileStore(TombstoneNames(provider())), MemoryProfileIndex(), MemoryDataKeys())
-
-
-def sqlite(folder: Path) -> Adapters:
-    """All of it in files."""
-    names = TombstoneNames(provider())
-    return Adapters(
-        SqliteProfileStore(folder / "profiles.db", names),
-        SqliteProfileIndex(folder / "index.db", names),
-        SqliteDataKeys(folder / "data-keys.db"),
-    )
-
-
-def dynamodb(folder: Path) -> Adapters:
-    """Fragments and keys in DynamoDB Local, emptied for the first that is opened there, the index in a file."""
-    from sinks.dynamo_data_keys import DynamoDataKeys
-    from sinks.dynamo_profiles import DynamoProfileStore
-
-    index, names = folder / "index.db", TombstoneNames(provider())
-    at = (place if index.exists() else emptied_place)(Path(_kept_folder().name))
-    return Adapters(DynamoProfileStore(at, names), SqliteProfileIndex(index, names), DynamoDataKeys(at))
 
 
 class Held(NamedTuple):
@@ -122,10 +60,7 @@ class Site:
         sources: Mapping[str, FileSource],
         compiled: Callable[[int], CompiledSnapshot],
     ) -> None:
-        self.between: Callable[[], object] | None = None
-        """Run once, between what somebody reads and what he writes."""
-        self.index_away = False
-        self.keys_away = False
+        self.faults = Faults()
         folder.mkdir(exist_ok=True)
         self._folder = folder
         self._open_adapters = open_adapters
@@ -144,7 +79,7 @@ class Site:
         """As a process does at its start."""
         opened = self._open_adapters(self._folder)
         self.store, self.index, self.key_store = opened.store, opened.index, opened.key_store
-        self._disturb()
+        self.faults.disturb(opened)
         self.flow_keys = DataKeys(provider(), self.key_store)
         self.operator_keys = DataKeys(provider(), self.key_store)
 
@@ -152,57 +87,6 @@ class Site:
         """Files stay."""
         for each in (self.store, self.index, self.key_store):
             each.close()
-
-    def _disturb(self) -> None:
-        """Let others in between, and servers be away."""
-        write, withdraw = self.store.write, self.store.withdraw
-        put, erase = self.index.put, self.index.erase
-        delete, hold = self.key_store.delete, self.key_store.hold
-
-        def met_write(writes: Sequence[FragmentWrite]) -> set[str]:
-            self.meet()
-            return write(writes)
-
-        def met_withdraw(versions: Mapping[str, int]) -> set[str]:
-            self.meet()
-            return withdraw(versions)
-
-        def reached_put(documents: Sequence[IndexDocument]) -> dict[str, str]:
-            self._reach("index_away", ProfileIndexError)
-            return put(documents)
-
-        def reached_erase(versions: Mapping[str, int]) -> int:
-            self._reach("index_away", ProfileIndexError)
-            return erase(versions)
-
-        def reached_delete(ids: Sequence[str], kept: Callable[[], Collection[str]] = frozenset) -> int:
-            self._reach("keys_away", StoreError)
-            return delete(ids, kept)
-
-        def met_hold(ids: Sequence[str], work: Callable[[dict[str, WrappedKey]], T]) -> T:
-            # While the keys are held everybody else waits for them.
-            self.meet()
-            return hold(ids, work)
-
-        for owner, name, method in (
-            (self.store, "write", met_write),
-            (self.store, "withdraw", met_withdraw),
-            (self.index, "put", reached_put),
-            (self.index, "erase", reached_erase),
-            (self.key_store, "delete", reached_delete),
-            (self.key_store, "hold", met_hold),
-        ):
-            setattr(owner, name, method)
-
-    def meet(self) -> None:
-        """Let the other one in, if nobody has yet."""
-        between, self.between = self.between, None
-        if between is not None:
-            between()
-
-    def _reach(self, away: str, error: type[IdgraphError]) -> None:
-        if getattr(self, away):
-            raise error("is away")
 
     def resources(self, keys: DataKeys) -> WorkerResources:
         """What a process with these keys in its cache works with."""
@@ -276,7 +160,7 @@ class Site:
         for progress in sealing.run(page):
             if is_cut_short and progress.looked_at:
                 return
-        if not self.index_away:
+        if not self.faults.index_away:
             sealing.finish()
 
     def replay(self, version: int) -> None:
@@ -301,26 +185,6 @@ class Site:
     def states(self) -> dict[str, bytes]:
         """What is stored, by id."""
         return {each.id: each.state for each in self.store.scan(limit=1000)}
-
-    def told_beside(self, other: Site) -> str:
-        """What differs from another site's state, for people."""
-        return "\n".join(difflib.unified_diff(self._told(), other._told(), "site", "tidy", n=0, lineterm=""))
-
-    def _told(self) -> list[str]:
-        told: list[str] = []
-        for name, encoded in sorted(self.states().items()):
-            state = codec.decode(encoded)
-            told += [f"{name} {path}: {each}" for path, each in sorted(state.registers.items())]
-            for path, cells in sorted(state.cells.items()):
-                for policy, cell in sorted(cells.items()):
-                    told += [f"{name} {path} {policy}: floor {cell.floor}"]
-                    told += [f"{name} {path} {policy}: {each}" for each in sorted(cell.entries.items())]
-                    told += [f"{name} {path} {policy} best: {each}" for each in sorted(cell.best.items())]
-            told += [
-                f"{name} {each}"
-                for each in sorted(map(str, [*state.markers.items(), *state.identifiers.items()]))
-            ]
-        return told
 
     def export(self, version: int, reveal: bool) -> bytes:
         """What `idgraph export --provenance` writes, by a process of its own."""

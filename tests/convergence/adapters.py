@@ -1,0 +1,67 @@
+"""What a site is made of: the real implementations, by one keyring for all runs."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from merge.index import ProfileIndex
+from merge.store import ProfileStore
+from sinks.keyring import KeyringFile
+from sinks.memory_data_keys import MemoryDataKeys
+from sinks.memory_index import MemoryProfileIndex
+from sinks.memory_profiles import MemoryProfileStore
+from sinks.sqlite_data_keys import SqliteDataKeys
+from sinks.sqlite_index import SqliteProfileIndex
+from sinks.sqlite_profiles import SqliteProfileStore
+from tests.servers.dynamodb import emptied_place, place
+from transforms.keys import DataKeyStore
+from transforms.tombstone_names import TombstoneNames
+
+
+@cache
+def provider() -> KeyringFile:
+    """One keyring for all runs: other keys seal to other bytes."""
+    folder = _kept_folder()
+    return KeyringFile.create(Path(folder.name) / "keyring.json")
+
+
+@cache
+def _kept_folder() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory()
+
+
+@dataclass(frozen=True)
+class Adapters:
+    """What a site is made of."""
+
+    store: ProfileStore
+    index: ProfileIndex
+    key_store: DataKeyStore
+
+
+def memory(_: Path) -> Adapters:
+    """All of it in memory."""
+    return Adapters(MemoryProfileStore(TombstoneNames(provider())), MemoryProfileIndex(), MemoryDataKeys())
+
+
+def sqlite(folder: Path) -> Adapters:
+    """All of it in files."""
+    names = TombstoneNames(provider())
+    return Adapters(
+        SqliteProfileStore(folder / "profiles.db", names),
+        SqliteProfileIndex(folder / "index.db", names),
+        SqliteDataKeys(folder / "data-keys.db"),
+    )
+
+
+def dynamodb(folder: Path) -> Adapters:
+    """Fragments and keys in DynamoDB Local, emptied for the first that is opened there, the index in a file."""
+    from sinks.dynamo_data_keys import DynamoDataKeys
+    from sinks.dynamo_profiles import DynamoProfileStore
+
+    index, names = folder / "index.db", TombstoneNames(provider())
+    at = (place if index.exists() else emptied_place)(Path(_kept_folder().name))
+    return Adapters(DynamoProfileStore(at, names), SqliteProfileIndex(index, names), DynamoDataKeys(at))

@@ -1,0 +1,123 @@
+"""What operators do beside flows: erase and lift, replay, seal, start again."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import rule
+
+from model.errors import ProfileIndexError, StoreError
+from tests.convergence.events import LAST_ORDINAL, payloads
+from tests.convergence.sites import Held, Site
+from tests.convergence.world import World, persons, sources
+
+
+class Operations(World):
+    """Each is done at each site."""
+
+    @rule()
+    def restart(self) -> None:
+        """Processes end; the next flow goes on with what was cut short."""
+        self.the_index_comes_back()
+        self.ledger.finish()
+        for site in self.sites:
+            if site.is_durable:
+                site.close()
+                site.open()
+            site.erasure(self.now).again()
+
+    @rule()
+    def the_index_goes_away(self) -> None:
+        self.index_away = True
+        for site in self.sites:
+            site.faults.index_away = True
+
+    @rule()
+    def the_index_comes_back(self) -> None:
+        self.index_away = False
+        for site in self.sites:
+            site.faults.index_away = False
+
+    @rule(person=persons, is_cut_short=st.booleans())
+    def erase(self, person: str, is_cut_short: bool) -> None:
+        """Cut short before the store is reached, it is given again."""
+        until = self._grown_up()
+        self.ledger.erase(person, until, not self.index_away)
+        for site in self.sites:
+            site.faults.keys_away = is_cut_short
+            self._erase(site, person, until)
+            site.faults.keys_away = False
+            self._erase(site, person, until)
+
+    @rule(person=persons, data=st.data())
+    def erase_beside_a_commit(self, person: str, data: st.DataObject) -> None:
+        pairs = self._drawn(data, 4)
+        until = self._grown_up()
+        self.ledger.take(pairs)
+        self.ledger.erase(person, until, not self.index_away)
+        for site in self.sites:
+            self._beside(
+                site,
+                partial(self._erase, site, person, until),
+                partial(site.give, pairs, 4),
+            )
+
+    @rule(person=persons, source=sources, some=st.lists(payloads, min_size=2, max_size=6))
+    def erase_between_two_tasks(self, person: str, source: str, some: list[dict[str, Any]]) -> None:
+        """Of one batch: the second maps what is published later, and what both left is written together."""
+        theirs = [payload | {"u": person} for payload in some]
+        before = self._published(source, theirs[::2])
+        on_their_way, until = self.ledger.mapped(before), self._grown_up()
+        self.ledger.erase(person, until, not self.index_away)
+        after = self._published(source, theirs[1::2])
+        self.ledger.take([*on_their_way, *after])
+        for site in self.sites:
+            outputs = site.map(before)
+            self._erase(site, person, until)
+            site.commit(Held([*on_their_way, *after], [*outputs, *site.map(after)]))
+
+    def _grown_up(self) -> int:
+        """Everything that was accepted so far is of at most this ordinal, and what is published next is later."""
+        until = self.age * 10 + LAST_ORDINAL
+        self.age += 1
+        return until
+
+    def _erase(self, site: Site, person: str, until: int) -> None:
+        name = f"u:{person}"
+        try:
+            site.erasure(self.now).erase([name], until, [name])
+        except StoreError:
+            assert site.faults.keys_away
+        except ProfileIndexError:
+            assert site.faults.index_away, "what is left is done by the next flow"
+
+    @rule(person=persons)
+    def lift(self, person: str) -> None:
+        """What comes from now on counts, and what was on its way is released."""
+        self.ledger.lift(person)
+        for site in self.sites:
+            site.erasure(self.now).lift([f"u:{person}"])
+
+    @rule()
+    def replay_letters(self) -> None:
+        self.ledger.replay(self.now)
+        for site in self.sites:
+            site.replay(self.now)
+
+    @rule(page=st.integers(1, 3), is_cut_short=st.booleans())
+    def seal(self, page: int, is_cut_short: bool) -> None:
+        for site in self.sites:
+            site.seal(self.now, page, is_cut_short)
+
+    @rule(data=st.data(), page=st.integers(1, 3))
+    def seal_beside_a_commit(self, data: st.DataObject, page: int) -> None:
+        pairs = self._drawn(data, 4)
+        self.ledger.take(pairs)
+        for site in self.sites:
+            self._beside(
+                site,
+                partial(site.give, pairs, 2),
+                partial(site.seal, self.now, page),
+            )

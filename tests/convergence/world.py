@@ -1,0 +1,158 @@
+"""What all rules of the machine of law 1 work on: the sites, what was published, the metadata and the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize
+
+from ingestion.configuration import FileSource
+from model.events import RawRecord
+from model.snapshots import MetadataSnapshot
+from tests.convergence.adapters import Adapters, memory, sqlite
+from tests.convergence.events import (
+    AGREED,
+    LAST_ORDINAL,
+    PERSONS,
+    PLAIN,
+    POLICIES_OF_SEALED,
+    PROTECTABLE,
+    SOURCES,
+    TYPES,
+    Declared,
+    SpecForm,
+    payloads,
+    policies,
+    snapshot,
+)
+from tests.convergence.expected import PATH
+from tests.convergence.ledger import Ledger, Pair
+from tests.convergence.sites import Site
+from tests.convergence.ways import Way
+from tests.folders import in_memory
+from tests.policies import small_blocks, small_bounds
+from tests.retail import raw
+from transforms.compiled import CompiledSnapshot
+
+persons = st.sampled_from([*PERSONS])
+sources = st.sampled_from([*SOURCES])
+ways = st.sampled_from([*Way])
+
+
+class World(RuleBasedStateMachine):
+    """What is done is done at each site, and told to the ledger."""
+
+    kinds: tuple[Callable[[Path], Adapters], ...] = (memory, sqlite)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ended = ExitStack()
+        self.folder = Path(self.ended.enter_context(in_memory()))
+        self.ended.enter_context(small_bounds(3))
+        self.ended.enter_context(small_blocks())
+        self.pool: list[RawRecord] = []
+        self.said: dict[tuple[Any, ...], dict[str, Any]] = {}
+        self.age = 0
+        self.index_away = False
+        self.attributes = dict.fromkeys(TYPES, Declared())
+        self.specs = dict.fromkeys(SOURCES, SpecForm())
+        self.snapshots: dict[int, MetadataSnapshot] = {}
+        self.compiled: dict[int, CompiledSnapshot] = {}
+
+    @initialize(
+        first=st.lists(policies, min_size=3, max_size=3),
+        counting=st.sampled_from([(), (), ("state",)]),
+        protects=st.booleans(),
+        some=st.lists(payloads, min_size=5),
+        plain=st.sampled_from(PLAIN),
+        way=ways,
+    )
+    def begin(
+        self,
+        first: list[str],
+        counting: tuple[str, ...],
+        protects: bool,
+        some: list[dict[str, Any]],
+        plain: str,
+        way: Way,
+    ) -> None:
+        """Sources in `counting` do not order their events by time. Where protection changes there are no sets of
+        values that it covers: at their bound they may lose another element (docs/adr/0014-policy-change.md)."""
+        self.protects = protects
+        self.ledger = Ledger(counting)
+        self.sources = {
+            name: FileSource(
+                name=name, path=Path(name), ordinal_unit="sequence" if name in counting else "epoch_ms"
+            )
+            for name in SOURCES
+        }
+        self.sites = [
+            Site(kind, self.folder / kind.__name__, self.sources, self._compiled) for kind in self.kinds
+        ]
+        for path, policy in zip(("a", "a.b", "c"), first, strict=True):
+            if self._may_have(path, policy):
+                self.attributes[path] = Declared(policy)
+        self.attributes["p"] = Declared("latest", "searchable")
+        self.attributes[PATH] = Declared(plain)
+        self._save()
+        for site in self.sites:
+            site.way = way
+        self._deliver(self._published("delta", some), 1, 8)
+
+    @property
+    def now(self) -> int:
+        """The newest version of the metadata."""
+        return len(self.snapshots)
+
+    def _compiled(self, version: int) -> CompiledSnapshot:
+        if version not in self.compiled:
+            self.compiled[version] = CompiledSnapshot(self.snapshots[version])
+        return self.compiled[version]
+
+    def _save(self) -> None:
+        version = self.now + 1
+        self.snapshots[version] = snapshot(version, self.specs, self.attributes)
+        for source, form in self.specs.items():
+            if form.broken:
+                self.ledger.breaks(version, source)
+
+    def _may_have(self, path: str, policy: str) -> bool:
+        if self.protects and path in PROTECTABLE and policy == "union":
+            return False
+        return policy in POLICIES_OF_SEALED.get(self.attributes[path].encryption, (policy,))
+
+    def _published(self, source: str, some: list[dict[str, Any]], back: int = 0) -> list[Pair]:
+        """Events of this age, or of one that is long ago."""
+        for payload in map(dict, some):
+            if payload["ts"] <= LAST_ORDINAL:
+                payload["ts"] += max(self.age - back, 0) * 10
+            self._agree(source, payload)
+            self.pool.append(raw(payload, len(self.pool), source))
+        return [Pair(record, self.now) for record in self.pool[-len(some) :]]
+
+    def _agree(self, source: str, payload: dict[str, Any]) -> None:
+        """Of two contents of one event, bytes decide, which protection changes (docs/adr/0014-policy-change.md)."""
+        event = (source, payload["id"], payload["ts"])
+        said = {path: payload.pop(path) for path in AGREED if path in payload}
+        payload |= self.said.setdefault(event, said)
+        if "d" in payload:
+            payload["d"] = payload["u"] + payload["d"]
+
+    def _drawn(self, data: st.DataObject, most: int) -> list[Pair]:
+        chosen = data.draw(st.lists(st.sampled_from(self.pool), min_size=1, max_size=most))
+        return [Pair(record, self.now) for record in chosen]
+
+    def _deliver(self, pairs: Sequence[Pair], first: int, second: int) -> None:
+        self.ledger.take(pairs)
+        for number, site in enumerate(self.sites):
+            backwards = number % 2
+            site.give(pairs[::-1] if backwards else pairs, second if backwards else first)
+
+    def _beside(self, site: Site, other: Callable[[], object], one: Callable[[], object]) -> None:
+        site.faults.between = other
+        one()
+        site.faults.meet()
