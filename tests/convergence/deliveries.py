@@ -29,6 +29,11 @@ class Deliveries(World):
     def publish_some(self, source: str, some: list[dict[str, Any]], back: int) -> None:
         self._deliver(self._published(source, some, back), 1, 8)
 
+    @rule(some=st.lists(payloads, min_size=3, max_size=10))
+    def publish_of_both(self, some: list[dict[str, Any]]) -> None:
+        half = len(some) // 2
+        self._deliver([*self._published("shop", some[:half]), *self._published("crm", some[half:])], 8, 2)
+
     @rule(data=st.data(), first=at_once, second=at_once)
     def deliver_again(self, data: st.DataObject, first: int, second: int) -> None:
         """Some events, maybe under a newer snapshot than before."""

@@ -13,6 +13,7 @@ from tests.convergence.events import (
     Declared,
     SpecForm,
     policies,
+    scopes,
 )
 from tests.convergence.expected import PATH
 from tests.convergence.world import World, sources
@@ -51,10 +52,16 @@ class Edits(World):
         source=sources,
         nested=st.booleans(),
         priority=st.integers(0, 1),
-        scope=st.sampled_from(["", "a", "c", "n"]),
         broken=st.sampled_from([False, False, True]),
     )
-    def edit_a_spec(self, source: str, nested: bool, priority: int, scope: str, broken: bool) -> None:
-        version = self.specs[source].version + 1
-        self.specs[source] = SpecForm(version, nested, priority, scope, broken)
+    def edit_a_spec(self, source: str, nested: bool, priority: int, broken: bool) -> None:
+        self._edit(source, self.specs[source]._replace(nested=nested, priority=priority, broken=broken))
+
+    @rule(source=sources, scope=scopes)
+    def change_a_mode(self, source: str, scope: str | None) -> None:
+        """From deltas to snapshots of some scope, to another scope, and back; those of both sources may overlap."""
+        self._edit(source, self.specs[source]._replace(scope=scope))
+
+    def _edit(self, source: str, form: SpecForm) -> None:
+        self.specs[source] = form._replace(version=form.version + 1)
         self._save()

@@ -13,8 +13,7 @@ from model.snapshots import MetadataSnapshot
 from model.specs import SpecDocument
 from tests.retail import NOW, UNDETECTED, attribute
 
-SOURCES = ("delta", "state")
-"""The second sends snapshots of a scope."""
+SOURCES = ("shop", "crm")
 PERSONS = ("1", "2")
 DEVICES = ("17", "18", "27", "28")
 """Two of each person. None in common: an erasure takes the letters of all that the person's identifiers stand in."""
@@ -49,24 +48,26 @@ payloads = st.fixed_dictionaries(
         "u": st.sampled_from(["1", "1", "1", "2"]),
         "a": _numbers,
         "c": _numbers,
-        "n": st.sampled_from([1, 2, 0.1, 0.2, 0.7, 10**20, "text", None, _ABSENT]),
+        "n": st.sampled_from([1, 2, 0.1, 0.2, 0.7, 10**20, "text", None, _ABSENT, _ABSENT, _ABSENT]),
         "p": _texts,
         "d": st.sampled_from(["7", "8", _ABSENT]),
     }
 ).map(lambda payload: {key: value for key, value in payload.items() if value is not _ABSENT})
+scopes = st.sampled_from([None, "", "", "a", "a.b", "c", "n"])
+"""Of snapshots; None for deltas."""
 PLAIN = ("latest", "sum", "count")
 """The policies of `n`, of which it is told apart from the code what must show (`expected`)."""
 policies = st.sampled_from([*ReconciliationPolicy]).map(lambda policy: policy.value)
 
 
 class SpecForm(NamedTuple):
-    """`nested` writes below the path that the other form writes; a `broken` one looks for the event's id where it is
+    """`nested` writes below the path that the other form writes; with a `scope` events are snapshots; a `broken` one looks for the event's id where it is
     not, so that all its events become letters."""
 
     version: int = 1
     nested: bool = False
     priority: int = 0
-    scope: str = ""
+    scope: str | None = None
     broken: bool = False
 
 
@@ -102,8 +103,8 @@ def _spec(source: str, form: SpecForm) -> SpecDocument:
         id="_event.id",
         ordinal="_event.ordinal",
         identifiers=({"type": "u", "path": "u.id", "primary": True}, {"type": "d", "path": "d.id"}),
-        mode="snapshot" if source == "state" else "delta",
-        scope=form.scope if source == "state" else "",
+        mode="delta" if form.scope is None else "snapshot",
+        scope=form.scope or "",
         priority=form.priority,
         status="active",
     )
@@ -112,5 +113,5 @@ def _spec(source: str, form: SpecForm) -> SpecDocument:
 def _attribute(path: str, declared: Declared) -> AttributeMetadata:
     stated: dict[str, Any] = declared._asdict()
     if declared.policy == "source_priority":
-        stated["sources"] = ("state", "delta")
+        stated["sources"] = SOURCES[::-1]
     return attribute(path, TYPES[path], **stated)

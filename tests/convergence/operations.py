@@ -6,12 +6,16 @@ from functools import partial
 from typing import Any
 
 from hypothesis import strategies as st
-from hypothesis.stateful import rule
+from hypothesis.stateful import precondition, rule
 
 from model.errors import ProfileIndexError, StoreError
 from tests.convergence.events import LAST_ORDINAL, payloads
 from tests.convergence.sites import Held, Site
 from tests.convergence.world import World, persons, sources
+
+_there_is_much = precondition(lambda machine: len(machine.ledger.pairs) > MUCH)
+"""So that histories do not end empty more often than not."""
+MUCH = 8
 
 
 class Operations(World):
@@ -40,6 +44,7 @@ class Operations(World):
         for site in self.sites:
             site.faults.index_away = False
 
+    @_there_is_much
     @rule(person=persons, is_cut_short=st.booleans())
     def erase(self, person: str, is_cut_short: bool) -> None:
         """Cut short before the store is reached, it is given again."""
@@ -51,6 +56,7 @@ class Operations(World):
             site.faults.keys_away = False
             self._erase(site, person, until)
 
+    @_there_is_much
     @rule(person=persons, data=st.data())
     def erase_beside_a_commit(self, person: str, data: st.DataObject) -> None:
         pairs = self._drawn(data, 4)
@@ -64,6 +70,7 @@ class Operations(World):
                 partial(site.give, pairs, 4),
             )
 
+    @_there_is_much
     @rule(person=persons, source=sources, some=st.lists(payloads, min_size=2, max_size=6))
     def erase_between_two_tasks(self, person: str, source: str, some: list[dict[str, Any]]) -> None:
         """Of one batch: the second maps what is published later, and what both left is written together."""

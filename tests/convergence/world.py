@@ -27,6 +27,7 @@ from tests.convergence.events import (
     SpecForm,
     payloads,
     policies,
+    scopes,
     snapshot,
 )
 from tests.convergence.expected import PATH
@@ -65,20 +66,22 @@ class World(RuleBasedStateMachine):
 
     @initialize(
         first=st.lists(policies, min_size=3, max_size=3),
-        counting=st.sampled_from([(), (), ("state",)]),
+        counting=st.sampled_from([(), (), ("crm",)]),
         protects=st.booleans(),
-        some=st.lists(payloads, min_size=5),
+        some=st.fixed_dictionaries({source: st.lists(payloads, min_size=5) for source in SOURCES}),
         plain=st.sampled_from(PLAIN),
         way=ways,
+        modes=st.lists(scopes, min_size=2, max_size=2),
     )
     def begin(
         self,
         first: list[str],
         counting: tuple[str, ...],
         protects: bool,
-        some: list[dict[str, Any]],
+        some: dict[str, list[dict[str, Any]]],
         plain: str,
         way: Way,
+        modes: list[str | None],
     ) -> None:
         """Sources in `counting` do not order their events by time. Where protection changes there are no sets of
         values that it covers: at their bound they may lose another element (docs/adr/0014-policy-change.md)."""
@@ -96,12 +99,14 @@ class World(RuleBasedStateMachine):
         for path, policy in zip(("a", "a.b", "c"), first, strict=True):
             if self._may_have(path, policy):
                 self.attributes[path] = Declared(policy)
+        self.specs = {source: SpecForm(scope=scope) for source, scope in zip(SOURCES, modes, strict=True)}
         self.attributes["p"] = Declared("latest", "searchable")
         self.attributes[PATH] = Declared(plain)
         self._save()
         for site in self.sites:
             site.way = way
-        self._deliver(self._published("delta", some), 1, 8)
+        for source, theirs in some.items():
+            self._deliver(self._published(source, theirs), 1, 8)
 
     @property
     def now(self) -> int:
@@ -110,7 +115,11 @@ class World(RuleBasedStateMachine):
 
     def _compiled(self, version: int) -> CompiledSnapshot:
         if version not in self.compiled:
-            self.compiled[version] = CompiledSnapshot(self.snapshots[version])
+            # As a worker does: specs that did not change keep their compiled form.
+            previous = max(self.compiled, default=None)
+            self.compiled[version] = CompiledSnapshot(
+                self.snapshots[version], None if previous is None else self.compiled[previous]
+            )
         return self.compiled[version]
 
     def _save(self) -> None:
