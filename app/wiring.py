@@ -77,6 +77,7 @@ def open_resources(settings: str) -> WorkerResources:
     from sinks.sqlite_dead_letters import SqliteDeadLetters
     from transforms.blind_index import BlindIndex
     from transforms.dead_letter_sealing import DeadLetterSealer
+    from transforms.parcel_sealing import ParcelKeys
     from transforms.sealing import DataKeys
     from transforms.tombstone_names import TombstoneNames
 
@@ -92,6 +93,7 @@ def open_resources(settings: str) -> WorkerResources:
         data_keys=DataKeys(provider, key_store),
         blind_index=BlindIndex(provider),
         sealer=DeadLetterSealer(provider),
+        parcel_keys=ParcelKeys(provider),
         formats=open_formats(told),
         decryptors=open_decryptors(told),
         read_range=open_ranges(told),

@@ -30,6 +30,7 @@ from sinks.sqlite_profiles import SqliteProfileStore
 from sinks.tombstone_file import TombstoneFile
 from transforms.blind_index import BlindIndex
 from transforms.dead_letter_sealing import DeadLetterSealer
+from transforms.parcel_sealing import ParcelKeys
 from transforms.sealing import DataKeys
 from transforms.tombstone_names import TombstoneNames
 
@@ -55,6 +56,7 @@ def measure(fragments: int = FRAGMENTS) -> dict[str, Any]:
             DataKeys(provider, SqliteDataKeys(folder / "data-keys.db")),
             BlindIndex(provider),
             sealer,
+            ParcelKeys(provider),
         )
         _fill(resources, fragments, sealer)
         letters = LetterSearch({}, None, resources.blind_index, sealer.open)

@@ -1,6 +1,7 @@
 """Rows between the stages and to the driver: parcels of fragments, with a task's report, as Arrow.
 
-Many fragments a row: for each row Spark copies, hashes and sorts.
+Many fragments a row: for each row Spark copies, hashes and sorts. Parcels of fragments are sealed (law 3): what
+Spark shuffles it writes to files.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ import msgspec
 import pyarrow as pa
 
 from ingestion.outcomes import StageReport
+from model.errors import SealError, StoreError
+from transforms.parcel_sealing import ParcelSealer
 
 ROW_SCHEMA = "part int, body binary"
 """A parcel, and which commit task it is for."""
 
 PARCEL_FRAGMENTS = 1000
-"""Of a size that Spark can copy, encrypt and hand on while the next is made."""
+"""Of a size that Spark can copy and hand on while the next is made."""
 
 _ARROW_SCHEMA = pa.schema([("part", pa.int32()), ("body", pa.binary())])
 
@@ -36,21 +39,34 @@ _encode_parcel = msgspec.msgpack.Encoder().encode
 _decode_parcel = msgspec.msgpack.Decoder(Parcel).decode
 
 
-def rows(parcels: Iterable[tuple[int, Parcel]]) -> pa.RecordBatch:
+def sealed_rows(parcels: Iterable[tuple[int, Parcel]], sealer: ParcelSealer) -> pa.RecordBatch:
     """Parcels and the commit tasks that they are for."""
+    return _rows((part, sealer.seal(_encode_parcel(parcel), part)) for part, parcel in parcels)
+
+
+def report_row(report: StageReport) -> pa.RecordBatch:
+    """What a task reports to the driver. No fragment goes there, so it is not sealed."""
+    return _rows([(0, _encode_parcel(Parcel([], report)))])
+
+
+def _rows(parts_and_bodies: Iterable[tuple[int, bytes]]) -> pa.RecordBatch:
     # `pa.array` would import pandas to see whether it was given a Series: seconds in every new worker.
-    tasks, bodies = zip(*((part, _encode_parcel(parcel)) for part, parcel in parcels), strict=True)
+    tasks, bodies = zip(*parts_and_bodies, strict=True)
     parts = pa.Array.from_buffers(pa.int32(), len(bodies), [None, pa.py_buffer(array("i", tasks))])
     ends = pa.py_buffer(array("i", accumulate(map(len, bodies), initial=0)))
     content = pa.Array.from_buffers(pa.binary(), len(bodies), [None, ends, pa.py_buffer(b"".join(bodies))])
     return pa.record_batch([parts, content], schema=_ARROW_SCHEMA)
 
 
-def read_parcels(batches: Iterable[pa.RecordBatch]) -> Iterator[Parcel]:
-    """The parcels of rows."""
+def read_parcels(batches: Iterable[pa.RecordBatch], sealer: ParcelSealer) -> Iterator[Parcel]:
+    """The parcels of sealed rows. Raises StoreError for one that was damaged: mapped again it may be whole."""
     for batch in batches:
-        for body in batch.column(1):
-            yield _decode_parcel(body.as_buffer())
+        for part, body in zip(batch.column(0).to_pylist(), batch.column(1), strict=True):
+            try:
+                parcel = sealer.open(memoryview(body.as_buffer()).cast("B"), part)
+            except SealError as error:
+                raise StoreError(f"changes of fragments were damaged on their way: {error}") from None
+            yield _decode_parcel(parcel)
 
 
 def decode_reports(bodies: Iterable[bytes]) -> StageReport:

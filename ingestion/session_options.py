@@ -54,8 +54,11 @@ def session_options(flow: FlowConfig, spark: SparkSettings, scratch: Path, archi
         "spark.sql.execution.arrow.maxBytesPerBatch": "4m",
         # Hadoop sets modes itself and asks no process: checkpoint and journal are for their owner only.
         "spark.hadoop.fs.permissions.umask-mode": "077",
-        # What Spark spills or shuffles holds personal data that policy leaves readable.
-        "spark.io.encryption.enabled": "true",
+        # Parcels are sealed, so they do not become smaller.
+        "spark.shuffle.compress": "false",
+        "spark.shuffle.spill.compress": "false",
+        # Of a cluster the reports as well. Here it would be most of what the JVM does, which has no better compiler.
+        "spark.io.encryption.enabled": str(not here).lower(),
     }
 
 

@@ -22,7 +22,7 @@ from ingestion.key_guard import KeyGuard
 from ingestion.map_output import MapOutput
 from ingestion.map_stage import MapStage
 from ingestion.outcomes import TOLD_SET_ASIDE, SetAside, StageReport, reported_changes
-from ingestion.parcels import PARCEL_FRAGMENTS, Parcel, read_parcels, rows
+from ingestion.parcels import PARCEL_FRAGMENTS, Parcel, read_parcels, report_row, sealed_rows
 from ingestion.record_reader import RecordReader
 from ingestion.set_aside import LetterWriter
 from ingestion.source_files import file_sources
@@ -35,6 +35,7 @@ from merge.encoded import state_of
 from merge.fragments import FragmentState
 from merge.tombstones import UNJUDGED
 from model.errors import DamagedStateError
+from transforms.parcel_sealing import ParcelSealer
 
 QUICK_EVENTS = 1000
 """After so many events a quick task commits: some tens of milliseconds, of which the flushes take a part."""
@@ -68,6 +69,7 @@ def quick_task(plan: WorkerPlan, order: BatchOrder) -> Task:
 def _run_map(
     plan: WorkerPlan, order: BatchOrder, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
+    sealer = _parcel_sealer(plan, order)
     for output, report in _mapped(plan, order, batches, _letters(plan)):
         parcels = [Parcel([]) for _ in range(plan.flow.partitions)]
         for fragment_id, state in output.fragments.items():
@@ -77,10 +79,10 @@ def _run_map(
             if state.judged != UNJUDGED:
                 parcel.judged[fragment_id] = state.judged
             if len(parcel.fragments) == PARCEL_FRAGMENTS:
-                yield rows([(part, parcel)])
+                yield sealed_rows([(part, parcel)], sealer)
                 parcels[part] = Parcel([])
         parcels[0].report = report
-        yield rows(enumerate(parcels))
+        yield sealed_rows(enumerate(parcels), sealer)
 
 
 @telling_only_our_errors
@@ -90,7 +92,7 @@ def _run_commit(
     total, letters = StageReport(), _letters(plan)
 
     def fragments() -> Iterator[tuple[str, FragmentState | bytes]]:
-        for parcel in read_parcels(batches):
+        for parcel in read_parcels(batches, _parcel_sealer(plan, order)):
             if parcel.report is not None:
                 # Those of several map tasks, which go on together.
                 letters.left(parcel.report.letters)
@@ -98,7 +100,7 @@ def _run_commit(
             yield from _judged(parcel) if parcel.judged else parcel.fragments
 
     total.add(_commit(plan, order, fragments(), letters))
-    yield rows([(0, Parcel([], total))])
+    yield report_row(total)
 
 
 @telling_only_our_errors
@@ -113,7 +115,7 @@ def _run_whole(
             yield from output.fragments.items()
 
     total.add(_commit(plan, order, fragments(), letters))
-    yield rows([(0, Parcel([], total))])
+    yield report_row(total)
 
 
 @telling_only_our_errors
@@ -124,7 +126,7 @@ def _run_quick(
     for output, report in _mapped(plan, order, batches, letters):
         total.add(report)
         total.add(_commit(plan, order, output.fragments.items(), letters))
-    yield rows([(0, Parcel([], total))])
+    yield report_row(total)
 
 
 def _mapped(
@@ -166,6 +168,10 @@ def _record_reader(
     if topics := kafka_sources(plan.sources):
         return KafkaRecords(topics, limit, batches, tools.read_range)
     return FileRecords(file_sources(plan.sources), limit, FileNames(tools.blind_index), batches)
+
+
+def _parcel_sealer(plan: WorkerPlan, order: BatchOrder) -> ParcelSealer:
+    return resources(plan).parcel_keys.sealer(order.attempt.attempt)
 
 
 def _letters(plan: WorkerPlan) -> TaskLetters:

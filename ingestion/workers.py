@@ -17,6 +17,7 @@ from merge.index import ProfileIndex
 from merge.store import ProfileStore
 from model.dead_letters import DeadLetters
 from transforms.blind_index import BlindIndex
+from transforms.parcel_sealing import ParcelKeys
 from transforms.sealing import DataKeys
 
 
@@ -30,6 +31,7 @@ class WorkerResources:
     data_keys: DataKeys
     blind_index: BlindIndex
     sealer: PayloadSealer
+    parcel_keys: ParcelKeys
     formats: PayloadFormats = field(default_factory=PayloadFormats)
     decryptors: Decryptors = field(default_factory=Decryptors)
     read_range: Callable[[str, int, int | None, int], Iterable[Any]] | None = None

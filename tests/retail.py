@@ -41,6 +41,7 @@ from transforms.blind_index import BlindIndex
 from transforms.compiled import CompiledSnapshot
 from transforms.dead_letter_sealing import DeadLetterSealer
 from transforms.keys import DataKeyStore
+from transforms.parcel_sealing import ParcelKeys
 from transforms.sealing import DataKeys
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "retail"
@@ -205,6 +206,7 @@ class Pipeline:
             self.data_keys,
             self.blind_index,
             self.sealer,
+            ParcelKeys(self.provider),
         )
 
 

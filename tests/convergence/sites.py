@@ -35,6 +35,7 @@ from tests.retail import NOW
 from transforms.blind_index import BlindIndex
 from transforms.compiled import CompiledSnapshot
 from transforms.dead_letter_sealing import DeadLetterSealer
+from transforms.parcel_sealing import ParcelKeys
 from transforms.sealing import DataKeys
 from transforms.tombstone_names import TombstoneNames
 
@@ -71,6 +72,7 @@ class Site:
         self._tombstones = TombstoneFile(folder / "tombstones.jsonl")
         self._blind_index = BlindIndex(provider())
         self._sealer = DeadLetterSealer(provider())
+        self._parcel_keys = ParcelKeys(provider())
         self.held: list[Held] = []
         self.way = Way.QUICK
         self.open()
@@ -90,7 +92,9 @@ class Site:
 
     def resources(self, keys: DataKeys) -> WorkerResources:
         """What a process with these keys in its cache works with."""
-        return WorkerResources(self.store, self.index, self.letters, keys, self._blind_index, self._sealer)
+        return WorkerResources(
+            self.store, self.index, self.letters, keys, self._blind_index, self._sealer, self._parcel_keys
+        )
 
     def map(self, pairs: Sequence[Pair]) -> list[MapOutput]:
         """As a flow's tasks do; a micro-batch has one snapshot."""

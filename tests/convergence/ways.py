@@ -7,13 +7,17 @@ from enum import StrEnum
 from itertools import islice
 
 from ingestion.map_output import MapOutput
-from ingestion.parcels import Parcel, read_parcels, rows
+from ingestion.parcels import Parcel, read_parcels, sealed_rows
 from ingestion.tasks import _judged
 from merge import codec
 from merge.fragments import FragmentState
 from merge.tombstones import UNJUDGED
+from transforms.parcel_sealing import ParcelSealer
 
 Changes = Iterator[tuple[str, FragmentState | bytes]]
+
+_SEALER = ParcelSealer(bytes(32))
+"""By which key does not matter to who merges."""
 
 
 class Way(StrEnum):
@@ -40,8 +44,11 @@ def _fragments(outputs: Iterable[MapOutput], share: int) -> Changes:
 
 
 def _shuffled(outputs: Iterable[MapOutput], share: int) -> Changes:
-    batches = [rows([(0, _parcel(islice(output.fragments.items(), 0, None, share)))]) for output in outputs]
-    for parcel in read_parcels(batches):
+    batches = [
+        sealed_rows([(0, _parcel(islice(output.fragments.items(), 0, None, share)))], _SEALER)
+        for output in outputs
+    ]
+    for parcel in read_parcels(batches, _SEALER):
         yield from _judged(parcel)
 
 
