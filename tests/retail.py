@@ -148,6 +148,7 @@ class Pipeline:
         self.data_keys = DataKeys(self.provider, self.key_store)
         self.blind_index = BlindIndex(self.provider)
         self.sealer = DeadLetterSealer(self.provider)
+        self.parcel_keys = ParcelKeys(self.provider)
 
     def map_stage(self) -> MapStage:
         return MapStage(
@@ -206,7 +207,7 @@ class Pipeline:
             self.data_keys,
             self.blind_index,
             self.sealer,
-            ParcelKeys(self.provider),
+            self.parcel_keys,
         )
 
 
