@@ -11,7 +11,7 @@ from merge.failures import CommitFailure
 from merge.fragments import FragmentState
 from merge.index import IndexDocument
 from model.dead_letters import DeadLetterReason
-from model.errors import IdgraphError
+from model.errors import DamagedStateError, IdgraphError
 
 
 def prove(state: FragmentState) -> None:
@@ -87,9 +87,10 @@ def put(index: DocumentTaker, documents: Sequence[IndexDocument]) -> dict[str, s
     """`ProfileIndex.put`, past documents that it fails on: those are refused with the type of the error."""
     try:
         return index.put(documents)
-    except (IdgraphError, MemoryError):
-        raise
     except Exception as error:
+        # A state that is damaged shows when the document made of it is read.
+        if isinstance(error, IdgraphError | MemoryError) and not isinstance(error, DamagedStateError):
+            raise
         if len(documents) == 1:
             return {documents[0].id: type(error).__name__}
     half = len(documents) // 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal
 from math import isinf
 from typing import Any
@@ -23,30 +23,60 @@ def document(fragment_id: str, version: int, state: FragmentState, rules: IndexR
 
     Of sealed values only the blind-index token goes in, where there is one.
     """
-    is_indexable = rules.is_indexable
-    fields = _fields_of_bytes(state, is_indexable)
-    if fields is None and native.loops is not None:
-        fields = native.loops.fields(state.registers, state.replaced(), is_indexable, _shown)
-    if fields is None:
-        fields = _fields(state, is_indexable)
-    if _may_have_cells(state) and state.cells:
+    if native.states is not None and state.encoded is not None and state.encoded[:1] == codec.FORMAT:
+        # It has no cells, and need not be decoded.
+        return IndexDocument(fragment_id, version, EncodedFields(state.encoded, rules.is_indexable))
+    fields = _fields_of_state(state, rules.is_indexable)
+    if state.cells:
         _set_reconciled(fields, state, rules)
     return IndexDocument(fragment_id, version, fields)
-
-
-def _may_have_cells(state: FragmentState) -> bool:
-    # Told by its bytes where it has some: it need not be decoded then.
-    return state.encoded is None or state.encoded[:1] != codec.FORMAT
 
 
 _Field = Scalar | list[Scalar] | None
 _Fields = dict[str, Scalar | list[Scalar]]
 
 
-def _fields_of_bytes(state: FragmentState, is_indexable: Callable[[str], bool]) -> _Fields | None:
-    if native.states is None or state.encoded is None or state.encoded[:1] != codec.FORMAT:
-        return None
-    return native.states.fields(state.encoded, is_indexable, _shown_of_json)
+class EncodedFields(Mapping[str, Scalar | list[Scalar]]):
+    """The fields of a document as the bytes of their state, read when one is asked for: an index that knows states
+    takes what it needs from `state` itself. Reading raises DamagedStateError for bytes that are none."""
+
+    __slots__ = ("_fields", "is_indexable", "state")
+
+    def __init__(self, state: bytes, is_indexable: Callable[[str], bool]) -> None:
+        self.state = state
+        self.is_indexable = is_indexable
+        self._fields: _Fields | None = None
+
+    def read(self) -> Mapping[str, Scalar | list[Scalar]]:
+        """All of them."""
+        if self._fields is None:
+            self._fields = _fields_of_bytes(self.state, self.is_indexable)
+        return self._fields
+
+    def __getitem__(self, path: str) -> Scalar | list[Scalar]:
+        return self.read()[path]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.read())
+
+    def __len__(self) -> int:
+        return len(self.read())
+
+    def __repr__(self) -> str:
+        return repr(self.read())
+
+
+def _fields_of_bytes(data: bytes, is_indexable: Callable[[str], bool]) -> _Fields:
+    fields = None
+    if native.states is not None:
+        fields = native.states.fields(data, is_indexable, shown_of_json)
+    return _fields_of_state(codec.decode(data), is_indexable) if fields is None else fields
+
+
+def _fields_of_state(state: FragmentState, is_indexable: Callable[[str], bool]) -> _Fields:
+    if native.loops is not None:
+        return native.loops.fields(state.registers, state.replaced(), is_indexable, _shown)
+    return _fields(state, is_indexable)
 
 
 def _fields(state: FragmentState, is_indexable: Callable[[str], bool]) -> _Fields:
@@ -66,7 +96,8 @@ def _seen(kind: Kind, value: Any) -> _Field:
     return value if kind is Kind.PLAIN and type(value) in _SCALARS else _shown(kind, value)
 
 
-def _shown_of_json(kind: int, json: bytes) -> _Field:
+def shown_of_json(kind: int, json: bytes) -> Scalar | list[Scalar] | None:
+    """What the index may know of a register's value that is indexable; None for nothing."""
     return _seen(Kind(kind), canonical.decode(json))
 
 

@@ -154,6 +154,14 @@ class States(Protocol):
     def fields(
         self, data: bytes, is_indexable: Callable[[str], bool], odd: Callable[[int, bytes], Any], /
     ) -> dict[str, Any] | None: ...
+    def tokens(
+        self,
+        data: bytes,
+        plan: dict[str, Any],
+        paths: dict[str, Any],
+        odd: Callable[[str, int, bytes], bytes],
+        /,
+    ) -> bytes | None: ...
 
 
 Part = tuple[tuple[bytes, ...], int, bytes | None]

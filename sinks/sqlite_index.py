@@ -69,7 +69,7 @@ class SqliteProfileIndex:
 
     def put(self, documents: Sequence[IndexDocument]) -> dict[str, str]:
         # Before the transaction: other writers need not wait for it.
-        given, refused = rows.prepared(documents, self._paths.learn(documents))
+        given, refused = rows.prepared(documents, self._paths)
         if given:
             blocks = build([each.tokens for each in given])
 
@@ -87,7 +87,7 @@ class SqliteProfileIndex:
         )
 
     def compare(self, documents: Sequence[IndexDocument]) -> dict[str, Indexed]:
-        given, _ = rows.prepared(documents, self._paths.learn(documents))
+        given, _ = rows.prepared(documents, self._paths)
         contents = {each.id: each.content for each in given}
         ids = [each.id for each in documents]
         return self._file.read(

@@ -10,10 +10,13 @@ import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from merge.documents import EncodedFields
 from merge.index import IndexDocument
+from model.errors import DamagedStateError
 from sinks import sqlite_index_segments
 from sinks.sqlite_files import chunks, marks
 from sinks.sqlite_index_blocks import Block, build
+from sinks.sqlite_index_paths import IndexPaths
 from sinks.sqlite_index_tables import IN_USE, TOMBSTONES, Tables
 from sinks.sqlite_index_tokens import Tokenizer
 from sinks.sqlite_tombstones import SqliteTombstones
@@ -39,27 +42,59 @@ class Stored(NamedTuple):
     content: bytes | None
 
 
-def prepared(
-    documents: Sequence[IndexDocument], tokenizer: Tokenizer
-) -> tuple[list[Prepared], dict[str, str]]:
+def prepared(documents: Sequence[IndexDocument], paths: IndexPaths) -> tuple[list[Prepared], dict[str, str]]:
     """Of each id the newest document, sorted; and the reason by id for those that cannot be put."""
-    refused: dict[str, str] = {}
-    newest: dict[str, Prepared] = {}
-    for document in documents:
+    preparing = _Preparing()
+    encoded = [each for each in documents if isinstance(each.fields, EncodedFields)]
+    tokenizer = paths.learn([])
+    # What its paths are shows when its tokens are made.
+    unknown = [each for each in encoded if not preparing.add(each, tokenizer)]
+    others = (
+        [each for each in documents if not isinstance(each.fields, EncodedFields)]
+        if len(encoded) < len(documents)
+        else []
+    )
+    if others or unknown:
+        learnt = [*others, *unknown]
+        tokenizer = paths.learn(learnt)
+        for each in learnt:
+            if not preparing.add(each, tokenizer):
+                # A path that is not valid Unicode was not learnt.
+                preparing.refused[each.id] = _NO_UNICODE
+    return sorted(preparing.newest.values()), preparing.refused
+
+
+class _Preparing:
+    """Documents as they are made ready: the newest of each id, and those that cannot be put."""
+
+    def __init__(self) -> None:
+        self.newest: dict[str, Prepared] = {}
+        self.refused: dict[str, str] = {}
+
+    def add(self, document: IndexDocument, tokenizer: Tokenizer) -> bool:
+        """False for a document with a path that is not known."""
+        name, version, fields = document
         try:
-            document.id.encode()
-            tokens = tokenizer.tokens(_by_path(document.fields))
-        except TypeError as error:
-            refused[document.id] = str(error)
-        except (UnicodeEncodeError, KeyError):
-            # A path that is not valid Unicode was not learnt.
-            refused[document.id] = "text that is not valid Unicode"
+            name.encode()
+            if isinstance(fields, EncodedFields):
+                tokens = tokenizer.tokens_of_state(fields)
+            else:
+                tokens = tokenizer.tokens(_by_path(fields))
+        except KeyError:
+            return False
+        except (TypeError, DamagedStateError) as error:
+            self.refused[name] = str(error)
+        except UnicodeEncodeError:
+            self.refused[name] = _NO_UNICODE
         else:
-            present = newest.get(document.id)
-            if present is None or present.version <= document.version:
+            present = self.newest.get(name)
+            if present is None or present.version <= version:
                 content = hashlib.sha256(tokens).digest()[:_CONTENT_BYTES]
-                newest[document.id] = Prepared(document.id, document.version, content, tokens)
-    return sorted(newest.values()), refused
+                self.newest[name] = Prepared(name, version, content, tokens)
+        return True
+
+
+_NO_UNICODE = "text that is not valid Unicode"
 
 
 def _by_path(fields: Mapping[str, Any]) -> Mapping[str, Any]:

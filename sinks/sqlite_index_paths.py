@@ -8,10 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from merge.index import IndexDocument
 from sinks.index_values import is_unicode
 from sinks.sqlite_files import SqliteFile, chunks, marks
-from sinks.sqlite_index_tokens import PathTokens, Tokenizer
-
-MOST_PATHS = 200_000
-"""How many paths' numbers a process remembers; more are read again."""
+from sinks.sqlite_index_tokens import MOST_PATHS, PathTokens, Tokenizer
 
 
 class IndexPaths:
@@ -31,7 +28,7 @@ class IndexPaths:
         return known
 
     def learn(self, documents: Sequence[IndexDocument]) -> Tokenizer:
-        """A tokenizer that knows the paths of these documents."""
+        """A tokenizer that knows the paths of these documents, but for those that are no valid Unicode."""
         if len(self._paths) > MOST_PATHS:
             self._forget()
         known, tokenizer = self._paths, self._tokenizer

@@ -17,15 +17,20 @@ A document's tokens are packed: each behind its length, two bytes, the lower fir
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from model import native
+from merge.documents import EncodedFields, shown_of_json
+from model import canonical, native
+from model.errors import DamagedStateError
 from sinks.index_values import ORDERED_CHARACTERS, ValueClass, class_of, words
 from sinks.number_keys import number_key
 
 WORD_END = b"\x01"
 """Behind every word, so that a word anywhere is looked for as a prefix and never finds a longer word."""
+
+MOST_PATHS = 200_000
+"""How many paths a process remembers; more are looked up again."""
 
 LONG = b"\x00"
 AFTER_LONG = b"\x01"
@@ -49,9 +54,10 @@ class PathTokens(NamedTuple):
 class Tokenizer:
     """Documents to packed tokens."""
 
-    def __init__(self, paths: Mapping[str, PathTokens]) -> None:
+    def __init__(self, paths: dict[str, PathTokens]) -> None:
         """`paths` may grow later; what is in it stays as it is."""
         self._paths = paths
+        self._plan = _Plan(paths, lambda _: False)
 
     def tokens(self, fields: Mapping[str, Any]) -> bytes:
         """The tokens of a document, all of whose paths must be known.
@@ -63,6 +69,27 @@ class Tokenizer:
             return native.postings.tokens(fields, self._paths, self._of)
         # Twin of `tokens` in native/postings.c.
         return b"".join(self._of(path, value) for path, value in fields.items())
+
+    def tokens_of_state(self, fields: EncodedFields) -> bytes:
+        """The tokens of a document that is still a state's bytes. Raises as `tokens` does, KeyError for a path that is
+        not known, and DamagedStateError."""
+        if native.states is not None:
+            plan = self._plan
+            if plan.is_indexable is not fields.is_indexable:
+                # Another snapshot: what was asked under the last one does not hold.
+                plan = self._plan = _Plan(self._paths, fields.is_indexable)
+            made = native.states.tokens(fields.state, plan, self._paths, self._of_json)
+            if made is not None:
+                return made
+        # Twin of `tokens` in native/states.c.
+        return self.tokens(fields.read())
+
+    def _of_json(self, path: str, kind: int, json: bytes) -> bytes:
+        try:
+            value = shown_of_json(kind, json)
+        except canonical.MalformedJSON:
+            raise DamagedStateError("a fragment's stored state is damaged: a value is no JSON") from None
+        return b"" if value is None else self._of(path, value)
 
     def _of(self, path: str, value: Any) -> bytes:
         begin = self._paths[path]
@@ -80,6 +107,21 @@ class Tokenizer:
             if token is not None:
                 found[token] = None
         return packed(found)
+
+
+class _Plan(dict[str, PathTokens | None]):
+    """What the tokens of plain values begin with, by path; None where policy does not let them into the index."""
+
+    def __init__(self, paths: Mapping[str, PathTokens], is_indexable: Callable[[str], bool]) -> None:
+        super().__init__()
+        self.is_indexable = is_indexable
+        self._paths = paths
+
+    def __missing__(self, path: str) -> PathTokens | None:
+        if len(self) > MOST_PATHS:
+            self.clear()
+        found = self[path] = self._paths[path] if self.is_indexable(path) else None
+        return found
 
 
 def packed(tokens: Iterable[bytes]) -> bytes:

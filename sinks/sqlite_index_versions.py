@@ -44,7 +44,7 @@ class SqliteIndexVersions:
         return Begun(name_of(self._number), str(self._number))
 
     def put(self, documents: Sequence[IndexDocument]) -> dict[str, str]:
-        given, refused = rows.prepared(documents, self._paths.learn(documents))
+        given, refused = rows.prepared(documents, self._paths)
         if given:
             blocks = build([each.tokens for each in given])
 

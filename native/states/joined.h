@@ -3,7 +3,7 @@
 
 #include "joining.h"
 
-static char *put(char *end, const char *bytes, Py_ssize_t size)
+static char *copied(char *end, const char *bytes, Py_ssize_t size)
 {
     memcpy(end, bytes, (size_t)size);
     return end + size;
@@ -28,23 +28,23 @@ static char *put_key(char *end, char before, const struct text *key)
 {
     *end++ = before;
     *end++ = '"';
-    end = put(end, key->start, key->size);
-    return put(end, "\":", 2);
+    end = copied(end, key->start, key->size);
+    return copied(end, "\":", 2);
 }
 
 static char *put_origins(char *end, struct join *join)
 {
     place_origins(join);
-    end = put(end, "[[", 2);
+    end = copied(end, "[[", 2);
     for (int rank = 0; rank < join->ranked_size; rank++) {
         if (join->places[rank] >= 0) {
             if (join->places[rank]) {
                 *end++ = ',';
             }
-            end = put(end, join->ranked[rank]->whole.start, join->ranked[rank]->whole.size);
+            end = copied(end, join->ranked[rank]->whole.start, join->ranked[rank]->whole.size);
         }
     }
-    return put(end, "],", 2);
+    return copied(end, "],", 2);
 }
 
 static char *put_registers(char *end, const struct join *join)
@@ -59,11 +59,11 @@ static char *put_registers(char *end, const struct join *join)
         end = put_key(end, each ? ',' : '{', &entry->path);
         *end++ = '[';
         end = put_place(end, join->places[entry->origin]);
-        end = put(end, kind, sizeof kind);
-        end = put(end, entry->value.start, entry->value.size);
+        end = copied(end, kind, sizeof kind);
+        end = copied(end, entry->value.start, entry->value.size);
         *end++ = ']';
     }
-    return put(end, "},[],", 5);
+    return copied(end, "},[],", 5);
 }
 
 static char *put_identifiers(char *end, const struct join *join)
@@ -76,7 +76,7 @@ static char *put_identifiers(char *end, const struct join *join)
         end = put_key(end, each ? ',' : '{', &joined->identifiers[each].name);
         end = put_place(end, join->places[joined->identifiers[each].origin]);
     }
-    return put(end, "}]", 2);
+    return copied(end, "}]", 2);
 }
 
 /* `all` is how many bytes the states have that were joined. */

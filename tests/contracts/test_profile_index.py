@@ -10,9 +10,16 @@ from typing import Any
 
 import pytest
 
-from merge.index import IndexDocument, ProfileIndex
+from merge import codec
+from merge.documents import document
+from merge.encoded import state_of
+from merge.fragments import FragmentState
+from merge.index import IndexDocument, Indexed, ProfileIndex
 from model.errors import ProfileIndexError, QueryError
+from model.fragments import Kind, Origin, Register
+from model.index_rules import IndexRules
 from model.queries import Clause, FullText, Prefix, Query, Range, Term
+from model.stamps import SpecRef, Stamp
 from tests.contracts.implementations import PROFILE_INDEXES, Implementation
 from tests.contracts.processes import finish, killed_after, start
 
@@ -49,6 +56,33 @@ def test_a_term_is_exact(index: ProfileIndex) -> None:
     assert found(index, Term("x", "Zoë")) == ["a"]
     assert found(index, Term("x", "Zo")) == []
     assert found(index, Term("unknown", "Zoë")) == []
+
+
+def test_a_document_of_a_states_bytes_is_the_same_as_its_fields(index: ProfileIndex) -> None:
+    origin = Origin(Stamp(0, 1, "shop", "e"), SpecRef("s", 1))
+    values: dict[str, Any] = {
+        "age": 37,
+        "name": "Zoë M-1",
+        "city": "Unna",
+        "price": 12.5,
+        "is": True,
+        "no": [1, "b"],
+    }
+    state = FragmentState()
+    for path, value in values.items():
+        state.registers[path] = Register(origin, Kind.PLAIN, value)
+    state.registers["mail"] = Register(origin, Kind.SEALED, "AAAA.token")
+    state.registers["gone"] = Register(origin, Kind.DELETED, None)
+    rules = IndexRules(lambda path: path != "city")
+    given = [document("a", 1, state_of(codec.encode(state)), rules)]
+    del values["city"]
+    values["mail"] = "token"
+    assert index.put(given) == {}
+    assert index.compare([IndexDocument("a", 1, values)]) == {"a": Indexed(1, True)}
+    assert index.compare(given) == {"a": Indexed(1, True)}
+    assert index.compare([IndexDocument("a", 1, values | {"age": 38})]) == {"a": Indexed(1, False)}
+    assert found(index, Term("mail", "token"), FullText("zoe"), Range("age", 37, 37)) == ["a"]
+    assert found(index, FullText("unna")) == []
 
 
 def test_types_never_meet(index: ProfileIndex) -> None:

@@ -36,6 +36,7 @@ from model.identifiers import Identifier
 from model.stamps import SpecRef, Stamp
 from sinks.memory_index import MemoryProfileIndex
 from sinks.memory_profiles import MemoryProfileStore
+from sinks.sqlite_index import SqliteProfileIndex
 from tests.ingestion.test_commit_stage import EVERYTHING, one
 from tests.ingestion.test_tasks import Worker
 from tests.retail import Pipeline, attribute, snapshot, spec
@@ -255,6 +256,25 @@ def test_a_document_that_the_index_fails_on_waits_alone() -> None:
     index.is_mended = True
     assert drain_outbox(store, index, EVERYTHING) == 0
     assert store.outbox() == []
+
+
+@pytest.mark.parametrize("is_embedded", [False, True], ids=["in memory", "embedded"])
+@pytest.mark.parametrize(
+    "body", [b'[[],{"age":[0,1,1]},[],{}]', b'[[[0,1,"s","e","m",1]],{"a":[0,1,?]},[],{}]']
+)
+def test_a_state_that_is_damaged_under_its_checksum_waits_alone(
+    body: bytes, is_embedded: bool, tmp_path: Path
+) -> None:
+    index = SqliteProfileIndex(tmp_path / "index.db") if is_embedded else MemoryProfileIndex()
+    store = MemoryProfileStore()
+    with closing(index):
+        output = CommitStage(store, index, EVERYTHING).run([*map(one, range(9)), ("x:1", codec.framed(body))])
+        assert (output.written, output.unindexed, output.failed) == (10, 1, [])
+        assert [entry.fragment_id for entry in store.outbox()] == ["x:1"]
+        assert index.versions([f"user_id:{number}" for number in range(9)]).keys() == {
+            f"user_id:{number}" for number in range(9)
+        }
+        assert drain_outbox(store, index, EVERYTHING) == 1
 
 
 def test_parts_that_cannot_be_joined_are_committed_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -192,7 +192,7 @@ def test_a_number_is_in_the_index_what_its_twin_makes_of_it(number: str) -> None
     state.normalise()
     stored = codec.encode(state)
     assert native.states is not None
-    found = native.states.fields(stored, lambda _: True, documents._shown_of_json)
+    found = native.states.fields(stored, lambda _: True, documents.shown_of_json)
     expected = documents._fields(codec.decode(stored), lambda _: True)
     assert repr(found) == repr(expected)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ingestion.event_states import joined
 from merge import codec
-from merge.documents import document
+from merge.documents import EncodedFields, document
 from merge.encoded import EncodedState, state_of
 from merge.fragments import FragmentState
 from model import canonical, native
@@ -19,9 +19,10 @@ from model.fragments import FragmentChange, Kind, Origin, Register
 from model.identifiers import Identifier
 from model.index_rules import IndexRules
 from model.stamps import SpecRef, Stamp
+from sinks.sqlite_index_tokens import PathTokens, Tokenizer
 from tests.properties import odd_values
 from tests.properties.test_native_loops import states as odd_states
-from tests.properties.twins import both
+from tests.properties.twins import both, outcome
 
 states_needed = pytest.mark.skipif(native.built_states is None, reason=f"the native loops are {native.state}")
 pytestmark = states_needed
@@ -88,6 +89,72 @@ def test_joins(mine: list[FragmentChange], others: list[FragmentChange]) -> None
 
     natively, plainly = both(work)
     assert natively == plainly
+
+
+NUMBERS = st.sampled_from(
+    [
+        "0.5",
+        "0.10",
+        "12.30",
+        "5.00",
+        "1e3",
+        "1.5e3",
+        "-1.5",
+        "0.0",
+        "123456789012.5",
+        "1234567890123.5",
+        "1.0e-7",
+    ]
+) | st.integers(0, 2**54).map(str)
+TOKEN_PATHS = {path: PathTokens.of(place) for place, path in enumerate(PATHS)}
+
+
+@more
+@given(several, st.lists(NUMBERS, max_size=3), st.sampled_from([1, 3, 99]))
+def test_tokens_of_states(mine: list[FragmentChange], numbers: list[str], known: int) -> None:
+    data = encoded(mine)
+    for number in numbers:
+        data = codec.framed(codec.body(data).replace(b"[0,1,true]", b"[0,1,%b]" % number.encode(), 1))
+    paths = {path: TOKEN_PATHS[path] for path in list(TOKEN_PATHS)[:known]}
+
+    def work() -> list[str]:
+        tokenizer = Tokenizer(paths)
+        rules = (PATHS_SHOWN.__contains__, lambda _: True)
+        return [outcome(lambda r=each: tokenizer.tokens_of_state(EncodedFields(data, r))) for each in rules]  # type: ignore[misc]
+
+    natively, plainly = both(work)
+    assert natively == plainly
+
+
+@more
+@given(odd_states())
+def test_tokens_of_odd_states(state: FragmentState) -> None:
+    try:
+        state.normalise()
+        data = codec.encode(state)
+    except Exception:
+        return
+    if data[:1] != codec.FORMAT:
+        return
+    paths = {path: PathTokens.of(place) for place, path in enumerate(sorted(state.registers))}
+    one, other = both(lambda: Tokenizer(paths).tokens_of_state(EncodedFields(data, lambda _: True)))
+    assert one == other
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'[[[0,1,"s","e","m",1]],{"\xff":[0,1,"x"]},[],{}]',
+        b'[[[0,1,"s","e","m",1]],{"a":[0,1,"\xff"]},[],{}]',
+        b'[[[0,1,"s","e","m",1]],{"a":[0,1,"x"y"]},[],{}]',
+        b'[[[0,1,"s","e","m",1]],{"a":[0,1,nonsense]},[],{}]',
+        b'[[[0,1,"s","e","m",1]],{"a":[1,1,"x"]},[],{}]',
+    ],
+)
+def test_tokens_of_what_is_no_state_are_refused_as_damaged(body: bytes) -> None:
+    fields = EncodedFields(codec.framed(body), lambda _: True)
+    with pytest.raises(DamagedStateError):
+        Tokenizer({"a": PathTokens.of(1)}).tokens_of_state(fields)
 
 
 @more

@@ -1,0 +1,180 @@
+/* sinks.sqlite_index_tokens: the packed tokens of plain values, and what those of their path begin with. */
+#ifndef IDGRAPH_TOKENS_H
+#define IDGRAPH_TOKENS_H
+
+#include "objects.h"
+#include "output.h"
+
+#include <stdint.h>
+
+#define EXACT 9007199254740992.0 /* 2**53 */
+#define LONGEST_TEXT 128 /* WORD_CHARACTERS: shorter ones are never cut */
+#define LONGEST_BEGIN 64
+#define UUID_SIZE 36
+
+/* What the tokens of a path begin with, or end with: the first of the parts of PathTokens. */
+enum { WORD, TEXT, NUMBER, BOOLEAN, PARTS };
+
+/* One of these. */
+struct beginning {
+    const unsigned char *start;
+    size_t size;
+};
+
+static bool is_digit(unsigned char each)
+{
+    return each >= '0' && each <= '9';
+}
+
+static bool is_hexadecimal(unsigned char each)
+{
+    return is_digit(each) || ((each | 0x20) >= 'a' && (each | 0x20) <= 'f');
+}
+
+static bool is_alphanumeric(unsigned char each)
+{
+    return is_digit(each) || ((each | 0x20) >= 'a' && (each | 0x20) <= 'z');
+}
+
+/* Whether a UUID begins here, as `_uuid` of sinks.index_values says. */
+static bool is_uuid(const unsigned char *text, Py_ssize_t size, Py_ssize_t place)
+{
+    const unsigned char *at = text + place;
+    if (size - place < UUID_SIZE || (place && (is_alphanumeric(at[-1]) || at[-1] == '_'))) {
+        return false;
+    }
+    for (int each = 0; each < UUID_SIZE; each++) {
+        bool is_dash = each == 8 || each == 13 || each == 18 || each == 23;
+        if (is_dash ? at[each] != '-' : !is_hexadecimal(at[each])) {
+            return false;
+        }
+    }
+    Py_ssize_t behind = place + UUID_SIZE;
+    return behind == size || !(is_alphanumeric(text[behind]) || text[behind] == '_');
+}
+
+/* The text as its words are found in it: in lower case, UUIDs without their dashes. Gives its size. */
+static Py_ssize_t fold(const unsigned char *text, Py_ssize_t size, unsigned char *folded)
+{
+    Py_ssize_t made = 0, uuid = -UUID_SIZE;
+    for (Py_ssize_t each = 0; each < size; each++) {
+        if (each >= uuid + UUID_SIZE && size >= UUID_SIZE && is_uuid(text, size, each)) {
+            uuid = each;
+        }
+        if (text[each] == '-' && each < uuid + UUID_SIZE) {
+            continue;
+        }
+        bool is_upper = text[each] >= 'A' && text[each] <= 'Z';
+        folded[made++] = is_upper ? text[each] | 0x20 : text[each];
+    }
+    return made;
+}
+
+struct word {
+    const unsigned char *start;
+    Py_ssize_t size;
+};
+
+static bool is_known(const struct word *words, int size, const struct word *word)
+{
+    for (int each = 0; each < size; each++) {
+        if (words[each].size == word->size && !memcmp(words[each].start, word->start, (size_t)word->size)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* One token of two parts, behind its length. */
+static int put_token(struct output *output, const void *one, size_t size, const void *other, size_t other_size)
+{
+    unsigned char *end = (unsigned char *)more(output, 2 + size + other_size);
+    if (end == NULL) {
+        return -1;
+    }
+    end[0] = (unsigned char)((size + other_size) & 255);
+    end[1] = (unsigned char)((size + other_size) >> 8);
+    memcpy(end + 2, one, size);
+    memcpy(end + 2 + size, other, other_size);
+    output->size += 2 + size + other_size;
+    return 0;
+}
+
+/* Each word once. */
+static int put_words(struct output *output, const unsigned char *text, Py_ssize_t size, const struct beginning *ending)
+{
+    struct word words[LONGEST_TEXT];
+    int found = 0;
+    for (Py_ssize_t place = 0; place < size; place++) {
+        struct word word = {text + place, 0};
+        while (place < size && is_alphanumeric(text[place])) {
+            place++;
+        }
+        word.size = text + place - word.start;
+        if (word.size && !is_known(words, found, &word)) {
+            words[found++] = word;
+            if (put_token(output, word.start, (size_t)word.size, ending->start, ending->size)) {
+                return -1;
+            }
+        }
+    }
+    return 0;
+}
+
+/* Of an ASCII text of at most LONGEST_TEXT characters. */
+static int put_text(struct output *output, const unsigned char *text, Py_ssize_t size, const struct beginning *begin)
+{
+    unsigned char folded[LONGEST_TEXT];
+    if (put_token(output, begin[TEXT].start, begin[TEXT].size, text, (size_t)size)) {
+        return -1;
+    }
+    return put_words(output, folded, fold(text, size, folded), &begin[WORD]);
+}
+
+/* Of a number that is positive and below EXACT: a 1 and its bits, the highest first. */
+static int put_sortable(struct output *output, double number, const struct beginning *begin)
+{
+    uint64_t bits;
+    unsigned char bytes[9] = {1};
+    memcpy(&bits, &number, sizeof bits);
+    for (int each = 8; each >= 1; each--, bits >>= 8) {
+        bytes[each] = bits & 255;
+    }
+    return put_token(output, begin[NUMBER].start, begin[NUMBER].size, bytes, sizeof bytes);
+}
+
+static int put_boolean(struct output *output, bool value, const struct beginning *begin)
+{
+    return put_token(output, begin[BOOLEAN].start, begin[BOOLEAN].size, value ? "1" : "0", 1);
+}
+
+/* The parts of PathTokens, borrowed; false for what is none. */
+static bool read_beginnings(PyObject *parts, struct beginning *begin)
+{
+    if (!PyTuple_Check(parts) || PyTuple_GET_SIZE(parts) < PARTS) {
+        return false;
+    }
+    for (int each = 0; each < PARTS; each++) {
+        PyObject *part = PyTuple_GET_ITEM(parts, each);
+        if (!PyBytes_CheckExact(part) || PyBytes_GET_SIZE(part) > LONGEST_BEGIN) {
+            return false;
+        }
+        begin[each].start = (unsigned char *)PyBytes_AS_STRING(part);
+        begin[each].size = (size_t)PyBytes_GET_SIZE(part);
+    }
+    return true;
+}
+
+/* Adds packed tokens, which it takes over. */
+static int put_packed(struct output *output, PyObject *packed)
+{
+    if (packed == NULL) {
+        return -1;
+    }
+    int failed = !are_bytes(&packed, 1) ||
+                 put(output, PyBytes_AS_STRING(packed), (size_t)PyBytes_GET_SIZE(packed));
+    Py_DECREF(packed);
+    return failed ? -1 : 0;
+}
+
+#endif
