@@ -16,6 +16,12 @@ struct place {
 static uint64_t number_from(const struct text *text, size_t start)
 {
     uint64_t number = 0;
+    if (text->size >= start + 8) {
+        for (size_t each = start; each < start + 8; each++) {
+            number = number << 8 | text->start[each];
+        }
+        return number;
+    }
     for (size_t each = start; each < start + 8; each++) {
         number = number << 8 | (each < text->size ? text->start[each] : 0);
     }
@@ -34,42 +40,117 @@ static int compare_places(const void *one, const void *other)
     return compare_texts(&a->token->text, &b->token->text);
 }
 
-/* All tokens in their order, to be freed; NULL with an exception. */
-static struct place *sorted(const struct gathered *all)
+static struct place place_of(const struct token *token)
 {
-    struct place *places = PyMem_Calloc(all->tokens_size + 1, sizeof *places);
-    if (places == NULL) {
+    return (struct place){number_from(&token->text, 0), number_from(&token->text, 8), token};
+}
+
+/* So many tokens are laid out by their first two bytes before they are sorted, which spares most comparisons. */
+#define MANY 4096
+#define HEADS 65536
+
+static size_t head_of(const struct token *token)
+{
+    const struct text *text = &token->text;
+    return (size_t)(text->size > 0 ? text->start[0] << 8 : 0) | (text->size > 1 ? text->start[1] : 0);
+}
+
+/* Lays tokens out, and then gives where those of each head begin, to be freed; NULL with an exception. */
+static uint32_t *laid_out(const struct gathered *all, struct place *places)
+{
+    uint32_t *starts = PyMem_Calloc(HEADS + 1, sizeof *starts);
+    if (starts == NULL) {
         PyErr_NoMemory();
         return NULL;
     }
     for (uint32_t each = 0; each < all->tokens_size; each++) {
-        const struct token *token = &all->tokens[each];
-        places[each] = (struct place){number_from(&token->text, 0), number_from(&token->text, 8), token};
+        starts[head_of(&all->tokens[each])]++;
     }
-    qsort(places, all->tokens_size, sizeof *places, compare_places);
+    for (size_t each = 1; each <= HEADS; each++) {
+        starts[each] += starts[each - 1];
+    }
+    /* They are the ends still, and go down with each token. */
+    for (uint32_t each = 0; each < all->tokens_size; each++) {
+        places[--starts[head_of(&all->tokens[each])]] = place_of(&all->tokens[each]);
+    }
+    return starts;
+}
+
+/* All tokens in their order, to be freed; NULL with an exception. */
+static struct place *sorted(const struct gathered *all)
+{
+    struct place *places = PyMem_Malloc((all->tokens_size + 1) * sizeof *places);
+    if (places == NULL) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    if (all->tokens_size < MANY) {
+        for (uint32_t each = 0; each < all->tokens_size; each++) {
+            places[each] = place_of(&all->tokens[each]);
+        }
+        qsort(places, all->tokens_size, sizeof *places, compare_places);
+        return places;
+    }
+    uint32_t *starts = laid_out(all, places);
+    if (starts == NULL) {
+        PyMem_Free(places);
+        return NULL;
+    }
+    for (size_t each = 0; each < HEADS; each++) {
+        if (starts[each + 1] - starts[each] > 1) {
+            qsort(&places[starts[each]], starts[each + 1] - starts[each], sizeof *places, compare_places);
+        }
+    }
+    PyMem_Free(starts);
     return places;
+}
+
+/* The documents of each token, those of one behind those of the one before it, to be freed; NULL with an exception. */
+static uint32_t *documents_in_order(const struct gathered *all, const struct place *places)
+{
+    uint32_t *documents = PyMem_Malloc((all->postings_size + 1) * sizeof *documents);
+    uint32_t *next = PyMem_Malloc((all->tokens_size + 1) * sizeof *next);
+    if (documents == NULL || next == NULL) {
+        PyMem_Free(documents);
+        PyMem_Free(next);
+        PyErr_NoMemory();
+        return NULL;
+    }
+    uint32_t start = 0;
+    for (uint32_t each = 0; each < all->tokens_size; each++) {
+        next[places[each].token - all->tokens] = start;
+        start += places[each].token->documents;
+    }
+    for (uint32_t each = 0; each < all->postings_size; each++) {
+        documents[next[all->postings[each].token]++] = all->postings[each].document;
+    }
+    PyMem_Free(next);
+    return documents;
 }
 
 static PyObject *blocks_of(struct gathered *all)
 {
     struct writer writer = {PyList_New(0), {0}, {0}, {0}};
-    struct output documents = {0};
+    struct output written = {0};
     struct place *places = sorted(all);
-    bool failed = writer.made == NULL || places == NULL;
+    uint32_t *documents = places == NULL ? NULL : documents_in_order(all, places);
+    const uint32_t *document = documents;
+    bool failed = writer.made == NULL || documents == NULL;
     for (uint32_t each = 0; !failed && each < all->tokens_size; each++) {
+        const struct token *token = places[each].token;
+        uint32_t before = 0;
         if (each + 8 < all->tokens_size) {
             FETCH(places[each + 8].token);
         }
-        const struct token *token = places[each].token;
-        uint32_t before = 0;
-        documents.size = 0;
-        for (uint32_t place = token->first; !failed && place != NONE; place = all->postings[place].next) {
-            failed = put_number(&documents, all->postings[place].document - before);
-            before = all->postings[place].document;
+        written.size = 0;
+        for (uint32_t left = token->documents; !failed && left; left--, document++) {
+            failed = put_number(&written, *document - before);
+            before = *document;
         }
-        failed = failed || write_entry(&writer, &token->text, token->documents, &documents);
+        failed = failed || write_entry(&writer, &token->text, token->documents, &written);
     }
-    PyMem_Free(documents.bytes);
+    PyMem_Free(written.bytes);
+    PyMem_Free(documents);
     PyMem_Free(places);
     return finished(&writer, failed);
 }

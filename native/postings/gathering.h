@@ -5,15 +5,15 @@
 
 #define NONE UINT32_MAX
 
-/* A token of some documents: the first and the last of its postings. */
+/* A token, how many documents have it, and the last of them. */
 struct token {
     struct text text;
-    uint32_t hash, first, last, documents;
+    uint32_t hash, documents, last;
 };
 
-/* A document that has a token, and the next one. */
+/* A token, by its place, of a document. They stand in the order of the documents. */
 struct posting {
-    uint32_t document, next;
+    uint32_t token, document;
 };
 
 /* `slots` holds places of `tokens` by hash, NONE where there is none; always less than half full. */
@@ -122,7 +122,7 @@ static struct token *token_for(struct gathered *all, const struct text *text, ui
     }
     all->slots[slot] = all->tokens_size;
     struct token *token = &all->tokens[all->tokens_size++];
-    *token = (struct token){*text, hash, NONE, NONE, 0};
+    *token = (struct token){*text, hash, 0, 0};
     return token;
 }
 
@@ -132,7 +132,7 @@ static int gather_token(struct gathered *all, const struct text *text, uint32_t 
     if (token == NULL) {
         return -1;
     }
-    if (token->documents && all->postings[token->last].document == document) {
+    if (token->documents && token->last == document) {
         return 0;
     }
     if (all->postings_size == all->postings_room) {
@@ -142,15 +142,9 @@ static int gather_token(struct gathered *all, const struct text *text, uint32_t 
         }
         all->postings = postings;
     }
-    uint32_t place = all->postings_size++;
-    all->postings[place] = (struct posting){document, NONE};
-    if (token->documents++) {
-        all->postings[token->last].next = place;
-    }
-    else {
-        token->first = place;
-    }
-    token->last = place;
+    token->documents++;
+    token->last = document;
+    all->postings[all->postings_size++] = (struct posting){(uint32_t)(token - all->tokens), document};
     return 0;
 }
 

@@ -110,6 +110,17 @@ def test_a_large_segment_is_cut_into_blocks_that_begin_with_their_first_token() 
     assert merge(((halves[0], 0, None), (halves[1], 2000, None))) == blocks
 
 
+def test_many_short_tokens_stand_in_their_order() -> None:
+    every = [bytes([first]) for first in range(256)]
+    every += [one + other for one in every[::3] for other in every[::5]]
+    every += [one + b"\0" * zeros for one in every[:40] for zeros in range(1, 20)]
+    shuffled = sorted(set(every), key=lambda token: token[::-1])
+    given_documents = [packed(shuffled[number::7] + shuffled[:3]) for number in range(7)]
+    one, other = both(lambda: build(given_documents))
+    assert one == other
+    assert len(shuffled) > 4096
+
+
 DAMAGED = "ValueError: a damaged block of postings"
 
 
