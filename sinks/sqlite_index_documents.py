@@ -45,23 +45,28 @@ class Stored(NamedTuple):
 def prepared(documents: Sequence[IndexDocument], paths: IndexPaths) -> tuple[list[Prepared], dict[str, str]]:
     """Of each id the newest document, sorted; and the reason by id for those that cannot be put."""
     preparing = _Preparing()
-    encoded = [each for each in documents if isinstance(each.fields, EncodedFields)]
-    tokenizer = paths.learn([])
-    # What its paths are shows when its tokens are made.
-    unknown = [each for each in encoded if not preparing.add(each, tokenizer)]
-    others = (
-        [each for each in documents if not isinstance(each.fields, EncodedFields)]
-        if len(encoded) < len(documents)
-        else []
-    )
-    if others or unknown:
-        learnt = [*others, *unknown]
-        tokenizer = paths.learn(learnt)
-        for each in learnt:
-            if not preparing.add(each, tokenizer):
-                # A path that is not valid Unicode was not learnt.
-                preparing.refused[each.id] = _NO_UNICODE
+    fields = [each for each in documents if not isinstance(each.fields, EncodedFields)]
+    tokenizer = paths.learn(fields)
+    for each in fields:
+        preparing.add_learnt(each, tokenizer)
+    # What paths a state has shows when its tokens are made.
+    unknown = [
+        each
+        for each in documents
+        if isinstance(each.fields, EncodedFields) and not preparing.add(each, tokenizer)
+    ]
+    some = _LEARNT_FIRST
+    while unknown:
+        tokenizer = paths.learn(unknown[:some])
+        for each in unknown[:some]:
+            preparing.add_learnt(each, tokenizer)
+        unknown = [each for each in unknown[some:] if not preparing.add(each, tokenizer)]
+        some *= 4
     return sorted(preparing.newest.values()), preparing.refused
+
+
+_LEARNT_FIRST = 64
+"""Of how many documents the paths are learnt at first: most others have the same ones."""
 
 
 class _Preparing:
@@ -92,6 +97,11 @@ class _Preparing:
                 content = hashlib.sha256(tokens).digest()[:_CONTENT_BYTES]
                 self.newest[name] = Prepared(name, version, content, tokens)
         return True
+
+    def add_learnt(self, document: IndexDocument, tokenizer: Tokenizer) -> None:
+        """A document all of whose paths were learnt, but for those that are no valid Unicode."""
+        if not self.add(document, tokenizer):
+            self.refused[document.id] = _NO_UNICODE
 
 
 _NO_UNICODE = "text that is not valid Unicode"
