@@ -67,7 +67,9 @@ class MetadataSettings(BaseModel):
     )
     max_updates: int = Field(default=500, ge=1, description="Send schema changes when this many wait.")
     schema_update_interval: float = Field(
-        default=0.25, gt=0, description="Send schema changes at the latest after so many seconds."
+        default=0.25,
+        gt=0,
+        description="Fewer are sent at once if the last ones were sent so many seconds ago, else when these have passed.",
     )
 
 

@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 
 from ingestion.checkpoints import is_done, query_id
-from ingestion.durable_files import write_atomically
+from ingestion.durable_files import write_atomically, write_unflushed
 from ingestion.snapshots import PinnedSnapshot, cached_snapshot, snapshot_file_content
 
 _BATCH = "batch.json"
@@ -34,7 +34,8 @@ class BatchPins:
             write_atomically(self._folder / "batch-snapshot.json", snapshot_file_content(newest))
             self._kept = newest.etag
         content = json.dumps({"batch": batch, "etag": newest.etag}).encode()
-        write_atomically(self._folder / _BATCH, content)
+        # Of no use where Spark's checkpoint, which nobody flushes either, has lost the batch to a power cut.
+        write_unflushed(self._folder / _BATCH, content)
         return newest
 
     def unpin(self) -> None:

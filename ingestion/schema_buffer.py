@@ -8,7 +8,9 @@ does not.
 from __future__ import annotations
 
 import logging
+import math
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Iterable
 
@@ -30,8 +32,8 @@ _Key = tuple[str, str, Proposal | None]
 
 
 class SchemaBuffer:
-    """Sends when `max_updates` are waiting or the oldest has waited `interval` seconds, in a thread of its
-    own, whether events flow or not. Use as a context manager."""
+    """Sends at once what comes after a pause of `interval` seconds; else when these have passed since it last sent, or
+    `max_updates` are waiting. In a thread of its own, whether events flow or not. Use as a context manager."""
 
     def __init__(
         self, sender: SchemaSender, journal: SchemaJournal, max_updates: int, interval: float
@@ -42,6 +44,7 @@ class SchemaBuffer:
         self._interval = interval
         self._known: OrderedDict[_Key, None] = OrderedDict()
         self._newest: tuple[int, str] | None = None
+        self._sent = -math.inf
         self._changed = threading.Condition()
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="schema-buffer", daemon=True)
@@ -123,7 +126,8 @@ class SchemaBuffer:
         with self._changed:
             self._changed.wait_for(lambda: self._journal.waiting or self._closing)
             if not self._closing:
-                self._changed.wait_for(self._is_due, timeout=self._interval)
+                pause = self._sent + self._interval - time.monotonic()
+                self._changed.wait_for(self._is_due, timeout=max(0.0, pause))
             return self._closing
 
     def _is_due(self) -> bool:
@@ -135,6 +139,7 @@ class SchemaBuffer:
             some = self._journal.first(self._max_updates)
         if not some.changes:
             return False
+        self._sent = time.monotonic()
         self._sender.send(some.changes)
         self._take(some)
         return True

@@ -6,9 +6,10 @@ import random
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import count
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from model.errors import IdgraphError
 from sinks.sqlite_connections import Connections
@@ -65,14 +66,19 @@ class SqliteFile:
 
     def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run `work` on one snapshot of the file."""
-        return self._run(_begin_read, work)
+        return self._run(_reading, work)
 
     def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run `work` as the only writer; durable when it returns, without effect when it raises.
 
         `work` runs again from the start when another writer was in the way.
         """
-        return self._run(_begin_write, work)
+        return self._run(_writing, work)
+
+    def write_unflushed(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """As `write`, for what may be had again: a power cut soon after it may take it back. A crash of the process
+        does not, nor a power cut after the next `write`."""
+        return self._run(_writing_unflushed, work)
 
     def truncate_log(self) -> None:
         """Move the log into the file and empty it, so that deleted rows stand in neither.
@@ -86,7 +92,7 @@ class SqliteFile:
 
         deadline = time.monotonic() + _RETRY_SECONDS
         for attempt in count():
-            if not self._run(None, checkpoint):
+            if not self._run(nullcontext, checkpoint):
                 return
             if time.monotonic() > deadline:
                 break
@@ -97,7 +103,7 @@ class SqliteFile:
         """Write the whole file anew and empty the log, so that nothing deleted or replaced is in either: in the room
         that rows leave when they are moved from page to page, `secure_delete` lets their bytes stand. Takes the
         write lock, and as much disk again as the file, for as long as writing it takes: seconds a gigabyte."""
-        self._run(None, lambda connection: connection.execute("VACUUM"))
+        self._run(nullcontext, lambda connection: connection.execute("VACUUM"))
         self.truncate_log()
 
     def close(self) -> None:
@@ -105,18 +111,15 @@ class SqliteFile:
         self._connections.close()
 
     def _run(
-        self, begin: Callable[[sqlite3.Connection], None] | None, work: Callable[[sqlite3.Connection], T]
+        self,
+        transaction: Callable[[sqlite3.Connection], AbstractContextManager[Any]],
+        work: Callable[[sqlite3.Connection], T],
     ) -> T:
         deadline = time.monotonic() + _RETRY_SECONDS
         for attempt in count():
             try:
-                with self._connections.lend() as connection:
-                    if begin is None:
-                        return work(connection)
-                    begin(connection)
-                    result = work(connection)
-                    connection.execute("COMMIT")
-                    return result
+                with self._connections.lend() as connection, transaction(connection):
+                    return work(connection)
             except sqlite3.Error as error:
                 if _code(error) not in _BUSY or time.monotonic() > deadline:
                     raise self._explained(error) from None
@@ -143,8 +146,29 @@ class SqliteFile:
         return kind(f"{self.path}: {reason} ({name})")
 
 
-def _begin_read(connection: sqlite3.Connection) -> None:
+# What fails in one of these is not committed: its connection is closed, which takes it back.
+
+
+@contextmanager
+def _reading(connection: sqlite3.Connection) -> Iterator[None]:
     connection.execute("BEGIN")
+    yield
+    connection.execute("COMMIT")
+
+
+@contextmanager
+def _writing(connection: sqlite3.Connection) -> Iterator[None]:
+    _begin_write(connection)
+    yield
+    connection.execute("COMMIT")
+
+
+@contextmanager
+def _writing_unflushed(connection: sqlite3.Connection) -> Iterator[None]:
+    connection.execute("PRAGMA synchronous = NORMAL")
+    with _writing(connection):
+        yield
+    connection.execute("PRAGMA synchronous = FULL")
 
 
 def _begin_write(connection: sqlite3.Connection) -> None:

@@ -100,7 +100,8 @@ class SqliteProfileStore:
 
     def settle(self, entries: Sequence[OutboxEntry]) -> None:
         if entries:
-            self._file.write(lambda connection: sqlite_outbox.settle(connection, entries))
+            # What a power cut takes back is indexed again, without effect.
+            self._file.write_unflushed(lambda connection: sqlite_outbox.settle(connection, entries))
 
     def tombstones(self, ids: Iterable[str]) -> dict[str, Tombstone]:
         if not self._file.read(sqlite_tombstones.are_there):

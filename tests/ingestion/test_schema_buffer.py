@@ -6,6 +6,7 @@ import json
 import logging
 import stat
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -71,9 +72,17 @@ class _Service:
             return [path for batch in self.batches for path in batch]
 
 
+def send_one(buffer: SchemaBuffer, service: _Service) -> None:
+    """So that what comes next waits for the interval; the service forgets it."""
+    buffer.add(changes("sent.before"))
+    eventually(lambda: buffer.waiting() == 0)
+    service.batches.clear()
+
+
 def test_changes_are_sent_once_each(journal: Path) -> None:
     service = _Service()
     with buffering(service, journal, 100, NEVER) as buffer:
+        send_one(buffer, service)
         assert buffer.add(changes("a", "b", "a")) == 2
         assert buffer.add(changes("b", "c")) == 1
         assert buffer.add([change("a", DataType.NUMBER), change("a", source="other")]) == 1
@@ -104,6 +113,7 @@ def test_it_forgets_within_bounds(journal: Path, monkeypatch: pytest.MonkeyPatch
 def test_enough_changes_are_sent_at_once_in_bounded_batches(journal: Path) -> None:
     service = _Service()
     with buffering(service, journal, 3, NEVER) as buffer:
+        send_one(buffer, service)
         buffer.add(changes("a", "b"))
         assert service.batches == []
         buffer.add(changes("c", "d", "e", "f", "g"))
@@ -114,12 +124,23 @@ def test_enough_changes_are_sent_at_once_in_bounded_batches(journal: Path) -> No
 
 def test_few_changes_are_sent_when_the_interval_has_passed_though_nothing_else_comes(journal: Path) -> None:
     service = _Service()
-    with buffering(service, journal, 100, 0.02) as buffer:
+    with buffering(service, journal, 100, 0.2) as buffer:
+        started = time.monotonic()
+        send_one(buffer, service)
+        buffer.add(changes("a", "b"))
+        eventually(lambda: service.taken() == ["a", "b"])
+        assert time.monotonic() - started > 0.19
+
+
+def test_what_comes_after_a_pause_is_sent_at_once(journal: Path) -> None:
+    service = _Service()
+    with buffering(service, journal, 100, NEVER) as buffer:
         buffer.add(changes("a"))
         eventually(lambda: service.taken() == ["a"])
         eventually(lambda: buffer.waiting() == 0)
         buffer.add(changes("b"))
-        eventually(lambda: service.taken() == ["a", "b"])
+        assert buffer.waiting() == 1
+    assert service.batches == [["a"], ["b"]]
 
 
 def test_adding_does_not_wait_for_a_service_that_hangs(journal: Path) -> None:
@@ -138,7 +159,9 @@ def test_adding_does_not_wait_for_a_service_that_hangs(journal: Path) -> None:
 
 
 def test_changes_are_on_disk_before_they_are_sent(journal: Path) -> None:
-    with buffering(_Service(), journal, 100, NEVER) as buffer:
+    service = _Service()
+    with buffering(service, journal, 100, NEVER) as buffer:
+        send_one(buffer, service)
         buffer.add(changes("a", "b"))
         assert [json.loads(line)["path"] for line in journal.read_text().splitlines()] == ["a", "b"]
         assert stat.S_IMODE(journal.stat().st_mode) == 0o600
@@ -167,7 +190,7 @@ def test_what_was_not_taken_is_sent_after_a_restart(journal: Path) -> None:
     service.is_away = True
     with buffering(service, journal, 100, NEVER) as buffer:
         buffer.add(changes("a", "b"))
-    assert service.refusals == 1
+    assert service.refusals
     service.is_away = False
     with buffering(service, journal, 100, 0.01) as buffer:
         assert buffer.add(changes("b", "c")) == 1

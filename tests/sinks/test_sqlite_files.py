@@ -132,6 +132,24 @@ def test_commits_reach_the_disk(kind: Kind, path: Path, opened: Any) -> None:
         return [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in names]
 
     assert opened._file.read(pragmas) == ["wal", 2, 1]
+    assert opened._file.write(pragmas) == ["wal", 2, 1]
+
+
+def test_only_what_may_be_had_again_waits_for_the_next_commit_to_reach_the_disk(
+    kind: Kind, opened: Any
+) -> None:
+    def flushes(connection: sqlite3.Connection) -> int:
+        return int(connection.execute("PRAGMA synchronous").fetchone()[0])
+
+    def fail(connection: sqlite3.Connection) -> None:
+        raise sqlite3.DataError
+
+    kind.put(opened, 1)
+    assert opened._file.write_unflushed(flushes) == 1
+    assert opened._file.write(flushes) == 2
+    with pytest.raises(kind.error):
+        opened._file.write_unflushed(fail)
+    assert opened._file.write(flushes) == 2
 
 
 @pytest.mark.parametrize("damage", ["text", "header", "middle"])
