@@ -65,8 +65,7 @@ def wire(outputs: Iterable[MapOutput]) -> Iterator[tuple[str, bytes]]:
     """Fragments as they cross the shuffle: their ids and bytes."""
     for output in outputs:
         for fragment_id, state in output.fragments.items():
-            state.normalise()
-            yield fragment_id, codec.encode(state)
+            yield fragment_id, state if isinstance(state, bytes) else codec.encode(state)
 
 
 def prepared(folder: Path) -> Settings:

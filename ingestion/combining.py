@@ -12,6 +12,8 @@ from ingestion.event_states import joined, sealed_part
 from ingestion.map_output import MapOutput
 from ingestion.mapped_events import MappedChunk, MappedEvent
 from ingestion.set_aside import BatchLetters
+from merge import codec
+from merge.encoded import as_state
 from merge.fragments import FragmentState
 from merge.tombstones import UNJUDGED
 from model.errors import KeyProviderError
@@ -44,8 +46,9 @@ class Combiner:
         """Join events. A fragment that one of them cannot be joined to is `broken`. Raises StoreError when the key
         store is away, and, where it is to stop then, KeyServiceError."""
         keys = self._fetch_keys(chunk.others)
-        for fragment_id in chunk.fragment_ids():
-            plain = [event.state for event in chunk.plain.get(fragment_id, ())]
+        left = chunk.plain.join_into(output.fragments, {*chunk.others, *output.judged})
+        for fragment_id in dict.fromkeys((*left, *chunk.others)):
+            plain = [state for _, state in chunk.plain.take(fragment_id)]
             try:
                 self._join(fragment_id, plain, chunk.others.get(fragment_id, ()), keys, output)
             except MemoryError:
@@ -82,30 +85,37 @@ class Combiner:
         output: MapOutput,
     ) -> None:
         """Join events of one fragment, `parts` the states of some, into the output's state of it."""
-        state = output.fragments.get(fragment_id)
+        present = output.fragments.get(fragment_id)
         if events:
-            state = self._take(fragment_id, events, keys, state, parts, output)
-        if parts and state is None:
-            _begin(fragment_id, joined(parts), output)
-        elif parts and state is not None:
-            state.join(joined(parts))
+            present = self._take(fragment_id, events, keys, present, parts, output)
+        if not parts:
+            return
+        if isinstance(present, bytes):
+            parts.append(codec.body(present))
+        made = joined(parts)
+        if isinstance(present, FragmentState):
+            present.join(as_state(made))
+        elif isinstance(made, bytes) and fragment_id not in output.judged:
+            output.fragments[fragment_id] = made
+        else:
+            _begin(fragment_id, as_state(made), output)
 
     def _take(
         self,
         fragment_id: str,
         events: Sequence[MappedEvent],
         keys: FetchedKeys,
-        state: FragmentState | None,
+        present: FragmentState | bytes | None,
         parts: list[bytes],
         output: MapOutput,
-    ) -> FragmentState | None:
+    ) -> FragmentState | bytes | None:
         """Seal events; each then stands in `parts`, or in the state that this gives."""
         policies = self._snapshot.attributes.policies
         # A state that stands as bytes is decoded only for what may be sealed.
-        is_sealing = state is not None and any(event.leaves.to_seal for event in events)
-        present = state.registers if state is not None and is_sealing else {}
+        is_sealing = any(event.leaves.to_seal for event in events)
+        before = as_state(present).registers if present is not None and is_sealing else {}
         for event, sealed in zip(
-            events, seal_events(self._sealer, keys, events, present, policies), strict=True
+            events, seal_events(self._sealer, keys, events, before, policies), strict=True
         ):
             if isinstance(sealed, Unsealed):
                 spec = event.origin.spec
@@ -117,15 +127,16 @@ class Combiner:
                 if sealed.registers:
                     parts.append(sealed_part(sealed.registers))
                 continue
-            if state is None:
-                state = _begin(fragment_id, FragmentState(), output)
+            if not isinstance(present, FragmentState):
+                state = FragmentState() if present is None else as_state(present)
+                present = _begin(fragment_id, state, output)
             mutations = event.leaves.plain
             mutations |= sealed.registers
             origin, identifiers, scope = event.origin, event.identifiers, event.scope
-            state.apply(
+            present.apply(
                 FragmentChange(fragment_id, origin, mutations, identifiers, scope, policies, sealed.entries)
             )
-        return state
+        return present
 
 
 def _begin(fragment_id: str, state: FragmentState, output: MapOutput) -> FragmentState:

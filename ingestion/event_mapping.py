@@ -9,10 +9,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ingestion.configuration import SourceConfig
+from ingestion.event_states import event_states
 from ingestion.files import DamagedRecord
 from ingestion.kafka_envelope import envelope_reader
 from ingestion.map_output import MapOutput
-from ingestion.mapped_events import MappedChunk, MappedEvent, PlainEvent
+from ingestion.mapped_events import MappedChunk, MappedEvent
 from ingestion.outcomes import TOLD_CHANGES
 from ingestion.payload_formats import NOT_OF_THE_EVENT, PayloadFormats
 from ingestion.set_aside import BatchLetters
@@ -64,7 +65,7 @@ class EventMapper:
         self._readers = {name: envelope_reader(config, formats) for name, config in sources.items()}
         self._hashes = _Hashes(blind_index)
         self._protect = snapshot.protected_names.protector(self._hashes.__getitem__)
-        self._timed = {name for name, config in sources.items() if config.ordinal_unit == "epoch_ms"}
+        self._timed = frozenset(name for name, config in sources.items() if config.ordinal_unit == "epoch_ms")
         self._routes: dict[tuple[str, str], _Route | None] = {}
         self._gather = self._native_gatherer()
 
@@ -77,7 +78,7 @@ class EventMapper:
     ) -> MappedChunk:
         """`map` of each record, and letters for those that are damaged. `are_whole`: none is given as plain.
         Raises SchemaRegistryError."""
-        chunk = MappedChunk({}, {})
+        chunk = MappedChunk(event_states(), {})
 
         def map_one(item: RawRecord | DamagedRecord) -> None:
             if isinstance(item, DamagedRecord):
@@ -87,7 +88,7 @@ class EventMapper:
             output.bytes += len(item.value)
             event = self.map(item, latest, output)
             if event is not None:
-                chunk.add(event, are_whole)
+                chunk.add(event, self.is_timed(item), are_whole)
 
         try:
             if self._gather is None or are_whole:
@@ -98,7 +99,8 @@ class EventMapper:
                 size, skipped = self._gather(
                     records,
                     latest,
-                    *chunk,
+                    chunk.plain.add,
+                    chunk.others,
                     lambda leaves, event: _note_changes(leaves, event, output),
                     map_one,
                 )
@@ -113,13 +115,14 @@ class EventMapper:
         if native.events is None or leaves is None:
             return None
         return native.events.gatherer(
-            (RawRecord, DecryptedRecord, Origin, Leaves, PlainEvent, MappedEvent, SchemaRegistryError),
+            (RawRecord, DecryptedRecord, Origin, Leaves, MappedEvent, SchemaRegistryError),
             {name: reader.read for name, reader in self._readers.items()},
             self._routes,
             self._route,
             self._protect,
             leaves,
             self._snapshot.attributes.take_back,
+            self._timed,
         )
 
     def _route(self, source: str, event_type: str) -> _Route | None:

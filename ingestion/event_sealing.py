@@ -47,10 +47,12 @@ def seal_events(
     try:
         key = _key(keys, events[0].fragment_id)
         latest = sealer.seal_latest(key, [(each.origin, each.leaves.to_seal) for each in events], present)
-        return [
+        sealed: list[Sealed | Unsealed] = [
             Sealed(registers, _entries(sealer, key, event, policies))
             for event, registers in zip(events, latest, strict=True)
         ]
+        key.rest()
+        return sealed
     except Exception:
         # Looked for below: what an event that is set aside would have replaced must be sealed after all.
         return [_sealed_alone(sealer, keys, event, policies) for event in events]

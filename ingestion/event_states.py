@@ -3,12 +3,65 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
+from zlib import crc32
 
 from merge import codec
 from merge.encoded import EncodedState
 from merge.fragments import FragmentState
 from model import canonical, native
 from model.fragments import Register
+
+_BEGUN = crc32(codec.FORMAT)
+
+
+class EventStates(Protocol):
+    """The states of events by fragment, each as the JSON in what `merge.codec` writes.
+
+    With each stands when it was: its ordinal, if that is a time.
+    """
+
+    def add(self, fragment_id: str, time: int | None, state: bytes, /) -> None:
+        """Keep one more."""
+        ...
+
+    def fragment_ids(self) -> list[str]:
+        """Of all events, each once."""
+        ...
+
+    def take(self, fragment_id: str, /) -> list[tuple[int | None, bytes]]:
+        """Take out the events of a fragment."""
+        ...
+
+    def join_into(self, fragments: dict[str, FragmentState | bytes], excluded: set[str], /) -> list[str]:
+        """Join the events of each fragment with the bytes that it has in `fragments`, and put the bytes of that there:
+        but not for those that are `excluded` or not of the common form, whose ids this gives."""
+        ...
+
+
+class ListedStates:
+    """`EventStates` in lists: leaves all joining to who asks."""
+
+    # Twin of `EventStates` in native/states.c.
+    def __init__(self) -> None:
+        self._events: dict[str, list[tuple[int | None, bytes]]] = {}
+
+    def add(self, fragment_id: str, time: int | None, state: bytes, /) -> None:
+        self._events.setdefault(fragment_id, []).append((time, state))
+
+    def fragment_ids(self) -> list[str]:
+        return list(self._events)
+
+    def take(self, fragment_id: str, /) -> list[tuple[int | None, bytes]]:
+        return self._events.pop(fragment_id, [])
+
+    def join_into(self, fragments: dict[str, FragmentState | bytes], excluded: set[str], /) -> list[str]:  # noqa: ARG002
+        return self.fragment_ids()
+
+
+def event_states() -> EventStates:
+    """Without any events yet."""
+    return ListedStates() if native.states is None else native.states.EventStates(crc32, _BEGUN)
 
 
 def sealed_part(registers: dict[str, Register]) -> bytes:
@@ -22,12 +75,12 @@ def sealed_part(registers: dict[str, Register]) -> bytes:
     return codec.body(codec.encode(state))
 
 
-def joined(parts: Sequence[bytes]) -> FragmentState:
-    """The join of states, each given as its JSON: at least one."""
-    if len(parts) > 1 and native.states is not None:
-        body = native.states.join_all(tuple(parts))
+def joined(parts: Sequence[bytes]) -> FragmentState | bytes:
+    """The join of states, each given as its JSON: at least one. Bytes of the common form where they are known."""
+    if native.states is not None:
+        body = parts[0] if len(parts) == 1 else native.states.join_all(tuple(parts))
         if body is not None:
-            return EncodedState(codec.framed(body))
+            return codec.framed(body)
     whole, *others = (EncodedState(codec.framed(part)) for part in parts)
     for other in others:
         whole.join(other)

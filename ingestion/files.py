@@ -17,7 +17,8 @@ from typing import NamedTuple
 from model.dead_letters import DeadLetterReason
 from model.events import RawRecord
 
-CHUNK = 1 << 20
+CHUNK = 1 << 17
+"""Bytes that are read at once: their lines are still in the processor's cache when they are cut out."""
 MAX_NAME = 800
 
 # Not zlib's words: they quote the file's first bytes, and its checksum.
@@ -55,15 +56,18 @@ def read_records(
     name = _name(path, root, shown)
     try:
         with _open(path) as stream:
-            for line, length in _lines(stream, max_bytes):
-                number += 1
-                content = line.removeprefix(_BOM) if number == 1 else line
-                record = RawRecord(source, _position(name, number), content)
+            for lines, length in _blocks(stream, max_bytes):
+                if not number:
+                    lines[0] = lines[0].removeprefix(_BOM)
                 if length > max_bytes:
+                    number += 1
+                    record = RawRecord(source, _position(name, number), lines.pop(0))
                     detail = f"the record has {length} bytes, more than {max_bytes}; the first {max_bytes} are kept here"
                     yield DamagedRecord(record, DeadLetterReason.TOO_LARGE, detail)
-                elif content and not content.isspace():
-                    yield record
+                for line in lines:
+                    number += 1
+                    if line and not line.isspace():
+                        yield _new(RawRecord, (source, f"file:{name}#{number}", line))
     except _Damage as damage:
         record = RawRecord(source, _position(name, number + 1), damage.partial)
         detail = f"the file cannot be read from this line on: {damage.reason}; give it again whole"
@@ -96,23 +100,29 @@ def _position(name: str, line: int) -> str:
     return f"file:{name}#{line}"
 
 
-def _lines(stream: BufferedIOBase, max_bytes: int) -> Iterator[tuple[bytes, int]]:
-    """Lines without their ends, and their true lengths; of an over-long line only the first bytes."""
+def _blocks(stream: BufferedIOBase, max_bytes: int) -> Iterator[tuple[list[bytes], int]]:
+    """Lines without their ends, some at once, and the true length of the first of them. Of an over-long line there are
+    only the first bytes, and it is the first of its block."""
     held = b""  # the line that has begun, at most max_bytes of it
     length = 0  # how long it is so far
     while True:
         try:
-            chunk = stream.read1(CHUNK)
+            chunk = stream.read1(min(CHUNK, max_bytes))
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             # read1 raises only when nothing more could be decompressed, so `held` is all there is.
             raise _Damage(_DAMAGES[type(error)], held) from None
         if not chunk:
             break
-        first, *rest = chunk.split(b"\n")
-        held += first[: max(0, max_bytes - len(held))]
-        length += len(first)
-        for following in rest:
-            yield held, length
-            held, length = following[:max_bytes], len(following)
+        lines = chunk.split(b"\n")
+        length += len(lines[0])
+        lines[0] = held + lines[0][: max(0, max_bytes - len(held))]
+        held = lines.pop()
+        if lines:
+            yield lines, length
+            length = len(held)
     if length:
-        yield held, length
+        yield [held], length
+
+
+# What a NamedTuple's own constructor does, without its call: there is one for each line.
+_new: Callable[[type[RawRecord], tuple[str, str, bytes]], RawRecord] = tuple.__new__

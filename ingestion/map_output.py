@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ingestion.files import DamagedRecord
+from merge.encoded import as_state
 from merge.fragments import FragmentState
+from merge.tombstones import UNJUDGED
 from model.attributes import DataType
 from model.dead_letters import DeadLetter
 from model.events import RawRecord
@@ -14,12 +16,15 @@ from model.proposals import Proposal
 OUTPUT_BYTES = 128 << 20
 """An output of large records ends here: their fragments are held in memory."""
 
+Fragment = FragmentState | bytes
+"""Bytes are those of a normalised state in the first of `merge.codec`'s formats, which was judged by nothing."""
+
 
 @dataclass(slots=True)
 class MapOutput:
     """What some chunks of events became."""
 
-    fragments: dict[str, FragmentState] = field(default_factory=dict)
+    fragments: dict[str, Fragment] = field(default_factory=dict)
     changes: dict[tuple[str, DataType], tuple[str, str]] = field(default_factory=dict)
     proposals: dict[tuple[str, DataType], Proposal] = field(default_factory=dict)
     letters: list[DeadLetter] = field(default_factory=list)
@@ -36,11 +41,24 @@ class MapOutput:
     broken: set[str] = field(default_factory=set)
     """Fragments that an event could not be joined to."""
 
+    def states(self) -> dict[str, FragmentState]:
+        """All fragments, none as bytes."""
+        return {name: as_state(fragment) for name, fragment in self.fragments.items()}
+
+    def state(self, fragment_id: str) -> FragmentState | None:
+        """One fragment, if it is there, and not as bytes."""
+        found = self.fragments.get(fragment_id)
+        return None if found is None else as_state(found)
+
     def was_judged_otherwise(self) -> bool:
         """Whether earlier chunks had a fragment that was judged by something else than now."""
         present = self.fragments
         return any(
-            present[fragment_id].judged != until
+            _judged(present[fragment_id]) != until
             for fragment_id, until in self.judged.items()
             if fragment_id in present
         )
+
+
+def _judged(fragment: Fragment) -> int:
+    return UNJUDGED if isinstance(fragment, bytes) else fragment.judged

@@ -104,25 +104,26 @@ class MapStage:
     ) -> None:
         if tombstone.until == UNJUDGED:
             return
-        plain = mapped.plain.pop(fragment_id, [])
+        plain = mapped.plain.take(fragment_id)
         others = mapped.others.pop(fragment_id, [])
-        alive = [each for each in plain if self._is_alive(each.record, each.ordinal, tombstone)]
+        alive = [(when, state) for when, state in plain if when is not None and when > tombstone.until]
         alive_others = [
-            each for each in others if self._is_alive(each.record, each.origin.stamp.ordinal, tombstone)
+            each
+            for each in others
+            if self._mapper.is_timed(each.record) and each.origin.stamp.ordinal > tombstone.until
         ]
-        if alive:
-            mapped.plain[fragment_id] = alive
+        for when, state in alive:
+            mapped.plain.add(fragment_id, when, state)
         if alive_others:
             mapped.others[fragment_id] = alive_others
         output.erased += len(plain) + len(others) - len(alive) - len(alive_others)
 
-    def _is_alive(self, record: RawRecord, ordinal: int, tombstone: Tombstone) -> bool:
-        return self._mapper.is_timed(record) and ordinal > tombstone.until
-
     def _proven(self, output: MapOutput) -> MapOutput:
         """The output with nothing in it that cannot be written: of a fragment whose state has no bytes, the records
         that are to blame become dead letters."""
-        for fragment_id, state in list(output.fragments.items()):
+        for fragment_id, state in output.fragments.items():
+            if isinstance(state, bytes):
+                continue
             try:
                 prove(state)
             except MemoryError:
@@ -157,8 +158,8 @@ class MapStage:
         try:
             self._combiner.combine_fragment(events, part)
             if name in part.fragments:
-                present = output.fragments.get(name)
-                made = output.fragments[name] = with_part(present, part.fragments[name])
+                present = output.state(name)
+                made = output.fragments[name] = with_part(present, part.states()[name])
                 output.erased += present is not None and present.judged < made.judged
         except (StoreError, KeyServiceError, MemoryError):
             raise

@@ -4,18 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ingestion.event_states import EventStates
 from model.events import RawRecord
 from model.fragments import Origin
 from model.identifiers import Identifier
 from transforms.leaves import Leaves
-
-
-class PlainEvent(NamedTuple):
-    """An event of which nothing must be sealed: its state, as the JSON in what `merge.codec` writes, is all of it."""
-
-    record: RawRecord
-    ordinal: int
-    state: bytes
 
 
 class MappedEvent(NamedTuple):
@@ -32,19 +25,22 @@ class MappedEvent(NamedTuple):
 
 
 class MappedChunk(NamedTuple):
-    """The events of a chunk by the id of their fragment, in their order. A fragment may be in both."""
+    """The events of a chunk by the id of their fragment, in their order. A fragment may be in both.
 
-    plain: dict[str, list[PlainEvent]]
+    Of a `plain` event nothing must be sealed: its state is all of it.
+    """
+
+    plain: EventStates
     others: dict[str, list[MappedEvent]]
 
     def fragment_ids(self) -> dict[str, None]:
         """Of all events, each once."""
-        return dict.fromkeys((*self.plain, *self.others))
+        return dict.fromkeys((*self.plain.fragment_ids(), *self.others))
 
-    def add(self, event: MappedEvent, is_whole: bool) -> None:
-        """One more, and where not all of it is wanted, as a plain one if it is."""
+    def add(self, event: MappedEvent, is_timed: bool, is_whole: bool) -> None:
+        """One more, and where not all of it is wanted, as a plain one if it is. `is_timed`: its ordinal is a time."""
         if is_whole or event.state is None or event.leaves.to_seal:
             self.others.setdefault(event.fragment_id, []).append(event)
         else:
-            plain = PlainEvent(event.record, event.origin.stamp.ordinal, event.state)
-            self.plain.setdefault(event.fragment_id, []).append(plain)
+            time = event.origin.stamp.ordinal if is_timed else None
+            self.plain.add(event.fragment_id, time, event.state)

@@ -75,9 +75,12 @@ def _run_map(
         for fragment_id, state in output.fragments.items():
             part = crc32(fragment_id.encode()) % len(parcels)
             parcel = parcels[part]
-            parcel.fragments.append((fragment_id, codec.encode(state)))
-            if state.judged != UNJUDGED:
-                parcel.judged[fragment_id] = state.judged
+            if isinstance(state, bytes):
+                parcel.fragments.append((fragment_id, state))
+            else:
+                parcel.fragments.append((fragment_id, codec.encode(state)))
+                if state.judged != UNJUDGED:
+                    parcel.judged[fragment_id] = state.judged
             if len(parcel.fragments) == PARCEL_FRAGMENTS:
                 yield sealed_rows([(part, parcel)], sealer)
                 parcels[part] = Parcel([])
@@ -109,7 +112,7 @@ def _run_whole(
 ) -> Iterator[pa.RecordBatch]:
     total, letters = StageReport(), _letters(plan)
 
-    def fragments() -> Iterator[tuple[str, FragmentState]]:
+    def fragments() -> Iterator[tuple[str, FragmentState | bytes]]:
         for output, report in _mapped(plan, order, batches, letters):
             total.add(report)
             yield from output.fragments.items()

@@ -25,6 +25,11 @@ def state_of(data: bytes) -> FragmentState:
     return EncodedState(data)
 
 
+def as_state(state: FragmentState | bytes) -> FragmentState:
+    """A state that may stand as the bytes that `codec.encode` gave: those are not checked again."""
+    return EncodedState(state) if isinstance(state, bytes) else state
+
+
 def _is_known(encoded: bytes | None) -> TypeGuard[bytes]:
     # What the loops read has no cells.
     return encoded is not None and encoded[:1] == codec.FORMAT

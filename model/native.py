@@ -58,6 +58,7 @@ class Events(Protocol):
         protect: Callable[[Any], Any],
         leaves: tuple[Any, ...],
         take_back: Callable[[Any], None],
+        timed: frozenset[str],
         /,
     ) -> Callable[..., tuple[int, int]]: ...
 
@@ -147,6 +148,9 @@ class States(Protocol):
     """States as their bytes: native/states.c says of each function what it does and names its twin."""
 
     SOURCE: int
+
+    EventStates: Any
+    """A type: see `ingestion.event_states.EventStates`."""
 
     def join(self, one: bytes, other: bytes, /) -> bytes | None: ...
     def join_all(self, bodies: tuple[bytes, ...], /) -> bytes | None: ...

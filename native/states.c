@@ -5,9 +5,9 @@
  * What is read here was written by merge.codec.encode, and its checksum was compared. All the same no byte is
  * trusted: whatever is not as expected gives None, and the twin says what it is.
  */
+#include "states/event_joining.h"
 #include "states/fields.h"
 #include "states/identifiers.h"
-#include "states/joined.h"
 #include "states/tokens.h"
 
 static PyMethodDef methods[] = {
@@ -25,5 +25,11 @@ static struct PyModuleDef definition = {
 
 PyMODINIT_FUNC PyInit__states(void)
 {
-    return new_module(&definition);
+    PyObject *module = new_module(&definition);
+    PyObject *type = module == NULL ? NULL : PyType_FromSpec(&event_states_spec);
+    if (type == NULL || PyModule_AddObjectRef(module, "EventStates", type)) {
+        Py_CLEAR(module);
+    }
+    Py_XDECREF(type);
+    return module;
 }

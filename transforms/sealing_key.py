@@ -43,17 +43,31 @@ class SealingKey(KeyHolder):
 
     The data-key version is four bytes of a hash of the key: it needs no counter that could start again
     after an erasure, and it tells a value of another key from an altered one.
+
+    The cipher is made when it is first needed and takes 4 KiB, nearly all of it OpenSSL's.
     """
 
-    __slots__ = ("_header", "_place", "_siv")
+    __slots__ = ("_data_key", "_header", "_place", "_siv")
 
     def __init__(self, data_key: bytes, fragment_id: str) -> None:
         """Raises KeyProviderError for a key that is not 64 bytes long."""
         if len(data_key) != DATA_KEY_BYTES:
             raise KeyProviderError(f"a data key has {DATA_KEY_BYTES} bytes, this one has {len(data_key)}")
-        self._siv = AESSIV(data_key)
+        self._data_key = data_key
+        self._siv: AESSIV | None = None
         self._header = FORMAT_VERSION + hashlib.sha256(b"idgraph data-key version\0" + data_key).digest()[:4]
         self._place = self._header + encode(fragment_id)
+
+    def rest(self) -> None:
+        """Let go of the cipher, until it is needed again: of thousands of keys each is used once, and what is let go of
+        at once is warm when the next cipher takes its place."""
+        self._siv = None
+
+    def _cipher(self) -> AESSIV:
+        siv = self._siv
+        if siv is None:
+            siv = self._siv = AESSIV(self._data_key)
+        return siv
 
     def seal(self, value: Any, path: str, source: str, event_id: str) -> str:
         """A JSON value as sealed text. Raises SealError for a value that JSON cannot hold."""
@@ -66,7 +80,9 @@ class SealingKey(KeyHolder):
             # Raised outside the handler: the codec's error quotes the value and would hang on as context.
             raise SealError(f"the value at {path!a} cannot be written as JSON")
         plain = plain.ljust(-(-len(plain) // _BLOCK) * _BLOCK)
-        return b2a_base64(self._header + self._siv.encrypt(plain, [place]), newline=False).decode("ascii")
+        return b2a_base64(self._header + self._cipher().encrypt(plain, [place]), newline=False).decode(
+            "ascii"
+        )
 
     def open(self, text: str, path: str, source: str, event_id: str) -> Any:
         """The value that was sealed. Raises SealError when the text was altered or truncated, comes from
@@ -82,7 +98,7 @@ class SealingKey(KeyHolder):
         if not sealed.startswith(self._header):
             raise SealError(f"the sealed value at {path!a} {self._why_foreign(sealed)}")
         try:
-            plain = self._siv.decrypt(sealed[_HEADER_BYTES:], [place])
+            plain = self._cipher().decrypt(sealed[_HEADER_BYTES:], [place])
         except InvalidTag:
             raise SealError(
                 f"the sealed value at {path!a} was altered, or moved from another fragment, path or event"
@@ -116,6 +132,9 @@ class UnusableKey(SealingKey):
         """Why, if it is not for this key: what holds all keys is away."""
         kind, reason = self._error
         return KeyServiceError(reason) if issubclass(kind, KeyServiceError) else None
+
+    def rest(self) -> None:
+        """There is none."""
 
     def has_sealed(self, text: str) -> bool:  # noqa: ARG002
         """Raises KeyProviderError."""

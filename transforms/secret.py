@@ -20,9 +20,10 @@ class Secret(KeyHolder):
         self._content = content
 
     @classmethod
-    def random(cls, size: int) -> Self:
-        """`size` bytes of the operating system's generator."""
-        return cls(secrets.token_bytes(size))
+    def several(cls, count: int, size: int) -> list[Self]:
+        """As many, each of `size` bytes of the operating system's generator, of which they are asked at once."""
+        content = secrets.token_bytes(count * size)
+        return [cls(content[start : start + size]) for start in range(0, count * size, size)]
 
     def reveal(self) -> bytes:
         """The bytes themselves."""

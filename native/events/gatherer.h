@@ -4,18 +4,18 @@
 
 #include "values.h"
 
-enum { RECORD_TYPE, DECRYPTED_TYPE, ORIGIN_TYPE, LEAVES_TYPE, PLAIN_EVENT_TYPE, MAPPED_EVENT_TYPE, AWAY_TYPE, TYPES };
-enum { OF_TYPES, READERS, ROUTES, FIND_ROUTE, PROTECT, LEAVES, TAKE_BACK, GATHERER_PARTS };
+enum { RECORD_TYPE, DECRYPTED_TYPE, ORIGIN_TYPE, LEAVES_TYPE, MAPPED_EVENT_TYPE, AWAY_TYPE, TYPES };
+enum { OF_TYPES, READERS, ROUTES, FIND_ROUTE, PROTECT, LEAVES, TAKE_BACK, TIMED, GATHERER_PARTS };
 /* Of a route: the spec's function, its reference, and signs: an event id with none of them is not hashed. */
 enum { MAP, SPEC_REF, SIGNS, ROUTE_PARTS };
 /* What model.native's `state` is given beside an event's own, and how many leaves an event may have. */
 enum { STATE, ROOT, SKIPPED, POLICIES, WALK_REST, ENCODE, MOST_LEAVES, LEAVES_PARTS };
 enum { PLAIN_LEAVES, TO_SEAL, UNEXPECTED, FOUND_PARTS };
 
-/* One call for a chunk. `found` is a Leaves without anything in it, for the next event; `plain` and `others` are
- * dicts of lists by fragment id. */
+/* One call for a chunk. `found` is a Leaves without anything in it, for the next event; `add_plain` is the `add` of an
+ * EventStates, and `others` a dict of lists by fragment id. */
 struct gathering {
-    PyObject *parts, *plain, *others, *report, *rest, *found;
+    PyObject *parts, *add_plain, *others, *report, *rest, *found;
     long long latest;
     Py_ssize_t bytes, skipped;
 };
@@ -189,10 +189,34 @@ static int take_leaves(const struct gathering *gathering, struct steps *steps)
     return steps->state != NULL && size <= PyLong_AsSsize_t(PyTuple_GET_ITEM(leaves, MOST_LEAVES));
 }
 
+/* Of an event with nothing to seal its state is all of it, and when it was if its source is timed. */
+static int keep_plain(const struct gathering *gathering, PyObject *record, const struct steps *steps)
+{
+    int is_timed = PySet_Contains(PyTuple_GET_ITEM(gathering->parts, TIMED), PyTuple_GET_ITEM(record, 0));
+    if (is_timed < 0) {
+        return -1;
+    }
+    PyObject *ordinal = PyTuple_GET_ITEM(PyTuple_GET_ITEM(steps->mapped, 0), 1);
+    PyObject *arguments[] = {steps->fragment_id, is_timed ? ordinal : Py_None, steps->state};
+    PyObject *done = PyObject_Vectorcall(gathering->add_plain, arguments, 3, NULL);
+    Py_XDECREF(done);
+    return done == NULL ? -1 : 0;
+}
+
+static int keep_other(const struct gathering *gathering, PyObject *record, const struct steps *steps)
+{
+    PyObject *fields[] = {record, steps->fragment_id, steps->origin, steps->identifiers,
+                          gathering->found, Py_None, steps->state};
+    PyObject *made = new_tuple((PyTypeObject *)type_of(gathering, MAPPED_EVENT_TYPE), fields, 7);
+    int failed = made == NULL || append_to(gathering->others, steps->fragment_id, made);
+    Py_XDECREF(made);
+    return failed ? -1 : 0;
+}
+
 /* Puts the event where it belongs; `found` is then without anything again. */
 static int keep(struct gathering *gathering, PyObject *record, const struct steps *steps)
 {
-    PyObject *found = gathering->found, *made;
+    PyObject *found = gathering->found;
     bool is_known = !PyList_GET_SIZE(PyTuple_GET_ITEM(found, UNEXPECTED));
     bool is_plain = steps->state != Py_None && !PyList_GET_SIZE(PyTuple_GET_ITEM(found, TO_SEAL));
     if (!is_known) {
@@ -203,17 +227,7 @@ static int keep(struct gathering *gathering, PyObject *record, const struct step
             return -1;
         }
     }
-    if (is_plain) {
-        PyObject *fields[] = {record, PyTuple_GET_ITEM(PyTuple_GET_ITEM(steps->mapped, 0), 1), steps->state};
-        made = new_tuple((PyTypeObject *)type_of(gathering, PLAIN_EVENT_TYPE), fields, 3);
-    }
-    else {
-        PyObject *fields[] = {record, steps->fragment_id, steps->origin, steps->identifiers,
-                              found, Py_None, steps->state};
-        made = new_tuple((PyTypeObject *)type_of(gathering, MAPPED_EVENT_TYPE), fields, 7);
-    }
-    int failed = made == NULL || append_to(is_plain ? gathering->plain : gathering->others, steps->fragment_id, made);
-    Py_XDECREF(made);
+    int failed = is_plain ? keep_plain(gathering, record, steps) : keep_other(gathering, record, steps);
     if (!failed && !(is_known && is_plain)) {
         Py_SETREF(gathering->found, new_found(gathering));
         failed = gathering->found == NULL;
@@ -291,10 +305,10 @@ static int gather_all(struct gathering *gathering, PyObject *records)
     return 0;
 }
 
-/* gather(records, latest, plain, others, report, rest) */
+/* gather(records, latest, add_plain, others, report, rest) */
 static PyObject *gather_chunk(PyObject *parts, PyObject *const *arguments, Py_ssize_t given)
 {
-    if (!check_arguments(given, 6) || !check_dict(arguments[2]) || !check_dict(arguments[3])) {
+    if (!check_arguments(given, 6) || !check_dict(arguments[3])) {
         return NULL;
     }
     if (!PyList_CheckExact(arguments[0])) {
@@ -314,12 +328,12 @@ static PyObject *gather_chunk(PyObject *parts, PyObject *const *arguments, Py_ss
 
 static PyMethodDef gatherer_method = {
     "gather", (PyCFunction)(void (*)(void))gather_chunk, METH_FASTCALL,
-    "gather(records, latest, plain, others, report, rest): maps a list of records into lists by fragment id; gives\n"
-    "how many bytes and how many skipped events those had for which rest(record) was not called."};
+    "gather(records, latest, add_plain, others, report, rest): maps a list of records, the plain ones given to\n"
+    "add_plain(fragment_id, time, state), the others into lists by fragment id; gives how many bytes and how many skipped events those had for which rest(record) was not called."};
 
-PyDoc_STRVAR(gatherer_doc, "gatherer((RawRecord, DecryptedRecord, Origin, Leaves, PlainEvent, MappedEvent, Away), readers,\n"
-                           "routes, find_route, protect, (state, root, skipped, policies, rest, encode, most),\n"
-                           "take_back): a function that maps chunks of records. Of their errors it raises Away.");
+PyDoc_STRVAR(gatherer_doc, "gatherer((RawRecord, DecryptedRecord, Origin, Leaves, MappedEvent, Away), readers, routes,\n"
+                           "find_route, protect, (state, root, skipped, policies, rest, encode, most), take_back,\n"
+                           "timed): a function that maps chunks of records. Of their errors it raises Away.");
 
 static bool are_gatherer_types(PyObject *types)
 {
@@ -345,6 +359,10 @@ static PyObject *gatherer(PyObject *Py_UNUSED(module), PyObject *const *argument
         return NULL;
     }
     PyObject *leaves = arguments[LEAVES];
+    if (!PyFrozenSet_CheckExact(arguments[TIMED])) {
+        PyErr_SetString(PyExc_TypeError, "a frozen set of timed sources is needed");
+        return NULL;
+    }
     if (!are_gatherer_types(arguments[OF_TYPES]) || !PyTuple_CheckExact(leaves) ||
         PyTuple_GET_SIZE(leaves) != LEAVES_PARTS || !is_short_integer(PyTuple_GET_ITEM(leaves, MOST_LEAVES))) {
         PyErr_SetString(PyExc_TypeError, "named tuples and the parts of leaves are needed");

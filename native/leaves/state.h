@@ -1,7 +1,7 @@
 /* merge.codec.encode, of what AttributeTree.leaves gives of one event. */
 #pragma once
 
-#include "walking.h"
+#include "shapes.h"
 
 #define MOST_TO_SEAL 1024
 #define MOST_IDENTIFIERS 16
@@ -46,45 +46,15 @@ static int has_policies(const struct walk *walk, PyObject *policies)
     return found;
 }
 
-/* Most events have the leaves of one before them: for each number of leaves, the order that so many had last. */
-#define MOST_REMEMBERED 96
-static uint8_t orders[MOST_REMEMBERED + 1][MOST_REMEMBERED];
-
-static int leaves_in_order(const void *one, const void *other)
-{
-    return in_order(&(*(const struct leaf *const *)one)->of, &(*(const struct leaf *const *)other)->of);
-}
-
-/* Whether they are in the order of those before: then that is a permutation, as no two are equal. */
-static bool sort_as_before(const struct collected *collected, const struct leaf **sorted)
-{
-    const uint8_t *order = orders[collected->size];
-    for (int each = 0; each < collected->size; each++) {
-        sorted[each] = &collected->leaves[order[each]];
-        if (each && leaves_in_order(&sorted[each - 1], &sorted[each]) >= 0) {
-            return false;
-        }
-    }
-    return true;
-}
-
-static void sort_leaves(const struct collected *collected, const struct leaf **sorted)
-{
-    bool is_remembered = collected->size <= MOST_REMEMBERED;
-    if (is_remembered && sort_as_before(collected, sorted)) {
-        return;
-    }
-    for (int each = 0; each < collected->size; each++) {
-        sorted[each] = &collected->leaves[each];
-    }
-    qsort(sorted, (size_t)collected->size, sizeof *sorted, leaves_in_order);
-    for (int each = 0; is_remembered && each < collected->size; each++) {
-        orders[collected->size][each] = (uint8_t)(sorted[each] - collected->leaves);
-    }
-}
-
 static int put_leaves(struct output *output, const struct collected *collected, PyObject *encode)
 {
+    struct shape *shape = shape_of(collected);
+    if (shape != NULL) {
+        shape->users++;
+        int failed = put_as_before(output, collected, shape, encode);
+        shape->users--;
+        return failed;
+    }
     const struct leaf *sorted[MOST_COLLECTED];
     sort_leaves(collected, sorted);
     if (!collected->size && put_character(output, '{')) {
@@ -92,67 +62,100 @@ static int put_leaves(struct output *output, const struct collected *collected, 
     }
     for (int each = 0; each < collected->size; each++) {
         const struct leaf *leaf = sorted[each];
-        const char *begin = leaf->kind == deleted ? "[0,0," : "[0,1,";
-        if (put_key(output, &leaf->of, each ? ',' : '{', encode) || put(output, begin, 5) ||
-            put_value(output, leaf->of.value, encode) || put_character(output, ']')) {
+        if (put_key(output, &leaf->of, each ? ',' : '{', encode) || put(output, "[0", 2) ||
+            put_kind_and_value(output, leaf, encode)) {
             return -1;
         }
     }
     return put_character(output, '}');
 }
 
-/* The text forms of identifiers, in order: how many, -1 with an exception, 0 for the twin to say. */
-static int named(PyObject *identifiers, struct entry *names)
+/* Text forms of an event's identifiers, one after the other. */
+#define MOST_NAMED 2048
+struct names {
+    struct entry of[MOST_IDENTIFIERS];
+    int size;
+    char room[MOST_NAMED];
+};
+
+static bool is_ascii(PyObject *text)
 {
-    int size = 0;
-    for (; size < PyTuple_GET_SIZE(identifiers); size++) {
-        PyObject *each = PyTuple_GET_ITEM(identifiers, size);
-        PyObject *name = NULL;
-        if (size < MOST_IDENTIFIERS && PyTuple_Check(each) && PyTuple_GET_SIZE(each) == 2 &&
-            PyUnicode_CheckExact(PyTuple_GET_ITEM(each, 0)) && PyUnicode_CheckExact(PyTuple_GET_ITEM(each, 1))) {
-            name = PyUnicode_FromFormat("%U:%U", PyTuple_GET_ITEM(each, 0), PyTuple_GET_ITEM(each, 1));
-        }
-        if (name != NULL && !PyUnicode_IS_ASCII(name)) {
-            Py_CLEAR(name);
-        }
-        if (name == NULL) {
-            break;
-        }
-        names[size] = (struct entry){PyUnicode_DATA(name), PyUnicode_GET_LENGTH(name), name, Py_None};
-    }
-    bool are_fine = size == PyTuple_GET_SIZE(identifiers);
-    if (are_fine) {
-        qsort(names, (size_t)size, sizeof *names, in_order);
-    }
-    for (int each = 1; are_fine && each < size; each++) {
-        are_fine = in_order(&names[each - 1], &names[each]) != 0;
-    }
-    for (int each = 0; !are_fine && each < size; each++) {
-        Py_DECREF(names[each].key);
-    }
-    return are_fine ? size : PyErr_Occurred() ? -1 : 0;
+    return PyUnicode_CheckExact(text) && PyUnicode_IS_READY(text) && PyUnicode_IS_ASCII(text);
 }
 
-static int put_names(struct output *output, const struct entry *names, int size, PyObject *encode)
+/* The text forms in order: whether they are all there, each once; if not, the twin has to say. */
+static bool read_names(PyObject *identifiers, struct names *names)
 {
-    for (int each = 0; each < size; each++) {
-        if (put_key(output, &names[each], each ? ',' : '{', encode) || put_character(output, '0')) {
+    size_t used = 0;
+    names->size = 0;
+    for (Py_ssize_t place = 0; place < PyTuple_GET_SIZE(identifiers); place++) {
+        PyObject *each = PyTuple_GET_ITEM(identifiers, place);
+        if (place == MOST_IDENTIFIERS || !PyTuple_Check(each) || PyTuple_GET_SIZE(each) != 2 ||
+            !is_ascii(PyTuple_GET_ITEM(each, 0)) || !is_ascii(PyTuple_GET_ITEM(each, 1))) {
+            return false;
+        }
+        PyObject *type = PyTuple_GET_ITEM(each, 0), *value = PyTuple_GET_ITEM(each, 1);
+        size_t size = (size_t)PyUnicode_GET_LENGTH(type), rest = (size_t)PyUnicode_GET_LENGTH(value);
+        if (size >= MOST_NAMED || rest >= MOST_NAMED || used + size + 1 + rest > MOST_NAMED) {
+            return false;
+        }
+        char *text = names->room + used;
+        memcpy(text, PyUnicode_1BYTE_DATA(type), size);
+        text[size] = ':';
+        memcpy(text + size + 1, PyUnicode_1BYTE_DATA(value), rest);
+        names->of[names->size++] = (struct entry){text, (Py_ssize_t)(size + 1 + rest), NULL, NULL};
+        used += size + 1 + rest;
+    }
+    qsort(names->of, (size_t)names->size, sizeof *names->of, in_order);
+    bool are_distinct = names->size > 0;
+    for (int each = 1; are_distinct && each < names->size; each++) {
+        are_distinct = in_order(&names->of[each - 1], &names->of[each]) != 0;
+    }
+    return are_distinct;
+}
+
+static int put_escaped(struct output *output, const struct entry *name, PyObject *encode)
+{
+    PyObject *text = PyUnicode_FromStringAndSize(name->text, name->size);
+    int failed = text == NULL || put_encoded(output, text, encode);
+    Py_XDECREF(text);
+    return failed ? -1 : 0;
+}
+
+static int put_names(struct output *output, const struct names *names, PyObject *encode)
+{
+    for (int each = 0; each < names->size; each++) {
+        const struct entry *name = &names->of[each];
+        int done = put_character(output, each ? ',' : '{') ? -1 : put_text(output, name->text, name->size);
+        if (done < 0 || (!done && put_escaped(output, name, encode)) || put(output, ":0", 2)) {
             return -1;
         }
     }
     return put_character(output, '}');
 }
 
-static PyObject *write_state(const struct walk *walk, const struct entry *names, int size, PyObject *encode)
+/* Room to write in that nobody uses now. */
+#define MOST_SPARED (64 << 10)
+static struct output spare;
+
+static PyObject *write_state(const struct walk *walk, const struct names *names, PyObject *encode)
 {
-    struct output output = {NULL, 0, 0};
+    /* Encoding may run Python, and that come here again: it then finds no room. */
+    struct output output = spare;
     PyObject *made = NULL;
-    if (more(&output, 1024) != NULL && !put(&output, "[[", 2) && !put_origin(&output, walk->origin, encode) &&
-        !put(&output, "],", 2) && !put_leaves(&output, walk->collected, encode) && !put(&output, ",[],", 4) &&
-        !put_names(&output, names, size, encode) && !put_character(&output, ']')) {
+    spare = (struct output){NULL, 0, 0};
+    output.size = 0;
+    if (!put(&output, "[[", 2) && !put_origin(&output, walk->origin, encode) && !put(&output, "],", 2) &&
+        !put_leaves(&output, walk->collected, encode) && !put(&output, ",[],", 4) &&
+        !put_names(&output, names, encode) && !put_character(&output, ']')) {
         made = PyBytes_FromStringAndSize(output.bytes, (Py_ssize_t)output.size);
     }
-    PyMem_Free(output.bytes);
+    if (spare.bytes != NULL || output.room > MOST_SPARED) {
+        PyMem_Free(output.bytes);
+    }
+    else {
+        spare = output;
+    }
     return made;
 }
 
@@ -160,21 +163,17 @@ static PyObject *write_state(const struct walk *walk, const struct entry *names,
 static PyObject *collected_state(const struct walk *walk, PyObject *identifiers, PyObject *policies, PyObject *encode)
 {
     struct collected *collected = walk->collected;
-    struct entry names[MOST_IDENTIFIERS];
+    struct names names;
     collect_rest(walk);
     bool is_odd = collected->is_off || PyList_GET_SIZE(walk->to_seal) > MOST_TO_SEAL;
     int policies_found = is_odd ? 1 : has_policies(walk, policies);
-    int size = policies_found ? 0 : named(identifiers, names);
-    if (size < 0 || policies_found < 0) {
+    if (policies_found < 0) {
         return NULL;
     }
-    if (!size) {
+    if (policies_found || !read_names(identifiers, &names)) {
         return stop_collecting(walk) ? NULL : Py_NewRef(Py_None);
     }
-    PyObject *made = write_state(walk, names, size, encode);
-    for (int each = 0; each < size; each++) {
-        Py_DECREF(names[each].key);
-    }
+    PyObject *made = write_state(walk, &names, encode);
     if (made != NULL) {
         PyDict_Clear(walk->plain);
     }

@@ -103,10 +103,8 @@ static PyObject *join(PyObject *Py_UNUSED(module), PyObject *const *arguments, P
         return NULL;
     }
     struct join *join = &workplace;
-    if (!read_state(arguments[0], HEADER, &join->sides[0]) || !read_state(arguments[1], HEADER, &join->sides[1])) {
-        Py_RETURN_NONE;
-    }
-    if (!join_sides(join)) {
+    if (!read_state(json_of(arguments[0], HEADER), &join->sides[0]) ||
+        !join_one(join, 0, json_of(arguments[1], HEADER))) {
         Py_RETURN_NONE;
     }
     return write_joined(join, PyBytes_GET_SIZE(arguments[0]) + PyBytes_GET_SIZE(arguments[1]));
@@ -126,10 +124,9 @@ static PyObject *join_all(PyObject *Py_UNUSED(module), PyObject *bodies)
         return NULL;
     }
     struct join *join = &workplace;
-    bool is_common = read_state(PyTuple_GET_ITEM(bodies, 0), 0, &join->sides[0]);
+    bool is_common = read_state(json_of(PyTuple_GET_ITEM(bodies, 0), 0), &join->sides[0]);
     for (Py_ssize_t each = 1; is_common && each < number; each++) {
-        is_common = (each == 1 || go_on(join)) && read_state(PyTuple_GET_ITEM(bodies, each), 0, &join->sides[1]) &&
-                    join_sides(join);
+        is_common = join_one(join, each - 1, json_of(PyTuple_GET_ITEM(bodies, each), 0));
     }
     for (Py_ssize_t each = 0; each < number; each++) {
         all += PyBytes_GET_SIZE(PyTuple_GET_ITEM(bodies, each));

@@ -148,3 +148,9 @@ static bool go_on(struct join *join)
     }
     return true;
 }
+
+/* Joins one more state to the first side, or to what was joined to that already: whether it could be. */
+static bool join_one(struct join *join, Py_ssize_t joined_before, struct text json)
+{
+    return (!joined_before || go_on(join)) && read_state(json, &join->sides[1]) && join_sides(join);
+}

@@ -12,6 +12,7 @@
 #define DEEPEST 32
 /* Before the JSON of a state stand its format and its checksum, which the caller has looked at. */
 #define HEADER 5
+#define FORMAT 1
 enum { DELETED, PLAIN, SEALED, KINDS };
 
 struct text {
@@ -118,6 +119,13 @@ static bool skip_quoted(struct reader *reader)
         }
     }
     return false;
+}
+
+/* What stands behind a header of so many bytes. */
+static struct text json_of(PyObject *data, Py_ssize_t header)
+{
+    Py_ssize_t size = PyBytes_GET_SIZE(data) - header;
+    return (struct text){PyBytes_AS_STRING(data) + header, size < 0 ? 0 : size};
 }
 
 /* Any JSON value: all up to the comma or bracket that follows it. */
@@ -263,11 +271,11 @@ static bool is_nested(const struct entry *registers, int size)
     return false;
 }
 
-/* Whether these bytes are, behind their header, a state of the common form: without markers, no path below another. */
-static bool read_state(PyObject *data, Py_ssize_t header, struct state *state)
+/* Whether this is the JSON of a state of the common form: without markers, no path below another. */
+static bool read_state(struct text json, struct state *state)
 {
-    struct reader reader = {PyBytes_AS_STRING(data) + header, PyBytes_AS_STRING(data) + PyBytes_GET_SIZE(data)};
-    return PyBytes_GET_SIZE(data) >= header && take(&reader, '[') && read_origins(&reader, state) && take(&reader, ',') &&
+    struct reader reader = {json.start, json.start + json.size};
+    return take(&reader, '[') && read_origins(&reader, state) && take(&reader, ',') &&
            read_registers(&reader, state) && take(&reader, ',') && take(&reader, '[') && take(&reader, ']') &&
            take(&reader, ',') &&
            read_identifiers(&reader, state->origins_size, state->identifiers, &state->identifiers_size) &&

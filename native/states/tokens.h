@@ -157,7 +157,7 @@ static PyObject *tokens(PyObject *Py_UNUSED(module), PyObject *const *arguments,
     if (state == NULL) {
         return PyErr_NoMemory();
     }
-    if (!read_state(arguments[0], HEADER, state)) {
+    if (!read_state(json_of(arguments[0], HEADER), state)) {
         PyMem_Free(state);
         Py_RETURN_NONE;
     }

@@ -57,7 +57,7 @@ def test_events_of_a_later_month_are_other_events_of_the_same_people(tmp_path: P
         {
             origin.stamp
             for output in outputs
-            for state in output.fragments.values()
+            for state in output.states().values()
             for origin in state.identifiers.values()
         }
         for outputs in (first, second)

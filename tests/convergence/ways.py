@@ -52,9 +52,12 @@ def _shuffled(outputs: Iterable[MapOutput], share: int) -> Changes:
         yield from _judged(parcel)
 
 
-def _parcel(fragments: Iterable[tuple[str, FragmentState]]) -> Parcel:
+def _parcel(fragments: Changes) -> Parcel:
     parcel = Parcel([])
     for name, state in fragments:
+        if isinstance(state, bytes):
+            parcel.fragments.append((name, state))
+            continue
         parcel.fragments.append((name, codec.encode(state)))
         if state.judged != UNJUDGED:
             parcel.judged[name] = state.judged

@@ -85,7 +85,7 @@ def test_its_changes_are_set_aside_and_joined_once_it_is_restored(
 
 def test_two_batches_leave_two_letters(tmp_path: Path, given: list[RawRecord]) -> None:
     pipeline = Pipeline(tmp_path)
-    outputs = [pipeline.map(*part).fragments for part in (given[:20], given)]
+    outputs = [pipeline.map(*part).states() for part in (given[:20], given)]
     both = set(outputs[0]) & set(outputs[1])
     (name, *_) = sorted(name for name in both)
     writer = LetterWriter(pipeline.sealer)

@@ -92,7 +92,7 @@ def test_a_flow_that_goes_on_sets_aside_what_it_cannot_seal(disabling: Disabling
     assert (letter.reason, letter.position[-2:]) == (DeadLetterReason.KEY_UNAVAILABLE, "#3")
     assert letter.detail.endswith("the key is disabled")
     assert len(output.fragments) == 2
-    leaving = b"".join(codec.encode(state) for state in output.fragments.values())
+    leaving = b"".join(codec.encode(state) for state in output.states().values())
     leaving += b"".join(letter.payload for letter in output.letters)
     assert CANARY.encode() not in leaving
 

@@ -58,8 +58,7 @@ def event(line: int = 1, **content: Any) -> RawRecord:
 def encoded(output: MapOutput) -> bytes:
     """All that leaves the stage, as bytes."""
     states = []
-    for name, state in output.fragments.items():
-        state.normalise()
+    for name, state in sorted(output.states().items()):
         states.append(name.encode() + codec.encode(state))
     letters = [
         canonical.encode([str(part) for part in letter[:-2]]) + letter.payload for letter in output.letters
@@ -72,7 +71,7 @@ def encoded(output: MapOutput) -> bytes:
 
 def by_path(output: MapOutput, name: str) -> dict[str, tuple[Kind, Any]]:
     return {
-        path: (register.kind, register.value) for path, register in output.fragments[name].registers.items()
+        path: (register.kind, register.value) for path, register in output.states()[name].registers.items()
     }
 
 
@@ -160,8 +159,8 @@ def test_a_bad_event_is_set_aside_with_its_reason_and_hurts_only_itself(name: st
     (letter,) = output.letters
     assert (letter.reason, letter.stage) == (reason, stage)
     assert output.events == 3
-    assert {name: codec.encode(state) for name, state in output.fragments.items()} == {
-        name: codec.encode(state) for name, state in alone.fragments.items()
+    assert {name: codec.encode(state) for name, state in output.states().items()} == {
+        name: codec.encode(state) for name, state in alone.states().items()
     }
     assert output.changes == alone.changes
 
@@ -259,7 +258,7 @@ def test_a_crash_while_sealing_the_latest_leaves_the_one_before(
     output = pipeline.map(*given)
     assert [(each.reason, each.position[-2:]) for each in output.letters] == [(Reason.STAGE_CRASHED, "#3")]
     (name,) = output.fragments
-    found, wanted = output.fragments[name], expected.fragments[name]
+    found, wanted = output.states()[name], expected.states()[name]
     assert {path: each.origin for path, each in found.registers.items()} == {
         path: each.origin for path, each in wanted.registers.items()
     }
@@ -401,7 +400,7 @@ def test_no_details_quote_events_of_real_specs(pipeline: Pipeline) -> None:
 
 def test_protected_identifiers_are_keyed_hashes_everywhere(pipeline: Pipeline) -> None:
     output = pipeline.map(order())
-    ((name, state),) = output.fragments.items()
+    ((name, state),) = output.states().items()
     assert name.startswith("email:~")
     assert list(state.identifiers) == [name]
     # The web site's specs protect the same type, though the person is named by another.
@@ -414,7 +413,7 @@ def test_protected_identifiers_are_keyed_hashes_everywhere(pipeline: Pipeline) -
     }
     segment = pipeline.map(raw(content, 1, "segment"))
     assert list(segment.fragments) == ["user_id:7"]
-    assert name in segment.fragments["user_id:7"].identifiers
+    assert name in segment.states()["user_id:7"].identifiers
     assert canaries(segment, "p1@example.com") == []
 
 
@@ -534,7 +533,7 @@ def test_sealed_by_default_means_identifiers_too(tmp_path: Path) -> None:
 
 def test_each_value_names_the_spec_version_that_made_it(tmp_path: Path) -> None:
     pipeline = Pipeline(tmp_path, snapshot=snapshot(specs=[spec("orders", version=3)]))
-    ((_, state),) = pipeline.map(order()).fragments.items()
+    ((_, state),) = pipeline.map(order()).states().items()
     assert {register.spec for register in state.registers.values()} == {SpecRef("shop-orders", 3)}
 
 

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from ingestion.combining import Combiner
+from ingestion.map_output import MapOutput
+from ingestion.mapped_events import MappedChunk
 from ingestion.parcels import Parcel
 from ingestion.set_aside import LetterWriter, read_changes
 from ingestion.tasks import _judged
@@ -62,7 +65,7 @@ def test_events_up_to_the_tombstone_are_refused_and_counted(later: Pipeline) -> 
     assert output.events == 4
     assert output.letters == []
     assert len(output.fragments) == 2
-    assert output.fragments[name].judged == may(9)
+    assert output.states()[name].judged == may(9)
 
 
 def test_a_source_that_counts_brings_nothing_back_until_lifted(later: Pipeline) -> None:
@@ -152,7 +155,7 @@ def test_of_changes_that_meet_where_all_were_judged_before_no_data_key_stays(lat
     later.store.erase([name], may(5))
     between = later.map(at(6))
     later.store.erase([name], may(9))
-    assert (between.fragments[name].judged, name in later.key_store.get([name])) == (may(5), True)
+    assert (between.states()[name].judged, name in later.key_store.get([name])) == (may(5), True)
     output = later.commit_stage().run([*before.fragments.items(), *between.fragments.items()])
     assert (output.written, output.erased) == (0, 2)
     assert later.key_store.get([name]) == {}
@@ -170,7 +173,7 @@ def test_what_comes_after_an_erasure_between_two_chunks_stays(
         yield at(12)
 
     first, second = later.map_stage().run(given())
-    assert (first.fragments[name].judged, second.fragments[name].judged) == (UNJUDGED, may(9))
+    assert (first.states()[name].judged, second.states()[name].judged) == (UNJUDGED, may(9))
     output = later.commit_stage().run([*first.fragments.items(), *second.fragments.items()])
     assert (output.written, output.erased) == (1, 1)
 
@@ -199,7 +202,7 @@ def test_what_comes_after_an_erasure_stays_where_a_broken_fragment_is_mapped_aga
     later: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ingestion.chunks.CHUNK_EVENTS", 1)
-    monkeypatch.setattr("ingestion.map_stage.prove", _failing)
+    monkeypatch.setattr(Combiner, "combine", _breaking)
     name, looks, tombstones = only_id(later), list[str](), later.store.tombstones
 
     def after_three_looks(names: Iterable[str]) -> Mapping[str, Tombstone]:
@@ -211,15 +214,15 @@ def test_what_comes_after_an_erasure_stays_where_a_broken_fragment_is_mapped_aga
     with monkeypatch.context() as between:
         between.setattr(later.store, "tombstones", after_three_looks)
         output = later.map(at(1), at(12))
-    assert (len(looks), output.erased, output.fragments[name].judged) == (4, 1, may(9))
+    assert (len(looks), output.erased, output.states()[name].judged) == (4, 1, may(9))
     assert later.commit_stage().run(output.fragments.items()).written == 1
     expected = Pipeline(later.folder, later.key_store, now=later.now)
     expected.process([at(12)])
     assert later.export() == expected.export()
 
 
-def _failing(_: FragmentState) -> None:
-    raise RecursionError("a state that has no bytes")
+def _breaking(_: Combiner, chunk: MappedChunk, output: MapOutput) -> None:
+    output.broken.update(chunk.fragment_ids())
 
 
 def test_a_letter_alone_is_an_output_too(later: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from ingestion.configuration import FileSource
 from ingestion.event_mapping import EventMapper
 from ingestion.files import DamagedRecord
 from ingestion.map_output import MapOutput
-from ingestion.mapped_events import MappedChunk, MappedEvent, PlainEvent
+from ingestion.mapped_events import MappedChunk, MappedEvent
 from ingestion.payload_formats import PayloadFormats
 from ingestion.set_aside import BatchAttempt, BatchLetters, LetterWriter
 from merge import codec
@@ -59,10 +59,18 @@ SPECS = [
         for name, more in PLACES.items()
     ),
 ]
+UNTIMED = "counted"
 SOURCES = {
-    "odd": FileSource.model_validate(
-        {"name": "odd", "path": "inbox", "type": {"path": "kind"}, "ordinal_unit": "epoch_ms"}
+    name: FileSource.model_validate(
+        {
+            "name": name,
+            "path": "inbox",
+            "source": {"const": "odd"},
+            "type": {"path": "kind"},
+            "ordinal_unit": unit,
+        }
     )
+    for name, unit in (("odd", "epoch_ms"), (UNTIMED, "sequence"))
 }
 
 ids = st.sampled_from(["e1", "e2", "ann@example.com", "a%40b.example", "日", 7, None, ""])
@@ -76,7 +84,7 @@ extras = st.dictionaries(
 
 
 def _record(
-    line: int, kind: Any, event_id: Any, ordinal: Any, email: Any, extra: dict[str, Any]
+    source: str, line: int, kind: Any, event_id: Any, ordinal: Any, email: Any, extra: dict[str, Any]
 ) -> RawRecord:
     body = {
         "kind": kind,
@@ -88,11 +96,12 @@ def _record(
         value = canonical.encode(body)
     except Exception:
         value = b"{"
-    return RawRecord("odd", f"file:odd/x#{line}", value)
+    return RawRecord(source, f"file:odd/x#{line}", value)
 
 
 kinds = st.sampled_from(["plain", "plain", "plain", "stored", "sealed", "whole", "nobody's", None])
-odd_records = st.builds(_record, st.integers(1, 9), kinds, ids, ordinals, emails, extras)
+sources = st.sampled_from(["odd", "odd", UNTIMED])
+odd_records = st.builds(_record, sources, st.integers(1, 9), kinds, ids, ordinals, emails, extras)
 
 
 def _decrypted(record: RawRecord) -> DecryptedRecord:
@@ -140,13 +149,11 @@ def mapped(
 
 
 def _told(chunk: MappedChunk) -> list[tuple[Any, ...]]:
-    plain = [(name, *_plain(each)) for name, events in chunk.plain.items() for each in events]
+    plain: list[tuple[Any, ...]] = [
+        (name, when, state) for name in chunk.plain.fragment_ids() for when, state in chunk.plain.take(name)
+    ]
     others = [(name, *_other(name, each)) for name, events in chunk.others.items() for each in events]
     return sorted((*plain, *others), key=repr)
-
-
-def _plain(event: PlainEvent) -> tuple[Any, ...]:
-    return type(event.record), event.record, event.ordinal, event.state, [], None
 
 
 def _other(name: str, event: MappedEvent) -> tuple[Any, ...]:
@@ -156,14 +163,11 @@ def _other(name: str, event: MappedEvent) -> tuple[Any, ...]:
         state.apply(FragmentChange(name, event.origin, event.leaves.plain, event.identifiers, event.scope))
         body = codec.body(codec.encode(state))
     assert event.fragment_id == name == str(event.identifiers[0])
-    return (
-        type(event.record),
-        event.record,
-        event.origin.stamp.ordinal,
-        body,
-        event.leaves.to_seal,
-        event.scope,
-    )
+    when = event.origin.stamp.ordinal if event.record.source != UNTIMED else None
+    if not event.leaves.to_seal and event.scope is None:
+        # What a plain one is without bytes of its own.
+        return when, body
+    return when, body, type(event.record), event.record, event.leaves.to_seal, event.scope
 
 
 @settings(max_examples=60, deadline=None)
@@ -201,5 +205,5 @@ def test_the_common_event_is_mapped_natively(is_encrypted: bool) -> None:
     mapper.map_chunk(some, LATEST, MapOutput())
     mapper.map = fail  # type: ignore[method-assign, assignment]
     again = mapper.map_chunk(some, LATEST, MapOutput())
-    assert sum(map(len, again.plain.values())) > 50
+    assert sum(len(again.plain.take(name)) for name in again.plain.fragment_ids()) > 50
     assert sum(map(len, again.others.values())) > 20

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ingestion.event_states import joined
+from ingestion.event_states import event_states, joined
 from merge import codec
 from merge.documents import EncodedFields, document
-from merge.encoded import EncodedState, state_of
+from merge.encoded import EncodedState, as_state, state_of
 from merge.fragments import FragmentState
 from model import canonical, native
 from model.errors import DamagedStateError
@@ -166,6 +166,86 @@ def test_joins_of_many(events: list[FragmentChange]) -> None:
     assert natively is None or natively == codec.body(encoded(events))
 
 
+@more
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["u:1", "u:2", "ü:3"]), st.none() | st.integers(-3, 3), changes()),
+        max_size=12,
+    ),
+    st.lists(st.tuples(st.sampled_from(["u:1", "u:2", "u:4"]), several, st.booleans()), max_size=2),
+    st.sets(st.sampled_from(["u:1", "u:2", "u:4"]), max_size=1),
+    st.lists(st.sampled_from(["u:1", "u:2", "u:9"]), max_size=2),
+)
+def test_states_of_events(
+    events: list[tuple[str, int | None, FragmentChange]],
+    present: list[tuple[str, list[FragmentChange], bool]],
+    excluded: set[str],
+    taken: list[str],
+) -> None:
+    def work() -> Any:
+        states = event_states()
+        for name, when, change in events:
+            states.add(name, when, codec.body(encoded([change])))
+        again = [(name, *each) for name in taken for each in states.take(name)]
+        for name, when, body in again:
+            states.add(name, when, body)
+        fragments: dict[str, FragmentState | bytes] = {
+            # What is no bytes is the twin's, as is what has markers.
+            name: encoded(changes) if is_encoded else codec.decode(encoded(changes))
+            for name, changes, is_encoded in present
+        }
+        left = states.join_into(fragments, excluded)
+        assert {*left} >= excluded & {*states.fragment_ids()}
+        for name in left:
+            parts = [EncodedState(codec.framed(body)) for _, body in states.take(name)]
+            state = as_state(fragments.get(name) or FragmentState())
+            for part in parts:
+                state.join(part)
+            state.normalise()
+            fragments[name] = state
+        return again, sorted((name, codec.encode(as_state(state))) for name, state in fragments.items())
+
+    natively, plainly = both(work)
+    assert natively == plainly
+
+
+def test_states_of_common_events_are_joined_natively() -> None:
+    states = event_states()
+    for number in range(3000):
+        origin = Origin(Stamp(0, number, "s", str(number)), SpecRef("m", 1))
+        one = FragmentChange("", origin, {"a": Register(origin, Kind.PLAIN, number)}, (Identifier("u", "1"),))
+        states.add(f"u:{number % 1200}", number, codec.body(encoded([one])))
+    fragments: dict[str, FragmentState | bytes] = {}
+    assert states.join_into(fragments, {"u:7"}) == ["u:7"]
+    assert len(fragments) == 1199
+    state = as_state(fragments["u:8"])
+    assert isinstance(state, EncodedState)
+    codec.check(codec.encode(state))
+    assert state.registers["a"].value == 2408
+    # Those of another chunk are joined to what is there.
+    assert states.join_into(fragments, set()) == []
+    assert [when for when, _ in states.take("u:8")] == [8, 1208, 2408]
+    assert states.take("u:8") == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [(), ("u:1", 1), ("u:1", 1, "x"), (b"u:1", 1, b"x"), ("u:1", "1", b"x"), ("u:1", 2**63, b"x")],
+)
+def test_what_is_no_event_is_refused(arguments: Any) -> None:
+    states = event_states()
+    with pytest.raises((TypeError, OverflowError)):
+        states.add(*arguments)
+    assert states.fragment_ids() == []
+    odd: Any
+    for odd in ((), ({}, []), ([], set())):
+        with pytest.raises(TypeError):
+            states.join_into(*odd)
+    for parts in ((), (len, "1"), (len,)):
+        with pytest.raises(TypeError):
+            native.built_states.EventStates(*parts)  # type: ignore[union-attr]
+
+
 @pytest.mark.parametrize("size", [2, 3, 62, 63, 64, 65, 66, 200, 1100])
 def test_many_events_of_the_common_form_become_one_state(size: int) -> None:
     events = []
@@ -176,7 +256,7 @@ def test_many_events_of_the_common_form_become_one_state(size: int) -> None:
         registers = {path: Register(origin, Kind.PLAIN, value) for path, value in values.items()}
         events.append(FragmentChange("u:1", origin, registers, (Identifier("u", str(number % 3)),)))
     bodies = [codec.body(encoded([event])) for event in events]
-    assert codec.encode(joined(bodies)) == encoded(events)
+    assert codec.encode(as_state(joined(bodies))) == encoded(events)
     assert native.states is not None
     assert (native.states.join_all(tuple(bodies)) is None) == (size > 65)
 

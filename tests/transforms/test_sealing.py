@@ -91,6 +91,15 @@ def test_a_sealed_value_of_today_opens_for_ever() -> None:
     assert SealingKey(KEY, "user_id:480").open(sealed, *PLACE) == [CANARY, 2**70, Decimal("1E+400"), None]
 
 
+def test_a_key_that_rested_seals_and_opens_as_before() -> None:
+    key = SealingKey(KEY, "user_id:480")
+    sealed = key.seal("x", *PLACE)
+    key.rest()
+    assert key.open(sealed, *PLACE) == "x"
+    key.rest()
+    assert key.seal("x", *PLACE) == sealed
+
+
 VALUES: list[Any] = [
     "",
     "a",

@@ -61,14 +61,16 @@ def test_no_closure_that_spark_would_send_takes_a_key_along(keyring: KeyringFile
 
 
 def test_random_secrets_differ() -> None:
-    assert len({Secret.random(64).reveal() for _ in range(100)}) == 100
+    made = [secret.reveal() for secret in Secret.several(100, 64)]
+    assert len({*made}) == 100
+    assert {len(each) for each in made} == {64}
 
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> Secret:
     """The only data key that is made in a test."""
     secret = Secret(KEY)
-    monkeypatch.setattr(Secret, "random", lambda _: secret)
+    monkeypatch.setattr(Secret, "several", lambda count, _: [secret] * count)
     return secret
 
 

@@ -48,7 +48,7 @@ VECTORS = vectors()
 
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector.label)
 def test_vector(vector: Vector) -> None:
-    cipher = SealingKey(vector.key, "user_id:1")._siv
+    cipher = SealingKey(vector.key, "user_id:1")._cipher()
     if not vector.is_valid:
         with pytest.raises(InvalidTag):
             cipher.decrypt(vector.sealed, [vector.associated])
