@@ -25,12 +25,19 @@ class Edits(World):
     @rule(path=st.sampled_from(["a", "a.b", "c", "p"]), policy=policies)
     def change_a_policy(self, path: str, policy: str) -> None:
         if self._may_have(path, policy):
-            self.attributes[path] = Declared(policy, self.attributes[path].encryption)
+            self.attributes[path] = self.attributes[path]._replace(policy=policy)
             self._save()
 
     @rule(policy=st.sampled_from(PLAIN))
     def change_a_plain_policy(self, policy: str) -> None:
-        self.attributes[PATH] = Declared(policy)
+        self.attributes[PATH] = self.attributes[PATH]._replace(policy=policy)
+        self._save()
+
+    @rule(path=st.sampled_from(["a", "c", "n"]))
+    def rank_the_sources(self, path: str) -> None:
+        """The other way round. Not every site notices, and all store the same."""
+        stated = self.attributes[path]
+        self.attributes[path] = stated._replace(policy="source_priority", sources=stated.sources[::-1])
         self._save()
 
     @rule(path=st.sampled_from(PROTECTABLE), encryption=st.sampled_from(["protected", "searchable"]))
@@ -40,7 +47,7 @@ class Edits(World):
             return
         policy = self.attributes[path].policy
         kept = policy if policy in POLICIES_OF_SEALED[encryption] else "latest"
-        self.attributes[path] = Declared(kept, encryption)
+        self.attributes[path] = self.attributes[path]._replace(policy=kept, encryption=encryption)
         self._save()
 
     @rule(path=st.sampled_from(NAMES))

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
+from model import canonical
 from model.attributes import AttributeMetadata, ReconciliationPolicy
+from model.events import RawRecord
 from model.snapshots import MetadataSnapshot
 from model.specs import SpecDocument
 from tests.retail import NOW, UNDETECTED, attribute
@@ -17,18 +20,23 @@ SOURCES = ("shop", "crm")
 PERSONS = ("1", "2")
 DEVICES = ("17", "18", "27", "28")
 """Two of each person. None in common: an erasure takes the letters of all that the person's identifiers stand in."""
+EXCEPTION = "k.open"
+"""Stays readable where all of `k` is protected; not in all histories."""
 TYPES = {
     "a": "number",
     "a.b": "number",
     "c": "number",
     "n": "number",
     "p": "string",
+    "k": "string",
+    EXCEPTION: "string",
     "u.id": "string",
     "d.id": "string",
 }
-PROTECTABLE = ("c", "p")
+PROTECTABLE = ("c", "p", "k")
+"""With `k` all that stands below it and is not declared itself."""
 NAMES = ("u.id", "d.id")
-AGREED = (*PROTECTABLE, "n", "d")
+AGREED = ("c", "p", "k", "n", "d")
 """What all contents of one event have alike."""
 POLICIES_OF_SEALED = {
     "protected": ("latest", "first", "append", "count", "source_priority"),
@@ -39,8 +47,30 @@ LAST_ORDINAL = 8
 FUTURE = int(NOW * 1000) * 2
 _ABSENT = "absent"
 
-_numbers = st.sampled_from([1, 2, 3, 0.1, 0.2, 10**20, -1, "text", None, [1, 2], _ABSENT])
-_texts = st.sampled_from(["x", "y", "z", 1, None, _ABSENT])
+BIG, FINE, HUGE = 2**70 + 1, Decimal("0.10000000000000000000000000001"), Decimal("1E+400")
+"""No double is any of them."""
+COMPOSED, DECOMPOSED = "\u00e9", "e\u0301"
+_HALF, _BEYOND = "\ue000", "\ue001"
+_UNREADABLE = {f'"{_HALF}"'.encode(): rb'"\ud800"', f'"{_BEYOND}"'.encode(): b"1e7000"}
+"""What stands in a payload for half of a character and for a number beyond all bounds, which no JSON library writes."""
+
+
+def _nested(depth: int) -> Any:
+    return {"x": _nested(depth - 1)} if depth else "deep"
+
+
+_numbers = st.sampled_from([1, 2, 3, 0.1, 0.2, BIG, -1, FINE, HUGE, "text", None, [1, 2], _ABSENT])
+_texts = st.sampled_from(
+    [*"xyxyxyz", "", "\0", COMPOSED, DECOMPOSED, 1, 1, None, None, *[_ABSENT] * 4, _HALF, _BEYOND]
+)
+_trees = st.sampled_from(
+    [
+        *({"x": 1}, {"x": {"y": 2}}, {"x": {"y": {"z": "deep"}}, "open": 3}, 5, "text", {"open": "text"}),
+        *({"x": None}, {"x": {"y": None}}, None, {}, {"": ""}, {"": {"": BIG}}, {"x.y": FINE}, {"\0": "\0"}),
+        *([{"": [HUGE, None]}], {COMPOSED: 1, DECOMPOSED: DECOMPOSED}, _nested(60), {"open": {"x": 1}}),
+        *(_ABSENT, _ABSENT),
+    ]
+)
 payloads = st.fixed_dictionaries(
     {
         "id": st.sampled_from(["e1", "e1", "e2"]),
@@ -48,16 +78,30 @@ payloads = st.fixed_dictionaries(
         "u": st.sampled_from(["1", "1", "1", "2"]),
         "a": _numbers,
         "c": _numbers,
-        "n": st.sampled_from([1, 2, 0.1, 0.2, 0.7, 10**20, "text", None, _ABSENT, _ABSENT, _ABSENT]),
+        "n": st.sampled_from([1, 2, 0.1, 0.2, BIG, FINE, HUGE, "text", None, _ABSENT, _ABSENT, _ABSENT]),
         "p": _texts,
+        "k": _trees,
         "d": st.sampled_from(["7", "8", _ABSENT]),
     }
 ).map(lambda payload: {key: value for key, value in payload.items() if value is not _ABSENT})
-scopes = st.sampled_from([None, "", "", "a", "a.b", "c", "n"])
+scopes = st.sampled_from([None, "", "", "a", "a.b", "c", "n", "k", "k.x"])
 """Of snapshots; None for deltas."""
-PLAIN = ("latest", "sum", "count")
+PLAIN = ("latest", "sum", "count", "source_priority")
 """The policies of `n`, of which it is told apart from the code what must show (`expected`)."""
 policies = st.sampled_from([*ReconciliationPolicy]).map(lambda policy: policy.value)
+
+
+def written(payload: Mapping[str, Any]) -> bytes:
+    """The record of a payload."""
+    value = canonical.encode(payload)
+    for stand_in, literal in _UNREADABLE.items():
+        value = value.replace(stand_in, literal)
+    return value
+
+
+def is_readable(record: RawRecord) -> bool:
+    """Whether it is JSON that may be stored."""
+    return not any(literal in record.value for literal in _UNREADABLE.values())
 
 
 class SpecForm(NamedTuple):
@@ -76,6 +120,8 @@ class Declared(NamedTuple):
 
     policy: str = "latest"
     encryption: str = "none"
+    sources: tuple[str, ...] = SOURCES
+    """The most trusted first, for `source_priority`."""
 
 
 def snapshot(
@@ -91,7 +137,7 @@ def snapshot(
 
 
 def _spec(source: str, form: SpecForm) -> SpecDocument:
-    shift = {"ts": "_event.ordinal", "u": "u.id", "d": "d.id", "c": "c", "n": "n", "p": "p"}
+    shift = {"ts": "_event.ordinal", "u": "u.id", "d": "d.id", "c": "c", "n": "n", "p": "p", "k": "k"}
     shift["a"] = "a.b" if form.nested else "a"
     shift["nowhere" if form.broken else "id"] = "_event.id"
     return SpecDocument(
@@ -112,6 +158,6 @@ def _spec(source: str, form: SpecForm) -> SpecDocument:
 
 def _attribute(path: str, declared: Declared) -> AttributeMetadata:
     stated: dict[str, Any] = declared._asdict()
-    if declared.policy == "source_priority":
-        stated["sources"] = SOURCES[::-1]
+    if declared.policy != "source_priority":
+        del stated["sources"]
     return attribute(path, TYPES[path], **stated)

@@ -1,22 +1,24 @@
-"""What a profile must show of the path `n`, which no spec nests, under the plain policies: told from the events that
-count by a few lines that know nothing of stamps, registers and cells."""
+"""What profiles must show of two places, told from the events that count by a few lines that know nothing of stamps,
+registers and cells: of `n`, which no spec nests, under plain policies; and of the tree `k` under `latest`."""
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any, NamedTuple
 
-from model import canonical
+from model.attributes import AttributeMetadata
 from model.snapshots import MetadataSnapshot
 from tests.convergence.ledger import Pair, person_of
 
-PATH = "n"
+PATH, TREE = "n", "k"
 BOUND = 3
 """So many events of each source `sum` and `count` know here."""
 NOTHING = object()
-_SCOPES = ("", PATH)
+Keys = tuple[str, ...]
 
 
 class _Said(NamedTuple):
@@ -24,57 +26,80 @@ class _Said(NamedTuple):
 
     order: tuple[int, int, str, str, int]
     source: str
-    event: tuple[int, str, str]
+    content: Mapping[str, Any]
     policy: str
-    value: Any
-    replaces: bool
-    """Whether it takes away what its source said of the path before."""
+    scope: Keys | None
+    """Below it the event takes away what its source said before; None for deltas."""
+
+    @property
+    def event(self) -> tuple[int, str, str]:
+        return self.order[1:4]
+
+    @property
+    def value(self) -> Any:
+        return self.content.get(PATH, NOTHING)
+
+    def replaces(self, earlier: tuple[int, int, str, str], path: Keys) -> bool:
+        """Whether it takes away what its source said of a path, at an `order` without the spec's version."""
+        return self.scope is not None and self.scope == path[: len(self.scope)] and self.order[:4] > earlier
 
 
-def expected(
-    person: str, pairs: Iterable[Pair], snapshots: Mapping[int, MetadataSnapshot], policy: str
-) -> Any:
-    """The value under `latest`, `sum` or `count`; NOTHING where there is none. Where the policy has nothing to go by,
-    the latest value shows."""
-    said = [_said(pair, snapshots[pair.version]) for pair in pairs if person_of(pair.record) == person]
-    replaced: dict[str, tuple[Any, ...]] = {}
-    for each in said:
-        if each.replaces:
-            replaced[each.source] = max(each.order[:4], replaced.get(each.source, each.order[:4]))
-    there = [each for each in said if each.value is not NOTHING]
-
-    def stays(each: _Said) -> bool:
-        return each.order[:4] >= replaced.get(each.source, each.order[:4])
-
-    if policy in ("sum", "count"):
-        counted = [each for each in _counted(there, policy) if stays(each)]
-        newest = [each.value for each in _bounded(counted)]
-        if newest:
-            return sum(map(exact, newest)) if policy == "sum" else len(newest)
-    latest = max(there, default=None, key=lambda each: each.order)
-    return latest.value if latest and latest.value is not None and stays(latest) else NOTHING
+def _said(person: str, pairs: Iterable[Pair], snapshots: Mapping[int, MetadataSnapshot]) -> list[_Said]:
+    """In their order."""
+    said = (_read(pair, snapshots[pair.version]) for pair in pairs if person_of(pair.record) == person)
+    return sorted(said, key=lambda each: each.order)
 
 
-def _said(pair: Pair, snapshot: MetadataSnapshot) -> _Said:
-    payload = canonical.decode(pair.record.value)
+def _read(pair: Pair, snapshot: MetadataSnapshot) -> _Said:
+    # By another reader of JSON than the one under test.
+    payload = json.loads(pair.record.value, parse_float=Decimal)
     source = pair.record.source
     (spec,) = [each for each in snapshot.specs if each.source == source]
     (attribute,) = [each for each in snapshot.attributes if each.path == PATH]
+    scope = tuple(spec.scope.split(".")) if spec.scope else ()
     return _Said(
         (spec.priority, payload["ts"], source, payload["id"], spec.version),
         source,
-        (payload["ts"], source, payload["id"]),
+        payload,
         str(attribute.policy),
-        payload.get(PATH, NOTHING),
-        spec.mode == "snapshot" and spec.scope in _SCOPES,
+        scope if spec.mode == "snapshot" else None,
     )
 
 
-def _counted(there: Iterable[_Said], policy: str) -> list[_Said]:
+def expected(
+    person: str,
+    pairs: Iterable[Pair],
+    snapshots: Mapping[int, MetadataSnapshot],
+    stated: AttributeMetadata,
+) -> Any:
+    """The value of `n`; NOTHING where there is none. Where the policy has nothing to go by, the latest value shows."""
+    said = _said(person, pairs, snapshots)
+    there = [each for each in said if each.value is not NOTHING]
+
+    def stays(each: _Said) -> bool:
+        theirs = (other for other in said if other.source == each.source)
+        return not any(other.replaces(each.order[:4], (PATH,)) for other in theirs)
+
+    policy = str(stated.policy)
+    meant = [each for each in there if each.policy == policy]
+    if policy in ("sum", "count"):
+        newest = [each.value for each in _bounded(filter(stays, _counted(meant, policy)))]
+        if newest:
+            return sum(map(exact, newest)) if policy == "sum" else len(newest)
+    if policy == "source_priority":
+        last = {each.source: each.value for each in meant if stays(each)}
+        for source in stated.sources:
+            if last.get(source) is not None:
+                return last[source]
+    latest = there[-1] if there else None
+    return latest.value if latest and latest.value is not None and stays(latest) else NOTHING
+
+
+def _counted(meant: Iterable[_Said], policy: str) -> list[_Said]:
     """Each event once, and only those behind the last null."""
-    meant = sorted((each for each in there if each.policy == policy), key=lambda each: each.order)
+    meant = list(meant)
     nulls = [each.order for each in meant if each.value is None]
-    once = {each.event: each for each in meant if policy == "count" or type(each.value) in (int, float)}
+    once = {each.event: each for each in meant if policy == "count" or _is_number(each.value)}
     return [each for each in once.values() if not nulls or each.order > nulls[-1]]
 
 
@@ -85,6 +110,42 @@ def _bounded(counted: Iterable[_Said]) -> Iterable[_Said]:
     return [each for some in by_source.values() for each in some[-BOUND:]]
 
 
+def expected_tree(
+    person: str, pairs: Iterable[Pair], snapshots: Mapping[int, MetadataSnapshot]
+) -> dict[Keys, Any]:
+    """The leaves of `k`: of two places of which one lies above the other only the later written shows."""
+    shown: dict[Keys, tuple[_Said, Any]] = {}
+    for each in _said(person, pairs, snapshots):
+        for path, (writer, _) in list(shown.items()):
+            if writer.source == each.source and each.replaces(writer.order[:4], path):
+                del shown[path]
+        for path, value in leaves(each.content.get(TREE, {}), (TREE,)):
+            for other in [other for other in shown if other[: len(path)] == path[: len(other)]]:
+                del shown[other]
+            if value is not None:
+                shown[path] = each, value
+    return {path: value for path, (_, value) in shown.items()}
+
+
+def leaves(value: Any, path: Keys) -> Iterator[tuple[Keys, Any]]:
+    """Whatever is no object, and where it stands."""
+    if not isinstance(value, dict):
+        yield path, value
+        return
+    for key, below in value.items():
+        yield from leaves(below, (*path, key))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+
+
 def exact(value: Any) -> Any:
-    """A number as it is written; other values as they are."""
-    return Decimal(str(value)) if type(value) in (int, float) else value
+    """A value with its numbers as they are written, however they are held."""
+    if isinstance(value, bool):
+        return str(value)
+    if _is_number(value):
+        return Fraction(str(value))
+    if isinstance(value, list):
+        return [exact(each) for each in value]
+    return {key: exact(each) for key, each in value.items()} if isinstance(value, dict) else value

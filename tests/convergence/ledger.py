@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from model import canonical
 from model.events import RawRecord
-from tests.convergence.events import FUTURE
+from tests.convergence.events import FUTURE, is_readable
 
 
 class Pair(NamedTuple):
@@ -70,9 +70,10 @@ class Ledger:
 
     def _judge(self, pair: Pair) -> bool:
         record = pair.record
-        ordinal = canonical.decode(record.value)["ts"]
+        ordinal = json.loads(record.value)["ts"]
         is_timed = record.source not in self._counting
-        if (pair.version, record.source) in self._broken or (is_timed and ordinal >= FUTURE):
+        is_broken = (pair.version, record.source) in self._broken
+        if is_broken or not is_readable(record) or (is_timed and ordinal >= FUTURE):
             self.letters[record.position] = record
             return False
         until = self._until.get(person_of(record))
@@ -81,5 +82,5 @@ class Ledger:
 
 def person_of(record: RawRecord) -> str:
     """Whose record it is."""
-    person: str = canonical.decode(record.value)["u"]
+    person: str = json.loads(record.value)["u"]
     return person

@@ -13,7 +13,7 @@ from tests.convergence.deliveries import Deliveries
 from tests.convergence.differences import told_beside
 from tests.convergence.edits import Edits
 from tests.convergence.events import PERSONS
-from tests.convergence.expected import NOTHING, PATH, exact, expected
+from tests.convergence.expected import NOTHING, PATH, TREE, exact, expected, expected_tree, leaves
 from tests.convergence.operations import Operations
 from tests.convergence.rest import found, left_behind
 from tests.convergence.sites import Site
@@ -31,7 +31,7 @@ class ConvergenceMachine(Edits, Deliveries, Operations):
         self.ledger.finish()
         for site in self.sites:
             site.come_to_rest(self.now)
-            assert left_behind(site, self._index_rules()) == []
+            assert left_behind(site, self._index_rules(), self.snapshots[self.now]) == []
             assert {letter.position for letter in site.letters.scan()} == self.ledger.letters.keys()
             tidy = self._tidy(site)
             assert site.states() == tidy.states(), told_beside(site.states(), tidy.states())
@@ -43,13 +43,22 @@ class ConvergenceMachine(Edits, Deliveries, Operations):
 
     def _compare_with_expected(self, site: Site) -> None:
         """What plain rules tell of the events that count, apart from the code that both sites run."""
-        policy, shown = self.attributes[PATH].policy, site.shown(self.now, PATH)
+        (stated,) = [each for each in self.snapshots[self.now].attributes if each.path == PATH]
+        shown = site.shown(self.now)
         for person in PERSONS:
-            value = expected(person, self.ledger.pairs, self.snapshots, policy)
-            assert exact(shown.get(person, NOTHING)) == exact(value), (person, shown)
+            profile = shown.get(person, {})
+            value = expected(person, self.ledger.pairs, self.snapshots, stated)
+            assert exact(profile.get(PATH, NOTHING)) == exact(value), (person, profile)
+            tree = expected_tree(person, self.ledger.pairs, self.snapshots)
+            found_tree = dict(leaves(profile.get(TREE, {}), (TREE,)))
+            assert exact(found_tree) == exact(tree), (person, found_tree)
 
     def _index_rules(self) -> list[IndexRules]:
-        return [self._compiled(version).attributes.index_rules for version in range(self.now, 0, -1)]
+        return [
+            self._compiled(version, is_ranked).attributes.index_rules
+            for version in range(self.now, 0, -1)
+            for is_ranked in (True, False)
+        ]
 
     def _tidy(self, site: Site) -> Site:
         """One delivery, in order, of what counts and nothing else, by the same keys."""

@@ -9,8 +9,11 @@ from merge import codec
 from merge.documents import document
 from merge.index import IndexDocument, Indexed
 from merge.store import OutboxEntry
+from model.fragments import Kind
 from model.index_rules import IndexRules
 from model.queries import FullText, Query, Range, Term
+from model.snapshots import MetadataSnapshot
+from tests.convergence.events import BIG, COMPOSED
 from tests.convergence.sites import Site
 
 QUERIES = (
@@ -19,14 +22,19 @@ QUERIES = (
     Term("c", "text"),
     Term("u.id", "1"),
     Term("d.id", "17"),
+    Term("n", BIG),
+    Term("k.x", 1),
+    Term("k.\0", "\0"),
+    Term("k.", ""),
+    FullText(COMPOSED),
     Range("a", 0, 3),
     Range("c", 0.15, 10**20),
     FullText("text"),
 )
 
 
-def left_behind(site: Site, rules: Sequence[IndexRules]) -> list[str]:
-    """What should not be there, in words. `rules` are all that a document may have been made by."""
+def left_behind(site: Site, rules: Sequence[IndexRules], snapshot: MetadataSnapshot) -> list[str]:
+    """What should not be there, in words. `rules` are all that a document may have been made by, `snapshot` the newest."""
     states, names = site.states(), site.names()
     buried = [name for name in site.store.tombstones(names) if name not in states]
     told = {
@@ -38,8 +46,23 @@ def left_behind(site: Site, rules: Sequence[IndexRules]) -> list[str]:
         "documents": site.index.count(Query()) != len(states),
         "documents of other versions or contents": set(states) - set(_indexed(site, rules)),
         "identifiers that are not found": list(_unlinked(site)),
+        "values in the clear": list(_readable(site, snapshot)),
     }
     return [what for what, found in told.items() if found]
+
+
+def _readable(site: Site, snapshot: MetadataSnapshot) -> Iterator[str]:
+    """Paths with a value that policy protects: of the nearest attribute that stands there or above, or of one below."""
+    levels = {each.path: each.is_protected for each in snapshot.attributes}
+    sealed = [path for path, is_protected in levels.items() if is_protected]
+    for state in site.states().values():
+        for path, register in codec.decode(state).stored():
+            above = [each for each in levels if f"{path}.".startswith(f"{each}.")]
+            is_below = bool(above) and levels[max(above, key=len)]
+            if register.kind is Kind.PLAIN and (
+                is_below or any(each.startswith(f"{path}.") for each in sealed)
+            ):
+                yield path
 
 
 def _indexed(site: Site, rules: Iterable[IndexRules]) -> Iterator[str]:

@@ -60,6 +60,7 @@ class Site:
         folder: Path,
         sources: Mapping[str, FileSource],
         compiled: Callable[[int], CompiledSnapshot],
+        taken: Callable[[int], CompiledSnapshot] | None = None,
     ) -> None:
         self.faults = Faults()
         folder.mkdir(exist_ok=True)
@@ -68,6 +69,8 @@ class Site:
         self.is_durable = open_adapters is not memory
         self._sources = sources
         self._compiled = compiled
+        self._taken = taken or compiled
+        """What flows take here for a version."""
         self.letters = SqliteDeadLetters(folder / "dead-letters.db")
         self._tombstones = TombstoneFile(folder / "tombstones.jsonl")
         self._blind_index = BlindIndex(provider())
@@ -101,7 +104,7 @@ class Site:
         outputs: list[MapOutput] = []
         for version in sorted({pair.version for pair in pairs}):
             stage = MapStage(
-                self._compiled(version),
+                self._taken(version),
                 self._sources,
                 EVERY_TWO,
                 BatchAttempt("main/0", "attempt"),
@@ -121,7 +124,7 @@ class Site:
         stage = CommitStage(
             self.store,
             self.index,
-            self._compiled(max(pair.version for pair in held.pairs)).attributes.index_rules,
+            self._taken(max(pair.version for pair in held.pairs)).attributes.index_rules,
             BatchSize(EVERY_TWO.commit_fragments),
             KeyGuard(self.store, self.flow_keys),
             AT_ONCE,
@@ -195,15 +198,10 @@ class Site:
         read = self._reader(version).scan(reveal)
         return b"\n".join(canonical.encode(profile.canonical(True)) for profile in read)
 
-    def shown(self, version: int, path: str) -> dict[str, Any]:
-        """What the profiles of persons show of a path, where they show anything."""
+    def shown(self, version: int) -> dict[str, dict[str, Any]]:
+        """What the profiles of persons show, to who may see all."""
         persons = {name: person for person in PERSONS for name in self._forms("u", [person])}
-        return {
-            persons[profile.id]: leaf.value
-            for profile in self._reader(version).scan(reveal=True)
-            for leaf in profile.leaves
-            if leaf.path == path
-        }
+        return {persons[each.id]: each.attributes() for each in self._reader(version).scan(reveal=True)}
 
     def _reader(self, version: int) -> ProfileReader:
         return ProfileReader(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from model.snapshots import MetadataSnapshot
 from tests.convergence.adapters import Adapters, memory, sqlite
 from tests.convergence.events import (
     AGREED,
+    EXCEPTION,
     LAST_ORDINAL,
     PERSONS,
     PLAIN,
@@ -29,6 +31,7 @@ from tests.convergence.events import (
     policies,
     scopes,
     snapshot,
+    written,
 )
 from tests.convergence.expected import PATH
 from tests.convergence.ledger import Ledger, Pair
@@ -59,10 +62,12 @@ class World(RuleBasedStateMachine):
         self.said: dict[tuple[Any, ...], dict[str, Any]] = {}
         self.age = 0
         self.index_away = False
-        self.attributes = dict.fromkeys(TYPES, Declared())
+        self.attributes = dict.fromkeys([path for path in TYPES if path != EXCEPTION], Declared())
         self.specs = dict.fromkeys(SOURCES, SpecForm())
         self.snapshots: dict[int, MetadataSnapshot] = {}
-        self.compiled: dict[int, CompiledSnapshot] = {}
+        self.unranked: dict[int, MetadataSnapshot] = {}
+        """The same with sources ranked as they were at first."""
+        self.compiled: dict[tuple[int, bool], CompiledSnapshot] = {}
 
     @initialize(
         first=st.lists(policies, min_size=3, max_size=3),
@@ -70,6 +75,7 @@ class World(RuleBasedStateMachine):
         protects=st.booleans(),
         some=st.fixed_dictionaries({source: st.lists(payloads, min_size=5) for source in SOURCES}),
         plain=st.sampled_from(PLAIN),
+        has_exception=st.booleans(),
         way=ways,
         modes=st.lists(scopes, min_size=2, max_size=2),
     )
@@ -80,6 +86,7 @@ class World(RuleBasedStateMachine):
         protects: bool,
         some: dict[str, list[dict[str, Any]]],
         plain: str,
+        has_exception: bool,
         way: Way,
         modes: list[str | None],
     ) -> None:
@@ -94,13 +101,16 @@ class World(RuleBasedStateMachine):
             for name in SOURCES
         }
         self.sites = [
-            Site(kind, self.folder / kind.__name__, self.sources, self._compiled) for kind in self.kinds
+            Site(kind, self.folder / kind.__name__, self.sources, self._compiled, self._taken(number))
+            for number, kind in enumerate(self.kinds)
         ]
         for path, policy in zip(("a", "a.b", "c"), first, strict=True):
             if self._may_have(path, policy):
                 self.attributes[path] = Declared(policy)
         self.specs = {source: SpecForm(scope=scope) for source, scope in zip(SOURCES, modes, strict=True)}
         self.attributes["p"] = Declared("latest", "searchable")
+        if has_exception:
+            self.attributes[EXCEPTION] = Declared()
         self.attributes[PATH] = Declared(plain)
         self._save()
         for site in self.sites:
@@ -113,18 +123,23 @@ class World(RuleBasedStateMachine):
         """The newest version of the metadata."""
         return len(self.snapshots)
 
-    def _compiled(self, version: int) -> CompiledSnapshot:
-        if version not in self.compiled:
+    def _compiled(self, version: int, is_ranked: bool = True) -> CompiledSnapshot:
+        if (version, is_ranked) not in self.compiled:
             # As a worker does: specs that did not change keep their compiled form.
-            previous = max(self.compiled, default=None)
-            self.compiled[version] = CompiledSnapshot(
-                self.snapshots[version], None if previous is None else self.compiled[previous]
-            )
-        return self.compiled[version]
+            previous = self.compiled[max(self.compiled)] if self.compiled else None
+            stated = (self.snapshots if is_ranked else self.unranked)[version]
+            self.compiled[version, is_ranked] = CompiledSnapshot(stated, previous)
+        return self.compiled[version, is_ranked]
+
+    def _taken(self, number: int) -> Callable[[int], CompiledSnapshot]:
+        """Flows of every other site never notice that sources are ranked anew."""
+        return partial(self._compiled, is_ranked=number % 2 == 0)
 
     def _save(self) -> None:
         version = self.now + 1
         self.snapshots[version] = snapshot(version, self.specs, self.attributes)
+        as_at_first = {path: each._replace(sources=SOURCES) for path, each in self.attributes.items()}
+        self.unranked[version] = snapshot(version, self.specs, as_at_first)
         for source, form in self.specs.items():
             if form.broken:
                 self.ledger.breaks(version, source)
@@ -140,7 +155,7 @@ class World(RuleBasedStateMachine):
             if payload["ts"] <= LAST_ORDINAL:
                 payload["ts"] += max(self.age - back, 0) * 10
             self._agree(source, payload)
-            self.pool.append(raw(payload, len(self.pool), source))
+            self.pool.append(raw(written(payload), len(self.pool), source))
         return [Pair(record, self.now) for record in self.pool[-len(some) :]]
 
     def _agree(self, source: str, payload: dict[str, Any]) -> None:
