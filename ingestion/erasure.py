@@ -121,14 +121,14 @@ class Erasure:
         self._store.reinstate(tombstones)
         pending = self._store.unfinished()
         done = self._finish(pending, [])
-        restored = {*self._restored_rows(), *self._restored_documents()}
+        documents = self._erase_restored_documents()
         by_moment: dict[int, list[str]] = {}
-        for fragment_id, tombstone in self._store.tombstones(restored).items():
+        for fragment_id, tombstone in self._store.tombstones(set(self._restored_rows())).items():
             by_moment.setdefault(tombstone.until, []).append(fragment_id)
         for until, ids in by_moment.items():
             more = self.erase(sorted(ids), until)
             done = Erased(*(a + b for a, b in zip(done, more, strict=True)))
-        return done
+        return done._replace(index_documents=done.index_documents + documents)
 
     def lift(self, ids: Sequence[str]) -> int:
         """Let events of any ordinal bring these fragments back; gives how many were forbidden."""
@@ -192,11 +192,20 @@ class Erasure:
                 if tombstone and tombstone.covers(fragment.version):
                     yield fragment.id
 
-    def _restored_documents(self) -> Iterator[str]:
+    def _erase_restored_documents(self) -> int:
+        """Only the documents: where there is no row, the person may be back under another name, as whoever was renamed
+        while the index was away. Gives how many there were."""
+        restored: dict[str, int] = {}
         for page in search_pages(self._index, _PAGE):
             stored = self._store.read(page.ids)
             gone = [each for each in page.ids if each not in stored]
-            yield from (name for name, each in self._store.tombstones(gone).items() if each.until != UNJUDGED)
+            buried = self._store.tombstones(gone)
+            restored |= {name: each.version for name, each in buried.items() if each.until != UNJUDGED}
+        if not restored:
+            return 0
+        erased = self._index.erase(restored)
+        self._index.compact()
+        return erased
 
 
 def _with_noted(erased: Holding, noted: Holding | None) -> Holding:

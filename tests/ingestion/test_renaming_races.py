@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
+from ingestion.erasure import Erasure
+from ingestion.letter_search import LetterSearch
+from model import canonical
 from model.errors import ConflictError, ProfileIndexError, StoreError
+from model.events import RawRecord
 from model.snapshots import MetadataSnapshot
 from sinks.memory_data_keys import MemoryDataKeys
 from sinks.memory_index import MemoryProfileIndex
 from sinks.memory_profiles import MemoryProfileStore
+from sinks.tombstone_file import TombstoneFile
 from tests.ingestion.renamed_orders import AFTER, BEFORE, OTHER, PLAIN, hashed, later
 from tests.ingestion.stored_orders import AwayIndex, Meddled, beside, from_the_start, states, stored_orders
 from tests.retail import Pipeline, order
@@ -132,3 +138,35 @@ def test_an_index_that_is_away_is_followed_up(tmp_path: Path) -> None:
     index.is_away = False
     sealed(pipeline)
     assert index.versions([PLAIN, hashed(pipeline)]).keys() == {hashed(pipeline)}
+
+
+def test_who_came_back_and_was_renamed_while_the_index_was_away_is_not_erased_again(tmp_path: Path) -> None:
+    """As the machine of law 1 found: a document with no row is not a whole person that a backup brought back."""
+    index = AwayIndex()
+    pipeline = Pipeline(tmp_path, store=MemoryProfileStore(str.encode), index=index, snapshot=BEFORE)
+    pipeline.process([order(1)])
+    resources = pipeline.resources()
+    search = LetterSearch(pipeline.sources, AFTER, pipeline.blind_index, pipeline.sealer.open)
+    erasure = Erasure(resources, TombstoneFile(tmp_path / "tombstones.jsonl"), str.encode, lambda: search)
+    erasure.erase([PLAIN], ordinal_of(order(1)))
+    pipeline.process([later()])
+    unmapped = order(1, 9, created_at="no time")
+    resources.dead_letters.put(pipeline.map(unmapped).letters)
+    pipeline.snapshot = AFTER
+    index.is_away = True
+    with pytest.raises(ProfileIndexError):
+        sealed(pipeline)
+    index.is_away = False
+    shown = pipeline.export()
+
+    assert erasure.again().index_documents == 1
+    assert pipeline.export() == shown
+    assert set(states(pipeline)) == {hashed(pipeline)}
+    assert [letter.position for letter in resources.dead_letters.scan()] == [unmapped.position]
+    assert index.versions([PLAIN]).keys() == set()
+    resources.dead_letters.close()
+
+
+def ordinal_of(record: RawRecord) -> int:
+    created = datetime.fromisoformat(canonical.decode(record.value)["created_at"])
+    return int(created.timestamp() * 1000)
