@@ -93,8 +93,8 @@ class Erasure:
         `until` as in `Tombstone`: events up to this moment bring nothing back. To keep law 1 it must not be
         earlier than any ordinal that was accepted before: now and the allowed skew.
         """
-        ids = self._with_other_names(ids, until)
         noted = {each.fragment_id: each for each in self._store.unfinished()}
+        ids = self._with_other_names(ids, until, noted)
         self._keep(self._store.holdings(ids), until)
         keys = self._data_keys.erase(ids)
         erased = self._store.erase(ids, until)
@@ -144,15 +144,16 @@ class Erasure:
         hashed = {str(self._blind_index.identifier(Identifier.parse(each))) for each in ids}
         return sorted(hashed - set(ids))
 
-    def _with_other_names(self, ids: Sequence[str], until: int) -> list[str]:
-        """These fragments, and those of their other names that are there: a policy may come, or be on its way, under
-        which the same events go there. The others are forbidden already."""
+    def _with_other_names(self, ids: Sequence[str], until: int, noted: Collection[str]) -> list[str]:
+        """These fragments, and those of their other names that are there, or whose erasure is noted as cut short: a
+        policy may come, or be on its way, under which the same events go there. The others are forbidden already."""
         others = self._other_names(ids)
         forbidden = {self.names(each): Tombstone(until, 0) for each in others}
         self._keeper.append(forbidden)
         self._store.reinstate(forbidden)
         # Read behind the tombstones: what a flow made before them is seen, and nothing is made after them.
-        return [*ids, *self._store.read(others)]
+        present = self._store.read(others)
+        return [*ids, *(each for each in others if each in present or each in noted)]
 
     def _keep(self, found: Iterable[Holding], until: int) -> None:
         self._keeper.append({self.names(each.fragment_id): Tombstone(until, each.version) for each in found})

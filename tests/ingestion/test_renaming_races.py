@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -22,6 +23,8 @@ from tests.ingestion.renamed_orders import AFTER, BEFORE, OTHER, PLAIN, hashed, 
 from tests.ingestion.stored_orders import AwayIndex, Meddled, beside, from_the_start, states, stored_orders
 from tests.retail import Pipeline, order
 from tests.sealing import sealed
+
+UNMAPPED = order(1, 9, created_at="no time")
 
 
 @pytest.fixture
@@ -140,18 +143,35 @@ def test_an_index_that_is_away_is_followed_up(tmp_path: Path) -> None:
     assert index.versions([PLAIN, hashed(pipeline)]).keys() == {hashed(pipeline)}
 
 
-def test_who_came_back_and_was_renamed_while_the_index_was_away_is_not_erased_again(tmp_path: Path) -> None:
-    """As the machine of law 1 found: a document with no row is not a whole person that a backup brought back."""
+@pytest.fixture
+def away(tmp_path: Path) -> Iterator[tuple[Pipeline, AwayIndex, Erasure]]:
+    """One order, stored by its name in the clear; and erasures by files of their own."""
     index = AwayIndex()
     pipeline = Pipeline(tmp_path, store=MemoryProfileStore(str.encode), index=index, snapshot=BEFORE)
     pipeline.process([order(1)])
     resources = pipeline.resources()
     search = LetterSearch(pipeline.sources, AFTER, pipeline.blind_index, pipeline.sealer.open)
-    erasure = Erasure(resources, TombstoneFile(tmp_path / "tombstones.jsonl"), str.encode, lambda: search)
+    yield pipeline, index, Erasure(resources, TombstoneFile(tmp_path / "t.jsonl"), str.encode, lambda: search)
+    resources.dead_letters.close()
+
+
+def set_aside(pipeline: Pipeline, *records: RawRecord) -> list[str]:
+    """The positions of all letters, with those of what cannot be mapped of these records."""
+    letters = pipeline.resources().dead_letters
+    letters.put(pipeline.map(*records).letters if records else [])
+    found = [letter.position for letter in letters.scan()]
+    letters.close()
+    return found
+
+
+def test_who_came_back_and_was_renamed_while_the_index_was_away_is_not_erased_again(
+    away: tuple[Pipeline, AwayIndex, Erasure],
+) -> None:
+    """As the machine of law 1 found: a document with no row is not a whole person that a backup brought back."""
+    pipeline, index, erasure = away
     erasure.erase([PLAIN], ordinal_of(order(1)))
     pipeline.process([later()])
-    unmapped = order(1, 9, created_at="no time")
-    resources.dead_letters.put(pipeline.map(unmapped).letters)
+    assert len(set_aside(pipeline, UNMAPPED)) == 1
     pipeline.snapshot = AFTER
     index.is_away = True
     with pytest.raises(ProfileIndexError):
@@ -162,9 +182,27 @@ def test_who_came_back_and_was_renamed_while_the_index_was_away_is_not_erased_ag
     assert erasure.again().index_documents == 1
     assert pipeline.export() == shown
     assert set(states(pipeline)) == {hashed(pipeline)}
-    assert [letter.position for letter in resources.dead_letters.scan()] == [unmapped.position]
+    assert set_aside(pipeline) == [UNMAPPED.position]
     assert index.versions([PLAIN]).keys() == set()
-    resources.dead_letters.close()
+
+
+def test_an_erasure_that_was_cut_short_under_the_other_name_is_finished_by_the_next(
+    away: tuple[Pipeline, AwayIndex, Erasure],
+) -> None:
+    """As the machine of law 1 found: else it would take, at a flow's next start, letters that came since."""
+    pipeline, index, erasure = away
+    pipeline.snapshot = AFTER
+    sealed(pipeline)
+    index.is_away = True
+    with pytest.raises(ProfileIndexError):
+        erasure.erase([PLAIN], ordinal_of(order(1)))
+    index.is_away = False
+    erasure.erase([PLAIN], ordinal_of(order(1)))
+
+    assert len(set_aside(pipeline, UNMAPPED)) == 1
+    assert pipeline.store.unfinished() == []
+    erasure.again()
+    assert set_aside(pipeline) == [UNMAPPED.position]
 
 
 def ordinal_of(record: RawRecord) -> int:
