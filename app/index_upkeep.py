@@ -17,7 +17,8 @@ from ingestion.index_policies import IndexPolicies
 from ingestion.reconciling import Reconciling
 from ingestion.reindexing import Reindexing
 from ingestion.resume_points import ResumePoint
-from ingestion.snapshots import SnapshotFollower, cached_snapshot
+from ingestion.snapshot_file import kept_snapshot
+from ingestion.snapshots import SnapshotFollower
 from ingestion.stream_following import StreamFollowing, StreamPlaces
 from model.errors import AlreadyRunningError, ConfigError, MetadataError
 
@@ -103,7 +104,7 @@ def followed_snapshot(settings: Settings, state: Path) -> Iterator[Callable[[], 
     try:
         client = wiring.metadata_client(settings)
     except ConfigError:
-        known = cached_snapshot(file)
+        known = kept_snapshot(file)
         if known is None:
             raise MetadataError("there is no metadata to index by: start the metadata service") from None
         snapshot = known.snapshot

@@ -23,7 +23,7 @@ from model.errors import ConfigError, MetadataError
 if TYPE_CHECKING:
     from app.settings import Settings
     from ingestion.erasure import Erasure
-    from ingestion.snapshots import PinnedSnapshot
+    from ingestion.snapshot_file import PinnedSnapshot
     from ingestion.workers import WorkerPlan, WorkerResources
     from profile_service.profiles import ProfileReader
     from sinks.metadata_client import MetadataClient
@@ -178,7 +178,7 @@ def sealed_file(settings: Settings) -> Path:
 
 def newest_snapshot(settings: Settings) -> PinnedSnapshot | None:
     """The service's snapshot, or when it is away the flow's last one."""
-    from ingestion.snapshots import PinnedSnapshot, cached_snapshot
+    from ingestion.snapshot_file import PinnedSnapshot, kept_snapshot
 
     try:
         with metadata_client(settings, QUICK_SECONDS) as client:
@@ -189,12 +189,12 @@ def newest_snapshot(settings: Settings) -> PinnedSnapshot | None:
         log.debug("%s", error)
     except MetadataError as error:
         log.warning("%s; going on with what the flow saw last", error)
-    return cached_snapshot(snapshot_file(settings))
+    return kept_snapshot(snapshot_file(settings))
 
 
 def snapshot_to_read_by(settings: Settings) -> PinnedSnapshot:
     """The newest snapshot, or if there is none at all one under which every value is protected."""
-    from ingestion.snapshots import PinnedSnapshot
+    from ingestion.snapshot_file import PinnedSnapshot
     from model.attributes import EncryptionLevel
     from model.snapshots import DiscoveryDefaults, MetadataSnapshot
 

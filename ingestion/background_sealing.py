@@ -17,7 +17,7 @@ from pathlib import Path
 
 from ingestion.durable_files import write_atomically
 from ingestion.resume_points import ResumePoint
-from ingestion.snapshots import PinnedSnapshot
+from ingestion.snapshot_file import PinnedSnapshot
 from ingestion.stored_sealing import SealingProgress, StoredSealing
 from ingestion.workers import WorkerResources
 from model import canonical

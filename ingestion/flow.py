@@ -25,7 +25,8 @@ from ingestion.outcomes import BatchReport, StageReport
 from ingestion.pins import BatchPins
 from ingestion.schema_buffer import SchemaBuffer
 from ingestion.set_aside import BatchAttempt
-from ingestion.snapshots import PinnedSnapshot, SnapshotFollower
+from ingestion.snapshot_file import PinnedSnapshot
+from ingestion.snapshots import SnapshotFollower
 from ingestion.worker_errors import is_of_spark, may_pass_again, stopped_by_spark
 from ingestion.workers import WorkerPlan
 from merge.backoff import Backoff

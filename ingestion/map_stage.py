@@ -53,7 +53,7 @@ class MapStage:
         self._now = now
         self._tombstones = tombstones
         self._mapper = EventMapper(snapshot, sources, blind_index, self._letters, formats or PayloadFormats())
-        sealer = RegisterSealer(snapshot.snapshot, blind_index)
+        sealer = RegisterSealer(snapshot.attributes, blind_index)
         self._combiner = Combiner(
             snapshot, sealer, data_keys, self._letters, flow.on_key_service_failure == "stop"
         )

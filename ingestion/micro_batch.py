@@ -10,8 +10,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ingestion.outcomes import StageReport
 from ingestion.parcels import ROW_SCHEMA, decode_reports
+from ingestion.sent_snapshots import SnapshotSender
 from ingestion.set_aside import BatchAttempt
-from ingestion.snapshots import PinnedSnapshot
+from ingestion.snapshot_file import PinnedSnapshot
 from ingestion.tasks import commit_task, map_task, quick_task, whole_task
 from ingestion.worker_errors import error_of_worker, is_of_spark
 from ingestion.worker_process import BatchOrder
@@ -30,7 +31,7 @@ class MicroBatchRunner:
         self._session = session
         self._plan = plan
         self._without_secrets = without_secrets
-        self._broadcast: tuple[str, Broadcast[bytes]] | None = None
+        self._snapshots = SnapshotSender(self._broadcast)
 
     def run(
         self, batch: DataFrame, attempt: BatchAttempt, pinned: PinnedSnapshot, is_last: bool
@@ -41,7 +42,7 @@ class MicroBatchRunner:
         Raises the error of ours that a worker raised, or FlowStoppedError for what Spark itself said.
         """
         try:
-            order = BatchOrder(attempt, pinned.etag, self._broadcast_of(pinned), is_last)
+            order = BatchOrder(attempt, self._snapshots.sent(pinned), is_last)
             # There is no public way to ask a DataFrame for its number of tasks that does not plan it anew.
             tasks = batch._jdf.queryExecution().toRdd().getNumPartitions()
             rows = self._stages(batch, tasks, order)
@@ -52,10 +53,11 @@ class MicroBatchRunner:
             raise error_of_worker(self._without_secrets(str(error))) from None
 
     def close(self) -> None:
-        """Forget the snapshot that the workers were given."""
-        if self._broadcast is not None:
-            self._broadcast[1].destroy()
-            self._broadcast = None
+        """Forget what the workers were given."""
+        self._snapshots.close()
+
+    def _broadcast(self, content: bytes) -> Broadcast[bytes]:
+        return self._session.sparkContext.broadcast(content)
 
     def _stages(self, batch: DataFrame, tasks: int, order: BatchOrder) -> DataFrame:
         plan, strategy = self._plan, self._plan.flow.strategy
@@ -69,13 +71,6 @@ class MicroBatchRunner:
             .repartitionById(plan.flow.partitions, "part")
             .mapInArrow(commit_task(plan, order), ROW_SCHEMA)
         )
-
-    def _broadcast_of(self, pinned: PinnedSnapshot) -> Broadcast[bytes]:
-        if self._broadcast is None or self._broadcast[0] != pinned.etag:
-            self.close()
-            content = pinned.snapshot.model_dump_json().encode()
-            self._broadcast = (pinned.etag, self._session.sparkContext.broadcast(content))
-        return self._broadcast[1]
 
 
 def _fewer(splits: int, cores: int) -> int:

@@ -11,8 +11,8 @@ import json
 from pathlib import Path
 
 from ingestion.checkpoints import is_done, query_id
-from ingestion.durable_files import write_atomically, write_unflushed
-from ingestion.snapshots import PinnedSnapshot, cached_snapshot, snapshot_file_content
+from ingestion.durable_files import write_unflushed
+from ingestion.snapshot_file import PinnedSnapshot, SnapshotFile, kept_snapshot
 
 _BATCH = "batch.json"
 
@@ -22,17 +22,15 @@ class BatchPins:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._kept: str | None = None
+        self._snapshot = SnapshotFile(folder / "batch-snapshot.json")
 
     def pin(self, batch: str, newest: PinnedSnapshot) -> PinnedSnapshot:
         """The snapshot for a batch: the one it was begun with before, else `newest`, remembered."""
         begun_with = self._begun_with(batch)
         if begun_with is not None:
             return begun_with
-        if self._kept != newest.etag:
-            # The snapshot before its name: a crash in between pins nothing.
-            write_atomically(self._folder / "batch-snapshot.json", snapshot_file_content(newest))
-            self._kept = newest.etag
+        # The snapshot before its name: a crash in between pins nothing.
+        self._snapshot.keep(newest)
         content = json.dumps({"batch": batch, "etag": newest.etag}).encode()
         # Of no use where Spark's checkpoint, which nobody flushes either, has lost the batch to a power cut.
         write_unflushed(self._folder / _BATCH, content)
@@ -62,5 +60,5 @@ class BatchPins:
             return None
         if pinned.get("batch") != batch:
             return None
-        kept = cached_snapshot(self._folder / "batch-snapshot.json")
+        kept = kept_snapshot(self._snapshot.path)
         return kept if kept is not None and kept.etag == pinned.get("etag") else None

@@ -17,7 +17,8 @@ from collections.abc import Iterable
 from ingestion.outages import Outage
 from ingestion.schema_journal import SchemaJournal, WaitingChanges
 from ingestion.schema_sender import SchemaSender
-from ingestion.snapshots import FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS, PinnedSnapshot
+from ingestion.snapshot_file import PinnedSnapshot
+from ingestion.snapshots import FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS
 from model.errors import IdgraphError, StoreError
 from model.proposals import Proposal
 from model.schema_changes import SchemaChange

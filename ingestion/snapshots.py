@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 import random
 import threading
 import time
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
-from pydantic import ValidationError
-
-from ingestion.durable_files import write_atomically
 from ingestion.outages import Outage
+from ingestion.snapshot_file import PinnedSnapshot, SnapshotFile, kept_snapshot
 from model.errors import MetadataError, UnauthorizedError
 from model.snapshots import MetadataSnapshot
 
@@ -33,12 +30,9 @@ class SnapshotSource(Protocol):
         MetadataError when the service is away, UnauthorizedError when it refuses the token."""
         ...
 
-
-class PinnedSnapshot(NamedTuple):
-    """A snapshot with the ETag that tells it from all others."""
-
-    etag: str
-    snapshot: MetadataSnapshot
+    def newer(self, known: MetadataSnapshot, etag: str, wait: float) -> tuple[MetadataSnapshot, str] | None:
+        """`snapshot`, for who has a snapshot and its ETag: made of it and of what changed, where that can be told."""
+        ...
 
 
 class SnapshotFollower:
@@ -50,7 +44,7 @@ class SnapshotFollower:
 
     def __init__(self, source: SnapshotSource, cache_file: Path) -> None:
         self._source = source
-        self._cache_file = cache_file
+        self._cache = SnapshotFile(cache_file)
         self._current: PinnedSnapshot | None = None
         self._answered = -math.inf
         self._stop = threading.Event()
@@ -70,10 +64,10 @@ class SnapshotFollower:
         except UnauthorizedError:
             raise
         except MetadataError as error:
-            self._current = cached_snapshot(self._cache_file)
+            self._current = kept_snapshot(self._cache.path)
             if self._current is None:
                 raise MetadataError(
-                    f"{error}; and there is no earlier snapshot in {self._cache_file}"
+                    f"{error}; and there is no earlier snapshot in {self._cache.path}"
                 ) from error
             log.warning("%s; going on with snapshot %d from disk", error, self._current.snapshot.version)
         self._thread.start()
@@ -96,7 +90,8 @@ class SnapshotFollower:
         outage = Outage("the metadata service")
         while not self._stop.is_set():
             try:
-                answer = self._source.snapshot(self.current().etag, LONG_POLL_SECONDS)
+                known = self.current()
+                answer = self._source.newer(known.snapshot, known.etag, LONG_POLL_SECONDS)
                 outage.is_over()
                 self._answered = time.monotonic()
                 if answer is not None and not self._stop.is_set():
@@ -124,28 +119,7 @@ class SnapshotFollower:
         snapshot, etag = answer
         self._current = PinnedSnapshot(etag, snapshot)
         try:
-            write_atomically(self._cache_file, snapshot_file_content(self._current))
+            self._cache.keep(self._current)
         except OSError as error:
             # In force all the same: only the next start would miss it.
-            log.warning("%s: the snapshot cannot be kept: %s", self._cache_file, error.strerror)
-
-
-def snapshot_file_content(pinned: PinnedSnapshot) -> bytes:
-    """A snapshot as `cached_snapshot` reads it."""
-    snapshot = pinned.snapshot.model_dump_json().encode()
-    return b'{"etag":%s,"snapshot":%s}' % (json.dumps(pinned.etag).encode(), snapshot)
-
-
-def cached_snapshot(file: Path) -> PinnedSnapshot | None:
-    """The last good snapshot that a follower left on disk, if there is one that can be read."""
-    try:
-        kept = json.loads(file.read_bytes())
-        return PinnedSnapshot(kept["etag"], MetadataSnapshot.model_validate(kept["snapshot"]))
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        log.warning("the snapshot in %s cannot be read: %s", file, error.strerror)
-        return None
-    except (ValueError, KeyError, TypeError, ValidationError) as error:
-        log.warning("the snapshot in %s cannot be read: %s", file, type(error).__name__)
-        return None
+            log.warning("%s: the snapshot cannot be kept: %s", self._cache.path, error.strerror)

@@ -15,25 +15,24 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from ingestion.patient_index import PatientIndex
+from ingestion.sent_snapshots import SentSnapshot
 from ingestion.set_aside import BatchAttempt
 from ingestion.workers import WorkerPlan, WorkerResources
 from merge.batch_size import BatchSize
 from model.errors import FlowStoppedError, IdgraphError
-from model.snapshots import MetadataSnapshot
 from transforms.compiled import CompiledSnapshot
 
 T = TypeVar("T")
 
 
 class BatchOrder(NamedTuple):
-    """One micro-batch: which run of it, and under which snapshot. `snapshot` is a broadcast of JSON.
+    """One micro-batch: which run of it, and under which snapshot.
 
     After the last attempt the micro-batch is not given again: what cannot be committed has failed then.
     """
 
     attempt: BatchAttempt
-    etag: str
-    snapshot: Any
+    snapshot: SentSnapshot
     is_last: bool
 
 
@@ -55,9 +54,7 @@ def resources(plan: WorkerPlan) -> WorkerResources:
         # An index that is slow must not keep events from being read.
         opened.index = PatientIndex(opened.index)
         _process.resources[plan.settings] = opened
-        # What lives as long as the process need not be looked at again.
-        gc.collect()
-        gc.freeze()
+        _look_away_from_what_stays()
     return opened
 
 
@@ -68,11 +65,23 @@ def commit_size(plan: WorkerPlan) -> BatchSize:
 
 def compiled(order: BatchOrder) -> CompiledSnapshot:
     """The order's snapshot, compiled once a process and version."""
-    if _process.compiled is None or _process.compiled[0] != order.etag:
-        snapshot = MetadataSnapshot.model_validate_json(order.snapshot.value)
-        previous = _process.compiled[1] if _process.compiled else None
-        _process.compiled = (order.etag, CompiledSnapshot(snapshot, previous))
-    return _process.compiled[1]
+    known, etag = _process.compiled, order.snapshot.etag
+    if known is None or known[0] != etag:
+        # It is changed in place: should that fail, it is neither the one nor the other.
+        _process.compiled = None
+        compiled = order.snapshot.compiled(known)
+        _process.compiled = (etag, compiled)
+        if known is None or compiled.attributes is not known[1].attributes:
+            _look_away_from_what_stays()
+        return compiled
+    return known[1]
+
+
+def _look_away_from_what_stays() -> None:
+    """What lives long need not be walked after each task; what took its place before must be let go of."""
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()
 
 
 def telling_only_our_errors(

@@ -36,6 +36,21 @@ class Revision(NamedTuple):
     def __str__(self) -> str:
         return f"{self.version}-{self.nonce}"
 
+    @property
+    def etag(self) -> str:
+        """The ETag of the snapshot at this revision."""
+        return f'"{self}"'
+
+    @classmethod
+    def of_etag(cls, etag: str) -> Revision | None:
+        """The revision whose ETag this may be; None for a text that cannot be one."""
+        version, _, nonce = etag.removeprefix('"').removesuffix('"').partition("-")
+        return (
+            cls(int(version), nonce)
+            if version.isascii() and version.isdecimal() and len(version) < 19
+            else None
+        )
+
 
 class Database:
     """Sessions on one database. Safe to share between threads."""

@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 from metadata_service.refusals import (
     BadQueryError,
     ClashError,
+    GoneError,
     PreconditionError,
     RefusedError,
     SamePersonError,
@@ -30,6 +31,7 @@ STATUS: dict[type[IdgraphError], int] = {
     UnknownSubjectError: 404,
     ClashError: 409,
     SamePersonError: 409,
+    GoneError: 410,
     PreconditionError: 412,
 }
 

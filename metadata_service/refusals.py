@@ -33,3 +33,7 @@ class ClashError(MetadataError):
 
 class SamePersonError(MetadataError):
     """Who asked for a change cannot be the one who approves it."""
+
+
+class GoneError(MetadataError):
+    """What was asked for is no part of the history, or no more of use than all there is."""

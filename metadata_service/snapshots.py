@@ -17,7 +17,7 @@ from metadata_service.tables import AttributeRow, AttributeVersionRow
 
 
 class ServedSnapshot(NamedTuple):
-    """`body` is a `MetadataSnapshot` as JSON."""
+    """`body` is a `MetadataSnapshot` as JSON, or the `SnapshotChanges` that lead to it."""
 
     revision: Revision
     body: bytes

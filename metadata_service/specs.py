@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
-from sqlalchemy import Select, select
+from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session
 
 from metadata_service.cursors import Page, PageRequest
@@ -51,8 +51,8 @@ def get_spec_version(session: Session, name: str, version: int) -> SpecVersionRe
     raise UnknownSubjectError(f"no spec is named {name}, or it has no version {version}")
 
 
-def active_specs(session: Session) -> list[SpecDocument]:
-    """The active version of every spec that has one, by name."""
+def active_specs(session: Session, names: Collection[str] | None = None) -> list[SpecDocument]:
+    """The active version of every spec that has one, or of those of these names, by name."""
     active = (SpecRow.name == SpecVersionRow.name) & (SpecRow.active_version == SpecVersionRow.version)
     query = (
         select(SpecVersionRow, SnapshotRow)
@@ -60,7 +60,15 @@ def active_specs(session: Session) -> list[SpecDocument]:
         .join(SnapshotRow, SnapshotRow.version == SpecVersionRow.snapshot_version)
         .order_by(SpecVersionRow.name)
     )
+    if names is not None:
+        query = query.where(SpecVersionRow.name.in_(names))
     return [_document(row, edit) for row, edit in session.execute(query)]
+
+
+def count_active_specs(session: Session) -> int:
+    """How many specs have an active version."""
+    query = select(func.count()).select_from(SpecRow).where(SpecRow.active_version.is_not(None))
+    return session.scalar(query) or 0
 
 
 def find_rival(session: Session, definition: SpecDefinition) -> str | None:

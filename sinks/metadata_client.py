@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator
 from datetime import datetime
 from types import TracebackType
@@ -12,10 +13,14 @@ import httpx
 from pydantic import BaseModel
 
 from model.attributes import AttributeDefinition, AttributeMetadata
+from model.errors import MetadataError
 from model.schema_changes import RefusedSchemaChange, SchemaChange
+from model.snapshot_changes import SnapshotChanges
 from model.snapshots import DiscoveryDefaults, MetadataSnapshot
 from model.specs import SpecDefinition, SpecDocument
 from sinks.metadata_http import Answer, MetadataConnection, quoted
+
+log = logging.getLogger(__name__)
 
 MAX_CHANGES = 5000
 JSON = {"Content-Type": "application/json"}
@@ -96,6 +101,28 @@ class MetadataClient:
             return None
         snapshot = self._http.read(MetadataSnapshot, answer)
         return FetchedSnapshot(snapshot, answer.headers.get("ETag", ""))
+
+    def newer(self, known: MetadataSnapshot, etag: str, wait: float = 0) -> FetchedSnapshot | None:
+        """The snapshot after `known`, which has this ETag, or None as `snapshot`. It is made of `known` and of what
+        changed, as long as the service can tell that."""
+        answer = self._http.call(
+            "GET",
+            "/v1/snapshot/changes",
+            params={"since": etag, "wait": wait},
+            timeout=httpx.Timeout(self._http.timeout, read=self._http.timeout + wait),
+        )
+        if answer.status_code == httpx.codes.NOT_MODIFIED:
+            return None
+        if answer.status_code in (httpx.codes.GONE, httpx.codes.NOT_FOUND):
+            # It has left this snapshot too far behind, or is an older idgraph.
+            return self.snapshot(etag, wait)
+        changes = self._http.read(SnapshotChanges, answer)
+        try:
+            if changes.since == etag:
+                return FetchedSnapshot(changes.applied_to(known), changes.etag)
+        except MetadataError as error:
+            log.warning("the metadata service: %s; the whole is read", error)
+        return self.snapshot(etag)
 
     def send(self, changes: list[SchemaChange]) -> list[RefusedSchemaChange]:
         """Implements `SchemaUpdates`."""

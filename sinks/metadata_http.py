@@ -32,6 +32,8 @@ _REFUSALS = frozenset(
     }
 )
 
+_TOLD = frozenset({httpx.codes.NOT_MODIFIED, httpx.codes.NOT_FOUND, httpx.codes.GONE})
+
 Answer = TypeVar("Answer", bound=BaseModel)
 
 
@@ -56,7 +58,7 @@ class MetadataConnection:
             raise MetadataError("metadata service: its URL or its token cannot be used") from None
 
     def call(self, method: str, path: str, **request: Any) -> httpx.Response:
-        """One request; gives 2xx, 304 and 404 answers and raises `MetadataError` for the others;
+        """One request; gives 2xx, 304, 404 and 410 answers and raises `MetadataError` for the others;
         `ApprovalNeededError` for an edit that waits for a second person (202)."""
         place = f"{method} {self._url}{path}"
         try:
@@ -68,7 +70,7 @@ class MetadataConnection:
             raise MetadataError(f"{place}: no answer ({type(error).__name__})") from error
         if answer.status_code == httpx.codes.ACCEPTED:
             raise _kept(answer)
-        if answer.is_success or answer.status_code in (httpx.codes.NOT_MODIFIED, httpx.codes.NOT_FOUND):
+        if answer.is_success or answer.status_code in _TOLD:
             return answer
         raise _error(place, path, answer)
 

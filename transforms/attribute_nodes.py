@@ -49,11 +49,13 @@ class AttributeNode:
         *(
             "_policy",
             "children",
+            "declared",
             "depth",
             "is_kept",
             "is_searchable",
             "is_sealed",
             "is_undecided",
+            "is_unknown",
         ),
         *("kinds", "path", "proposal", "protects", "tests"),
     )
@@ -65,6 +67,9 @@ class AttributeNode:
         self.path = path
         self.depth = depth
         self.is_kept = True
+        self.is_unknown = False
+        """Whether it is kept only because an event or a stored value has it."""
+        self.declared: AttributeMetadata | None = None
         self.policy = policy
         self.protects = protects
         """The policy that undeclared attributes below inherit, if one does."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from copy import copy
+
 from model.errors import SpecError
+from model.snapshot_changes import SnapshotChanges
 from model.snapshots import MetadataSnapshot
 from model.specs import SpecDocument
 from model.stamps import SpecRef
@@ -25,10 +28,31 @@ class CompiledSnapshot:
         self.attributes = AttributeTree(snapshot)
         self.protected_names = ProtectedNames(snapshot)
         self._specs: dict[SpecRef, MappingSpec | SpecError] = {}
-        if previous is not None:
-            current = {spec.ref for spec in snapshot.specs}
-            self._specs = {ref: spec for ref, spec in previous._specs.items() if ref in current}
         self._routes: dict[tuple[str, str], MappingSpec | SpecError | None] = {}
+        if previous is not None:
+            self._keep_specs(previous)
+
+    def after(self, changes: SnapshotChanges) -> CompiledSnapshot:
+        """The snapshot after these changes, made of this one, which is of no use then. It costs what the attributes
+        that changed cost, as long as they say nothing of others.
+
+        Raises MetadataError for changes of another snapshot."""
+        snapshot = changes.applied_to(self.snapshot)
+        are_alike = snapshot.defaults == self.snapshot.defaults and snapshot.levels == self.snapshot.levels
+        if not are_alike or not self.attributes.take(changes.attributes):
+            return CompiledSnapshot(snapshot, self)
+        newer = copy(self)
+        newer.snapshot, newer.version = snapshot, snapshot.version
+        if changes.has_specs or any(self.protected_names.depend_on(each.path) for each in changes.attributes):
+            newer.protected_names = ProtectedNames(snapshot)
+        if changes.has_specs:
+            newer._keep_specs(self)
+        return newer
+
+    def _keep_specs(self, previous: CompiledSnapshot) -> None:
+        current = {spec.ref for spec in self.snapshot.specs}
+        self._specs = {ref: spec for ref, spec in previous._specs.items() if ref in current}
+        self._routes = {}
 
     def spec_for(self, source: str, event_type: str) -> MappingSpec | None:
         """The spec for events of a source and type, if any. Raises SpecError if it does not compile:

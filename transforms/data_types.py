@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from model.attributes import AttributeStatus, DataType, EncryptionLevel
+from model.attributes import AttributeMetadata, AttributeStatus, DataType, EncryptionLevel
 from model.snapshots import MetadataSnapshot
 
 DATA_TYPES = {
@@ -23,8 +23,13 @@ def declared_types(snapshot: MetadataSnapshot) -> dict[str, DataType]:
 
     Only of attributes that an admin declared: a discovered type depends on which event came first.
     """
-    return {
-        attribute.path: attribute.data_type
-        for attribute in snapshot.attributes
-        if attribute.encryption is EncryptionLevel.SEARCHABLE and attribute.status is AttributeStatus.ACTIVE
-    }
+    types = ((attribute.path, declared_type(attribute)) for attribute in snapshot.attributes)
+    return {path: data_type for path, data_type in types if data_type is not None}
+
+
+def declared_type(attribute: AttributeMetadata) -> DataType | None:
+    """The type as which the blind index reads values of one attribute, if it has one."""
+    is_read = (
+        attribute.encryption is EncryptionLevel.SEARCHABLE and attribute.status is AttributeStatus.ACTIVE
+    )
+    return attribute.data_type if is_read else None

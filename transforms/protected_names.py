@@ -33,6 +33,14 @@ class ProtectedNames:
         }
         self._sealed_types = frozenset(kind for kind, path in found if path in self._sealed)
         self._undecided_types = frozenset(kind for kind, path in found if path in self._undecided)
+        self._places = frozenset(filter(None, places))
+        self._above = frozenset(above for place in self._places for above in paths.ancestors(place))
+
+    def depend_on(self, path: str) -> bool:
+        """Whether an attribute of this path plays a part: it is a place of a name, or above or below one."""
+        return (
+            path in self._places or path in self._above or not self._places.isdisjoint(paths.ancestors(path))
+        )
 
     def protects(self, identifier: Identifier) -> bool:
         """Whether an identifier is matched by keyed hash."""

@@ -8,11 +8,11 @@ from typing import Any
 from model.attributes import DataType, ReconciliationPolicy
 from model.fragments import Kind, Origin, Register
 from model.sealed import SealedValue
-from model.snapshots import MetadataSnapshot
 from transforms.blind_index import BlindIndex
-from transforms.data_types import DATA_TYPES, declared_types
+from transforms.data_types import DATA_TYPES
 from transforms.key_holder import KeyHolder
 from transforms.leaves import ValueToSeal
+from transforms.policy_tree import PolicyTree
 from transforms.sealing import SealingKey
 
 # What a NamedTuple's own constructor does, without its call; and a look-up in an enum is dear.
@@ -24,17 +24,11 @@ class RegisterSealer(KeyHolder):
     """Seals values under one snapshot: a pure function of data key, origin and value, so that an event and its
     value in the store give the same bytes. Safe for several threads."""
 
-    def __init__(self, snapshot: MetadataSnapshot, blind_index: BlindIndex) -> None:
-        self._declared_types: dict[str, DataType] = declared_types(snapshot)
+    def __init__(self, attributes: PolicyTree, blind_index: BlindIndex) -> None:
+        self._declared_types = attributes.declared_types
         self._blind_index = blind_index
         # Any of the values there may be the one that counts.
-        self._all_count = frozenset(
-            each.path for each in snapshot.attributes if each.policy is not ReconciliationPolicy.LATEST
-        )
-
-        self._sets = frozenset(
-            each.path for each in snapshot.attributes if each.policy is ReconciliationPolicy.UNION
-        )
+        self._all_count = attributes.policies
 
     def seal(self, key: SealingKey, origin: Origin, what: ValueToSeal) -> Register:
         """The register that an event of this origin writes. Raises SealError, and KeyProviderError for a data
@@ -83,7 +77,9 @@ class RegisterSealer(KeyHolder):
         """The blind-index token of a searchable value. An array has none but where it may be the element of a set:
         equal elements are told by their tokens."""
         kind = type(value)
-        if kind is list and path not in self._sets:
-            return None
+        if kind is list:
+            reconciliation = self._all_count.get(path)
+            if reconciliation is None or reconciliation.policy is not ReconciliationPolicy.UNION:
+                return None
         data_type = self._declared_types.get(path) or DATA_TYPES.get(kind, DataType.ARRAY)
         return self._blind_index.token(path, value, data_type)

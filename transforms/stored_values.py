@@ -45,7 +45,7 @@ class StoredValues(KeyHolder):
 
     def __init__(self, snapshot: CompiledSnapshot, blind_index: BlindIndex) -> None:
         self._attributes = snapshot.attributes
-        self._sealer = RegisterSealer(snapshot.snapshot, blind_index)
+        self._sealer = RegisterSealer(snapshot.attributes, blind_index)
         # Most fragments have the same paths.
         self._node = lru_cache(MOST_PATHS)(snapshot.attributes.stored_node)
         self._shows_in_a_key = lru_cache(MOST_PATHS)(snapshot.attributes.shows_in_a_key)

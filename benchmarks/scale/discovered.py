@@ -6,8 +6,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import closing
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from app import wiring
@@ -16,6 +17,8 @@ from benchmarks.pipeline import Pipeline, cpu_seconds, without_collector
 from benchmarks.product import installed
 from benchmarks.scale.growing_store import records
 from benchmarks.workload import events
+from ingestion.sent_snapshots import SnapshotSender
+from ingestion.snapshot_file import PinnedSnapshot, SnapshotFile
 from model.attributes import DataType
 from model.schema_changes import SchemaChange
 from model.snapshots import MetadataSnapshot
@@ -43,7 +46,7 @@ def measure(folder: Path) -> dict[str, Any]:
                 _send(client, first, min(AT_ONCE, size - first)) for first in range(known, size, AT_ONCE)
             ]
             known = size
-            service, snapshot = _service(client, size)
+            service, snapshot = _service(folder, client, size)
             stages = Pipeline(settings, tools, CompiledSnapshot(snapshot))
             figures[f"{size} attributes"] = {
                 "send_5000_ms": round(1e3 * sending[-1]) if size >= AT_ONCE else None,
@@ -79,20 +82,23 @@ def _send(client: MetadataClient, first: int, count: int) -> float:
     return time.perf_counter() - started
 
 
-def _service(client: MetadataClient, size: int) -> tuple[dict[str, float], MetadataSnapshot]:
+def _service(folder: Path, client: MetadataClient, size: int) -> tuple[dict[str, float], MetadataSnapshot]:
     answer = client.snapshot(None, 0)
     assert answer is not None
     fresh = []
+    followed = [PinnedSnapshot(answer.etag, answer.snapshot)]
     for number in range(ROUNDS):
         started = time.perf_counter()
         _send(client, 10_000_000 + size * 10 + number, 1)
-        while (newer := client.snapshot(answer.etag, 10)) is None:
+        while (newer := client.newer(*answer, wait=10)) is None:
             pass
         answer = newer
         fresh.append(time.perf_counter() - started)
+        followed.append(PinnedSnapshot(answer.etag, answer.snapshot))
     path = f"found.area7.group{size // 100 % 100 // 2}.field"
     return {
-        "new_attribute_to_parsed_snapshot_ms": round(1e3 * min(fresh)),
+        "new_attribute_to_snapshot_ms": round(1e3 * min(fresh)),
+        **_followed(folder, followed),
         "get_ms": _milliseconds(lambda: client.get_attribute(path)),
         "list_page_ms": _milliseconds(lambda: list(islice(client.search_attributes(prefix="found."), 50))),
         "search_rare_ms": _milliseconds(lambda: list(client.search_attributes(f"field{size - 1}"))),
@@ -102,15 +108,42 @@ def _service(client: MetadataClient, size: int) -> tuple[dict[str, float], Metad
     }, answer.snapshot
 
 
+def _followed(folder: Path, followed: list[PinnedSnapshot]) -> dict[str, float]:
+    """What a version costs of which one attribute is new: in the driver, and in a worker."""
+    file = SnapshotFile(folder / "followed.json")
+    sender = SnapshotSender(lambda content: SimpleNamespace(value=content, destroy=lambda: None))
+    file.keep(followed[0])
+    first = sender.sent(followed[0])
+    known = first.etag, first.compiled(None)
+    keep: list[float] = []
+    send: list[float] = []
+    take: list[float] = []
+    for pinned in followed[1:]:
+        moments = [time.process_time()]
+        file.keep(pinned)
+        moments.append(time.process_time())
+        sent = sender.sent(pinned)
+        moments.append(time.process_time())
+        known = sent.etag, sent.compiled(known)
+        moments.append(time.process_time())
+        for spent, (begin, end) in zip((keep, send, take), pairwise(moments), strict=True):
+            spent.append(end - begin)
+    return {
+        "keep_one_cpu_ms": round(1e3 * min(keep), 1),
+        "send_one_cpu_ms": round(1e3 * min(send), 1),
+        "take_one_cpu_ms": round(1e3 * min(take), 1),
+    }
+
+
 def _worker(snapshot: MetadataSnapshot) -> dict[str, float]:
     content = snapshot.model_dump_json().encode()
     return {
-        "snapshot_mib": mib(len(content)),
-        "write_cpu_ms": round(1e3 * cpu_seconds(snapshot.model_dump_json, ROUNDS), 1),
-        "parse_cpu_ms": round(
+        "whole_mib": mib(len(content)),
+        "whole_write_cpu_ms": round(1e3 * cpu_seconds(snapshot.model_dump_json, ROUNDS), 1),
+        "whole_parse_cpu_ms": round(
             1e3 * cpu_seconds(lambda: MetadataSnapshot.model_validate_json(content), ROUNDS), 1
         ),
-        "compile_cpu_ms": round(1e3 * cpu_seconds(lambda: CompiledSnapshot(snapshot), ROUNDS), 1),
+        "whole_compile_cpu_ms": round(1e3 * cpu_seconds(lambda: CompiledSnapshot(snapshot), ROUNDS), 1),
     }
 
 

@@ -14,6 +14,7 @@ from app import wiring
 from app.settings import load
 from ingestion.outcomes import StageReport
 from ingestion.parcels import decode_reports
+from ingestion.sent_snapshots import SentSnapshot, packed
 from ingestion.set_aside import BatchAttempt
 from ingestion.tasks import quick_task
 from ingestion.worker_process import BatchOrder
@@ -54,10 +55,8 @@ def run(idgraph: CommandLine, *lines: bytes) -> StageReport:
     (inbox / "a.jsonl").write_bytes(b"\n".join(lines) + b"\n")
     plan = cloudpickle.loads(cloudpickle.dumps(wiring.worker_plan(settings)))
     assert b"secret-token" not in cloudpickle.dumps(plan)
-    known = SimpleNamespace(value=snapshot().model_dump_json().encode())
-    task = quick_task(
-        plan, BatchOrder(BatchAttempt("main/q/0", "attempt"), str(idgraph.folder), known, False)
-    )
+    known = SentSnapshot(str(idgraph.folder), SimpleNamespace(value=packed(snapshot())))
+    task = quick_task(plan, BatchOrder(BatchAttempt("main/q/0", "attempt"), known, False))
     paths = pa.record_batch([pa.array([f"file://{inbox / 'a.jsonl'}"])], names=["path"])
     return decode_reports(body for batch in task([paths]) for body in batch.column(1).to_pylist())
 

@@ -11,6 +11,7 @@ from app import wiring
 from app.settings import load
 from ingestion.outcomes import StageReport
 from ingestion.parcels import decode_reports
+from ingestion.sent_snapshots import SentSnapshot, packed
 from ingestion.set_aside import BatchAttempt
 from ingestion.tasks import quick_task
 from ingestion.worker_process import BatchOrder
@@ -24,8 +25,8 @@ def take(installation: Installation, lines: Mapping[str, Iterable[bytes]]) -> St
     wiring.prepare_directory(settings)
     pinned = wiring.newest_snapshot(settings)
     assert pinned
-    snapshot = SimpleNamespace(value=pinned.snapshot.model_dump_json().encode())
-    order = BatchOrder(BatchAttempt("undisturbed/0", "1"), pinned.etag, snapshot, is_last=True)
+    snapshot = SentSnapshot(pinned.etag, SimpleNamespace(value=packed(pinned.snapshot)))
+    order = BatchOrder(BatchAttempt("undisturbed/0", "1"), snapshot, is_last=True)
     task = quick_task(wiring.worker_plan(settings), order)
     files = pa.record_batch([pa.array(paths)], names=["path"])
     return decode_reports(body for rows in task([files]) for body in rows.column(1).to_pylist())

@@ -14,7 +14,7 @@ import pytest
 
 from ingestion.background_sealing import BackgroundSealing, protection_of
 from ingestion.pins import BatchPins
-from ingestion.snapshots import PinnedSnapshot
+from ingestion.snapshot_file import PinnedSnapshot
 from merge.index import IndexDocument
 from merge.store import FragmentWrite, ProfileStore, StoredFragment
 from model.dead_letters import DeadLetters

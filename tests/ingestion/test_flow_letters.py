@@ -14,7 +14,7 @@ from ingestion.configuration import FlowConfig
 from ingestion.flow import Flow
 from ingestion.outcomes import BatchReport, StageReport
 from ingestion.set_aside import BatchAttempt
-from ingestion.snapshots import PinnedSnapshot
+from ingestion.snapshot_file import PinnedSnapshot
 from ingestion.workers import WorkerPlan
 from model.dead_letters import DeadLetter, DeadLetterReason
 from model.errors import StoreError

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ingestion.pins import BatchPins
-from ingestion.snapshots import PinnedSnapshot
+from ingestion.snapshot_file import PinnedSnapshot
 from tests.retail import snapshot
 
 OLD, NEW = PinnedSnapshot('"1"', snapshot(1)), PinnedSnapshot('"2"', snapshot(2))

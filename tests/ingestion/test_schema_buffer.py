@@ -15,7 +15,7 @@ from ingestion import schema_buffer
 from ingestion.schema_buffer import SchemaBuffer
 from ingestion.schema_journal import SchemaJournal
 from ingestion.schema_sender import SchemaSender
-from ingestion.snapshots import PinnedSnapshot
+from ingestion.snapshot_file import PinnedSnapshot
 from model.attributes import DataType
 from model.errors import MetadataError, RefusedError, StoreError
 from model.schema_changes import RefusedSchemaChange, SchemaChange, SchemaUpdates

@@ -13,7 +13,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from ingestion import snapshots
-from ingestion.snapshots import SnapshotFollower, cached_snapshot
+from ingestion.snapshot_file import kept_snapshot
+from ingestion.snapshots import SnapshotFollower
 from model.errors import MetadataError, UnauthorizedError
 from model.snapshots import MetadataSnapshot
 from tests.ingestion.conftest import Service, client_of, running
@@ -57,7 +58,7 @@ def test_a_newer_snapshot_comes_without_asking(service: Service, cache: Path) ->
             admin.put_spec(definition("orders", description="another"))
         eventually(lambda: follower.current().snapshot.version > first.snapshot.version)
         assert follower.current().etag != first.etag
-        eventually(lambda: cached_snapshot(cache) == follower.current())
+        eventually(lambda: kept_snapshot(cache) == follower.current())
         # What was handed out stays as it was (law 4).
         assert first.snapshot.version < follower.current().snapshot.version
 
@@ -65,7 +66,7 @@ def test_a_newer_snapshot_comes_without_asking(service: Service, cache: Path) ->
 def test_what_is_kept_is_its_owners_only(service: Service, cache: Path) -> None:
     with ExitStack() as stack:
         kept = follow(stack, service.url, cache).current()
-        assert cached_snapshot(cache) == kept
+        assert kept_snapshot(cache) == kept
         assert stat.S_IMODE(cache.stat().st_mode) == 0o600
         assert not list(cache.parent.glob("*.part"))
 
@@ -128,7 +129,7 @@ def test_a_token_taken_back_in_between_is_told_and_the_snapshot_stays(
 )
 def test_a_torn_cache_counts_as_none(content: bytes, cache: Path) -> None:
     cache.write_bytes(content)
-    assert cached_snapshot(cache) is None
+    assert kept_snapshot(cache) is None
     with ExitStack() as stack, pytest.raises(MetadataError, match="no earlier snapshot"):
         follow(stack, nobody(), cache)
 
@@ -136,7 +137,7 @@ def test_a_torn_cache_counts_as_none(content: bytes, cache: Path) -> None:
 def test_a_torn_cache_is_replaced(service: Service, cache: Path) -> None:
     cache.write_bytes(b"{")
     with ExitStack() as stack:
-        assert follow(stack, service.url, cache).current() == cached_snapshot(cache)
+        assert follow(stack, service.url, cache).current() == kept_snapshot(cache)
 
 
 def test_a_cache_that_cannot_be_read_or_written_stops_nothing(
@@ -150,7 +151,7 @@ def test_a_cache_that_cannot_be_read_or_written_stops_nothing(
             admin.put_spec(definition("orders", description="another"))
         before = follower.current().snapshot.version
         eventually(lambda: follower.current().snapshot.version >= before)
-        assert cached_snapshot(cache) is None
+        assert kept_snapshot(cache) is None
     assert "cannot be kept" in caplog.text
 
 
@@ -167,6 +168,10 @@ class _Scripted:
         if isinstance(answer, Exception):
             raise answer
         return None if answer is None else (answer, f'"{answer.version}"')
+
+    def newer(self, known: MetadataSnapshot, etag: str, wait: float) -> tuple[MetadataSnapshot, str] | None:
+        assert known.version == int(etag.strip('"'))
+        return self.snapshot(etag, wait)
 
 
 def test_it_asks_with_the_etag_it_has(cache: Path) -> None:
@@ -206,6 +211,6 @@ def test_a_snapshot_survives_the_cache_whole(cache: Path) -> None:
     declared = [attribute("a", encryption="searchable"), attribute("b\\.c", "number", conflicts=())]
     whole = snapshot(7, declared=declared)
     with SnapshotFollower(_Scripted(whole), cache):
-        kept = cached_snapshot(cache)
+        kept = kept_snapshot(cache)
     assert kept is not None
     assert kept.snapshot == whole

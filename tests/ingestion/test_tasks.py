@@ -16,6 +16,7 @@ import pytest
 from ingestion.configuration import FlowConfig
 from ingestion.outcomes import StageReport
 from ingestion.parcels import decode_reports
+from ingestion.sent_snapshots import SentSnapshot, packed
 from ingestion.set_aside import BatchAttempt
 from ingestion.tasks import Task, commit_task, map_task, quick_task, whole_task
 from ingestion.worker_process import BatchOrder
@@ -58,8 +59,8 @@ class Worker:
         return self.resources
 
     def order(self, is_last: bool = False) -> BatchOrder:
-        snapshot = SimpleNamespace(value=self.pipeline.snapshot.model_dump_json().encode())
-        return BatchOrder(BatchAttempt("main/q/0", "attempt"), str(self.folder), snapshot, is_last)
+        snapshot = SentSnapshot(str(self.folder), SimpleNamespace(value=packed(self.pipeline.snapshot)))
+        return BatchOrder(BatchAttempt("main/q/0", "attempt"), snapshot, is_last)
 
     def files(self) -> Iterator[pa.RecordBatch]:
         paths = [f"file://{path}" for path in sorted(self.folder.glob("inbox/*/*.jsonl"))]

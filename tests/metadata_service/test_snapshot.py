@@ -85,7 +85,7 @@ def test_a_restored_backup_is_read_anew(database: Database) -> None:
     discover(database, "a")
     discover(database, "only after the backup")
     before = cache.current()
-    _restore(database, version=1)
+    restore(database, version=1)
     discover(database, "other")
     after = cache.current()
     assert after.revision.version == before.revision.version == 2
@@ -96,7 +96,7 @@ def test_a_restored_backup_is_read_anew(database: Database) -> None:
     ]
 
 
-def _restore(database: Database, version: int) -> None:
+def restore(database: Database, version: int) -> None:
     tables = {"attribute_versions": "snapshot_version", "changes": "snapshot_version", "snapshots": "version"}
     with database.engine.begin() as connection:
         connection.execute(text("DELETE FROM attributes WHERE path <> 'a'"))

@@ -71,6 +71,46 @@ def test_snapshot_follows(client: MetadataClient) -> None:
     assert (second.snapshot.version, second.snapshot.attributes[0].path) == (1, "a")
 
 
+def test_a_newer_snapshot_is_made_of_the_known_one(client: MetadataClient) -> None:
+    first = client.snapshot()
+    assert first is not None
+    assert client.newer(*first) is None
+    assert client.newer(*first, wait=0.1) is None
+    client.send([change("b")])
+    second = client.newer(*first, wait=10)
+    assert second is not None
+    client.send([change("a")])
+    third = client.newer(*second)
+    assert third == client.snapshot()
+    assert third is not None
+    assert third.snapshot.attributes[1] is second.snapshot.attributes[0]
+
+
+def test_a_snapshot_that_the_service_does_not_know_is_read_whole(client: MetadataClient) -> None:
+    client.send([change("a")])
+    whole = client.snapshot()
+    assert whole is not None
+    assert client.newer(whole.snapshot, '"1-0123456789abcdef"', wait=10) == whole
+    # What is held is not what the ETag says: the changes do not fit.
+    client.send([change("b")])
+    emptied = whole.snapshot.model_copy(update={"attributes": ()})
+    assert client.newer(emptied, whole.etag) == client.snapshot()
+
+
+def test_of_an_older_service_the_whole_is_read(tmp_path: Path) -> None:
+    app = create_app(ServiceSettings(f"sqlite:///{tmp_path}/older.db"), compile_operations)
+    app.router.routes = [
+        each for each in app.router.routes if not getattr(each, "path", "").endswith("/changes")
+    ]
+    create_token(app.state.service.database, "admin", Role.ADMIN, plaintext=TOKEN)
+    with serving(app) as running, MetadataClient(running, TOKEN) as client:
+        first = client.snapshot()
+        assert first is not None
+        assert client.newer(*first, wait=0.1) is None
+        client.send([change("a")])
+        assert client.newer(*first, wait=10) == client.snapshot()
+
+
 def test_waiting_is_longer_than_the_timeout(url: str) -> None:
     with MetadataClient(url, TOKEN, timeout=0.5) as client:
         first = client.snapshot()

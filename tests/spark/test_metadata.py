@@ -57,10 +57,13 @@ def test_an_edit_is_in_force_while_the_stream_runs_and_no_event_is_split(tmp_pat
             assert found.status == "discovered"
             assert found.source == "segment"
 
-            # Of the snapshots that went by, no copy stays but that of the last.
-            assert len({batch["snapshot"] for batch in installation.batches()}) > 1
+            # The first snapshot is sent whole, and of each that followed what changed.
+            snapshots = {batch["snapshot"] for batch in installation.batches()}
+            assert len(snapshots) > 1
             broadcasts = [path for path in installation.folder.rglob("pyspark-*/*") if path.is_file()]
-            assert len(broadcasts) == 1
+            assert len(broadcasts) == len(snapshots)
+            whole, *changes = sorted((path.stat().st_size for path in broadcasts), reverse=True)
+            assert all(change < whole for change in changes)
         finally:
             process.terminate()
             assert process.wait(60) == 0

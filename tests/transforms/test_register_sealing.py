@@ -11,11 +11,12 @@ from model.stamps import SpecRef, Stamp
 from tests.properties.test_sealing import INDEX, KEY
 from tests.retail import attribute, snapshot
 from transforms.leaves import ValueToSeal
+from transforms.policy_tree import PolicyTree
 from transforms.register_sealing import RegisterSealer
 from transforms.sealing_key import SealingKey
 
 NAME = "user_id:1"
-SEALER = RegisterSealer(snapshot(), INDEX)
+SEALER = RegisterSealer(PolicyTree(snapshot()), INDEX)
 
 origins = st.builds(
     lambda ordinal, event: Origin(Stamp(0, ordinal, "shop", event), SpecRef("s", 1)),
@@ -57,7 +58,7 @@ def test_the_join_is_the_same(
 
 
 def test_where_another_policy_than_latest_decides_all_are_sealed() -> None:
-    sealer = RegisterSealer(snapshot(declared=[attribute("a", policy="first")]), INDEX)
+    sealer = RegisterSealer(PolicyTree(snapshot(declared=[attribute("a", policy="first")])), INDEX)
     came = [Origin(Stamp(0, ordinal, "shop", "e"), SpecRef("s", 1)) for ordinal in (1, 2)]
     values = [ValueToSeal("a", 1, False), ValueToSeal("b", 1, False)]
     found = sealer.seal_latest(SealingKey(KEY, NAME), [(origin, values) for origin in came], {})
