@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -116,14 +116,10 @@ class CommitStage:
         while ids := list(islice(remaining, self._at_once())):
             started = time.perf_counter()
             indexed = output.index_seconds
-            # Decoded here and not before: a decoded state takes many times the memory of its bytes.
-            parts = {
-                fragment_id: self._read(fragment_id, gathered.pop(fragment_id), output) for fragment_id in ids
-            }
-            self._bury(parts, output)
+            changes, apart = self._changes(ids, gathered, output)
             outages = stored = 0
-            for changes in _rounds(parts):
-                result = self._commit_some(changes, output)
+            for some in (changes, *apart):
+                result = self._commit_some(some, output)
                 outages += result.outages
                 stored += result.bytes
             taken = time.perf_counter() - started - (output.index_seconds - indexed)
@@ -144,19 +140,44 @@ class CommitStage:
             output.index_seconds += time.perf_counter() - started
         return result
 
+    def _changes(
+        self, ids: Sequence[str], gathered: dict[str, list[FragmentState | bytes]], output: CommitOutput
+    ) -> tuple[dict[str, FragmentState], list[dict[str, FragmentState]]]:
+        """The changes of each fragment in one; and, to be committed one by one after these, parts of a fragment that
+        cannot be joined."""
+        changes: dict[str, FragmentState] = {}
+        several: dict[str, list[FragmentState]] = {}
+        for fragment_id in ids:
+            # Decoded here and not before: a decoded state takes many times the memory of its bytes.
+            states = self._read(fragment_id, gathered.pop(fragment_id), output)
+            if states:
+                changes[fragment_id] = states[0]
+                if len(states) > 1:
+                    several[fragment_id] = states
+        apart: list[dict[str, FragmentState]] = []
+        if several:
+            for fragment_id in self._bury(several, output):
+                del changes[fragment_id]
+            for fragment_id, states in several.items():
+                changes[fragment_id], *others = poison.joined(states)
+                apart += ({fragment_id: each} for each in others)
+        return changes, apart
+
     def _read(
         self, fragment_id: str, parts: Sequence[FragmentState | bytes], output: CommitOutput
     ) -> list[FragmentState]:
         states, unread = poison.read(parts)
-        if unread and not self.gives_up:
-            # Mapped again they may be whole.
-            raise StoreError(f"changes of a fragment were damaged on their way ({unread[0].detail})")
-        output.failed += [failure._replace(fragment_id=fragment_id) for failure in unread]
+        if unread:
+            if not self.gives_up:
+                # Mapped again they may be whole.
+                raise StoreError(f"changes of a fragment were damaged on their way ({unread[0].detail})")
+            output.failed += [failure._replace(fragment_id=fragment_id) for failure in unread]
         return states
 
-    def _bury(self, parts: dict[str, list[FragmentState]], output: CommitOutput) -> None:
+    def _bury(self, parts: dict[str, list[FragmentState]], output: CommitOutput) -> list[str]:
         """Take out the parts that were judged before an erasure, where others of the fragment were judged after
-        it or after it was lifted: joined to those they would be refused together."""
+        it or after it was lifted: joined to those they would be refused together. Gives those of which none is left."""
+        gone: list[str] = []
         mixed = [name for name, states in parts.items() if len({state.judged for state in states}) > 1]
         for name, tombstone in self.store.tombstones(mixed).items() if mixed else ():
             kept = [state for state in parts[name] if state.judged >= tombstone.until]
@@ -165,7 +186,9 @@ class CommitStage:
                 parts[name] = kept
             else:
                 del parts[name]
+                gone.append(name)
                 self._refused.add(name)
+        return gone
 
     def _erase_keys_of_refused(self) -> None:
         if self.guard and self._refused:
@@ -189,14 +212,6 @@ class CommitStage:
                 log.log(logging.ERROR, "%s stays in the outbox: %s", fragment_id, type(error).__name__)
         left = count - len(documents)
         return left + put_and_settle(self.store, self.index, documents)
-
-
-def _rounds(parts: Mapping[str, list[FragmentState]]) -> Iterator[dict[str, FragmentState]]:
-    """The changes of all fragments at once; after these, one by one, parts of a fragment that cannot be joined."""
-    joined = {name: poison.joined(states) for name, states in parts.items() if states}
-    yield {name: states[0] for name, states in joined.items()}
-    for name, states in joined.items():
-        yield from ({name: state} for state in states[1:])
 
 
 def put_and_settle(store: ProfileStore, index: ProfileIndex, documents: Sequence[IndexDocument]) -> int:

@@ -10,6 +10,7 @@ from merge.encoded import EncodedState, state_of
 from merge.failures import CommitFailure
 from merge.fragments import FragmentState
 from merge.index import IndexDocument
+from model import native
 from model.dead_letters import DeadLetterReason
 from model.errors import DamagedStateError, IdgraphError
 
@@ -38,6 +39,17 @@ def with_part(whole: FragmentState | None, part: FragmentState) -> FragmentState
 def read(parts: Sequence[FragmentState | bytes]) -> tuple[list[FragmentState], list[CommitFailure]]:
     """The parts of a fragment's changes, and a failure for each that cannot be read, with the bytes that it has.
     Its fragment is not named yet."""
+    try:
+        return [state_of(part) if isinstance(part, bytes) else part for part in parts], []
+    except MemoryError:
+        raise
+    except Exception:
+        return _read_apart(parts)
+
+
+def _read_apart(
+    parts: Sequence[FragmentState | bytes],
+) -> tuple[list[FragmentState], list[CommitFailure]]:
     states: list[FragmentState] = []
     unread: list[CommitFailure] = []
     for part in parts:
@@ -60,11 +72,8 @@ def joined(parts: Sequence[FragmentState]) -> list[FragmentState]:
         return list(parts)
     judged = [part.judged for part in parts]
     kept = [codec.encode(part) for part in parts]
-    whole, *others = parts
     try:
-        for other in others:
-            whole.join(other)
-        prove(whole)
+        whole = _joined_as_bytes(kept) or _joined(parts)
     except MemoryError:
         raise
     except Exception:
@@ -75,6 +84,22 @@ def joined(parts: Sequence[FragmentState]) -> list[FragmentState]:
     # What forbids one part forbids the whole: an erasure that came since is later than all that were judged.
     whole.judged = min(judged)
     return [whole]
+
+
+def _joined_as_bytes(parts: Sequence[bytes]) -> FragmentState | None:
+    # Twin: `_joined`.
+    if native.states is None or any(part[:1] != codec.FORMAT for part in parts):
+        return None
+    body = native.states.join_all(tuple(codec.body(part) for part in parts))
+    return None if body is None else EncodedState(codec.framed(body))
+
+
+def _joined(parts: Sequence[FragmentState]) -> FragmentState:
+    whole, *others = parts
+    for other in others:
+        whole.join(other)
+    prove(whole)
+    return whole
 
 
 class DocumentTaker(Protocol):

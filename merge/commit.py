@@ -147,35 +147,38 @@ class Committer:
         stored, buried = self._store.read_with_tombstones(list(pending))
         self._bury(pending, buried, result)
         writes: list[FragmentWrite] = []
-        merged: dict[str, FragmentState] = {}
+        states: list[FragmentState] = []
         failed: dict[str, CommitFailure] = {}
+        erased_once: dict[str, FragmentState] = {}
+        result.bytes = sum(len(each.state) for each in stored.values())
         for fragment_id, change in pending.items():
             present = stored.get(fragment_id)
-            version = _version(present, buried.get(fragment_id))
             joined = _joined(fragment_id, change, present)
-            if isinstance(joined, CommitFailure):
-                failed[fragment_id] = joined
-            elif joined is None:
+            if joined is None:
                 result.unchanged += 1
+            elif isinstance(joined, CommitFailure):
+                failed[fragment_id] = joined
             else:
-                merged[fragment_id], data, new = joined
-                writes.append(FragmentWrite(fragment_id, version, data, new, change.judged))
+                state, data, new = joined
+                version = _version(present, buried.get(fragment_id))
+                writes.append(
+                    _new_write(FragmentWrite, (fragment_id, version, data, new, change.judged, _NO_NAMES))
+                )
+                states.append(state)
+                result.bytes += len(data) if present is None else len(data) - len(present.state)
+                if change.judged != UNJUDGED or fragment_id in buried:
+                    erased_once[fragment_id] = change
         if failed:
             alive = {name: failure.change for name, failure in failed.items()}
             self._bury(alive, self._store.tombstones(failed), result)
             result.failed |= {name: failed[name] for name in alive}
-        sizes = {name: len(each.state) for name, each in stored.items()}
-        result.bytes = sum((sizes | {each.id: len(each.state) for each in writes}).values())
-        erased_once = {
-            name: change for name, change in pending.items() if change.judged != UNJUDGED or name in buried
-        }
         unstorable: dict[str, str] = {}
         not_written = self._write(writes, erased_once, unstorable)
         for name, told in unstorable.items():
             result.failed |= _failed({name: pending[name]}, DeadLetterReason.REFUSED_BY_STORE, told)
         result.written.extend(
-            (write.id, write.expected_version + 1, merged[write.id])
-            for write in writes
+            (write.id, write.expected_version + 1, state)
+            for write, state in zip(writes, states, strict=True)
             if write.id not in not_written
         )
         return result, {name: pending[name] for name in not_written - unstorable.keys()}
@@ -246,15 +249,15 @@ def _join(
 ) -> tuple[FragmentState, bytes, frozenset[str]] | None:
     if present is None:
         # Normalising it in place changes nothing of what it asks for, should it be asked again.
-        state, known = change, frozenset[str]()
-    else:
-        state = state_of(present.state)
-        known = state.names()
-        if not state.join(change):
-            return None
+        change.normalise()
+        return change, codec.encode(change), change.names()
+    state = state_of(present.state)
+    known = state.names()
+    if not state.join(change):
+        return None
     state.normalise()
     data = codec.encode(state)
-    if present is not None and data == present.state:
+    if data == present.state:
         return None
     return state, data, state.names() - known
 
@@ -263,3 +266,8 @@ def _failed(
     changes: Mapping[str, FragmentState], reason: DeadLetterReason, detail: str
 ) -> dict[str, CommitFailure]:
     return {name: CommitFailure(name, reason, detail, change) for name, change in changes.items()}
+
+
+_NO_NAMES = frozenset[str]()
+# What a NamedTuple's own constructor does, without its call: there is one for each fragment.
+_new_write: Callable[[type[FragmentWrite], tuple[object, ...]], FragmentWrite] = tuple.__new__

@@ -53,22 +53,17 @@ static bool is_uuid(const unsigned char *text, Py_ssize_t size, Py_ssize_t place
     return behind == size || !(is_alphanumeric(text[behind]) || text[behind] == '_');
 }
 
-/* The text as its words are found in it: in lower case, UUIDs without their dashes. Gives its size. */
-static Py_ssize_t fold(const unsigned char *text, Py_ssize_t size, unsigned char *folded)
-{
-    Py_ssize_t made = 0, uuid = -UUID_SIZE;
-    for (Py_ssize_t each = 0; each < size; each++) {
-        if (each >= uuid + UUID_SIZE && size >= UUID_SIZE && is_uuid(text, size, each)) {
-            uuid = each;
-        }
-        if (text[each] == '-' && each < uuid + UUID_SIZE) {
-            continue;
-        }
-        bool is_upper = text[each] >= 'A' && text[each] <= 'Z';
-        folded[made++] = is_upper ? text[each] | 0x20 : text[each];
-    }
-    return made;
-}
+/* Of the ASCII characters that words are made of their lower case, 0 for all others. */
+static const unsigned char in_words[128] = {
+    0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+    0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+    0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+    '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 0, 0, 0, 0, 0, 0,
+    0, 'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i', 'j', 'k', 'l', 'm', 'n', 'o',
+    'p', 'q', 'r', 's', 't', 'u', 'v', 'w', 'x', 'y', 'z', 0, 0, 0, 0, 0,
+    0, 'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i', 'j', 'k', 'l', 'm', 'n', 'o',
+    'p', 'q', 'r', 's', 't', 'u', 'v', 'w', 'x', 'y', 'z', 0, 0, 0, 0, 0,
+};
 
 struct word {
     const unsigned char *start;
@@ -100,22 +95,29 @@ static int put_token(struct output *output, const void *one, size_t size, const 
     return 0;
 }
 
-/* Each word once. */
+/* The words of a text, each once, as sinks.index_values.words says: in lower case, a UUID without its dashes. */
 static int put_words(struct output *output, const unsigned char *text, Py_ssize_t size, const struct beginning *ending)
 {
-    struct word words[LONGEST_TEXT];
+    unsigned char folded[LONGEST_TEXT];
+    struct word words[LONGEST_TEXT], word = {folded, 0};
     int found = 0;
-    for (Py_ssize_t place = 0; place < size; place++) {
-        struct word word = {text + place, 0};
-        while (place < size && is_alphanumeric(text[place])) {
-            place++;
-        }
-        word.size = text + place - word.start;
-        if (word.size && !is_known(words, found, &word)) {
-            words[found++] = word;
-            if (put_token(output, word.start, (size_t)word.size, ending->start, ending->size)) {
-                return -1;
+    Py_ssize_t uuid = 0; /* where the last one ends */
+    for (Py_ssize_t place = 0; place <= size; place++) {
+        unsigned char character = place < size ? in_words[text[place]] : 0;
+        if (character) {
+            if (!word.size && size - place >= UUID_SIZE && is_uuid(text, size, place)) {
+                uuid = place + UUID_SIZE;
             }
+            folded[word.start - folded + word.size++] = character;
+        }
+        else if (word.size && !(place < uuid && text[place] == '-')) {
+            if (!is_known(words, found, &word)) {
+                words[found++] = word;
+                if (put_token(output, word.start, (size_t)word.size, ending->start, ending->size)) {
+                    return -1;
+                }
+            }
+            word = (struct word){word.start + word.size, 0};
         }
     }
     return 0;
@@ -124,11 +126,10 @@ static int put_words(struct output *output, const unsigned char *text, Py_ssize_
 /* Of an ASCII text of at most LONGEST_TEXT characters. */
 static int put_text(struct output *output, const unsigned char *text, Py_ssize_t size, const struct beginning *begin)
 {
-    unsigned char folded[LONGEST_TEXT];
     if (put_token(output, begin[TEXT].start, begin[TEXT].size, text, (size_t)size)) {
         return -1;
     }
-    return put_words(output, folded, fold(text, size, folded), &begin[WORD]);
+    return put_words(output, text, size, &begin[WORD]);
 }
 
 /* Of a number that is positive and below EXACT: a 1 and its bits, the highest first. */

@@ -197,24 +197,26 @@ def _write(
     refused: set[str] = set()
     # In the order of the ids: neighbours in the index share pages.
     for write in sorted(writes):
-        tombstone = buried.get(write.id, _NONE)
-        found, version = stored.get(write.id, (0, tombstone.version))
-        if (
-            version != write.expected_version
-            or tombstone.until > write.judged
-            or (found and tombstone.covers(version))
-        ):
-            refused.add(write.id)
+        fragment_id, expected, state, identifiers, judged, others = write
+        tombstone = buried.get(fragment_id, _NONE) if buried else _NONE
+        found, version = stored.get(fragment_id, _ABSENT)
+        if not found:
+            version = tombstone.version
+        if version != expected or tombstone.until > judged or (found and tombstone.covers(version)):
+            refused.add(fragment_id)
             continue
-        named, unnamed = write.id in write.identifiers, write.id in write.dropped
+        named, unnamed = fragment_id in identifiers, fragment_id in others
         if found:
-            updates.append((write.state, named, unnamed, found))
+            updates.append((state, named, unnamed, found))
         else:
             found = number
             number += 1
-            inserts.append((found, write.id, version + 1, named and not unnamed, write.state))
-        carried.extend((identifier, found) for identifier in write.identifiers if identifier != write.id)
-        dropped.extend((identifier, found) for identifier in write.dropped)
+            inserts.append((found, fragment_id, version + 1, named and not unnamed, state))
+        # Most have no other name than their id.
+        if len(identifiers) > named:
+            carried += [(each, found) for each in identifiers if each != fragment_id]
+        if others:
+            dropped += [(each, found) for each in others]
     connection.executemany(
         "INSERT INTO fragments (number, id, version, named, state) VALUES (?, ?, ?, ?, ?)", inserts
     )
@@ -240,3 +242,4 @@ def _versions(connection: sqlite3.Connection, ids: Iterable[str]) -> dict[str, t
 
 
 _NONE = Tombstone(UNJUDGED, NEW)
+_ABSENT = (0, NEW)

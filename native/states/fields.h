@@ -103,14 +103,25 @@ static PyObject *field(const struct entry *entry, PyObject *path, struct asked *
 #define PATHS 1024
 static PyObject *seen_paths[PATHS];
 
+static uint32_t slot_of(const struct text *text)
+{
+    uint64_t hash = (uint64_t)text->size, part;
+    const char *at = text->start, *end = at + text->size;
+    for (; end - at >= 8; at += 8) {
+        memcpy(&part, at, 8);
+        hash = (hash ^ part) * 0x9e3779b97f4a7c15u;
+        hash ^= hash >> 32;
+    }
+    part = 0;
+    memcpy(&part, at, (size_t)(end - at));
+    hash = (hash ^ part) * 0x9e3779b97f4a7c15u;
+    return (uint32_t)(hash >> 40) & (PATHS - 1);
+}
+
 /* A new reference; NULL with an exception for what is not valid UTF-8. */
 static PyObject *path_of(const struct text *text)
 {
-    uint32_t hash = 2166136261u;
-    for (Py_ssize_t each = 0; each < text->size; each++) {
-        hash = (hash ^ (unsigned char)text->start[each]) * 16777619u;
-    }
-    PyObject **seen = &seen_paths[(hash ^ hash >> 16) & (PATHS - 1)];
+    PyObject **seen = &seen_paths[slot_of(text)];
     if (*seen != NULL && PyUnicode_GET_LENGTH(*seen) == text->size &&
         !memcmp(PyUnicode_1BYTE_DATA(*seen), text->start, (size_t)text->size)) {
         return Py_NewRef(*seen);

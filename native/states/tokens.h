@@ -14,17 +14,16 @@ struct token_sources {
 /* Whether a text can be taken apart here: short, ASCII, nothing escaped. */
 static bool is_simple(const struct text *text)
 {
-    unsigned char all = 0;
+    unsigned char all = 0, odd = 0;
     if (text->size > LONGEST_TEXT) {
         return false;
     }
     for (Py_ssize_t each = 0; each < text->size; each++) {
-        if (text->start[each] == '\\' || text->start[each] == '"') {
-            return false;
-        }
-        all |= (unsigned char)text->start[each];
+        unsigned char character = (unsigned char)text->start[each];
+        all |= character;
+        odd |= (character == '\\') | (character == '"');
     }
-    return all < 128;
+    return all < 128 && !odd;
 }
 
 /* The positive number below EXACT that this is, as a whole or as digits around a point, so few that the quotient of both
