@@ -73,7 +73,7 @@ def encode(state: FragmentState) -> bytes:
 def framed(body: bytes, form: bytes = FORMAT) -> bytes:
     """The bytes of a state whose JSON this is."""
     # For nearly every fragment of a chunk: not worth the calls of `_checksum`.
-    return b"".join((form, crc32(body, crc32(form)).to_bytes(_HEADER - 1, "big"), body))
+    return b"".join((form, crc32(body, _CHECKSUMS[form]).to_bytes(_HEADER - 1, "big"), body))
 
 
 def body(data: bytes) -> bytes:
@@ -115,6 +115,10 @@ def _markers(state: FragmentState) -> list[tuple[str, str, Stamp]]:
     return sorted((source, scope, stamp) for (source, scope), stamp in state.markers.items())
 
 
+_CHECKSUMS = {form: crc32(form) for form in (FORMAT, WITH_CELLS, WITH_BLOCKS)}
+"""Of each format's byte alone."""
+
+
 def _checksum(parts: Iterable[bytes | memoryview], form: bytes) -> bytes:
     checksum = crc32(form)
     for part in parts:
@@ -124,10 +128,13 @@ def _checksum(parts: Iterable[bytes | memoryview], form: bytes) -> bytes:
 
 def check(data: bytes) -> None:
     """Raises DamagedStateError for bytes whose checksum does not fit, StoreError for those of a later format."""
-    form = data[:1]
-    if form not in (FORMAT, WITH_CELLS, WITH_BLOCKS):
+    begun = _CHECKSUMS.get(data[:1])
+    if begun is None:
         raise _foreign(data)
-    if data[1:_HEADER] != _checksum((memoryview(data)[_HEADER:],), form):
+    if (
+        int.from_bytes(data[1:_HEADER], "big") != crc32(memoryview(data)[_HEADER:], begun)
+        or len(data) < _HEADER
+    ):
         raise DamagedStateError("a fragment's stored state is damaged: its checksum does not fit")
 
 

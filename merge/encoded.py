@@ -81,5 +81,5 @@ class EncodedState(FragmentState):
         if native.states is not None and self.encoded is not None:
             names = native.states.identifiers(self.encoded)
             if names is not None:
-                return frozenset(names)
+                return names
         return super().names()

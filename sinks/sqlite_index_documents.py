@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from merge.documents import EncodedFields
@@ -80,7 +80,7 @@ class _Preparing:
         """False for a document with a path that is not known."""
         name, version, fields = document
         try:
-            name.encode()
+            name.isascii() or name.encode()
             if isinstance(fields, EncodedFields):
                 tokens = tokenizer.tokens_of_state(fields)
             else:
@@ -95,7 +95,7 @@ class _Preparing:
             present = self.newest.get(name)
             if present is None or present.version <= version:
                 content = hashlib.sha256(tokens).digest()[:_CONTENT_BYTES]
-                self.newest[name] = Prepared(name, version, content, tokens)
+                self.newest[name] = _new(Prepared, (name, version, content, tokens))
         return True
 
     def add_learnt(self, document: IndexDocument, tokenizer: Tokenizer) -> None:
@@ -105,6 +105,8 @@ class _Preparing:
 
 
 _NO_UNICODE = "text that is not valid Unicode"
+# What a NamedTuple's own constructor does, without its call: there is one for each document.
+_new: Callable[[type[Prepared], tuple[str, int, bytes, bytes]], Prepared] = tuple.__new__
 
 
 def _by_path(fields: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -135,7 +137,9 @@ def put(
     forbidden = {each: old.version - 1 for each, old in present.items()}
     for name, tombstone in tombstones.of(tables(TOMBSTONES)).find(connection, ids).items():
         forbidden[name] = max(forbidden.get(name, tombstone.version), tombstone.version)
-    kept = [each for each in given if each.id not in forbidden or each.version > forbidden[each.id]]
+    kept = given
+    if forbidden:
+        kept = [each for each in given if each.id not in forbidden or each.version > forbidden[each.id]]
     if not kept:
         return
     if len(kept) < len(given):

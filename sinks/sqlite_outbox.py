@@ -176,6 +176,8 @@ def _take_from(connection: sqlite3.Connection, run: _Run, gone: Sequence[int]) -
     if not gone:
         return
     connection.execute("DELETE FROM outbox_runs WHERE first = ?", (run.first,))
+    if len(gone) == run.behind - run.first:
+        return
     left = [
         (before + 1, after)
         for before, after in pairwise((run.first - 1, *gone, run.behind))

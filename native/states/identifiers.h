@@ -3,7 +3,7 @@
 
 #include "reading.h"
 
-PyDoc_STRVAR(identifiers_doc, "identifiers(data): the identifiers of a state, a tuple; None for the twin to say.");
+PyDoc_STRVAR(identifiers_doc, "identifiers(data): the identifiers of a state, a frozenset; None for the twin to say.");
 
 static PyObject *identifiers(PyObject *Py_UNUSED(module), PyObject *data)
 {
@@ -26,20 +26,18 @@ static PyObject *identifiers(PyObject *Py_UNUSED(module), PyObject *data)
         reader.at != end) {
         Py_RETURN_NONE;
     }
-    PyObject *made = PyTuple_New(size);
+    PyObject *made = PyFrozenSet_New(NULL);
     for (int each = 0; made != NULL && each < size; each++) {
-        const struct text *name = &found[each].name;
-        PyObject *item = PyUnicode_DecodeUTF8(name->start, name->size, NULL);
-        if (item == NULL) {
+        PyObject *name = PyUnicode_DecodeUTF8(found[each].name.start, found[each].name.size, NULL);
+        if (name == NULL || PySet_Add(made, name)) {
             Py_CLEAR(made);
-            if (PyErr_ExceptionMatches(PyExc_UnicodeDecodeError)) {
-                /* The twin says what is damaged. */
-                PyErr_Clear();
-                Py_RETURN_NONE;
-            }
-            break;
         }
-        PyTuple_SET_ITEM(made, each, item);
+        Py_XDECREF(name);
+    }
+    if (made == NULL && PyErr_ExceptionMatches(PyExc_UnicodeDecodeError)) {
+        /* The twin says what is damaged. */
+        PyErr_Clear();
+        Py_RETURN_NONE;
     }
     return made;
 }

@@ -89,7 +89,7 @@ class Finalized:
     def __del__(self):
         native.states.join(many, many)
 
-wanted = tuple(f"few:{number:03d}" for number in range(22))
+wanted = frozenset(f"few:{number:03d}" for number in range(22))
 gc.set_threshold(1, 1, 1)
 for _ in range(5000):
     each = Finalized()
