@@ -109,18 +109,22 @@ class Tokenizer:
         return packed(found)
 
 
-class _Plan(dict[str, PathTokens | None]):
-    """What the tokens of plain values begin with, by path; None where policy does not let them into the index."""
+class _Plan(dict[str, PathTokens | tuple[()] | None]):
+    """What the tokens of plain values begin with, by path; None where policy does not let them into the index. Nothing
+    is kept of a path without a number: a value may have no tokens, and then its path needs none."""
 
     def __init__(self, paths: Mapping[str, PathTokens], is_indexable: Callable[[str], bool]) -> None:
         super().__init__()
         self.is_indexable = is_indexable
         self._paths = paths
 
-    def __missing__(self, path: str) -> PathTokens | None:
+    def __missing__(self, path: str) -> PathTokens | tuple[()] | None:
+        found = self._paths.get(path, ()) if self.is_indexable(path) else None
+        if found == ():
+            return found
         if len(self) > MOST_PATHS:
             self.clear()
-        found = self[path] = self._paths[path] if self.is_indexable(path) else None
+        self[path] = found
         return found
 
 

@@ -105,23 +105,25 @@ static int put_value(struct output *output, const struct entry *entry, PyObject 
     if (is_simple_token && !token.size) {
         return 0;
     }
-    PyObject *parts = beginnings_at(is_sealed ? sources->paths : sources->plan, path);
-    if (parts == NULL || parts == Py_None) {
-        Py_XDECREF(parts);
-        return parts == NULL ? -1 : 0;
-    }
-    struct beginning begin[PARTS];
     int done = 0;
-    if (read_beginnings(parts, begin)) {
-        done = !is_sealed          ? put_plain(output, &entry->value, begin)
-               : !is_simple_token ? 0
-               : put_text(output, (const unsigned char *)token.start, token.size, begin) ? -1
-                                                                                         : 1;
+    if (!is_sealed || is_simple_token) {
+        PyObject *parts = beginnings_at(is_sealed ? sources->paths : sources->plan, path);
+        if (parts == NULL || parts == Py_None) {
+            Py_XDECREF(parts);
+            return parts == NULL ? -1 : 0;
+        }
+        struct beginning begin[PARTS];
+        if (read_beginnings(parts, begin)) {
+            done = !is_sealed ? put_plain(output, &entry->value, begin)
+                   : put_text(output, (const unsigned char *)token.start, token.size, begin) ? -1
+                                                                                             : 1;
+        }
+        Py_DECREF(parts);
     }
-    Py_DECREF(parts);
     if (done) {
         return done < 0 ? -1 : 0;
     }
+    /* Which may say that there is nothing, of a path that nobody gave a number. */
     return put_packed(output, PyObject_CallFunction(sources->odd, "Oiy#", path, entry->kind, entry->value.start,
                                                     entry->value.size));
 }
@@ -142,7 +144,8 @@ static int put_register(struct output *output, const struct entry *entry, struct
 }
 
 PyDoc_STRVAR(tokens_doc, "tokens(data, plan, paths, odd): the packed tokens of a state. What they begin with stands by path\n"
-                         "in `plan`, None for those whose plain values have none, and for sealed ones in `paths`;\n"
+                         "in `plan`, None for those whose plain values have none, an empty tuple for those that\n"
+                         "are not known, and for sealed ones in `paths`;\n"
                          "odd(path, kind, json) gives the tokens of a value that is no short ASCII text, positive\n"
                          "number or boolean. None for the twin to say.");
 

@@ -32,7 +32,7 @@ more = settings(max_examples=200, deadline=None)
 # Mostly the common form, which the loops know; each of the others once in a while.
 PATHS = ("a", "b.x", "b.y", "c-d", "c.e", "ü", "a b", "z" * 40, "a", "b.x", "b.y", "a.b", 'q"', "b\\.x")
 VALUES = st.sampled_from(
-    ["", "x", "Zoë", 'say "a"', "},[],{", 0, -1, 1.5, 1e16, 2**70, True, [1, {"k": None}]]
+    ["", "x", "Zoë", 'say "a"', "},[],{", 0, -1, 1.5, 1e16, 2**70, True, [1, {"k": None}], [], [{"k": 1}]]
 )
 events = st.integers(-2, 6).map(str) | odd_values.fine_texts
 origins = st.builds(

@@ -13,9 +13,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from merge import codec
+from merge.documents import document as document_of
+from merge.encoded import state_of
+from merge.fragments import FragmentState
 from merge.index import IndexDocument
 from model.errors import ProfileIndexError
+from model.fragments import FragmentChange, Kind, Origin, Register
+from model.identifiers import Identifier
+from model.index_rules import IndexRules
 from model.queries import FullText, Prefix, Query, Range, Term
+from model.stamps import SpecRef, Stamp
 from sinks import sqlite_index_segments, sqlite_schema
 from sinks.index_values import ORDERED_CHARACTERS, words
 from sinks.memory_index import MemoryProfileIndex
@@ -44,6 +52,18 @@ def segments(path: Path) -> list[Segment]:
 def stored(path: Path) -> bytes:
     """All that is in the file and its log."""
     return b"".join(each.read_bytes() for each in sorted(path.parent.glob("index.db*")))
+
+
+@pytest.mark.parametrize("value", [[], [{"sku": 1}], [[]]])
+def test_a_new_attribute_of_which_nothing_is_indexed_hides_no_profile(path: Path, value: Any) -> None:
+    origin = Origin(Stamp(0, 1, "shop", "e1"), SpecRef("orders", 1))
+    state = FragmentState()
+    mutations = {"city": Register(origin, Kind.PLAIN, "Ulm"), "orders": Register(origin, Kind.PLAIN, value)}
+    state.apply(FragmentChange("u:1", origin, mutations, (Identifier("u", "1"),), None))
+    state.normalise()
+    index = opened(path)
+    assert index.put([document_of("u:1", 1, state_of(codec.encode(state)), IndexRules(lambda _: True))]) == {}
+    assert index.search(Query((Term("city", "Ulm"),))).ids == ["u:1"]
 
 
 @given(st.lists(st.integers(1, 5000), min_size=1, max_size=400))
