@@ -53,6 +53,7 @@ class PolicyTree:
         self._unknown = 0
         self._indexable = _Indexable(self)
         self.index_rules = IndexRules(self._indexable.__getitem__, self.policies)
+        """Others after `take` if an answer may be another one."""
         # Parents come before children, so that a child finds what it inherits.
         for attribute in sorted(snapshot.attributes, key=_keys):
             way = self._way(attribute.path)
@@ -87,9 +88,15 @@ class PolicyTree:
         self._protect(node, own)
         if _protect_way(way) or is_concerned:
             self._indexable.clear()
-        else:
+            self._say_anew()
+        elif own.indexable != before.indexable:
             self._indexable.pop(attribute.path, None)
+            self._say_anew()
         return True
+
+    def _say_anew(self) -> None:
+        # Another object: an index may keep what the one before answered.
+        self.index_rules = IndexRules(self._indexable.__getitem__, self.policies)
 
     def _way(self, path: str) -> list[AttributeNode]:
         """The nodes from the root to a path that is declared; none if no mapped output can have this path: what was

@@ -124,6 +124,22 @@ def test_a_snapshot_made_of_changes_is_the_whole_one(
         assert known.model_dump_json() == newer.model_dump_json()
 
 
+@more
+@given(edits(), st.lists(st.sampled_from(PROBES)))
+def test_what_an_index_has_kept_of_the_answers_stays_true(
+    followed: list[MetadataSnapshot], asked: list[str]
+) -> None:
+    compiled = CompiledSnapshot(followed[0])
+    rules, kept = compiled.attributes.index_rules.is_indexable, dict[str, bool]()
+    for older, newer in pairwise(followed):
+        kept |= {path: rules(path) for path in asked}
+        compiled = compiled.after(changed(older, newer))
+        if compiled.attributes.index_rules.is_indexable is not rules:
+            rules, kept = compiled.attributes.index_rules.is_indexable, {}
+        anew = AttributeTree(newer).index_rules.is_indexable
+        assert kept == {path: anew(path) for path in kept}
+
+
 def shown(node: AttributeNode) -> Iterator[Any]:
     """All that a tree says, of what was declared."""
     yield node.path, node.policy, node.protects, node.is_sealed, node.is_searchable, node.is_undecided
