@@ -60,7 +60,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "scale-attributes": lambda folder, told: attributes.measure(folder),
     "scale-specs": lambda folder, told: specs.measure(folder),
     "scale-discovered": lambda folder, told: discovered.measure(folder),
-    "scale-files": lambda folder, told: files.measure(folder),
+    "scale-files": lambda folder, told: files.measure(folder, told.files),
     "scale-hot": lambda folder, told: hot.measure(folder, told.shops),
     "scale-memory": lambda folder, told: memory.measure(folder, told.events),
     "scale-outages": lambda folder, told: outages.measure(folder, told.rate),
@@ -120,6 +120,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--sizes", type=_numbers, default=(1, 3, 10), help="shops of each size of input, such as 3,10,30"
     )
+    parser.add_argument("--files", type=int, default=100_000, help="files that a flow's checkpoint knows")
     parser.add_argument("--events", type=int, default=2_000_000, help="events whose memory is watched")
     parser.add_argument(
         "--cluster-events", type=int, default=4000, help="events of each source, of those that there are"

@@ -57,6 +57,11 @@ class ProcessWatch:
         """By kind of process."""
         return {kind: round(seconds, 1) for kind, seconds in self._sums("cpu_seconds").items()}
 
+    def largest(self, kind: str) -> int:
+        """The number of the largest process of this kind at the last sample that had one."""
+        found = {number: each for number, each in self._last.items() if each.kind == kind}
+        return max(found, key=lambda number: found[number].resident_bytes)
+
     def written_bytes(self) -> int:
         """What all processes had the disk write: 0 where the system does not tell."""
         return int(sum(self._sums("written_bytes").values()))

@@ -1,4 +1,4 @@
-"""What a micro-batch costs as the files that the flow ever took grow to a million: Spark remembers each one's name.
+"""What a micro-batch costs as the files that the flow ever took grow: Spark remembers each one's name.
 
 At 20 small files a second a million are fourteen hours. They are written into the checkpoint as Spark itself writes
 them, since only their names count.
@@ -7,6 +7,9 @@ them, since only their names count.
 from __future__ import annotations
 
 import json
+import re
+import shutil
+import subprocess
 import time
 from itertools import pairwise
 from pathlib import Path
@@ -20,7 +23,6 @@ from benchmarks.processes import ProcessWatch
 from benchmarks.product import RunningFlow, installed
 from benchmarks.workload import clear
 
-SIZES = (0, 100_000, 1_000_000)
 SECONDS = 20.0
 FILES_PER_SECOND = 20
 START_SECONDS = 600
@@ -28,8 +30,8 @@ _FIRST_COMPACTED = "9.compact"
 """Spark writes what it remembers anew with each tenth micro-batch, from this one on."""
 
 
-def measure(folder: Path) -> dict[str, Any]:
-    """By number of files: CPU of the JVM and gaps between micro-batches, at 20 files a second of one event each."""
+def measure(folder: Path, files: int) -> dict[str, Any]:
+    """With none, a tenth of them and so many files: CPU of the JVM and gaps between micro-batches, at 20 files a second of one event each."""
     clear(folder)
     with installed(folder) as (config, settings):
         flow = RunningFlow(config)
@@ -38,7 +40,7 @@ def measure(folder: Path) -> dict[str, Any]:
         flow.stop()
         figures = {}
         known = 0
-        for size in SIZES:
+        for size in (0, files // 10, files):
             compacted = max(log.glob("*.compact"), key=lambda file: int(file.stem))
             _remember(compacted, settings.file_source("segment").path, known, size)
             known = size
@@ -64,6 +66,18 @@ def _remember(compacted: Path, inbox: Path, first: int, end: int) -> None:
     compacted.with_name(f".{compacted.name}.crc").unlink(missing_ok=True)
 
 
+def _heap_bytes(process: int) -> int | None:
+    """What the JVM's objects take when all others are collected; None where the JDK's `jcmd` cannot tell."""
+    jcmd = shutil.which("jcmd")
+    if jcmd is None:
+        return None
+    for command in ("GC.run", "GC.heap_info"):
+        told = subprocess.run([jcmd, str(process), command], check=False, capture_output=True, text=True)
+        if told.returncode != 0:
+            return None
+    return 1024 * sum(int(used) for used in re.findall(r"generation .* used (\d+)K", told.stdout))
+
+
 def _measured(config: Path, settings: Settings) -> dict[str, Any]:
     flow = RunningFlow(config)
     try:
@@ -75,6 +89,7 @@ def _measured(config: Path, settings: Settings) -> dict[str, Any]:
             moments = [at for at, _ in flow.batches[begin:]]
             used = watch.cpu_seconds()["jvm"] - before
             resident = watch.latest.resident["jvm"]
+            heap = _heap_bytes(watch.largest("jvm"))
     finally:
         flow.stop()
     gaps = [later - earlier for earlier, later in pairwise(moments)]
@@ -82,4 +97,5 @@ def _measured(config: Path, settings: Settings) -> dict[str, Any]:
         "jvm_cpu_ms_a_micro_batch": round(1e3 * used / max(1, len(moments)), 1),
         "seconds_between_micro_batches": percentiles(gaps or [SECONDS]),
         "jvm_mib": round(mib(resident)),
+        "heap_after_collection_mib": heap and round(mib(heap), 1),
     }

@@ -12,7 +12,7 @@ static PyObject *joined_events(const EventStates *states, const struct kept_frag
     if (present == NULL && event->next == NONE) {
         return PyBytes_FromStringAndSize(json.start, json.size);
     }
-    struct join *join = &workplace;
+    struct join *join = room_to_join();
     Py_ssize_t all = json.size, joined = 0;
     bool is_common = read_state(present == NULL ? json : json_of(present, HEADER), &join->sides[0]);
     if (present != NULL) {

@@ -102,7 +102,7 @@ static PyObject *join(PyObject *Py_UNUSED(module), PyObject *const *arguments, P
     if (!check_arguments(given, 2) || !are_bytes(arguments, 2)) {
         return NULL;
     }
-    struct join *join = &workplace;
+    struct join *join = room_to_join();
     if (!read_state(json_of(arguments[0], HEADER), &join->sides[0]) ||
         !join_one(join, 0, json_of(arguments[1], HEADER))) {
         Py_RETURN_NONE;
@@ -123,7 +123,7 @@ static PyObject *join_all(PyObject *Py_UNUSED(module), PyObject *bodies)
     if (!are_bytes(((PyTupleObject *)bodies)->ob_item, number)) {
         return NULL;
     }
-    struct join *join = &workplace;
+    struct join *join = room_to_join();
     bool is_common = read_state(json_of(PyTuple_GET_ITEM(bodies, 0), 0), &join->sides[0]);
     for (Py_ssize_t each = 1; is_common && each < number; each++) {
         is_common = join_one(join, each - 1, json_of(PyTuple_GET_ITEM(bodies, each), 0));

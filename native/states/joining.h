@@ -113,6 +113,12 @@ static int place_origins(struct join *join)
  * finalizers and other threads, and with them another join. */
 static struct join workplace;
 
+static struct join *room_to_join(void)
+{
+    workplace.sides[0].room = workplace.sides[1].room = MOST_REGISTERS;
+    return &workplace;
+}
+
 /* Whether the sides could be joined. */
 static bool join_sides(struct join *join)
 {

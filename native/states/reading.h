@@ -3,12 +3,15 @@
 
 #include "../objects.h"
 
+#include <stddef.h>
 #include <string.h>
 
-/* Fragments of people have some ten of each; others go to the twin. */
+/* Fragments of people have some ten of each; others go to the twin. An event may have 10,000 leaves. */
 #define MOST_ORIGINS 64
 #define MOST_IDENTIFIERS 32
-#define MOST_REGISTERS 1024
+#define MOST_REGISTERS 16384
+/* `"":[0,0,0]` */
+#define SHORTEST_REGISTER 10
 #define DEEPEST 32
 /* Before the JSON of a state stand its format and its checksum, which the caller has looked at. */
 #define HEADER 5
@@ -36,8 +39,9 @@ struct named {
     int origin;
 };
 
+/* `room` is how many registers there is memory for: in one that `new_state` gave for no more than its JSON can have. */
 struct state {
-    int origins_size, registers_size, identifiers_size;
+    int origins_size, registers_size, identifiers_size, room;
     struct origin origins[MOST_ORIGINS];
     struct named identifiers[MOST_IDENTIFIERS];
     struct entry registers[MOST_REGISTERS];
@@ -217,8 +221,8 @@ static bool read_registers(struct reader *reader, struct state *state)
     }
     while (!is_next(reader, '}')) {
         int size = state->registers_size;
-        struct entry *entry = &state->registers[size];
-        if (size == MOST_REGISTERS || (size && !take(reader, ',')) || !read_register(reader, state, entry) ||
+        struct entry *entry = state->registers + size;
+        if (size == state->room || (size && !take(reader, ',')) || !read_register(reader, state, entry) ||
             (size && compare_texts(&entry[-1].path, &entry->path) >= 0)) {
             return false;
         }
@@ -269,6 +273,18 @@ static bool is_nested(const struct entry *registers, int size)
         open[depth++] = path;
     }
     return false;
+}
+
+/* Room for what this JSON may hold, to be freed; NULL without memory. */
+static struct state *new_state(struct text json)
+{
+    Py_ssize_t room = json.size / SHORTEST_REGISTER + 1;
+    room = room < MOST_REGISTERS ? room : MOST_REGISTERS;
+    struct state *state = PyMem_Malloc(offsetof(struct state, registers) + (size_t)room * sizeof(struct entry));
+    if (state != NULL) {
+        state->room = (int)room;
+    }
+    return state;
 }
 
 /* Whether this is the JSON of a state of the common form: without markers, no path below another. */

@@ -155,11 +155,12 @@ static PyObject *tokens(PyObject *Py_UNUSED(module), PyObject *const *arguments,
         !check_dict(arguments[2])) {
         return NULL;
     }
-    struct state *state = PyMem_Malloc(sizeof *state);
+    struct text json = json_of(arguments[0], HEADER);
+    struct state *state = new_state(json);
     if (state == NULL) {
         return PyErr_NoMemory();
     }
-    if (!read_state(json_of(arguments[0], HEADER), state)) {
+    if (!read_state(json, state)) {
         PyMem_Free(state);
         Py_RETURN_NONE;
     }

@@ -261,6 +261,30 @@ def test_many_events_of_the_common_form_become_one_state(size: int) -> None:
     assert (native.states.join_all(tuple(bodies)) is None) == (size > 65)
 
 
+@pytest.mark.parametrize(
+    ("size", "is_known"), [(1024, True), (10_000, True), (16_383, True), (16_384, False)]
+)
+def test_a_fragment_of_many_attributes(size: int, is_known: bool) -> None:
+    def change(number: int, paths: range) -> bytes:
+        origin = Origin(Stamp(0, number, "s", str(number)), SpecRef("m", 1))
+        registers = {f"{path:x}": Register(origin, Kind.PLAIN, path) for path in paths}
+        return encoded([FragmentChange("u:1", origin, registers, ())])
+
+    many, few = change(1, range(size)), change(2, range(size - 1, size + 1))
+    assert native.states is not None
+    joined = native.states.join(many, few)
+    assert (joined is not None) == is_known
+    one = as_state(many)
+    other = codec.decode(many)
+    assert one.join(codec.decode(few) if joined is None else as_state(few))
+    assert other.join(codec.decode(few))
+    one.normalise()
+    other.normalise()
+    assert codec.encode(one) == codec.encode(other)
+    rules = IndexRules(lambda _: True)
+    assert document("u:1", 1, as_state(codec.encode(one)), rules) == document("u:1", 1, other, rules)
+
+
 @pytest.mark.parametrize("bodies", [(), (b"[]",), [b"[]", b"[]"], (b"[]", "x")])
 def test_what_are_no_states_is_refused(bodies: Any) -> None:
     assert native.states is not None
