@@ -194,8 +194,9 @@ class Erasure:
                     yield fragment.id
 
     def _erase_restored_documents(self) -> int:
-        """Only the documents: where there is no row, the person may be back under another name, as whoever was renamed
-        while the index was away. Gives how many there were."""
+        """Of those that have no row only the documents, and keys that a restored backup brought back: the person may
+        be there under another name, as whoever was renamed while the index was away, and so may be the letters'.
+        Gives how many documents there were."""
         restored: dict[str, int] = {}
         for page in search_pages(self._index, _PAGE):
             stored = self._store.read(page.ids)
@@ -204,6 +205,8 @@ class Erasure:
             restored |= {name: each.version for name, each in buried.items() if each.until != UNJUDGED}
         if not restored:
             return 0
+        if self._guard.erase_unused(sorted(restored)):
+            self._data_keys.compact()
         erased = self._index.erase(restored)
         self._index.compact()
         return erased

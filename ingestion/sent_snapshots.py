@@ -1,7 +1,7 @@
 """The snapshot on its way from the driver to the workers: whole once, and then what changed from one version to the next.
 
-What is sent is broadcast, so that each worker process fetches each part once. It is compressed, since Spark encrypts what
-is broadcast at the rate of a disk.
+What is sent is broadcast, so that each worker process fetches each part once. It is compressed, since PySpark
+writes what is broadcast to a file, and a cluster's Spark encrypts it.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,7 +13,7 @@ from pydantic import ValidationError
 
 from ingestion.durable_files import write_atomically
 from model.errors import MetadataError
-from model.snapshot_changes import SnapshotChanges, changes_between
+from model.snapshot_changes import SnapshotChanges, changes_between, joined
 from model.snapshots import MetadataSnapshot
 
 log = logging.getLogger(__name__)
@@ -30,10 +31,8 @@ class PinnedSnapshot(NamedTuple):
 
 
 class SnapshotFile:
-    """Keeps the newest snapshot in a file, which `kept_snapshot` reads. One per thread.
-
-    Two processes may keep in one file: each line leads from one snapshot to one other, so that a reader takes those
-    that go on from what it has, and a torn or foreign one hides no other.
+    """Keeps the newest snapshot in a file, which `kept_snapshot` reads: at any moment, in any process. One process
+    keeps in a file at a time, and what it keeps first is the whole.
     """
 
     def __init__(self, path: Path) -> None:
@@ -92,20 +91,27 @@ def kept_snapshot(file: Path) -> PinnedSnapshot | None:
     except (ValueError, KeyError, TypeError, ValidationError) as error:
         log.warning("the snapshot in %s cannot be read: %s", file, type(error).__name__)
         return None
-    for line in lines:
-        pinned = _after(pinned, line)
-    return pinned
-
-
-def _after(pinned: PinnedSnapshot, line: bytes) -> PinnedSnapshot:
+    followed = list(_followed(pinned.etag, lines))
+    if not followed:
+        return pinned
     try:
-        changes = SnapshotChanges.model_validate_json(line)
-        if changes.since == pinned.etag:
-            return PinnedSnapshot(changes.etag, changes.applied_to(pinned.snapshot))
-    except (ValidationError, MetadataError):
-        # Torn by a crash. What comes behind it follows on a whole snapshot, or on what was read.
-        pass
-    return pinned
+        # All at once: each by itself would copy all attributes.
+        return PinnedSnapshot(followed[-1].etag, joined(followed).applied_to(pinned.snapshot))
+    except MetadataError as error:
+        log.warning("the changes of the snapshot in %s are left out: %s", file, error)
+        return pinned
+
+
+def _followed(etag: str, lines: Iterable[bytes]) -> Iterator[SnapshotChanges]:
+    """Those that go on from one another. A line that a crash tore leads nowhere."""
+    for line in lines:
+        try:
+            changes = SnapshotChanges.model_validate_json(line)
+        except ValidationError:
+            continue
+        if changes.since == etag:
+            etag = changes.etag
+            yield changes
 
 
 def _append(file: Path, line: bytes) -> None:

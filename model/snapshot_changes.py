@@ -4,7 +4,7 @@ is."""
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from operator import attrgetter
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -69,6 +69,27 @@ class SnapshotChanges(BaseModel):
         gone = {*self.retired, *map(_name, self.specs)}
         kept = (spec for spec in snapshot.specs if spec.name not in gone)
         return tuple(sorted((*kept, *self.specs), key=_name))
+
+
+def joined(followed: Sequence[SnapshotChanges]) -> SnapshotChanges:
+    """One or more changes, each of what the one before it led to, as one."""
+    specs: dict[str, SpecDocument] = {}
+    attributes: dict[str, AttributeMetadata] = {}
+    retired: set[str] = set()
+    for each in followed:
+        for name in each.retired:
+            specs.pop(name, None)
+        specs |= {spec.name: spec for spec in each.specs}
+        retired = (retired | {*each.retired}) - specs.keys()
+        attributes |= {attribute.path: attribute for attribute in each.attributes}
+    return followed[-1].model_copy(
+        update={
+            "since": followed[0].since,
+            "specs": tuple(specs[name] for name in sorted(specs)),
+            "retired": tuple(sorted(retired)),
+            "attributes": tuple(attributes[path] for path in sorted(attributes)),
+        }
+    )
 
 
 def changes_between(

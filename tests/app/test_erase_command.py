@@ -283,6 +283,30 @@ def test_a_restored_backup_shows_nothing_protected_and_is_erased_again(
     assert seen(tmp_path) == []
 
 
+def test_what_a_backup_brought_back_beside_the_profiles_is_erased_again(
+    filled: CommandLine, tmp_path: Path
+) -> None:
+    settings = filled.settings()
+    backup = tmp_path / "backup"
+    backup.mkdir()
+    restored = ("index.db", "data-keys.db")
+    for name in restored:
+        shutil.copy(settings.directory / name, backup / name)
+    ids = ids_of(filled)
+    filled("erase", *WHOM, "--yes")
+    for name in restored:
+        for beside in ("-wal", "-shm"):
+            (settings.directory / f"{name}{beside}").unlink(missing_ok=True)
+        shutil.copy(backup / name, settings.directory / name)
+
+    assert filled("erase", "--again").exit_code == 0
+    with wiring.opened(settings) as resources:
+        assert resources.data_keys.fetch(ids, create=False) == {}
+        assert resources.index.versions(ids) == {}
+    shutil.rmtree(backup)
+    assert seen(tmp_path) == []
+
+
 CUT = ["erase", "_keep", "_finish", "data_keys", "index", "letters", "compact", "finish"]
 
 

@@ -74,19 +74,25 @@ def test_a_crash_anywhere_leaves_what_was_kept_before(path: Path) -> None:
             assert kept_snapshot(path) == version(5)
 
 
-def test_two_processes_keep_in_one_file(path: Path) -> None:
-    one, two = SnapshotFile(path), SnapshotFile(path)
-    one.keep(version(1))
-    two.keep(version(1))
-    one.keep(version(3))
-    two.keep(version(2))
-    two.keep(version(3))
-    assert kept_snapshot(path) == version(3)
-    # One that died within a line is not in the way of the other.
+def test_a_line_that_was_torn_is_in_nobodys_way(path: Path) -> None:
+    file = SnapshotFile(path)
+    file.keep(version(1))
+    file.keep(version(2))
     with path.open("ab") as stream:
         stream.write(b'\n{"since":"\\"3-x')
-    two.keep(version(4))
-    assert kept_snapshot(path) == version(4)
+    file.keep(version(3))
+    assert kept_snapshot(path) == version(3)
+
+
+def test_changes_of_something_else_are_left_out_and_told(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = SnapshotFile(path)
+    file.keep(version(1))
+    file.keep(version(2))
+    path.write_bytes(path.read_bytes().replace(b'"known_attributes":', b'"known_attributes":9'))
+    assert kept_snapshot(path) == version(1)
+    assert "left out" in caplog.text
 
 
 def test_after_a_disk_that_was_full_the_whole_is_written(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

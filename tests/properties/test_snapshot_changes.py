@@ -24,7 +24,7 @@ from model.attributes import (
 )
 from model.errors import EventError, MetadataError
 from model.identifiers import Identifier
-from model.snapshot_changes import SnapshotChanges, changes_between
+from model.snapshot_changes import SnapshotChanges, changes_between, joined
 from model.snapshots import DetectionMode, DiscoveryDefaults, MetadataSnapshot
 from model.specs import IdentifierPlace, SpecDocument
 from tests.properties.twins import ORIGIN
@@ -138,6 +138,16 @@ def test_what_an_index_has_kept_of_the_answers_stays_true(
             rules, kept = compiled.attributes.index_rules.is_indexable, {}
         anew = AttributeTree(newer).index_rules.is_indexable
         assert kept == {path: anew(path) for path in kept}
+
+
+@more
+@given(edits())
+def test_changes_joined_are_all_of_them(followed: list[MetadataSnapshot]) -> None:
+    steps = [changed(older, newer) for older, newer in pairwise(followed)]
+    for count in range(1, len(steps) + 1):
+        whole = joined(steps[:count])
+        assert (whole.since, whole.etag) == (steps[0].since, steps[count - 1].etag)
+        assert whole.applied_to(followed[0]) == followed[count]
 
 
 def shown(node: AttributeNode) -> Iterator[Any]:
