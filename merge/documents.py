@@ -12,6 +12,7 @@ from merge.fragments import FragmentState
 from merge.index import IndexDocument
 from merge.shown import Shown, shown
 from model import canonical, native
+from model.errors import DamagedStateError
 from model.fragments import Kind
 from model.index_rules import IndexRules
 from model.queries import Scalar
@@ -97,8 +98,12 @@ def _seen(kind: Kind, value: Any) -> _Field:
 
 
 def shown_of_json(kind: int, json: bytes) -> Scalar | list[Scalar] | None:
-    """What the index may know of a register's value that is indexable; None for nothing."""
-    return _seen(Kind(kind), canonical.decode(json))
+    """What the index may know of a register's value that is indexable; None for nothing. Raises DamagedStateError."""
+    try:
+        value = canonical.decode(json)
+    except canonical.MalformedJSON:
+        raise DamagedStateError("a fragment's stored state is damaged: a value is no JSON") from None
+    return _seen(Kind(kind), value)
 
 
 def _set_reconciled(fields: _Fields, state: FragmentState, rules: IndexRules) -> None:

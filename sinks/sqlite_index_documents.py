@@ -101,7 +101,13 @@ class _Preparing:
     def add_learnt(self, document: IndexDocument, tokenizer: Tokenizer) -> None:
         """A document all of whose paths were learnt, but for those that are no valid Unicode."""
         if not self.add(document, tokenizer):
-            self.refused[document.id] = _NO_UNICODE
+            try:
+                # No path of what cannot be read was learnt.
+                len(document.fields)
+            except DamagedStateError as error:
+                self.refused[document.id] = str(error)
+            else:
+                self.refused[document.id] = _NO_UNICODE
 
 
 _NO_UNICODE = "text that is not valid Unicode"

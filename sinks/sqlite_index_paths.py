@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 
 from merge.index import IndexDocument
+from model.errors import DamagedStateError
 from sinks.index_values import is_unicode
 from sinks.sqlite_files import SqliteFile, chunks, marks
 from sinks.sqlite_index_tokens import MOST_PATHS, PathTokens, Tokenizer
@@ -32,7 +33,7 @@ class IndexPaths:
         if len(self._paths) > MOST_PATHS:
             self._forget()
         known, tokenizer = self._paths, self._tokenizer
-        new = {path for each in documents if not each.fields.keys() <= known.keys() for path in each.fields}
+        new = {path for each in documents for path in _new_paths(each, known)}
         unknown = sorted(path for path in new - known.keys() if is_unicode(path))
         if not unknown:
             return tokenizer
@@ -50,6 +51,14 @@ class IndexPaths:
         # New objects: another thread may be in the middle of using the old ones.
         self._paths = {}
         self._tokenizer = Tokenizer(self._paths)
+
+
+def _new_paths(document: IndexDocument, known: Mapping[str, PathTokens]) -> Iterable[str]:
+    try:
+        return () if document.fields.keys() <= known.keys() else document.fields
+    except DamagedStateError:
+        # Who asks for its tokens is told.
+        return ()
 
 
 def _paths(connection: sqlite3.Connection, paths: Iterable[str]) -> dict[str, PathTokens]:

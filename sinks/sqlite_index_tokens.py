@@ -21,8 +21,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from merge.documents import EncodedFields, shown_of_json
-from model import canonical, native
-from model.errors import DamagedStateError
+from model import native
 from sinks.index_values import ORDERED_CHARACTERS, ValueClass, class_of, words
 from sinks.number_keys import number_key
 
@@ -85,10 +84,7 @@ class Tokenizer:
         return self.tokens(fields.read())
 
     def _of_json(self, path: str, kind: int, json: bytes) -> bytes:
-        try:
-            value = shown_of_json(kind, json)
-        except canonical.MalformedJSON:
-            raise DamagedStateError("a fragment's stored state is damaged: a value is no JSON") from None
+        value = shown_of_json(kind, json)
         return b"" if value is None else self._of(path, value)
 
     def _of(self, path: str, value: Any) -> bytes:

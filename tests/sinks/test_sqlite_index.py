@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from merge import codec
+from merge.documents import EncodedFields
 from merge.documents import document as document_of
 from merge.encoded import state_of
 from merge.fragments import FragmentState
@@ -64,6 +65,20 @@ def test_a_new_attribute_of_which_nothing_is_indexed_hides_no_profile(path: Path
     index = opened(path)
     assert index.put([document_of("u:1", 1, state_of(codec.encode(state)), IndexRules(lambda _: True))]) == {}
     assert index.search(Query((Term("city", "Ulm"),))).ids == ["u:1"]
+
+
+def test_a_damaged_state_is_refused_by_itself(path: Path) -> None:
+    body = b'[[[0,1,"s","e","m",1]],{"a":[0,1,"x"],"b":[0,1,%b]},[],{}]'
+    damaged, whole = (
+        IndexDocument(name, 1, EncodedFields(codec.framed(body % value), lambda _: True))
+        for name, value in (("damaged", b"nonsense"), ("whole", b'"y"'))
+    )
+    index = opened(path)
+    assert "is damaged" in index.put([damaged, whole])["damaged"]
+    assert index.search(Query((Term("b", "y"),))).ids == ["whole"]
+    assert index.compare([damaged, whole]).keys() == {"whole"}
+    # Where its paths are known as well.
+    assert "is damaged" in index.put([damaged])["damaged"]
 
 
 @given(st.lists(st.integers(1, 5000), min_size=1, max_size=400))
