@@ -28,6 +28,7 @@ class CompiledSnapshot:
         self.attributes = AttributeTree(snapshot)
         self.protected_names = ProtectedNames(snapshot)
         self._specs: dict[SpecRef, MappingSpec | SpecError] = {}
+        self._by_operations: dict[str, MappingSpec] = {}
         self._routes: dict[tuple[str, str], MappingSpec | SpecError | None] = {}
         if previous is not None:
             self._keep_specs(previous)
@@ -51,6 +52,9 @@ class CompiledSnapshot:
 
     def _keep_specs(self, previous: CompiledSnapshot) -> None:
         current = {spec.ref for spec in self.snapshot.specs}
+        # Also of those that are gone: most edits leave the operations as they are.
+        made = set(previous._specs.values())
+        self._by_operations = {text: spec for text, spec in previous._by_operations.items() if spec in made}
         self._specs = {ref: spec for ref, spec in previous._specs.items() if ref in current}
         self._routes = {}
 
@@ -72,9 +76,16 @@ class CompiledSnapshot:
     def _compile(self, document: SpecDocument) -> MappingSpec | SpecError:
         known = self._specs.get(document.ref)
         if known is None or (isinstance(known, MappingSpec) and known.document != document):
+            operations = _operations(document)
             try:
-                known = MappingSpec(document)
+                known = MappingSpec(document, self._by_operations.get(operations))
+                self._by_operations[operations] = known
             except SpecError as error:
                 known = error
             self._specs[document.ref] = known
         return known
+
+
+def _operations(document: SpecDocument) -> str:
+    # Unlike equality this tells 1 from True, and the order of keys, by which Jolt works.
+    return repr(document.operations)

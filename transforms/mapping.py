@@ -15,6 +15,7 @@ from model.ordinals import read_ordinal
 from model.specs import SpecDocument
 from model.stamps import Stamp
 from transforms import compile_spec
+from transforms.chain import Transform
 from transforms.storable import MAX_INTEGER_BITS, is_text
 
 RESERVED_KEY = "_event"
@@ -36,12 +37,13 @@ class MappedEvent(NamedTuple):
 class MappingSpec:
     """One version of a mapping spec, compiled. Immutable, safe for several threads."""
 
-    def __init__(self, document: SpecDocument) -> None:
-        """Raises SpecError when the operations do not compile."""
+    def __init__(self, document: SpecDocument, alike: MappingSpec | None = None) -> None:
+        """`alike` is one with the same operations, which are not compiled again then. Raises SpecError when they do
+        not compile."""
         self.document = document
         self.ref = document.ref
         self.scope = document.scope if document.mode == "snapshot" else None
-        self._transform = compile_spec(document.operations)
+        self._transform: Transform = alike._transform if alike else compile_spec(document.operations)
         self._id = paths.split(document.id) if document.id else None
         self._ordinal = paths.split(document.ordinal) if document.ordinal else None
         primary = next(place for place in document.identifiers if place.primary)

@@ -28,8 +28,11 @@ def _measured(folder: Path, count: int) -> dict[str, Any]:
     many = _snapshot(count)
     content = many.model_dump_json().encode()
     compiled = CompiledSnapshot(many)
+    shared = CompiledSnapshot(_snapshot(count, are_alike=True))
     types = [f"type{number}" for number in range(count)]
-    compiling = cpu_seconds(lambda: [compiled.spec_for("segment", each) for each in types])
+    with without_collector():
+        compiling = cpu_seconds(lambda: [compiled.spec_for("segment", each) for each in types])
+        sharing = cpu_seconds(lambda: [shared.spec_for("segment", each) for each in types])
     edited = many.model_copy(update={"version": 2})
     unknown = iter(range(10**9))
     with pipeline(folder, many) as stages, without_collector():
@@ -42,6 +45,7 @@ def _measured(folder: Path, count: int) -> dict[str, Any]:
         "snapshot_mib": mib(len(content)),
         "parse_ms": _ms(lambda: MetadataSnapshot.model_validate_json(content)),
         "compile_all_ms": round(1e3 * compiling, 1),
+        "compile_all_with_the_same_operations_ms": round(1e3 * sharing, 1),
         "take_an_edit_ms": _ms(lambda: CompiledSnapshot(edited, compiled)),
         "map_us_an_event": round(1e6 * mapping / EVENTS, 1),
         "choose_for_a_new_type_us": _us(lambda: compiled.snapshot.spec_for("segment", f"new{next(unknown)}")),
@@ -57,12 +61,20 @@ def _us(work: Any) -> float:
     return round(1e6 * cpu_seconds(work, 20), 1)
 
 
-def _snapshot(count: int) -> MetadataSnapshot:
+def _snapshot(count: int, are_alike: bool = False) -> MetadataSnapshot:
+    """Specs of the size of the example's, each with operations of its own unless they are to be alike."""
     example = snapshot(protected=True)
     (web,) = [spec for spec in example.specs if spec.source == "segment"]
     many = [
-        web.model_copy(update={"name": f"web-{number}", "event_type": f"type{number}"})
+        web.model_copy(
+            update={
+                "name": f"web-{number}",
+                "event_type": f"type{number}",
+                "operations": [*web.operations, {"operation": "default", "spec": own}],
+            }
+        )
         for number in range(count)
+        for own in [{"activity": {"kind": 0 if are_alike else number}}]
     ]
     return example.model_copy(update={"specs": tuple(many)})
 

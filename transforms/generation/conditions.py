@@ -176,7 +176,7 @@ def _reads(block: list[ast.stmt], place: Place) -> bool:
     owner, key = place
     wanted = key[0] if isinstance(key, tuple) else key
     for statement in block:
-        for node in ast.walk(statement):
+        for node in nodes.parts(statement):
             if (
                 isinstance(node, nodes.Subscript)
                 and isinstance(node.value, nodes.Name)

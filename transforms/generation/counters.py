@@ -11,23 +11,23 @@ MOST = 2**31 - 1
 
 
 def counters_of(
-    function: nodes.FunctionDef, everything: list[ast.AST], bound: dict[str, Any]
+    function: nodes.FunctionDef, everything: nodes.ByKind, bound: dict[str, Any]
 ) -> frozenset[str]:
     """The variables that are only set to small integers, or made less by lengths."""
     found: dict[str, bool] = {argument.arg: False for argument in function.args.args}
-    for node in everything:
-        if isinstance(node, nodes.Assign):
-            for target in node.targets:
-                if isinstance(target, nodes.Name):
-                    counts = len(node.targets) == 1 and counts_down(target.id, node.value, bound) is not None
-                    found[target.id] = found.get(target.id, True) and counts
-        elif isinstance(node, nodes.NamedExpr):
-            found[node.target.id] = False
-        elif isinstance(node, nodes.For):
-            for each in ast.walk(node.target):
-                if isinstance(each, nodes.Name):
-                    found[each.id] = False
-        elif isinstance(node, nodes.ExceptHandler) and node.name:
+    for node in everything.get(nodes.Assign, ()):
+        for target in node.targets:
+            if isinstance(target, nodes.Name):
+                counts = len(node.targets) == 1 and counts_down(target.id, node.value, bound) is not None
+                found[target.id] = found.get(target.id, True) and counts
+    for node in everything.get(nodes.NamedExpr, ()):
+        found[node.target.id] = False
+    for node in everything.get(nodes.For, ()):
+        for each in nodes.parts(node.target):
+            if isinstance(each, nodes.Name):
+                found[each.id] = False
+    for node in everything.get(nodes.ExceptHandler, ()):
+        if node.name:
             found[node.name] = False
     return frozenset(name for name, counts in found.items() if counts)
 
@@ -58,4 +58,4 @@ def counts_down(name: str, value: ast.expr, bound: dict[str, Any]) -> tuple[ast.
 
 
 def mentions(node: ast.expr, name: str) -> bool:
-    return any(isinstance(each, nodes.Name) and each.id == name for each in ast.walk(node))
+    return any(isinstance(each, nodes.Name) and each.id == name for each in nodes.parts(node))

@@ -17,11 +17,11 @@ from transforms.generation.program import Label, Program, UnknownToMachineError
 
 
 def lower(
-    function: nodes.FunctionDef, bound: dict[str, Any], machine: native.Programs
+    function: nodes.FunctionDef, everything: nodes.ByKind, bound: dict[str, Any], machine: native.Programs
 ) -> Callable[..., Any] | None:
-    """The function that a verified tree stands for, None if the machine cannot run it."""
+    """The function that a verified tree of these nodes stands for, None if the machine cannot run it."""
     try:
-        return _Lowering(function, bound, machine).made()
+        return _Lowering(function, everything, bound, machine).made()
     except (UnknownToMachineError, RecursionError):
         return None
 
@@ -29,8 +29,14 @@ def lower(
 class _Lowering(Conditions):
     """Goes over one function, statement by statement."""
 
-    def __init__(self, function: nodes.FunctionDef, bound: dict[str, Any], machine: native.Programs) -> None:
-        super().__init__(Program(machine), function, bound)
+    def __init__(
+        self,
+        function: nodes.FunctionDef,
+        everything: nodes.ByKind,
+        bound: dict[str, Any],
+        machine: native.Programs,
+    ) -> None:
+        super().__init__(Program(machine), function, everything, bound)
         self._function = function
 
     def made(self) -> Callable[..., Any]:

@@ -7,9 +7,11 @@ Each kind of node is a class of its own, so that a node from elsewhere cannot pa
 from __future__ import annotations
 
 import ast
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 Block: TypeAlias = list[ast.stmt]
+ByKind: TypeAlias = dict[type, list[Any]]
+"""The nodes of a tree, of each kind in any order."""
 
 
 class Name(ast.Name):

@@ -9,23 +9,20 @@ from transforms.generation import nodes
 _FEWEST = 3
 
 
-def keys_asked_for(everything: list[ast.AST]) -> dict[str, tuple[str, ...]]:
+def keys_asked_for(everything: nodes.ByKind) -> dict[str, tuple[str, ...]]:
     """For each variable whose object is only read the constant keys that it is asked for, if there are several."""
     found: dict[str, dict[str, None]] = {}
     changed: set[str] = set()
-    for node in everything:
-        if isinstance(node, nodes.Compare) and type(node.ops[0]) is ast.In:
+    for node in everything.get(nodes.Compare, ()):
+        if type(node.ops[0]) is ast.In:
             _note(node.comparators[0], node.left, found)
-        elif (
-            isinstance(node, nodes.Call)
-            and isinstance(node.func, nodes.Attribute)
-            and node.func.attr == "get"
-        ):
+    for node in everything.get(nodes.Call, ()):
+        if isinstance(node.func, nodes.Attribute) and node.func.attr == "get":
             _note(node.func.value, node.args[0], found)
-        elif isinstance(node, nodes.Assign | nodes.Delete):
-            for target in node.targets:
-                if isinstance(target, nodes.Subscript) and isinstance(target.value, nodes.Name):
-                    changed.add(target.value.id)
+    for node in (*everything.get(nodes.Assign, ()), *everything.get(nodes.Delete, ())):
+        for target in node.targets:
+            if isinstance(target, nodes.Subscript) and isinstance(target.value, nodes.Name):
+                changed.add(target.value.id)
     return {name: tuple(keys) for name, keys in found.items() if len(keys) >= _FEWEST and name not in changed}
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from gc import is_tracked
 from typing import Any, TypeAlias
 
@@ -21,13 +21,48 @@ Place: TypeAlias = "tuple[str, object]"
 _MOST_OPERANDS = 50
 
 
+class Operand:
+    """A register or constant that has an expression's value within its context. A class, since a function that
+    becomes a context manager takes three times as long, and there are a hundred in a small spec."""
+
+    __slots__ = ("_is_borrowed", "_node", "_operand", "_values")
+
+    def __init__(self, values: Values, node: ast.expr) -> None:
+        self._values = values
+        self._node = node
+
+    def __enter__(self) -> int:
+        values = self._values
+        known = values.at_hand(self._node)
+        self._is_borrowed = known is None
+        if known is None:
+            self._operand = values.program.borrow()
+            values.into(self._operand, self._node)
+        else:
+            self._operand = known
+            values.held.append(known)
+        return self._operand
+
+    def __exit__(self, *_: object) -> None:
+        if self._is_borrowed:
+            self._values.program.give_back(self._operand)
+        else:
+            self._values.held.pop()
+
+
 class Values(ABC):
     """Lowers what a function of these objects evaluates."""
 
-    def __init__(self, program: Program, function: nodes.FunctionDef, bound: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        program: Program,
+        function: nodes.FunctionDef,
+        everything: nodes.ByKind,
+        bound: dict[str, Any],
+    ) -> None:
+        """`everything` are the nodes of the function."""
         self.program = program
         self.bound = bound
-        everything = nodes.parts(function)
         self.counters = counters_of(function, everything, bound)
         asked = keys_asked_for(everything)
         self._sites = {name: program.site(keys) for name, keys in asked.items()}
@@ -36,22 +71,12 @@ class Values(ABC):
         }
         self.known: dict[Place, int] = {}
         """Registers that have what stands at a key, as long as no object can have changed."""
-        self._held: list[int] = []
+        self.held: list[int] = []
         """Operands of the instruction in the making: until it is there they must not change."""
 
-    @contextmanager
-    def value(self, node: ast.expr) -> Iterator[int]:
-        """The operand that has an expression's value."""
-        known = self.at_hand(node)
-        if known is not None:
-            self._held.append(known)
-            yield known
-            self._held.pop()
-            return
-        register = self.program.borrow()
-        self.into(register, node)
-        yield register
-        self.program.give_back(register)
+    def value(self, node: ast.expr) -> Operand:
+        """The operand that has an expression's value, as long as the context lasts."""
+        return Operand(self, node)
 
     def at_hand(self, node: ast.expr) -> int | None:
         if isinstance(node, nodes.Constant):
@@ -134,7 +159,7 @@ class Values(ABC):
 
     def named(self, target: int, node: Any) -> None:
         register = self.program.register(node.target.id)
-        if register in self._held:
+        if register in self.held:
             raise UnknownToMachineError
         self.into(register, node.value)
         self.has_changed(node.target.id)

@@ -8,6 +8,7 @@ is on the lists below.
 from __future__ import annotations
 
 import ast
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
@@ -39,9 +40,9 @@ def build(function: nodes.FunctionDef, names: frozenset[str], bound: dict[str, A
     `names` are all the identifiers it may use; `bound` are the objects behind some of them. The function sees
     nothing else: not even the builtins. The machine in C runs it if there is one that can. Raises RefusedError.
     """
-    verify(function, names)
+    everything = verify(function, names)
     machine = native.programs
-    lowered = lower(function, bound, machine) if machine is not None else None
+    lowered = lower(function, everything, bound, machine) if machine is not None else None
     return lowered or compiled(function, bound)
 
 
@@ -54,8 +55,9 @@ def compiled(function: nodes.FunctionDef, bound: dict[str, Any]) -> Callable[...
     return made
 
 
-def verify(tree: ast.AST, names: frozenset[str]) -> None:
-    """Raises RefusedError unless the tree is made of allowed syntax, constants and names only."""
+def verify(tree: ast.AST, names: frozenset[str]) -> nodes.ByKind:
+    """The nodes of a tree. Raises RefusedError unless it is made of allowed syntax, constants and names only."""
+    found: nodes.ByKind = defaultdict(list)
     waiting: list[Any] = [tree]
     while waiting:
         node = waiting.pop()
@@ -63,7 +65,10 @@ def verify(tree: ast.AST, names: frozenset[str]) -> None:
         if kind is list:
             waiting += node
         elif kind in _SYNTAX:
-            _CHECKS.get(kind, _nothing)(node, names)
+            found[kind].append(node)
+            check = _CHECKS.get(kind)
+            if check is not None:
+                check(node, names)
             for field in kind._fields:
                 below = getattr(node, field, None)
                 if below is not None and type(below) not in _PLAIN:
@@ -74,14 +79,11 @@ def verify(tree: ast.AST, names: frozenset[str]) -> None:
                 raise RefusedError("only plain arguments are allowed")
         elif kind not in _MARKS:
             raise RefusedError(f"{kind.__name__} is not allowed")
+    return found
 
 
 _PLAIN = frozenset([str, int, float, bool])
 """Values of fields; those that matter are looked at by `_CHECKS`."""
-
-
-def _nothing(_node: Any, _names: frozenset[str]) -> None:
-    """Nothing to check besides the kind."""
 
 
 def _check_name(node: Any, names: frozenset[str]) -> None:
