@@ -5,14 +5,13 @@ Plaintext that policy protects does not leave this step (law 3).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from ingestion.event_sealing import FetchedKeys, Unsealed, seal_events
-from ingestion.event_states import joined, sealed_part
+from ingestion.event_sealing import FetchedKeys, Unsealed, has_to_seal, seal_events
+from ingestion.event_states import EventStates, event_states, joined, sealed_part
 from ingestion.map_output import MapOutput
 from ingestion.mapped_events import MappedChunk, MappedEvent
 from ingestion.set_aside import BatchLetters
-from merge import codec
 from merge.encoded import as_state
 from merge.fragments import FragmentState
 from merge.tombstones import UNJUDGED
@@ -45,27 +44,39 @@ class Combiner:
     def combine(self, chunk: MappedChunk, output: MapOutput) -> None:
         """Join events. A fragment that one of them cannot be joined to is `broken`. Raises StoreError when the key
         store is away, and, where it is to stop then, KeyServiceError."""
-        keys = self._fetch_keys(chunk.others)
-        left = chunk.plain.join_into(output.fragments, {*chunk.others, *output.judged})
-        for fragment_id in dict.fromkeys((*left, *chunk.others)):
-            plain = [state for _, state in chunk.plain.take(fragment_id)]
-            try:
-                self._join(fragment_id, plain, chunk.others.get(fragment_id, ()), keys, output)
-            except MemoryError:
-                raise
-            except Exception:
-                # Its state is half of what it was to be.
-                output.broken.add(fragment_id)
+        keys = self._fetch_keys(list(chunk.to_seal))
+        # What was judged is a state that says so.
+        excluded = chunk.others if not output.judged else {**chunk.others, **output.judged}
+        left = chunk.plain.join_into(output.fragments, excluded)
+        left += (name for name in output.judged if name not in chunk.others)
+        for name in left:
+            self._join_unless_broken(name, chunk.plain, (), keys, output)
+        for name, events in chunk.others.items():
+            self._join_unless_broken(name, chunk.plain, events, keys, output)
+
+    def _join_unless_broken(
+        self,
+        fragment_id: str,
+        plain: EventStates,
+        events: Sequence[MappedEvent],
+        keys: FetchedKeys,
+        output: MapOutput,
+    ) -> None:
+        try:
+            self._join(fragment_id, plain, events, keys, output)
+        except MemoryError:
+            raise
+        except Exception:
+            # Its state is half of what it was to be.
+            output.broken.add(fragment_id)
 
     def combine_fragment(self, events: Sequence[MappedEvent], output: MapOutput) -> None:
         """Join events of one fragment. Raises whatever it fails on."""
         fragment_id = events[0].fragment_id
-        self._join(fragment_id, [], events, self._fetch_keys({fragment_id: events}), output)
+        keys = self._fetch_keys([fragment_id] if has_to_seal(events) else [])
+        self._join(fragment_id, event_states(), events, keys, output)
 
-    def _fetch_keys(self, others: Mapping[str, Sequence[MappedEvent]]) -> FetchedKeys:
-        fragment_ids = [
-            name for name, events in others.items() if any(each.leaves.to_seal for each in events)
-        ]
+    def _fetch_keys(self, fragment_ids: list[str]) -> FetchedKeys:
         try:
             keys = self._data_keys.fetch(sorted(fragment_ids), create=True) if fragment_ids else {}
         except KeyProviderError as error:
@@ -79,26 +90,31 @@ class Combiner:
     def _join(
         self,
         fragment_id: str,
-        parts: list[bytes],
+        plain: EventStates,
         events: Sequence[MappedEvent],
         keys: FetchedKeys,
         output: MapOutput,
     ) -> None:
-        """Join events of one fragment, `parts` the states of some, into the output's state of it."""
+        """Join events of one fragment, and those that it has among the plain ones, into the output's state of it."""
+        parts: list[bytes] = []
         present = output.fragments.get(fragment_id)
         if events:
             present = self._take(fragment_id, events, keys, present, parts, output)
+        if not isinstance(present, FragmentState) and fragment_id not in output.judged:
+            whole = plain.join_with(fragment_id, parts, present)
+            if whole is not None:
+                output.fragments[fragment_id] = whole
+                return
+        parts += (state for _, state in plain.take(fragment_id))
         if not parts:
             return
-        if isinstance(present, bytes):
-            parts.append(codec.body(present))
-        made = joined(parts)
         if isinstance(present, FragmentState):
-            present.join(as_state(made))
-        elif isinstance(made, bytes) and fragment_id not in output.judged:
-            output.fragments[fragment_id] = made
-        else:
-            _begin(fragment_id, as_state(made), output)
+            present.join(joined(parts))
+            return
+        state = joined(parts)
+        if present is not None:
+            state.join(as_state(present))
+        _begin(fragment_id, state, output)
 
     def _take(
         self,
@@ -112,8 +128,7 @@ class Combiner:
         """Seal events; each then stands in `parts`, or in the state that this gives."""
         policies = self._snapshot.attributes.policies
         # A state that stands as bytes is decoded only for what may be sealed.
-        is_sealing = any(event.leaves.to_seal for event in events)
-        before = as_state(present).registers if present is not None and is_sealing else {}
+        before = as_state(present).registers if present is not None and has_to_seal(events) else {}
         for event, sealed in zip(
             events, seal_events(self._sealer, keys, events, before, policies), strict=True
         ):

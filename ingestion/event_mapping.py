@@ -78,7 +78,7 @@ class EventMapper:
     ) -> MappedChunk:
         """`map` of each record, and letters for those that are damaged. `are_whole`: none is given as plain.
         Raises SchemaRegistryError."""
-        chunk = MappedChunk(event_states(), {})
+        chunk = MappedChunk(event_states(), {}, {})
 
         def map_one(item: RawRecord | DamagedRecord) -> None:
             if isinstance(item, DamagedRecord):
@@ -101,6 +101,7 @@ class EventMapper:
                     latest,
                     chunk.plain.add,
                     chunk.others,
+                    chunk.to_seal,
                     lambda leaves, event: _note_changes(leaves, event, output),
                     map_one,
                 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import repeat
 from typing import NamedTuple
 
 from ingestion.mapped_events import MappedEvent
@@ -33,6 +34,11 @@ class Unsealed(NamedTuple):
     detail: str
 
 
+def has_to_seal(events: Sequence[MappedEvent]) -> bool:
+    """Whether something of one of them must be sealed: at least one event, and mostly of the first."""
+    return bool(events[0].leaves.to_seal) or any(event.leaves.to_seal for event in events)
+
+
 def seal_events(
     sealer: RegisterSealer,
     keys: FetchedKeys,
@@ -42,15 +48,15 @@ def seal_events(
 ) -> list[Sealed | Unsealed]:
     """What is sealed of events of one fragment, in their order. Registers that another of the events, or what is
     `present` of the fragment, replaces are left out: sealing is what an event costs most."""
-    if not any(event.leaves.to_seal for event in events):
+    if not has_to_seal(events):
         return [Sealed({})] * len(events)
     try:
         key = _key(keys, events[0].fragment_id)
         latest = sealer.seal_latest(key, [(each.origin, each.leaves.to_seal) for each in events], present)
-        sealed: list[Sealed | Unsealed] = [
-            Sealed(registers, _entries(sealer, key, event, policies))
-            for event, registers in zip(events, latest, strict=True)
-        ]
+        entries = (
+            [_entries(sealer, key, event, policies) for event in events] if policies else repeat(NO_ENTRIES)
+        )
+        sealed: list[Sealed | Unsealed] = [*map(Sealed, latest, entries)]
         key.rest()
         return sealed
     except Exception:

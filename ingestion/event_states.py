@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 from zlib import crc32
 
@@ -33,9 +33,16 @@ class EventStates(Protocol):
         """Take out the events of a fragment."""
         ...
 
-    def join_into(self, fragments: dict[str, FragmentState | bytes], excluded: set[str], /) -> list[str]:
-        """Join the events of each fragment with the bytes that it has in `fragments`, and put the bytes of that there:
-        but not for those that are `excluded` or not of the common form, whose ids this gives."""
+    def join_into(
+        self, fragments: dict[str, FragmentState | bytes], excluded: Mapping[str, object], /
+    ) -> list[str]:
+        """Join the events of each fragment that is not `excluded` with the bytes that it has in `fragments`, and put the
+        bytes of that there: but not for those that are not of the common form, whose ids this gives."""
+        ...
+
+    def join_with(self, fragment_id: str, parts: list[bytes], present: bytes | None, /) -> bytes | None:
+        """The bytes of the join of a fragment's events, of `parts`, given as their JSON, and of the bytes that are
+        `present` of it. None for what is not of the common form, and where there is nothing to join."""
         ...
 
 
@@ -55,8 +62,16 @@ class ListedStates:
     def take(self, fragment_id: str, /) -> list[tuple[int | None, bytes]]:
         return self._events.pop(fragment_id, [])
 
-    def join_into(self, fragments: dict[str, FragmentState | bytes], excluded: set[str], /) -> list[str]:  # noqa: ARG002
-        return self.fragment_ids()
+    def join_into(
+        self,
+        fragments: dict[str, FragmentState | bytes],  # noqa: ARG002
+        excluded: Mapping[str, object],
+        /,
+    ) -> list[str]:
+        return [name for name in self._events if name not in excluded]
+
+    def join_with(self, fragment_id: str, parts: list[bytes], present: bytes | None, /) -> bytes | None:  # noqa: ARG002
+        return None
 
 
 def event_states() -> EventStates:
@@ -75,12 +90,12 @@ def sealed_part(registers: dict[str, Register]) -> bytes:
     return codec.body(codec.encode(state))
 
 
-def joined(parts: Sequence[bytes]) -> FragmentState | bytes:
-    """The join of states, each given as its JSON: at least one. Bytes of the common form where they are known."""
-    if native.states is not None:
-        body = parts[0] if len(parts) == 1 else native.states.join_all(tuple(parts))
+def joined(parts: Sequence[bytes]) -> FragmentState:
+    """The join of states, each given as its JSON: at least one."""
+    if len(parts) > 1 and native.states is not None:
+        body = native.states.join_all(tuple(parts))
         if body is not None:
-            return codec.framed(body)
+            return EncodedState(codec.framed(body))
     whole, *others = (EncodedState(codec.framed(part)) for part in parts)
     for other in others:
         whole.join(other)

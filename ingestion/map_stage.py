@@ -106,6 +106,7 @@ class MapStage:
             return
         plain = mapped.plain.take(fragment_id)
         others = mapped.others.pop(fragment_id, [])
+        mapped.to_seal.pop(fragment_id, None)
         alive = [(when, state) for when, state in plain if when is not None and when > tombstone.until]
         alive_others = [
             each
@@ -114,8 +115,8 @@ class MapStage:
         ]
         for when, state in alive:
             mapped.plain.add(fragment_id, when, state)
-        if alive_others:
-            mapped.others[fragment_id] = alive_others
+        for each in alive_others:
+            mapped.add(each, True, is_whole=True)
         output.erased += len(plain) + len(others) - len(alive) - len(alive_others)
 
     def _proven(self, output: MapOutput) -> MapOutput:

@@ -32,6 +32,8 @@ class MappedChunk(NamedTuple):
 
     plain: EventStates
     others: dict[str, list[MappedEvent]]
+    to_seal: dict[str, None]
+    """Fragments with something to seal: told when an event is added, as looking for it would fetch all events anew."""
 
     def fragment_ids(self) -> dict[str, None]:
         """Of all events, each once."""
@@ -41,6 +43,8 @@ class MappedChunk(NamedTuple):
         """One more, and where not all of it is wanted, as a plain one if it is. `is_timed`: its ordinal is a time."""
         if is_whole or event.state is None or event.leaves.to_seal:
             self.others.setdefault(event.fragment_id, []).append(event)
+            if event.leaves.to_seal:
+                self.to_seal[event.fragment_id] = None
         else:
             time = event.origin.stamp.ordinal if is_timed else None
             self.plain.add(event.fragment_id, time, event.state)

@@ -8,7 +8,7 @@ sorted, no white space, UTF-8; equal values give equal bytes.
 from __future__ import annotations
 
 from decimal import Decimal
-from math import isfinite
+from math import inf, isfinite
 from typing import Any
 
 import msgspec
@@ -26,7 +26,7 @@ def exact_number(literal: str) -> float | Decimal:
     Raises ArithmeticError for an exponent out of all bounds.
     """
     value = float(literal)
-    if len(literal) <= _SAFE_LITERAL and isfinite(value) and abs(value) > _SMALLEST_NORMAL:
+    if len(literal) <= _SAFE_LITERAL and (_SMALLEST_NORMAL < value < inf or -inf < value < -_SMALLEST_NORMAL):
         return value
     exact = Decimal(literal)
     if abs(exact.adjusted()) > _LARGEST_EXPONENT:

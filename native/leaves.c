@@ -23,5 +23,6 @@ static struct PyModuleDef definition = {
 
 PyMODINIT_FUNC PyInit__leaves(void)
 {
+    make_kinds();
     return new_module(&definition);
 }

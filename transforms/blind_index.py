@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import hmac
 import re
 import unicodedata
 from binascii import b2a_base64
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any
+
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.hmac import HMAC
 
 from model import canonical
 from model.attributes import DataType
@@ -42,9 +44,11 @@ class BlindIndex(KeyHolder):
         """Raises KeyProviderError."""
         key = provider.purpose_key(PURPOSE)
 
-        def start(domain: bytes, name: str) -> hmac.HMAC:
+        def start(domain: bytes, name: str) -> HMAC:
             encoded = _utf8(name)
-            return hmac.new(key, b"%b %d:%b" % (domain, len(encoded), encoded), "sha256")
+            started = HMAC(key, SHA256())
+            started.update(b"%b %d:%b" % (domain, len(encoded), encoded))
+            return started
 
         # A hash that has read the name already; copying it costs half of what a new one does.
         self._start = lru_cache(MAX_NAMES)(start)
@@ -77,7 +81,7 @@ class BlindIndex(KeyHolder):
     def _token(self, domain: bytes, name: str, content: bytes) -> str:
         keyed = self._start(domain, name).copy()
         keyed.update(content)
-        short = b2a_base64(keyed.digest()[:_TOKEN_BYTES], newline=False)[:_TOKEN_CHARACTERS]
+        short = b2a_base64(keyed.finalize()[:_TOKEN_BYTES], newline=False)[:_TOKEN_CHARACTERS]
         return short.translate(_URL_SAFE).decode("ascii")
 
 

@@ -13,9 +13,9 @@ enum { STATE, ROOT, SKIPPED, POLICIES, WALK_REST, ENCODE, MOST_LEAVES, LEAVES_PA
 enum { PLAIN_LEAVES, TO_SEAL, UNEXPECTED, FOUND_PARTS };
 
 /* One call for a chunk. `found` is a Leaves without anything in it, for the next event; `add_plain` is the `add` of an
- * EventStates, and `others` a dict of lists by fragment id. */
+ * EventStates, `others` a dict of lists by fragment id, and `to_seal` one whose keys are ids of fragments. */
 struct gathering {
-    PyObject *parts, *add_plain, *others, *report, *rest, *found;
+    PyObject *parts, *add_plain, *others, *to_seal, *report, *rest, *found;
     long long latest;
     Py_ssize_t bytes, skipped;
 };
@@ -210,6 +210,9 @@ static int keep_other(const struct gathering *gathering, PyObject *record, const
     PyObject *made = new_tuple((PyTypeObject *)type_of(gathering, MAPPED_EVENT_TYPE), fields, 7);
     int failed = made == NULL || append_to(gathering->others, steps->fragment_id, made);
     Py_XDECREF(made);
+    if (!failed && PyList_GET_SIZE(PyTuple_GET_ITEM(gathering->found, TO_SEAL))) {
+        failed = PyDict_SetItem(gathering->to_seal, steps->fragment_id, Py_None);
+    }
     return failed ? -1 : 0;
 }
 
@@ -305,17 +308,17 @@ static int gather_all(struct gathering *gathering, PyObject *records)
     return 0;
 }
 
-/* gather(records, latest, add_plain, others, report, rest) */
+/* gather(records, latest, add_plain, others, to_seal, report, rest) */
 static PyObject *gather_chunk(PyObject *parts, PyObject *const *arguments, Py_ssize_t given)
 {
-    if (!check_arguments(given, 6) || !check_dict(arguments[3])) {
+    if (!check_arguments(given, 7) || !check_dict(arguments[3]) || !check_dict(arguments[4])) {
         return NULL;
     }
     if (!PyList_CheckExact(arguments[0])) {
         PyErr_SetString(PyExc_TypeError, "a list of records is needed");
         return NULL;
     }
-    struct gathering gathering = {parts, arguments[2], arguments[3], arguments[4], arguments[5], NULL, 0, 0, 0};
+    struct gathering gathering = {parts, arguments[2], arguments[3], arguments[4], arguments[5], arguments[6], NULL, 0, 0, 0};
     gathering.latest = PyLong_AsLongLong(arguments[1]);
     if (gathering.latest == -1 && PyErr_Occurred()) {
         return NULL;
@@ -328,8 +331,9 @@ static PyObject *gather_chunk(PyObject *parts, PyObject *const *arguments, Py_ss
 
 static PyMethodDef gatherer_method = {
     "gather", (PyCFunction)(void (*)(void))gather_chunk, METH_FASTCALL,
-    "gather(records, latest, add_plain, others, report, rest): maps a list of records, the plain ones given to\n"
-    "add_plain(fragment_id, time, state), the others into lists by fragment id; gives how many bytes and how many skipped events those had for which rest(record) was not called."};
+    "gather(records, latest, add_plain, others, to_seal, report, rest): maps a list of records, the plain ones given\n"
+    "to add_plain(fragment_id, time, state), the others into lists by fragment id, whose id is a key of `to_seal` where\n"
+    "something must be sealed; gives how many bytes and how many skipped events those had for which rest(record) was not called."};
 
 PyDoc_STRVAR(gatherer_doc, "gatherer((RawRecord, DecryptedRecord, Origin, Leaves, MappedEvent, Away), readers, routes,\n"
                            "find_route, protect, (state, root, skipped, policies, rest, encode, most), take_back,\n"

@@ -21,9 +21,13 @@ static int make_context_keys(void)
     return 0;
 }
 
+/* The context of the event before, where nothing else holds it: it is filled again. */
+static PyObject *spare_context;
+
 static PyObject *context_of(PyObject *event)
 {
-    PyObject *context = PyDict_New();
+    PyObject *context = spare_context == NULL ? PyDict_New() : spare_context;
+    spare_context = NULL;
     for (int field = SOURCE_NAME; context != NULL && field <= POSITION; field++) {
         if (PyDict_SetItem(context, context_keys[field], PyTuple_GET_ITEM(event, field))) {
             Py_CLEAR(context);
@@ -44,7 +48,12 @@ static PyObject *transformed(PyObject *parts, PyObject *event)
     }
     PyObject *arguments[] = {PyTuple_GET_ITEM(event, PAYLOAD), context};
     PyObject *output = PyObject_Vectorcall(PyTuple_GET_ITEM(parts, TRANSFORM), arguments, 2, NULL);
-    Py_DECREF(context);
+    if (spare_context == NULL && Py_REFCNT(context) == 1 && PyDict_GET_SIZE(context) == POSITION + 1) {
+        spare_context = context;
+    }
+    else {
+        Py_DECREF(context);
+    }
     return output;
 }
 

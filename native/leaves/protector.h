@@ -42,22 +42,41 @@ static PyObject *protected_one(PyObject *parts, PyObject *identifier)
     return PyObject_CallOneArg(PyTuple_GET_ITEM(parts, HASHED), identifier);
 }
 
+static PyObject *copy_of(PyObject *identifiers)
+{
+    PyObject *made = PyTuple_New(PyTuple_GET_SIZE(identifiers));
+    for (Py_ssize_t each = 0; made != NULL && each < PyTuple_GET_SIZE(identifiers); each++) {
+        PyTuple_SET_ITEM(made, each, Py_NewRef(PyTuple_GET_ITEM(identifiers, each)));
+    }
+    return made;
+}
+
 static PyObject *protect(PyObject *parts, PyObject *identifiers)
 {
     if (!PyTuple_CheckExact(identifiers)) {
         PyErr_SetString(PyExc_TypeError, "a tuple is needed");
         return NULL;
     }
-    PyObject *made = PyTuple_New(PyTuple_GET_SIZE(identifiers));
-    for (Py_ssize_t each = 0; made != NULL && each < PyTuple_GET_SIZE(identifiers); each++) {
-        PyObject *one = protected_one(parts, PyTuple_GET_ITEM(identifiers, each));
-        if (one == NULL) {
-            Py_CLEAR(made);
-            break;
+    /* A copy as soon as one of them is hashed: mostly none is. */
+    PyObject *made = NULL;
+    for (Py_ssize_t each = 0; each < PyTuple_GET_SIZE(identifiers); each++) {
+        PyObject *given = PyTuple_GET_ITEM(identifiers, each), *one = protected_one(parts, given);
+        if (one != NULL && one != given && made == NULL) {
+            made = copy_of(identifiers);
+        }
+        if (one == NULL || (one != given && made == NULL)) {
+            Py_XDECREF(one);
+            Py_XDECREF(made);
+            return NULL;
+        }
+        if (made == NULL) {
+            Py_DECREF(one);
+            continue;
         }
         PyTuple_SET_ITEM(made, each, one);
+        Py_DECREF(given);
     }
-    return made;
+    return made == NULL ? Py_NewRef(identifiers) : made;
 }
 
 static PyMethodDef protector_method = {"protect", protect, METH_O, "protect(identifiers): some of them hashed."};

@@ -27,35 +27,46 @@ static bool is_plain_words(PyObject *text)
 
 #define LONGEST_NAME 64
 
-/* What stands in a text, counted. `others` are small letters behind f, capitals and underscores. */
+/* What stands in a text: kinds of characters, each a bit. `OTHER` are small letters behind f, capitals and underscores. */
+enum { DIGIT = 1, LETTER = 2, UNDERSCORE = 4, OTHER = 8, DASH = 16, ODD = 32 };
+static Py_UCS1 kinds_of[256];
+
+static void make_kinds(void)
+{
+    for (int each = 0; each < 256; each++) {
+        bool is_small = each >= 'a' && each <= 'z', is_capital = each >= 'A' && each <= 'Z';
+        kinds_of[each] = each >= '0' && each <= '9' ? DIGIT
+                         : is_small || is_capital   ? LETTER | (is_capital || each > 'f' ? OTHER : 0)
+                         : each == '_'              ? UNDERSCORE | OTHER
+                         : each == '-'              ? DASH
+                                                    : ODD;
+    }
+}
+
 struct name {
-    Py_ssize_t size;
-    int digits, letters, underscores, others;
+    Py_ssize_t size, digits;
+    unsigned int kinds;
 };
 
 /* Whether a text is of ASCII letters, digits, dashes and underscores alone. */
 static bool read_name(PyObject *text, struct name *name)
 {
     const Py_UCS1 *characters = PyUnicode_1BYTE_DATA(text);
-    *name = (struct name){.size = PyUnicode_GET_LENGTH(text)};
-    for (Py_ssize_t place = 0; place < name->size; place++) {
-        Py_UCS1 each = characters[place];
-        bool is_digit = each >= '0' && each <= '9', is_letter = (each | 0x20) >= 'a' && (each | 0x20) <= 'z';
-        if (!is_digit && !is_letter && each != '-' && each != '_') {
-            return false;
-        }
-        name->digits += is_digit;
-        name->letters += is_letter;
-        name->underscores += each == '_';
-        name->others += !is_digit && each != '-' && !(each >= 'a' && each <= 'f');
+    Py_ssize_t size = PyUnicode_GET_LENGTH(text), digits = 0;
+    unsigned int kinds = 0;
+    for (Py_ssize_t place = 0; place < size; place++) {
+        unsigned int kind = kinds_of[characters[place]];
+        kinds |= kind;
+        digits += kind & DIGIT;
     }
-    return true;
+    *name = (struct name){size, digits, kinds};
+    return !(kinds & ODD);
 }
 
 /* Whether it may be a national identity number: see the shapes in transforms.detection.national_id. */
 static bool may_be_national(const struct name *name, Py_UCS1 first)
 {
-    if (name->size < 9 || name->size > 21 || name->underscores) {
+    if (name->size < 9 || name->size > 21 || name->kinds & UNDERSCORE) {
         return false;
     }
     if (first >= '0' && first <= '9') {
@@ -72,10 +83,10 @@ static bool may_be_national(const struct name *name, Py_UCS1 first)
 static bool is_plain_id(PyObject *text)
 {
     struct name name;
-    if (PyUnicode_GET_LENGTH(text) > LONGEST_NAME || !read_name(text, &name) || !(name.letters || name.underscores)) {
+    if (PyUnicode_GET_LENGTH(text) > LONGEST_NAME || !read_name(text, &name) || !(name.kinds & (LETTER | UNDERSCORE))) {
         return false;
     }
-    return !(name.size >= 15 && name.others) && !may_be_national(&name, PyUnicode_1BYTE_DATA(text)[0]);
+    return !(name.size >= 15 && name.kinds & OTHER) && !may_be_national(&name, PyUnicode_1BYTE_DATA(text)[0]);
 }
 
 /* Whether nothing is found in a text: 1, 0, or -1 with an exception. */

@@ -4,33 +4,57 @@
 #include "event_states.h"
 #include "joined.h"
 
-/* The JSON of the join of a fragment's events and of what is `present` of it; NULL without an exception for the twin. */
-static PyObject *joined_events(const EventStates *states, const struct kept_fragment *fragment, PyObject *present)
+/* States that become one in `join`. Of one alone nothing is read. */
+struct joining {
+    struct join *join;
+    Py_ssize_t number, bytes;
+    bool is_common;
+    struct text first;
+};
+
+static void take_in(struct joining *joining, struct text json)
 {
-    const struct kept_event *event = &states->events[fragment->first];
-    struct text json = json_of_event(states, event);
-    if (present == NULL && event->next == NONE) {
-        return PyBytes_FromStringAndSize(json.start, json.size);
+    if (!joining->number) {
+        joining->first = json;
     }
-    struct join *join = room_to_join();
-    Py_ssize_t all = json.size, joined = 0;
-    bool is_common = read_state(present == NULL ? json : json_of(present, HEADER), &join->sides[0]);
-    if (present != NULL) {
-        all += PyBytes_GET_SIZE(present);
-        is_common = is_common && join_one(join, joined++, json);
+    else if (joining->number == 1) {
+        joining->is_common = read_state(joining->first, &joining->join->sides[0]) && join_one(joining->join, 0, json);
     }
-    while (is_common && event->next != NONE) {
-        event = &states->events[event->next];
-        json = json_of_event(states, event);
-        all += json.size;
-        is_common = join_one(join, joined++, json);
+    else {
+        joining->is_common = joining->is_common && join_one(joining->join, joining->number - 1, json);
     }
-    return is_common ? write_joined(join, all) : NULL;
+    joining->bytes += json.size;
+    joining->number++;
 }
 
-/* merge.codec.framed. */
+static void take_in_events(struct joining *joining, const EventStates *states, Py_ssize_t place)
+{
+    for (; place != NONE; place = states->events[place].next) {
+        take_in(joining, json_of_event(states, &states->events[place]));
+    }
+}
+
+/* Their JSON; NULL without an exception for the twin to say. */
+static PyObject *joined_json(const struct joining *joining)
+{
+    if (joining->number == 1) {
+        return PyBytes_FromStringAndSize(joining->first.start, joining->first.size);
+    }
+    return joining->number && joining->is_common ? write_joined(joining->join, joining->bytes) : NULL;
+}
+
+/* Whether what is there of a fragment is of the common form. */
+static bool is_common_present(PyObject *present)
+{
+    return PyBytes_CheckExact(present) && PyBytes_AS_STRING(present)[0] == FORMAT;
+}
+
+/* merge.codec.framed; takes over `json`, which may be NULL. */
 static PyObject *framed(const EventStates *states, PyObject *json)
 {
+    if (json == NULL) {
+        return NULL;
+    }
     PyObject *arguments[] = {json, states->begun};
     PyObject *checksum = PyObject_Vectorcall(states->crc32, arguments, 2, NULL);
     unsigned long number = checksum == NULL ? 0 : PyLong_AsUnsignedLong(checksum);
@@ -44,6 +68,7 @@ static PyObject *framed(const EventStates *states, PyObject *json)
         }
         memcpy(bytes + HEADER, PyBytes_AS_STRING(json), (size_t)PyBytes_GET_SIZE(json));
     }
+    Py_DECREF(json);
     return made;
 }
 
@@ -52,48 +77,80 @@ static int join_fragment(const EventStates *states, size_t place, PyObject *frag
 {
     /* The room may be another one when the checksum is computed. */
     struct kept_fragment fragment = states->fragments[place];
+    struct joining joining = {.join = room_to_join()};
     PyObject *present = PyDict_GetItemWithError(fragments, fragment.id);
-    if (present == NULL ? PyErr_Occurred() != NULL
-                        : !PyBytes_CheckExact(present) || PyBytes_AS_STRING(present)[0] != FORMAT) {
+    if (present == NULL ? PyErr_Occurred() != NULL : !is_common_present(present)) {
         return present == NULL ? -1 : 0;
     }
-    PyObject *json = joined_events(states, &fragment, present);
-    if (json == NULL) {
+    if (present != NULL) {
+        take_in(&joining, json_of(present, HEADER));
+    }
+    take_in_events(&joining, states, fragment.first);
+    PyObject *made = framed(states, joined_json(&joining));
+    if (made == NULL) {
         return PyErr_Occurred() ? -1 : 0;
     }
-    PyObject *made = framed(states, json);
-    Py_DECREF(json);
-    int failed = made == NULL || PyDict_SetItem(fragments, fragment.id, made);
-    Py_XDECREF(made);
+    int failed = PyDict_SetItem(fragments, fragment.id, made);
+    Py_DECREF(made);
     return failed ? -1 : 1;
 }
 
-PyDoc_STRVAR(join_into_doc, "join_into(fragments, excluded): joins the events of each fragment, and the bytes that it has in\n"
-                            "`fragments`, into those; gives a list of those ids for which the twin has to: those in the\n"
-                            "set `excluded`, those with something else than bytes there, and odd ones.");
+PyDoc_STRVAR(join_into_doc, "join_into(fragments, excluded): joins the events of each fragment that is not a key of the dict\n"
+                            "`excluded`, and the bytes that it has in `fragments`, into those; gives a list of the ids for\n"
+                            "which the twin has to: those with something else than bytes there, and odd ones.");
 
 static PyObject *join_into(PyObject *self, PyObject *const *arguments, Py_ssize_t given)
 {
     const EventStates *states = (EventStates *)self;
-    if (!check_arguments(given, 2) || !check_dict(arguments[0])) {
-        return NULL;
-    }
-    if (!PyAnySet_CheckExact(arguments[1])) {
-        PyErr_SetString(PyExc_TypeError, "a set of ids is needed");
+    if (!check_arguments(given, 2) || !check_dict(arguments[0]) || !check_dict(arguments[1])) {
         return NULL;
     }
     PyObject *left = PyList_New(0);
     for (size_t each = 0; left != NULL && each < states->fragments_size; each++) {
-        if (states->fragments[each].first == NONE) {
-            continue;
+        PyObject *id = states->fragments[each].id;
+        int done = states->fragments[each].first == NONE ? 1 : PyDict_Contains(arguments[1], id);
+        if (!done) {
+            done = join_fragment(states, each, arguments[0]);
         }
-        int is_excluded = PySet_Contains(arguments[1], states->fragments[each].id);
-        int done = is_excluded < 0 ? -1 : is_excluded ? 0 : join_fragment(states, each, arguments[0]);
-        if (done < 0 || (!done && PyList_Append(left, states->fragments[each].id))) {
+        if (done < 0 || (!done && PyList_Append(left, id))) {
             Py_CLEAR(left);
         }
     }
     return left;
+}
+
+PyDoc_STRVAR(join_with_doc, "join_with(fragment_id, parts, present): the bytes of the join of a fragment's events, the states\n"
+                            "in a list, given as their JSON, and what is `present` of it as bytes, or None; None for the\n"
+                            "twin to say.");
+
+static PyObject *join_with(PyObject *self, PyObject *const *arguments, Py_ssize_t given)
+{
+    const EventStates *states = (EventStates *)self;
+    if (!check_arguments(given, 3)) {
+        return NULL;
+    }
+    PyObject *parts = arguments[1], *present = arguments[2];
+    if (!PyList_CheckExact(parts)) {
+        PyErr_SetString(PyExc_TypeError, "a list of parts is needed");
+        return NULL;
+    }
+    if (!are_bytes(((PyListObject *)parts)->ob_item, PyList_GET_SIZE(parts))) {
+        return NULL;
+    }
+    Py_ssize_t number = fragment_place(states, arguments[0]);
+    if ((number == NONE && PyErr_Occurred()) || (present != Py_None && !is_common_present(present))) {
+        return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+    }
+    struct joining joining = {.join = room_to_join()};
+    if (present != Py_None) {
+        take_in(&joining, json_of(present, HEADER));
+    }
+    take_in_events(&joining, states, number == NONE ? NONE : states->fragments[number].first);
+    for (Py_ssize_t each = 0; each < PyList_GET_SIZE(parts); each++) {
+        take_in(&joining, json_of(PyList_GET_ITEM(parts, each), 0));
+    }
+    PyObject *made = framed(states, joined_json(&joining));
+    return made != NULL || PyErr_Occurred() ? made : Py_NewRef(Py_None);
 }
 
 static PyObject *new_event_states(PyTypeObject *type, PyObject *arguments, PyObject *Py_UNUSED(names))
@@ -137,6 +194,7 @@ static PyMethodDef event_states_methods[] = {
     {"fragment_ids", fragment_ids, METH_NOARGS, fragment_ids_doc},
     {"take", take_events, METH_O, take_doc},
     {"join_into", (PyCFunction)(void (*)(void))join_into, METH_FASTCALL, join_into_doc},
+    {"join_with", (PyCFunction)(void (*)(void))join_with, METH_FASTCALL, join_with_doc},
     {NULL, NULL, 0, NULL},
 };
 

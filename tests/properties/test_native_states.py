@@ -175,13 +175,17 @@ def test_joins_of_many(events: list[FragmentChange]) -> None:
     st.lists(st.tuples(st.sampled_from(["u:1", "u:2", "u:4"]), several, st.booleans()), max_size=2),
     st.sets(st.sampled_from(["u:1", "u:2", "u:4"]), max_size=1),
     st.lists(st.sampled_from(["u:1", "u:2", "u:9"]), max_size=2),
+    st.lists(changes(), max_size=2),
 )
 def test_states_of_events(
     events: list[tuple[str, int | None, FragmentChange]],
     present: list[tuple[str, list[FragmentChange], bool]],
     excluded: set[str],
     taken: list[str],
+    more: list[FragmentChange],
 ) -> None:
+    extra = [codec.body(encoded([change])) for change in more]
+
     def work() -> Any:
         states = event_states()
         for name, when, change in events:
@@ -194,10 +198,19 @@ def test_states_of_events(
             name: encoded(changes) if is_encoded else codec.decode(encoded(changes))
             for name, changes, is_encoded in present
         }
-        left = states.join_into(fragments, excluded)
-        assert {*left} >= excluded & {*states.fragment_ids()}
-        for name in left:
+        left = states.join_into(fragments, dict.fromkeys(excluded))
+        assert not excluded & {*left}
+        for name in (*left, *(excluded & {*states.fragment_ids()})):
+            # As where some events of a fragment have something to seal.
+            own = extra if name in excluded else []
+            before = fragments.get(name)
+            if before is None or isinstance(before, bytes):
+                whole = states.join_with(name, own, before)
+                if whole is not None:
+                    fragments[name] = whole
+                    continue
             parts = [EncodedState(codec.framed(body)) for _, body in states.take(name)]
+            parts += [EncodedState(codec.framed(body)) for body in own]
             state = as_state(fragments.get(name) or FragmentState())
             for part in parts:
                 state.join(part)
@@ -216,14 +229,19 @@ def test_states_of_common_events_are_joined_natively() -> None:
         one = FragmentChange("", origin, {"a": Register(origin, Kind.PLAIN, number)}, (Identifier("u", "1"),))
         states.add(f"u:{number % 1200}", number, codec.body(encoded([one])))
     fragments: dict[str, FragmentState | bytes] = {}
-    assert states.join_into(fragments, {"u:7"}) == ["u:7"]
+    assert states.join_into(fragments, {"u:7": None}) == []
     assert len(fragments) == 1199
+    whole = states.join_with("u:7", [codec.body(codec.encode(as_state(fragments["u:8"])))], None)
+    assert whole is not None
+    assert as_state(whole).registers["a"].value == 2408
+    assert states.join_with("u:nobody", [], None) is None
+    assert states.join_with("u:nobody", [], whole) == whole
     state = as_state(fragments["u:8"])
     assert isinstance(state, EncodedState)
     codec.check(codec.encode(state))
     assert state.registers["a"].value == 2408
     # Those of another chunk are joined to what is there.
-    assert states.join_into(fragments, set()) == []
+    assert states.join_into(fragments, {}) == []
     assert [when for when, _ in states.take("u:8")] == [8, 1208, 2408]
     assert states.take("u:8") == []
 
@@ -238,9 +256,12 @@ def test_what_is_no_event_is_refused(arguments: Any) -> None:
         states.add(*arguments)
     assert states.fragment_ids() == []
     odd: Any
-    for odd in ((), ({}, []), ([], set())):
+    for odd in ((), ({}, []), ([], {})):
         with pytest.raises(TypeError):
             states.join_into(*odd)
+    for odd in ((), ("u:1", (), None), ("u:1", ["x"], None), ([], [], None)):
+        with pytest.raises(TypeError):
+            states.join_with(*odd)
     for parts in ((), (len, "1"), (len,)):
         with pytest.raises(TypeError):
             native.built_states.EventStates(*parts)  # type: ignore[union-attr]
@@ -256,7 +277,7 @@ def test_many_events_of_the_common_form_become_one_state(size: int) -> None:
         registers = {path: Register(origin, Kind.PLAIN, value) for path, value in values.items()}
         events.append(FragmentChange("u:1", origin, registers, (Identifier("u", str(number % 3)),)))
     bodies = [codec.body(encoded([event])) for event in events]
-    assert codec.encode(as_state(joined(bodies))) == encoded(events)
+    assert codec.encode(joined(bodies)) == encoded(events)
     assert native.states is not None
     assert (native.states.join_all(tuple(bodies)) is None) == (size > 65)
 
