@@ -22,6 +22,7 @@ from ingestion import checkpoints
 from ingestion.background_sealing import BackgroundSealing
 from ingestion.failure_handlers import failure_handler
 from ingestion.flow import Flow
+from ingestion.index_policies import IndexPolicies
 from ingestion.intake import Intake
 from ingestion.kafka_configuration import kafka_sources
 from ingestion.outbox import OutboxDrainer
@@ -33,7 +34,6 @@ from ingestion.session import start_session
 from ingestion.snapshots import SnapshotFollower
 from ingestion.source_files import file_sources, folder_of
 from model.errors import ConfigError
-from transforms.schema import AttributeTree
 
 log = logging.getLogger(__name__)
 
@@ -76,13 +76,8 @@ def run_flow(
             )
         )
         if settings.index.fed_by == "flow":
-            stack.enter_context(
-                OutboxDrainer(
-                    resources.store,
-                    resources.index,
-                    lambda: AttributeTree(snapshots.current().snapshot).index_rules,
-                )
-            )
+            policies = IndexPolicies(lambda: snapshots.current().snapshot)
+            stack.enter_context(OutboxDrainer(resources.store, resources.index, lambda: policies().rules))
         running: list[Flow] = []
         stream = input_stream(settings)
         on_batch = stack.enter_context(

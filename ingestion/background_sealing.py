@@ -24,6 +24,7 @@ from model import canonical
 from model.attributes import AttributeMetadata, AttributeStatus
 from model.classification import Classification, EncryptionLevel
 from model.errors import IdgraphError
+from model.snapshot_changes import changes_between
 from model.snapshots import DiscoveryDefaults, MetadataSnapshot
 from transforms.compiled import CompiledSnapshot
 
@@ -85,8 +86,9 @@ class BackgroundSealing:
             pause = POLL_SECONDS
             newest, now = self._current(), time.monotonic()
             if newest.etag != pinned.etag:
-                pinned, before = newest, wanted
-                wanted = protection_of(newest.snapshot)
+                before, known, pinned = wanted, pinned, newest
+                if not protect_alike(known.snapshot, newest.snapshot):
+                    wanted = protection_of(newest.snapshot)
                 if wanted != before:
                     due.change(now)
                     self._forget()
@@ -195,6 +197,20 @@ def protection_of(snapshot: MetadataSnapshot) -> str:
         sorted([spec.name, spec.id or ""] for spec in snapshot.specs),
     ]
     return hashlib.sha256(canonical.encode(protects)).hexdigest()
+
+
+def protect_alike(known: MetadataSnapshot, newer: MetadataSnapshot) -> bool:
+    """Whether two snapshots have equal hashes, told by what changed; False where that does not tell it."""
+    changes = changes_between(known, "", newer, "")
+    if (
+        changes is None
+        or changes.has_specs
+        or known.defaults != newer.defaults
+        or known.levels != newer.levels
+    ):
+        return False
+    before = filter(None, (known.attribute(each.path) for each in changes.attributes))
+    return all(_is_as_undeclared(each, newer.defaults) for each in (*changes.attributes, *before))
 
 
 def _is_as_undeclared(each: AttributeMetadata, defaults: DiscoveryDefaults) -> bool:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
+from operator import attrgetter
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -60,6 +62,12 @@ class MetadataSnapshot(BaseModel):
             if pattern_matches(spec.source, source) and pattern_matches(spec.event_type, event_type)
         ]
         return min(matching, key=_precedence, default=None)
+
+    def attribute(self, path: str) -> AttributeMetadata | None:
+        """The attribute of this path, if there is one, of a snapshot that has them in the order of their paths."""
+        place = bisect_left(self.attributes, path, key=attrgetter("path"))
+        found = self.attributes[place] if place < len(self.attributes) else None
+        return found if found is not None and found.path == path else None
 
     def sealed_places(self, places: Iterable[str]) -> frozenset[str]:
         """Those paths whose values an admin or the discovery defaults seal, whatever they look like.

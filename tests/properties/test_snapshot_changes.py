@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ingestion.background_sealing import protect_alike, protection_of
 from ingestion.sent_snapshots import MOST_STEPS, SentSnapshot, SnapshotSender
 from ingestion.snapshot_file import PinnedSnapshot
 from model.attributes import (
@@ -148,6 +149,20 @@ def test_changes_joined_are_all_of_them(followed: list[MetadataSnapshot]) -> Non
         whole = joined(steps[:count])
         assert (whole.since, whole.etag) == (steps[0].since, steps[count - 1].etag)
         assert whole.applied_to(followed[0]) == followed[count]
+
+
+@more
+@given(edits())
+def test_protection_is_told_to_be_the_same_only_where_it_is(followed: list[MetadataSnapshot]) -> None:
+    for known, newer in pairwise(followed):
+        if protect_alike(known, newer):
+            assert protection_of(known) == protection_of(newer)
+    found = AttributeMetadata(
+        path="zz", data_type=DataType.STRING, status="discovered", version=1, created=DATE
+    )
+    more_known = followed[-1].model_copy(update={"attributes": (*followed[-1].attributes, found)})
+    is_open = more_known.defaults.encryption is EncryptionLevel.NONE
+    assert protect_alike(followed[-1], more_known) == is_open
 
 
 def shown(node: AttributeNode) -> Iterator[Any]:
