@@ -47,7 +47,7 @@ class Chain:
         self._operations: list[tuple[Operation, str]] = []
         self._ownership = ownership
         self._copies = copies
-        self._made: Transform = _not_made
+        self._made = _Made()
 
     def add(self, operation: Operation, place: str) -> None:
         """`place` points to the operation in the spec."""
@@ -126,20 +126,28 @@ class Chain:
             code.start.insert(0, assign(code.borrowed, choice(may_change, NONE, borrowed)))
         body: Block = [Try([*self._body, Return(name(self._flow.value))], handlers, [], [])]
         try:
-            self._made = code.function(arguments, len(arguments) - 1, body)
+            self._made.function = code.function(arguments, len(arguments) - 1, body)
         except RecursionError:
             raise SpecError("the spec is nested too deeply") from None
-        return self._made
+        return self._made.function
 
     def _start_over(self, error: str) -> ExceptHandler:
         """Runs the function again on a copy of the event, which it may change."""
-        code = self.code
+        # Not the chain: the function keeps this, and must not keep all that it was made of.
+        code, made = self.code, self._made
 
         def again(payload: Any, context: Any) -> Any:
-            return self._made(_copied(payload), context, True)
+            return made.function(_copied(payload), context, True)
 
         again_node = call(code.bind(again), name(code.payload), name(code.context))
         return ExceptHandler(code.bind(BorrowedError), error, [Return(again_node)])
+
+
+class _Made:
+    """The function of a chain, for what must call it from within."""
+
+    def __init__(self) -> None:
+        self.function: Transform = _not_made
 
 
 def _not_made(_payload: Any, _context: Any = None) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import gc
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from model.events import Event
 from model.snapshot_changes import changes_between
 from model.snapshots import MetadataSnapshot
 from model.specs import SpecDocument
+from tests.retail import snapshot as retail_snapshot
 from tests.retail import spec
 from transforms import compile_spec, mapping
 from transforms.chain import Transform
@@ -92,6 +95,18 @@ def test_an_edit_that_leaves_the_operations_compiles_nothing(compiled: list[Any]
         known = CompiledSnapshot(snapshot(version, document("a", version, version)), known)
         mapped(known, "a")
     assert len(known._by_operations) <= 2
+
+
+def test_a_compiled_spec_keeps_nothing_of_what_it_was_made_of() -> None:
+    def nodes() -> int:
+        gc.collect()
+        return sum(isinstance(each, ast.AST) for each in gc.get_objects())
+
+    before = nodes()
+    known = CompiledSnapshot(retail_snapshot())
+    for source in ("segment", "amplitude", "orders"):
+        assert known.spec_for(source, "any")
+    assert nodes() == before
 
 
 def test_what_does_not_compile_is_told_to_each(compiled: list[Any]) -> None:
