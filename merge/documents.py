@@ -12,6 +12,7 @@ from merge.fragments import FragmentState
 from merge.index import IndexDocument
 from merge.shown import Shown, shown
 from model import canonical, native
+from model.attributes import ReconciliationPolicy
 from model.errors import DamagedStateError
 from model.fragments import Kind
 from model.index_rules import IndexRules
@@ -121,7 +122,8 @@ def _reconciled(each: Shown, is_indexable: Callable[[str], bool]) -> _Field:
     if each.is_sealed:
         tokens = (SealedValue.parse(part.value).token for part in each.parts if part.kind is Kind.SEALED)
         found: list[Scalar] = [token for token in tokens if token is not None]
-        return found or None
+        # A set has no order but that of its values, which nobody sees here; one of another join would show.
+        return (sorted(found) if each.policy is ReconciliationPolicy.UNION else found) or None
     if not is_indexable(each.path):
         return None
     return _indexed(each.value([part.value for part in each.parts]))

@@ -6,10 +6,10 @@ from functools import partial
 from typing import Any
 
 from hypothesis import strategies as st
-from hypothesis.stateful import rule
+from hypothesis.stateful import precondition, rule
 
 from tests.convergence.events import payloads
-from tests.convergence.sites import Held
+from tests.convergence.flows import Held
 from tests.convergence.ways import Way
 from tests.convergence.world import World, sources, ways
 
@@ -49,8 +49,12 @@ class Deliveries(World):
             if on_their_way:
                 site.held.append(Held(on_their_way, outputs))
 
+    @precondition(lambda machine: machine.sites[0].held)
     @rule()
     def release(self) -> None:
+        self._release()
+
+    def _release(self) -> None:
         for held in self.sites[0].held:
             self.ledger.take(held.pairs)
         for site in self.sites:
@@ -64,12 +68,11 @@ class Deliveries(World):
         for site in self.sites:
             self._beside(site, partial(site.give, other, 2), partial(site.give, one, 4))
 
+    @precondition(lambda machine: machine.ledger.pairs)
     @rule(data=st.data())
     def crash_and_do_it_again(self, data: st.DataObject) -> None:
         """A batch is cut short: half of its fragments are written. Then all of it is given again, under the snapshot
         that it had."""
-        if not self.ledger.pairs:
-            return
         pairs = data.draw(st.lists(st.sampled_from([*self.ledger.pairs]), min_size=1, max_size=8))
         for site in self.sites:
             site.commit(Held(pairs, site.map(pairs)), share=2)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hypothesis import strategies as st
-from hypothesis.stateful import rule
+from hypothesis.stateful import precondition, rule
 
 from tests.convergence.events import (
     NAMES,
@@ -40,16 +40,18 @@ class Edits(World):
         self.attributes[path] = stated._replace(policy="source_priority", sources=stated.sources[::-1])
         self._save()
 
+    @precondition(lambda machine: machine.protects)
     @rule(path=st.sampled_from(PROTECTABLE), encryption=st.sampled_from(["protected", "searchable"]))
     def protect(self, path: str, encryption: str) -> None:
         """Never taken back: what is sealed then stays so, which no later delivery can know."""
-        if not self.protects:
-            return
         policy = self.attributes[path].policy
         kept = policy if policy in POLICIES_OF_SEALED[encryption] else "latest"
         self.attributes[path] = self.attributes[path]._replace(policy=kept, encryption=encryption)
         self._save()
 
+    @precondition(
+        lambda machine: not all(machine.attributes[each].encryption == "protected" for each in NAMES)
+    )
     @rule(path=st.sampled_from(NAMES))
     def protect_names(self, path: str) -> None:
         self.attributes[path] = Declared("latest", "protected")

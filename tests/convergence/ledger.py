@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 from model.events import RawRecord
@@ -24,34 +24,52 @@ class Ledger:
     def __init__(self, counting: Collection[str]) -> None:
         self.pairs: dict[Pair, None] = {}
         self.letters: dict[str, RawRecord] = {}
+        self.changes: dict[Pair, None] = {}
+        """What the store refused, and is kept as changes in letters of fragments."""
         self._counting = counting
         self._broken: set[tuple[int, str]] = set()
         self._until: dict[str, int] = {}
         self._unfinished: set[str] = set()
 
+    @property
+    def is_anybody_erased(self) -> bool:
+        return bool(self._until)
+
     def breaks(self, version: int, source: str) -> None:
         """Under this version no event of the source can be mapped."""
         self._broken.add((version, source))
 
-    def take(self, pairs: Iterable[Pair]) -> list[Pair]:
-        """They are mapped now; gives those that count."""
-        counts = [pair for pair in pairs if self._judge(pair)]
-        self.pairs |= dict.fromkeys(counts)
-        return counts
+    def take(self, pairs: Iterable[Pair], refused: str | None = None) -> None:
+        """They are mapped now, and written but for those of a person whom the store refuses."""
+        for pair in self.mapped(pairs):
+            counts = self.changes if person_of(pair.record) == refused else self.pairs
+            counts[pair] = None
 
     def mapped(self, pairs: Iterable[Pair]) -> list[Pair]:
         """They are mapped now and may be refused yet; gives those that are on their way."""
         return [pair for pair in pairs if self._judge(pair)]
 
-    def replay(self, version: int) -> None:
+    def take_without_keys(self, pairs: Iterable[Pair], needs_a_key: Callable[[Pair], bool]) -> None:
+        """They are mapped now, and what cannot be sealed is set aside."""
+        for pair in self.mapped(pairs):
+            if needs_a_key(pair):
+                self.letters[pair.record.position] = pair.record
+            else:
+                self.pairs[pair] = None
+
+    def replay(self, version: int, refused: str | None = None) -> None:
         """All letters are given again, and what passes counts."""
         letters, self.letters = self.letters, {}
-        self.take(Pair(record, version) for record in letters.values())
+        changes, self.changes = self.changes, {}
+        for pair in changes:
+            (self.changes if person_of(pair.record) == refused else self.pairs)[pair] = None
+        self.take([Pair(record, version) for record in letters.values()], refused)
 
     def erase(self, person: str, until: int, is_finished: bool) -> None:
         """Everything of a person up to now goes, and what comes later of up to `until`."""
         self._until[person] = until
         self.pairs = {pair: None for pair in self.pairs if person_of(pair.record) != person}
+        self.changes = {pair: None for pair in self.changes if person_of(pair.record) != person}
         self._unfinished.add(person)
         if is_finished:
             self._drop_letters({person})

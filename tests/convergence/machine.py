@@ -14,25 +14,30 @@ from tests.convergence.differences import told_beside
 from tests.convergence.edits import Edits
 from tests.convergence.events import PERSONS
 from tests.convergence.expected import NOTHING, PATH, TREE, exact, expected, expected_tree, leaves
+from tests.convergence.ledger import person_of
 from tests.convergence.operations import Operations
+from tests.convergence.outages import Outages
 from tests.convergence.rest import found, left_behind
 from tests.convergence.sites import Site
 from tests.folders import in_memory
 
 
-class ConvergenceMachine(Edits, Deliveries, Operations):
+class ConvergenceMachine(Edits, Deliveries, Outages, Operations):
     """At rest each site is in the state of one tidy delivery of what counts."""
 
     @rule()
     def compare(self) -> None:
         """What is held back is written first, and what was cut short is done."""
-        self.release()
-        self.the_index_comes_back()
+        self._release()
+        self._bring_the_index_back()
         self.ledger.finish()
         for site in self.sites:
             site.come_to_rest(self.now)
-            assert left_behind(site, self._index_rules(), self.snapshots[self.now]) == []
-            assert {letter.position for letter in site.letters.scan()} == self.ledger.letters.keys()
+            left = left_behind(site, self._index_rules(), self.snapshots[self.now])
+            assert not left, left
+            records, owners = site.letter_owners()
+            assert records == self.ledger.letters.keys()
+            assert owners <= {person_of(pair.record) for pair in self.ledger.changes}
             tidy = self._tidy(site)
             assert site.states() == tidy.states(), told_beside(site.states(), tidy.states())
             for reveal in (False, True):
@@ -72,6 +77,9 @@ class ConvergenceMachine(Edits, Deliveries, Operations):
     def teardown(self) -> None:
         try:
             if self.snapshots:
+                self.compare()
+            if self.snapshots and self.ledger.changes:
+                self._replay()
                 self.compare()
         finally:
             for site in getattr(self, "sites", ()):

@@ -10,8 +10,9 @@ from hypothesis.stateful import precondition, rule
 
 from model.errors import ProfileIndexError, StoreError
 from tests.convergence.events import LAST_ORDINAL, payloads
-from tests.convergence.sites import Held, Site
-from tests.convergence.world import World, persons, sources
+from tests.convergence.flows import Held
+from tests.convergence.sites import Site
+from tests.convergence.world import World, persons, sources, there_are_letters
 
 _there_is_much = precondition(lambda machine: len(machine.ledger.pairs) > MUCH)
 """So that histories do not end empty more often than not."""
@@ -24,7 +25,7 @@ class Operations(World):
     @rule()
     def restart(self) -> None:
         """Processes end; the next flow goes on with what was cut short."""
-        self.the_index_comes_back()
+        self._bring_the_index_back()
         self.ledger.finish()
         for site in self.sites:
             if site.is_durable:
@@ -32,14 +33,19 @@ class Operations(World):
                 site.open()
             site.erasure(self.now).again()
 
+    @precondition(lambda machine: not machine.index_away)
     @rule()
     def the_index_goes_away(self) -> None:
         self.index_away = True
         for site in self.sites:
             site.faults.index_away = True
 
+    @precondition(lambda machine: machine.index_away)
     @rule()
     def the_index_comes_back(self) -> None:
+        self._bring_the_index_back()
+
+    def _bring_the_index_back(self) -> None:
         self.index_away = False
         for site in self.sites:
             site.faults.index_away = False
@@ -100,6 +106,7 @@ class Operations(World):
         except ProfileIndexError:
             assert site.faults.index_away, "what is left is done by the next flow"
 
+    @precondition(lambda machine: machine.ledger.is_anybody_erased)
     @rule(person=persons)
     def lift(self, person: str) -> None:
         """What comes from now on counts, and what was on its way is released."""
@@ -107,8 +114,12 @@ class Operations(World):
         for site in self.sites:
             site.erasure(self.now).lift([f"u:{person}"])
 
+    @there_are_letters
     @rule()
     def replay_letters(self) -> None:
+        self._replay()
+
+    def _replay(self) -> None:
         self.ledger.replay(self.now)
         for site in self.sites:
             site.replay(self.now)

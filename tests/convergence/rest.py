@@ -14,6 +14,7 @@ from model.index_rules import IndexRules
 from model.queries import FullText, Query, Range, Term
 from model.snapshots import MetadataSnapshot
 from tests.convergence.events import BIG, COMPOSED
+from tests.convergence.protected import is_protected
 from tests.convergence.sites import Site
 
 QUERIES = (
@@ -36,7 +37,9 @@ QUERIES = (
 def left_behind(site: Site, rules: Sequence[IndexRules], snapshot: MetadataSnapshot) -> list[str]:
     """What should not be there, in words. `rules` are all that a document may have been made by, `snapshot` the newest."""
     states, names = site.states(), site.names()
-    buried = [name for name in site.store.tombstones(names) if name not in states]
+    # What is set aside of a fragment is sealed, too.
+    kept = {*states, *site.names(site.letter_owners()[1])}
+    buried = [name for name in site.store.tombstones(names) if name not in kept]
     told = {
         "entries in the outbox": site.store.outbox(),
         "erasures": site.store.unfinished(),
@@ -52,16 +55,10 @@ def left_behind(site: Site, rules: Sequence[IndexRules], snapshot: MetadataSnaps
 
 
 def _readable(site: Site, snapshot: MetadataSnapshot) -> Iterator[str]:
-    """Paths with a value that policy protects: of the nearest attribute that stands there or above, or of one below."""
-    levels = {each.path: each.is_protected for each in snapshot.attributes}
-    sealed = [path for path, is_protected in levels.items() if is_protected]
+    """Paths with a value that policy protects."""
     for state in site.states().values():
         for path, register in codec.decode(state).stored():
-            above = [each for each in levels if f"{path}.".startswith(f"{each}.")]
-            is_below = bool(above) and levels[max(above, key=len)]
-            if register.kind is Kind.PLAIN and (
-                is_below or any(each.startswith(f"{path}.") for each in sealed)
-            ):
+            if register.kind is Kind.PLAIN and is_protected(path, snapshot):
                 yield path
 
 

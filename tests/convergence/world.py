@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition
 
 from ingestion.configuration import FileSource
 from model.events import RawRecord
@@ -45,6 +45,7 @@ from transforms.compiled import CompiledSnapshot
 persons = st.sampled_from([*PERSONS])
 sources = st.sampled_from([*SOURCES])
 ways = st.sampled_from([*Way])
+there_are_letters = precondition(lambda machine: machine.ledger.letters or machine.ledger.changes)
 
 
 class World(RuleBasedStateMachine):

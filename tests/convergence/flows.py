@@ -1,0 +1,174 @@
+"""One store with its companions, and what a flow does to it in the machine of law 1."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from ingestion.commit_stage import CommitStage
+from ingestion.configuration import FileSource, FlowConfig
+from ingestion.key_guard import KeyGuard
+from ingestion.map_output import MapOutput
+from ingestion.map_stage import MapStage
+from ingestion.set_aside import BatchAttempt, LetterWriter
+from ingestion.worker_errors import may_pass_again
+from ingestion.workers import WorkerResources
+from merge.backoff import Backoff
+from merge.batch_size import BatchSize
+from model.errors import IdgraphError
+from model.identifiers import Identifier
+from sinks.sqlite_dead_letters import SqliteDeadLetters
+from sinks.tombstone_file import TombstoneFile
+from tests.convergence.adapters import Adapters, memory, provider
+from tests.convergence.events import DEVICES, PERSONS
+from tests.convergence.faults import Faults, ReachedKeys
+from tests.convergence.ledger import Pair
+from tests.convergence.ways import Way, runs
+from tests.retail import NOW
+from transforms.blind_index import BlindIndex
+from transforms.compiled import CompiledSnapshot
+from transforms.dead_letter_sealing import DeadLetterSealer
+from transforms.parcel_sealing import ParcelKeys
+from transforms.sealing import DataKeys
+
+AT_ONCE = Backoff(12, 0.0)
+"""Retries do not wait."""
+EVERY_TWO = FlowConfig(combine_events=2, commit_fragments=2)
+WITHOUT_KEYS = EVERY_TWO.model_copy(update={"on_key_service_failure": "dead_letter"})
+BATCH = BatchAttempt("main/0", "attempt")
+PATIENCE = 100
+"""A batch is given again so often; more often than whatever may be away is."""
+
+
+class Held(NamedTuple):
+    """What a task has mapped of a micro-batch and not yet written."""
+
+    pairs: Sequence[Pair]
+    outputs: Sequence[MapOutput] | None = None
+    """None where it is mapped when it is written."""
+
+
+class FlowSite:
+    """`flow_keys` and `operator_keys` are of two processes: each keeps in its cache what the other may have erased."""
+
+    def __init__(
+        self,
+        open_adapters: Callable[[Path], Adapters],
+        folder: Path,
+        sources: Mapping[str, FileSource],
+        compiled: Callable[[int], CompiledSnapshot],
+        taken: Callable[[int], CompiledSnapshot] | None = None,
+    ) -> None:
+        self.faults = Faults()
+        folder.mkdir(exist_ok=True)
+        self._folder = folder
+        self._open_adapters = open_adapters
+        self.is_durable = open_adapters is not memory
+        self._sources = sources
+        self._compiled = compiled
+        self._taken = taken or compiled
+        """What flows take here for a version."""
+        self.letters = SqliteDeadLetters(folder / "dead-letters.db")
+        self._tombstones = TombstoneFile(folder / "tombstones.jsonl")
+        self._blind_index = BlindIndex(provider())
+        self._sealer = DeadLetterSealer(provider())
+        self._parcel_keys = ParcelKeys(provider())
+        self.held: list[Held] = []
+        self.way = Way.QUICK
+        self.flow = EVERY_TWO
+        self.open()
+
+    def open(self) -> None:
+        """As a process does at its start."""
+        opened = self._open_adapters(self._folder)
+        self.store, self.index, self.key_store = opened.store, opened.index, opened.key_store
+        self.faults.disturb(opened)
+        self.begin_processes()
+
+    def begin_processes(self) -> None:
+        """They know no data key yet."""
+        self.flow_keys = DataKeys(ReachedKeys(self.faults), self.key_store)
+        self.operator_keys = DataKeys(ReachedKeys(self.faults), self.key_store)
+
+    def close(self) -> None:
+        """Files stay."""
+        for each in (self.store, self.index, self.key_store):
+            each.close()
+
+    def resources(self, keys: DataKeys) -> WorkerResources:
+        """What a process with these keys in its cache works with."""
+        return WorkerResources(
+            self.store, self.index, self.letters, keys, self._blind_index, self._sealer, self._parcel_keys
+        )
+
+    def map(self, pairs: Sequence[Pair]) -> list[MapOutput]:
+        """As a flow's tasks do; a micro-batch has one snapshot."""
+        outputs: list[MapOutput] = []
+        for version in sorted({pair.version for pair in pairs}):
+            stage = MapStage(
+                self._taken(version),
+                self._sources,
+                self.flow,
+                BATCH,
+                self.flow_keys,
+                self._blind_index,
+                LetterWriter(self._sealer),
+                lambda: NOW,
+                self.store.tombstones,
+            )
+            outputs += stage.run([pair.record for pair in pairs if pair.version == version])
+        self.letters.put([letter for output in outputs for letter in output.letters])
+        return outputs
+
+    def commit(self, held: Held, share: int = 1) -> None:
+        """Of each output one in `share` fragments. Where that fails the batch is given again, as a flow does: a key that
+        sealed was erased meanwhile, or servers are away."""
+        outputs: Sequence[MapOutput] | None = held.outputs
+        for attempt in range(PATIENCE):
+            try:
+                self._commit(held.pairs, self.map(held.pairs) if outputs is None else outputs, share)
+                return
+            except IdgraphError as error:
+                if attempt == PATIENCE - 1 or not may_pass_again(error):
+                    raise
+                outputs = None
+
+    def _commit(self, pairs: Sequence[Pair], outputs: Sequence[MapOutput], share: int) -> None:
+        version = max(pair.version for pair in pairs)
+        stage = CommitStage(
+            self.store,
+            self.index,
+            self._taken(version).attributes.index_rules,
+            BatchSize(EVERY_TWO.commit_fragments),
+            KeyGuard(self.store, self.flow_keys),
+            AT_ONCE,
+        )
+        for changes in runs(self.way, outputs, share):
+            failed = stage.run(changes).failed
+            self.letters.put(LetterWriter(self._sealer).of_failures(failed, version, BATCH))
+
+    def give(self, pairs: Sequence[Pair], at_once: int) -> None:
+        """Map and commit."""
+        for start in range(0, len(pairs), at_once):
+            self.commit(Held(pairs[start : start + at_once]))
+
+    def release(self) -> None:
+        """Write what was held back: of several tasks one by one, or what they left to be shuffled together."""
+        held, self.held = self.held, []
+        if self.way is Way.SHUFFLED and held:
+            held = [Held(*([each for some in them for each in some] for them in zip(*held, strict=True)))]
+        for each in reversed(held):
+            self.commit(each)
+
+    def names(self, persons: Iterable[str] = PERSONS) -> list[str]:
+        """All ids that their fragments may have."""
+        return self._forms("u", persons)
+
+    def identifiers(self) -> list[str]:
+        """All identifiers that a fragment may be found by."""
+        return self.names() + self._forms("d", DEVICES)
+
+    def _forms(self, kind: str, values: Iterable[str]) -> list[str]:
+        plain = [Identifier(kind, value) for value in values]
+        return [str(form) for each in plain for form in (each, self._blind_index.identifier(each))]
