@@ -92,11 +92,15 @@ def sealed_part(registers: dict[str, Register]) -> bytes:
 
 def joined(parts: Sequence[bytes]) -> FragmentState:
     """The join of states, each given as its JSON: at least one."""
-    if len(parts) > 1 and native.states is not None:
+    first, *others = parts
+    if not others:
+        return EncodedState(codec.framed(first))
+    if native.states is not None:
         body = native.states.join_all(tuple(parts))
         if body is not None:
             return EncodedState(codec.framed(body))
-    whole, *others = (EncodedState(codec.framed(part)) for part in parts)
+    # Decoded, so that each of the others costs what it has and not what was joined before it.
+    whole = codec.decode(codec.framed(first))
     for other in others:
-        whole.join(other)
+        whole.join(EncodedState(codec.framed(other)))
     return whole

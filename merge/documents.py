@@ -102,8 +102,8 @@ def shown_of_json(kind: int, json: bytes) -> Scalar | list[Scalar] | None:
     """What the index may know of a register's value that is indexable; None for nothing. Raises DamagedStateError."""
     try:
         value = canonical.decode(json)
-    except canonical.MalformedJSON:
-        raise DamagedStateError("a fragment's stored state is damaged: a value is no JSON") from None
+    except canonical.MalformedJSON as error:
+        raise DamagedStateError(f"a fragment's stored state is damaged: {type(error).__name__}") from None
     return _seen(Kind(kind), value)
 
 

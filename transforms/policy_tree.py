@@ -51,8 +51,7 @@ class PolicyTree:
         self.declared_types: dict[str, DataType] = {}
         """As `transforms.data_types.declared_types` gives them."""
         self._unknown = 0
-        self._indexable = _Indexable(self)
-        self.index_rules = IndexRules(self._indexable.__getitem__, self.policies)
+        self.index_rules = IndexRules(_Indexable(self).__getitem__, self.policies)
         """Others after `take` if an answer may be another one."""
         # Parents come before children, so that a child finds what it inherits.
         for attribute in sorted(snapshot.attributes, key=_keys):
@@ -86,17 +85,11 @@ class PolicyTree:
             # What stands above has taken it into account.
             return False
         self._protect(node, own)
-        if _protect_way(way) or is_concerned:
-            self._indexable.clear()
-            self._say_anew()
-        elif own.indexable != before.indexable:
-            self._indexable.pop(attribute.path, None)
-            self._say_anew()
+        if _protect_way(way) or is_concerned or own.indexable != before.indexable:
+            # Another object: an index keeps what the one before answered, perhaps in another thread, as one that is
+            # overdue.
+            self.index_rules = IndexRules(_Indexable(self).__getitem__, self.policies)
         return True
-
-    def _say_anew(self) -> None:
-        # Another object: an index may keep what the one before answered.
-        self.index_rules = IndexRules(self._indexable.__getitem__, self.policies)
 
     def _way(self, path: str) -> list[AttributeNode]:
         """The nodes from the root to a path that is declared; none if no mapped output can have this path: what was

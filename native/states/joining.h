@@ -11,6 +11,8 @@ struct join {
     const struct origin *ranked[2 * MOST_ORIGINS];
     int ranks[2][MOST_ORIGINS], places[2 * MOST_ORIGINS];
     int ranked_size;
+    /* How many registers were walked again by one more state. */
+    long long walked;
 };
 
 static void rank_origins(struct join *join)
@@ -116,6 +118,7 @@ static struct join workplace;
 static struct join *room_to_join(void)
 {
     workplace.sides[0].room = workplace.sides[1].room = MOST_REGISTERS;
+    workplace.walked = 0;
     return &workplace;
 }
 
@@ -155,8 +158,15 @@ static bool go_on(struct join *join)
     return true;
 }
 
+/* The twin walks only what an event has, in the time of some hundred registers here. */
+enum { WALKED_AN_EVENT = 512, WALKED_AT_LEAST = 1 << 18 };
+
 /* Joins one more state to the first side, or to what was joined to that already: whether it could be. */
 static bool join_one(struct join *join, Py_ssize_t joined_before, struct text json)
 {
+    join->walked += joined_before ? join->joined.registers_size : 0;
+    if (join->walked > WALKED_AT_LEAST + WALKED_AN_EVENT * (long long)joined_before) {
+        return false;
+    }
     return (!joined_before || go_on(join)) && read_state(json, &join->sides[1]) && join_sides(join);
 }

@@ -246,6 +246,43 @@ def test_states_of_common_events_are_joined_natively() -> None:
     assert states.take("u:8") == []
 
 
+def event_of(number: int, mutations: dict[str, int]) -> bytes:
+    origin = Origin(Stamp(0, number, "s", "e"), SpecRef("m", 1))
+    registers = {path: Register(origin, Kind.PLAIN, value) for path, value in mutations.items()}
+    return codec.body(encoded([FragmentChange("u:1", origin, registers, ())]))
+
+
+def outcome_of(bodies: list[bytes]) -> tuple[bool, bytes]:
+    """Whether they are joined natively, and what they are joined to."""
+    states, fragments = event_states(), dict[str, FragmentState | bytes]()
+    for body in bodies:
+        states.add("u:1", None, body)
+    if states.join_into(fragments, {}):
+        assert native.states is not None
+        assert native.states.join_all(tuple(bodies)) is None
+        return False, codec.encode(joined(bodies))
+    assert codec.encode(joined(bodies)) == codec.encode(as_state(fragments["u:1"]))
+    return True, codec.encode(as_state(fragments["u:1"]))
+
+
+def test_a_wide_event_is_not_walked_by_each_small_one() -> None:
+    wide = event_of(1, {f"p{each:05}": each for each in range(10_000)})
+    small = [event_of(2 + each, {"a": each, "p00007": each}) for each in range(2000)]
+    is_native, data = outcome_of([*small[:1000], wide, *small[1000:]])
+    assert is_native
+    assert outcome_of([wide, *small]) == outcome_of([*small, wide]) == (True, data)
+    registers = codec.decode(data).registers
+    assert (len(registers), registers["p00007"].value, registers["p00008"].value) == (10_001, 1999, 8)
+
+
+def test_events_that_share_no_attribute_are_left_to_the_twin_before_they_cost_more() -> None:
+    bodies = [event_of(1, {f"p{each:05}": each}) for each in range(4000)]
+    assert outcome_of(bodies[:300])[0]
+    is_native, data = outcome_of(bodies)
+    assert not is_native
+    assert len(codec.decode(data).registers) == 4000
+
+
 @pytest.mark.parametrize(
     "arguments",
     [(), ("u:1", 1), ("u:1", 1, "x"), (b"u:1", 1, b"x"), ("u:1", "1", b"x"), ("u:1", 2**63, b"x")],

@@ -165,6 +165,35 @@ def test_protection_is_told_to_be_the_same_only_where_it_is(followed: list[Metad
     assert protect_alike(followed[-1], more_known) == is_open
 
 
+def test_who_asks_late_in_another_thread_leaves_no_earlier_answer_behind() -> None:
+    """As an index does whose put is overdue: it asks for what it is being given while the next version is taken."""
+    one, two = (
+        AttributeMetadata(
+            path="a",
+            data_type=DataType.STRING,
+            encryption=level,
+            indexable=True,
+            version=number,
+            created=DATE,
+        )
+        for number, level in enumerate([EncryptionLevel.NONE, EncryptionLevel.PROTECTED], 1)
+    )
+    older, newer = (MetadataSnapshot(version=each.version, attributes=(each,)) for each in (one, two))
+    compiled = CompiledSnapshot(older)
+    tree, late = compiled.attributes, compiled.attributes.index_rules
+    policy = tree.policy
+
+    def asked(path: str) -> Any:
+        found = policy(path)
+        tree.policy = policy  # type: ignore[method-assign]
+        compiled.after(changed(older, newer))
+        return found
+
+    tree.policy = asked  # type: ignore[method-assign]
+    assert late.is_indexable("a")
+    assert not tree.index_rules.is_indexable("a")
+
+
 def shown(node: AttributeNode) -> Iterator[Any]:
     """All that a tree says, of what was declared."""
     yield node.path, node.policy, node.protects, node.is_sealed, node.is_searchable, node.is_undecided
