@@ -157,9 +157,10 @@ class _Wanted:
     """Identifiers as they are stored, and what in a record is one of them."""
 
     def __init__(self, identifiers: set[str], blind_index: BlindIndex) -> None:
-        self._identifiers = identifiers
         self._blind_index = blind_index
         parsed = [Identifier.parse(text) for text in identifiers]
+        # What is set aside of a fragment has the names that policy gave it then, maybe hashed where today's are plain.
+        self._identifiers = identifiers | {str(blind_index.identifier(each)) for each in parsed}
         self._hashed_types = {kind for kind, value in parsed if value.startswith(HASHED_PREFIX)}
         self._plain: dict[str, set[str]] = defaultdict(set)
         for kind, value in parsed:

@@ -16,13 +16,15 @@ from ingestion.decryption import Decryptors
 from ingestion.decryptor_configuration import DecryptorConfig
 from ingestion.letter_search import FoundLetter, LetterSearch
 from ingestion.record_values import names
-from ingestion.set_aside import FRAGMENT
+from ingestion.set_aside import FRAGMENT, LetterWriter
+from merge.encoded import state_of
+from merge.failures import CommitFailure
 from model.dead_letters import DeadLetter, DeadLetterReason
 from model.errors import DecryptionError
 from model.identifiers import Identifier
 from model.snapshots import MetadataSnapshot
 from model.specs import IdentifierPlace, SpecDocument
-from tests.retail import Pipeline, raw, snapshot, spec
+from tests.retail import Pipeline, order, raw, snapshot, spec
 from tests.servers.decryption_service import decryption_service, encrypted, status
 
 HELPDESK = FileSource(name="helpdesk", path=Path("inbox"), type=Place(path="event"))
@@ -109,6 +111,21 @@ def test_what_hardly_anybody_else_has_is_proof_anywhere(tmp_path: Path, value: s
     record = json.dumps({"note": value}).encode()
     (letter,) = found(Pipeline(tmp_path), record, f"login:{value}")
     assert letter.certain is verdict
+
+
+@pytest.mark.parametrize("asked", ["email:p1@example.com", None])
+def test_changes_of_a_fragment_are_found_by_the_name_in_the_clear(tmp_path: Path, asked: str | None) -> None:
+    """As the machine of law 1 found: policy had hashed the names since, and nothing was stored under the hash."""
+    pipeline = Pipeline(tmp_path)
+    ((name, change),) = pipeline.map(order(1)).fragments.items()
+    assert "@" not in name
+    refused = CommitFailure(
+        name, DeadLetterReason.REFUSED_BY_STORE, "", state_of(change) if isinstance(change, bytes) else change
+    )
+    letters = LetterWriter(pipeline.sealer).of_failures([refused], 1, pipeline.batch)
+    fragments, identifiers = ([], [asked]) if asked else (["email:p1@example.com"], [])
+    assert [each.certain for each in search(pipeline).find(letters, fragments, identifiers)] == [True]
+    assert list(search(pipeline).find(letters, ["email:p2@example.com"], [])) == []
 
 
 def test_others_are_not_found(tmp_path: Path) -> None:
