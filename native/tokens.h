@@ -43,11 +43,16 @@ static bool is_uuid(const unsigned char *text, Py_ssize_t size, Py_ssize_t place
     if (size - place < UUID_SIZE || (place && (is_alphanumeric(at[-1]) || at[-1] == '_'))) {
         return false;
     }
+    if (at[8] != '-' || at[13] != '-' || at[18] != '-' || at[23] != '-') {
+        return false;
+    }
+    int dashes = 0, hexadecimal = 0;
     for (int each = 0; each < UUID_SIZE; each++) {
-        bool is_dash = each == 8 || each == 13 || each == 18 || each == 23;
-        if (is_dash ? at[each] != '-' : !is_hexadecimal(at[each])) {
-            return false;
-        }
+        dashes += at[each] == '-';
+        hexadecimal += is_hexadecimal(at[each]);
+    }
+    if (dashes != 4 || hexadecimal != UUID_SIZE - 4) {
+        return false;
     }
     Py_ssize_t behind = place + UUID_SIZE;
     return behind == size || !(is_alphanumeric(text[behind]) || text[behind] == '_');
