@@ -38,16 +38,16 @@ def input_stream(settings: Settings) -> InputStream:
     """The stream of the configured sources."""
     from ingestion.kafka_configuration import kafka_sources
 
-    sources = settings.sources_by_name()
+    sources, checkpoint = settings.sources_by_name(), settings.flow_state() / "checkpoint"
     if topics := kafka_sources(sources):
         from ingestion.kafka_stream import KafkaStream
 
         reads_ranges = find_spec("confluent_kafka") is not None
-        return KafkaStream(topics, settings.kafka, settings.flow_state() / "checkpoint", reads_ranges)
+        return KafkaStream(topics, settings.kafka, checkpoint, reads_ranges)
     from ingestion.file_stream import FileStream
     from ingestion.source_files import file_sources
 
-    return FileStream(file_sources(sources), settings.flow.max_files_per_batch)
+    return FileStream(file_sources(sources), settings.flow.max_files_per_batch, checkpoint)
 
 
 def told_of_ranges(settings: Settings) -> dict[str, Any]:

@@ -5,27 +5,33 @@ It never opens a file (docs/adr/0006-files.md).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
+from ingestion import local_disk
 from ingestion.configuration import FileSource
 from ingestion.intake import Intake
 from ingestion.source_files import spark_path
+from ingestion.taken_files import files_of
 
 # binaryFile reads a file's content only when that column is asked for.
 _FILE_SCHEMA = "path string, modificationTime timestamp, length long, content binary"
 
 
 class FileStream:
-    """The paths of new files of all sources."""
+    """The paths of new files of all sources. `checkpoint` is that of the flow's query."""
 
-    def __init__(self, sources: Mapping[str, FileSource], max_files_per_batch: int) -> None:
+    def __init__(self, sources: Mapping[str, FileSource], max_files_per_batch: int, checkpoint: Path) -> None:
         self._sources = sources
         self._max_files_per_batch = max_files_per_batch
+        self._checkpoint = checkpoint
+        self._hide: Callable[[Iterable[Path]], None] = lambda _: None
 
     def load(self, session: SparkSession, intake: Intake) -> DataFrame:
         """One column, `path`."""
+        self._hide = local_disk.hiding(session)
         return (
             session.readStream.format("binaryFile")
             .schema(_FILE_SCHEMA)
@@ -48,6 +54,8 @@ class FileStream:
 
     def took(self, number: int, records: int, seconds: float) -> dict[str, int]:  # noqa: ARG002
         """What waits is not counted."""
+        # Spark would ask of each file that lies there when it was changed, to find that it has taken it.
+        self._hide(files_of(self._checkpoint, number))
         return {}
 
     def waiting(self) -> dict[str, int]:

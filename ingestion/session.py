@@ -12,6 +12,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from ingestion import local_disk
 from ingestion.configuration import FlowConfig
 from ingestion.further_options import given_by_file
 from ingestion.session_options import is_authenticated, session_options
@@ -60,6 +61,7 @@ def start_session(
     with _standard_error_to(log_file), given_by_file(further, scratch / "further.properties"):
         try:
             session = builder.getOrCreate()
+            local_disk.install(session)
         except Exception as error:
             if not is_of_spark(error):
                 raise

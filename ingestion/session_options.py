@@ -52,7 +52,7 @@ def session_options(flow: FlowConfig, spark: SparkSettings, scratch: Path, archi
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         # A commit task starts on the first parcels while the JVM still prepares the next.
         "spark.sql.execution.arrow.maxBytesPerBatch": "4m",
-        # Hadoop sets modes itself and asks no process: checkpoint and journal are for their owner only.
+        # Hadoop sets the modes of what it makes: checkpoint and journal are for their owner only.
         "spark.hadoop.fs.permissions.umask-mode": "077",
         # Parcels are sealed, so they do not become smaller.
         "spark.shuffle.compress": "false",

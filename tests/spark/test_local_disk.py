@@ -1,0 +1,103 @@
+"""Files as the driver sees them: each is taken once, whatever of its folder is hidden."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
+
+ODD = ("a b.jsonl", "ä%41ö.jsonl", "plus+&=?#.jsonl", "deep/er/c,{d}.jsonl")
+
+FOLLOWED = """
+import json, sys, time
+from pathlib import Path
+from ingestion import local_disk
+from ingestion.configuration import FileSource, FlowConfig
+from ingestion.file_stream import FileStream
+from ingestion.intake import Intake
+from ingestion.session import start_session
+from ingestion.spark_configuration import SparkSettings
+from ingestion.taken_files import files_of
+
+folder = Path(sys.argv[1])
+session = start_session(
+    FlowConfig(master="local[1]"), SparkSettings(), folder / "scratch", folder / "log", folder / "archives"
+)
+local_disk.install(session)
+checkpoint, inbox = folder / "checkpoint", folder / "inbox"
+hadoop = session._jvm.org.apache.hadoop.fs
+disk = hadoop.FileSystem.get(session._jvm.java.net.URI("file:///"), session.sparkContext._jsc.hadoopConfiguration())
+listed = lambda path: sorted(each.getPath().toString() for each in disk.listStatus(hadoop.Path(str(path))))
+told = {"class": disk.getClass().getName(), "batches": [], "noted": [], "listed": []}
+
+def run(runs):
+    stream = FileStream({"all": FileSource(name="all", path=inbox)}, 3, checkpoint)
+
+    def process(rows, number):
+        told["batches"].append(sorted(row.path.removeprefix("file:") for row in rows.collect()))
+        told["noted"].append(sorted(map(str, files_of(checkpoint, number))))
+        stream.took(number, 0, 0.0)
+        told["listed"].append(listed(inbox))
+
+    query = stream.load(session, Intake()).writeStream.foreachBatch(process)
+    query = query.option("checkpointLocation", str(checkpoint)).start()
+    query.processAllAvailable()
+    for name in runs:
+        (inbox / name).write_text("{}")
+        query.processAllAvailable()
+    query.stop()
+
+before = listed(inbox)
+run(["late-1.jsonl", "late-2.jsonl"])
+run(["later.jsonl", "deep/latest.jsonl"])
+told["unhidden"] = len(listed(inbox)) - len(before)
+(folder / "told.json").write_text(json.dumps(told))
+session.stop()
+"""
+
+
+def test_each_file_is_taken_once_and_then_hidden_from_its_query(tmp_path: Path) -> None:
+    inbox = tmp_path / "inbox"
+    names = [*ODD, *(f"{number:02d}.jsonl" for number in range(32))]
+    for name in names:
+        (inbox / name).parent.mkdir(parents=True, exist_ok=True)
+        (inbox / name).write_text("{}")
+    (inbox / ".half.jsonl.part").write_text("{")
+    umask = os.umask(0)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", FOLLOWED, str(tmp_path)],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=Path(__file__).parents[2],
+        )
+    finally:
+        os.umask(umask)
+    assert done.returncode == 0, done.stderr
+    told = json.loads((tmp_path / "told.json").read_text())
+    assert told["class"] == "idgraph.LocalDisk"
+    taken = [file for batch in told["batches"] for file in batch]
+    late = ["late-1.jsonl", "late-2.jsonl", "later.jsonl", "deep/latest.jsonl"]
+    assert sorted(Path(file).relative_to(inbox) for file in map(_plain, taken)) == sorted(
+        map(Path, [*names, *late])
+    )
+    # Compactions of Spark's log are among them.
+    assert len(told["batches"]) > 10
+    assert [sorted(map(_plain, batch)) for batch in told["batches"]] == told["noted"]
+    # A folder, and what is not published yet.
+    assert min(map(len, told["listed"])) == 2
+    # To others, and to the query's next run, all is there.
+    assert told["unhidden"] == 3
+    modes = {file.stat().st_mode & 0o777 for file in (tmp_path / "checkpoint").rglob("*") if file.is_file()}
+    assert modes == {0o600}
+
+
+def _plain(path: str) -> str:
+    return str(Path(path))
