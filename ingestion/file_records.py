@@ -6,43 +6,40 @@ import functools
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-import pyarrow as pa
-
 from ingestion.configuration import FileSource
 from ingestion.file_names import FileNames
 from ingestion.files import DamagedRecord, read_records
-from ingestion.record_reader import Taken
+from ingestion.record_reader import SparkRow, Taken
 from ingestion.source_files import folder_of, source_of
 from model.events import RawRecord
 
 
 class FileRecords:
-    """Reads the files whose paths the batches hold, and counts them."""
+    """Reads the files whose paths the rows hold, and counts them."""
 
     def __init__(
         self,
         sources: Mapping[str, FileSource],
         max_event_bytes: int,
         names: FileNames,
-        batches: Iterable[pa.RecordBatch],
+        rows: Iterable[SparkRow],
     ) -> None:
         self._sources = sources
         self._max_event_bytes = max_event_bytes
         self._names = names
-        self._batches = batches
+        self._rows = rows
         self._files = self._bytes = 0
 
     def records(self) -> Iterator[RawRecord | DamagedRecord]:
         """The records of all files, in order."""
-        for batch in self._batches:
-            for uri in batch.column(0).to_pylist():
-                path = Path(uri.removeprefix("file:").replace("///", "/", 1))
-                config = self._sources[source_of(path, self._sources)]
-                shown = functools.partial(self._names.shown, source=config)
-                yield from read_records(path, config.name, self._max_event_bytes, folder_of(config), shown)
-                self._files += 1
-                # A file that vanished is a dead letter.
-                self._bytes += path.stat().st_size if path.exists() else 0
+        for (uri,) in self._rows:
+            path = Path(uri.removeprefix("file:").replace("///", "/", 1))
+            config = self._sources[source_of(path, self._sources)]
+            shown = functools.partial(self._names.shown, source=config)
+            yield from read_records(path, config.name, self._max_event_bytes, folder_of(config), shown)
+            self._files += 1
+            # A file that vanished is a dead letter.
+            self._bytes += path.stat().st_size if path.exists() else 0
 
     def taken(self) -> Taken:
         """Files that were read to their end since this was last asked."""

@@ -6,53 +6,49 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-import pyarrow as pa
-
 from ingestion.files import DamagedRecord
 from ingestion.kafka_configuration import KafkaSource
 from ingestion.kafka_frames import Headers, frame
-from ingestion.record_reader import Taken
+from ingestion.record_reader import SparkRow, Taken
 from model.dead_letters import DeadLetterReason
 from model.errors import ConfigError
 from model.events import KAFKA, RawRecord
 
 RANGE = ("topic", "partition", "since", "until")
-"""Columns of batches whose rows are ranges of offsets, for records that Spark does not read itself."""
+"""Columns of rows that are ranges of offsets, for records that Spark does not read itself."""
 
 ReadRange = Callable[[str, int, int | None, int], Iterable[Any]]
 """Reads a range: gives offset, timestamp, key, value and headers as pairs of each of its records."""
 
 COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
-"""Of the batches, in this order; the timestamp is in epoch milliseconds."""
+"""Of the rows, in this order; the timestamp is in epoch milliseconds."""
 
 
 class KafkaRecords:
-    """Reads the records that the batches hold. Their position is `kafka:TOPIC/PARTITION/OFFSET`."""
+    """Reads the records that the rows hold. Their position is `kafka:TOPIC/PARTITION/OFFSET`."""
 
     def __init__(
         self,
         sources: Mapping[str, KafkaSource],
         max_event_bytes: int,
-        batches: Iterable[pa.RecordBatch],
+        rows: Iterable[SparkRow],
         read_range: ReadRange | None = None,
     ) -> None:
         self._sources = sources
         self._max_event_bytes = max_event_bytes
-        self._batches = batches
+        self._rows = rows
         self._read_range = read_range
         self._by_topic: dict[str, str] = {}
 
     def records(self) -> Iterator[RawRecord | DamagedRecord]:
         """The records of all ranges, in the order of each partition."""
-        for batch in self._batches:
-            rows = zip(*(column.to_pylist() for column in batch.columns), strict=True)
-            if tuple(batch.schema.names) == RANGE:
-                for each in rows:
-                    yield from self._records_in(*each)
+        for row in self._rows:
+            if len(row) == len(RANGE):
+                yield from self._records_in(*row)
             else:
-                for topic, partition, offset, timestamp, key, value, headers in rows:
-                    carried = [(each["key"], each["value"]) for each in headers] if headers else []
-                    yield self._record(topic, partition, offset, timestamp, key, value, carried)
+                topic, partition, offset, timestamp, key, value, headers = row
+                carried = [(each["key"], _bytes(each["value"])) for each in headers] if headers else []
+                yield self._record(topic, partition, offset, timestamp, _bytes(key), _bytes(value), carried)
 
     def _records_in(
         self, topic: str, partition: int, since: int | None, until: int
@@ -91,6 +87,10 @@ class KafkaRecords:
         )
         record = RawRecord(source, position, frame(None, [], timestamp, kept))
         return DamagedRecord(record, DeadLetterReason.TOO_LARGE, detail)
+
+
+def _bytes(content: bytes | bytearray | None) -> bytes | None:
+    return None if content is None else bytes(content)
 
 
 def source_of_topic(topic: str, sources: Mapping[str, KafkaSource]) -> str:

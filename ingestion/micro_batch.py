@@ -3,8 +3,11 @@ reports added up. Spark is the shell: what happens to an event is in the stages,
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import io
+from collections.abc import Callable, Iterator
+from typing import Any
 
+from pyspark import RDD
 from pyspark.broadcast import Broadcast
 from pyspark.sql import DataFrame, SparkSession
 
@@ -13,7 +16,7 @@ from ingestion.parcels import ROW_SCHEMA, decode_reports
 from ingestion.sent_snapshots import SnapshotSender
 from ingestion.set_aside import BatchAttempt
 from ingestion.snapshot_file import PinnedSnapshot
-from ingestion.tasks import commit_task, map_task, quick_task, whole_task
+from ingestion.tasks import commit_task, map_task, quick_row_task, quick_task, whole_task
 from ingestion.worker_errors import error_of_worker, is_of_spark
 from ingestion.worker_process import BatchOrder
 from ingestion.workers import WorkerPlan
@@ -43,10 +46,14 @@ class MicroBatchRunner:
         """
         try:
             order = BatchOrder(attempt, self._snapshots.sent(pinned), is_last)
-            # There is no public way to ask a DataFrame for its number of tasks that does not plan it anew.
-            tasks = batch._jdf.queryExecution().toRdd().getNumPartitions()
-            rows = self._stages(batch, tasks, order)
-            return tasks, decode_reports(rows.toArrow().column("body").to_pylist())
+            rows = batch.rdd
+            tasks = rows.getNumPartitions()
+            if tasks <= 1 and self._plan.flow.strategy != "high_throughput":
+                return tasks, decode_reports(
+                    _collected(rows.mapPartitions(quick_row_task(self._plan, order)))
+                )
+            reports = _collected(self._stages(batch, tasks, order).rdd)
+            return tasks, decode_reports(row.body for row in reports)
         except Exception as error:
             if not is_of_spark(error):
                 raise
@@ -60,8 +67,8 @@ class MicroBatchRunner:
         return self._session.sparkContext.broadcast(content)
 
     def _stages(self, batch: DataFrame, tasks: int, order: BatchOrder) -> DataFrame:
-        plan, strategy = self._plan, self._plan.flow.strategy
-        if strategy == "low_latency" or (strategy == "adaptive" and tasks <= 1):
+        plan = self._plan
+        if plan.flow.strategy == "low_latency":
             return batch.mapInArrow(quick_task(plan, order), ROW_SCHEMA)
         if tasks <= 1:
             return batch.mapInArrow(whole_task(plan, order), ROW_SCHEMA)
@@ -71,6 +78,14 @@ class MicroBatchRunner:
             .repartitionById(plan.flow.partitions, "part")
             .mapInArrow(commit_task(plan, order), ROW_SCHEMA)
         )
+
+
+def _collected(rows: RDD[Any]) -> Iterator[Any]:
+    """What `rows.collect()` gives, but not by a socket, of which the JVM would remember the name as long as it lives, to remove
+    it at the end, for each micro-batch."""
+    for some in rows._jrdd.collect():
+        framed = io.BytesIO(len(some).to_bytes(4, "big") + some)
+        yield from rows._jrdd_deserializer.load_stream(framed)
 
 
 def _fewer(splits: int, cores: int) -> int:

@@ -46,7 +46,12 @@ def sealed_rows(parcels: Iterable[tuple[int, Parcel]], sealer: ParcelSealer) -> 
 
 def report_row(report: StageReport) -> pa.RecordBatch:
     """What a task reports to the driver. No fragment goes there, so it is not sealed."""
-    return _rows([(0, _encode_parcel(Parcel([], report)))])
+    return _rows([(0, report_body(report))])
+
+
+def report_body(report: StageReport) -> bytes:
+    """A report alone, as `decode_reports` takes it."""
+    return _encode_parcel(Parcel([], report))
 
 
 def _rows(parts_and_bodies: Iterable[tuple[int, bytes]]) -> pa.RecordBatch:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple, Protocol
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from ingestion.files import DamagedRecord
 from model.events import RawRecord
+
+SparkRow = Sequence[Any]
+"""The values of one row's columns. Binary ones are `bytes` or `bytearray`, by the way that Spark hands the row on."""
 
 
 class Taken(NamedTuple):
@@ -17,7 +20,7 @@ class Taken(NamedTuple):
 
 
 class RecordReader(Protocol):
-    """Reads the records of one task, once, out of the Arrow batches that it was made with."""
+    """Reads the records of one task, once, out of the rows that it was made with."""
 
     def records(self) -> Iterator[RawRecord | DamagedRecord]:
         """All records, in order, what is damaged as a value in the place of what it hides. A record's position is

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from pathlib import Path
 
 from ingestion.class_archive import archive_options
@@ -17,6 +19,9 @@ _CHECKPOINT_MANAGER = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
 
+_LONGEST_SOCKETS_FOLDER = 55
+"""In bytes: a socket's path has at most 103, of which its name takes some 45."""
+
 # What the JVM does here is short and small: no time for the best compiler, nor threads for its collector.
 _QUICK_JAVA = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
@@ -30,7 +35,7 @@ def session_options(flow: FlowConfig, spark: SparkSettings, scratch: Path, archi
     quick = _QUICK_JAVA if here else ()
     java = [f"-Dlog4j2.configurationFile={log4j.as_uri()}", *quick, *archive_options(archives)]
     return {
-        **(_of_one_machine() if here else _of_cluster(flow, spark)),
+        **(_of_one_machine(scratch) if here else _of_cluster(flow, spark)),
         "spark.driver.memory": flow.driver_memory,
         "spark.driver.extraJavaOptions": " ".join(f'"{option}"' for option in java),
         "spark.local.dir": str(scratch),
@@ -62,8 +67,20 @@ def session_options(flow: FlowConfig, spark: SparkSettings, scratch: Path, archi
     }
 
 
-def _of_one_machine() -> dict[str, str]:
-    return {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+def _of_one_machine(scratch: Path) -> dict[str, str]:
+    return {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        # Of TCP between the JVM and its workers each side waits for the other's acknowledgement: 40 ms a micro-batch.
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.python.unix.domain.socket.dir": _for_sockets(scratch),
+    }
+
+
+def _for_sockets(scratch: Path) -> str:
+    """A folder that is short enough. In each only the owner of a socket's file, who alone may write to it, can connect."""
+    folders = (str(scratch), tempfile.gettempdir(), "/tmp")  # noqa: S108 - as said
+    return next(each for each in folders if len(os.fsencode(each)) <= _LONGEST_SOCKETS_FOLDER)
 
 
 def is_authenticated(flow: FlowConfig, spark: SparkSettings) -> bool:

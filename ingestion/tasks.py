@@ -14,21 +14,17 @@ import pyarrow as pa
 from ingestion.commit_stage import CommitStage
 from ingestion.decryption import Decryption, DecryptionCounts
 from ingestion.failure_handlers import failure_handler, to_set_aside
-from ingestion.file_names import FileNames
-from ingestion.file_records import FileRecords
-from ingestion.kafka_configuration import kafka_sources
-from ingestion.kafka_records import KafkaRecords
 from ingestion.key_guard import KeyGuard
 from ingestion.map_output import MapOutput
 from ingestion.map_stage import MapStage
 from ingestion.outcomes import TOLD_SET_ASIDE, SetAside, StageReport, reported_changes
-from ingestion.parcels import PARCEL_FRAGMENTS, Parcel, read_parcels, report_row, sealed_rows
-from ingestion.record_reader import RecordReader
+from ingestion.parcels import PARCEL_FRAGMENTS, Parcel, read_parcels, report_body, report_row, sealed_rows
+from ingestion.record_reader import RecordReader, SparkRow
 from ingestion.set_aside import LetterWriter
-from ingestion.source_files import file_sources
 from ingestion.task_letters import TaskLetters
+from ingestion.task_records import record_reader, rows_of
 from ingestion.worker_process import BatchOrder, commit_size, compiled, resources, telling_only_our_errors
-from ingestion.workers import WorkerPlan, WorkerResources
+from ingestion.workers import WorkerPlan
 from merge import codec
 from merge.backoff import Backoff
 from merge.encoded import state_of
@@ -41,6 +37,8 @@ QUICK_EVENTS = 1000
 """After so many events a quick task commits: some tens of milliseconds, of which the flushes take a part."""
 
 Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+RowTask = Callable[[Iterable[SparkRow]], Iterator[bytes]]
+"""Rows of what is to be read, as an RDD has them, to the body of a report."""
 
 
 def map_task(plan: WorkerPlan, order: BatchOrder) -> Task:
@@ -60,9 +58,17 @@ def whole_task(plan: WorkerPlan, order: BatchOrder) -> Task:
 
 def quick_task(plan: WorkerPlan, order: BatchOrder) -> Task:
     """Both stages in one task, which commits what it has mapped every `QUICK_EVENTS`."""
+    return functools.partial(_run_quick, _quick(plan), order)
+
+
+def quick_row_task(plan: WorkerPlan, order: BatchOrder) -> RowTask:
+    """The same of few rows: an RDD of them needs no plan."""
+    return functools.partial(_run_quick_rows, _quick(plan), order)
+
+
+def _quick(plan: WorkerPlan) -> WorkerPlan:
     events = min(QUICK_EVENTS, plan.flow.combine_events)
-    flow = plan.flow.model_copy(update={"combine_events": events})
-    return functools.partial(_run_quick, replace(plan, flow=flow), order)
+    return replace(plan, flow=plan.flow.model_copy(update={"combine_events": events}))
 
 
 @telling_only_our_errors
@@ -70,7 +76,7 @@ def _run_map(
     plan: WorkerPlan, order: BatchOrder, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     sealer = _parcel_sealer(plan, order)
-    for output, report in _mapped(plan, order, batches, _letters(plan)):
+    for output, report in _mapped(plan, order, rows_of(batches), _letters(plan)):
         parcels = [Parcel([]) for _ in range(plan.flow.partitions)]
         for fragment_id, state in output.fragments.items():
             part = crc32(fragment_id.encode()) % len(parcels)
@@ -113,7 +119,7 @@ def _run_whole(
     total, letters = StageReport(), _letters(plan)
 
     def fragments() -> Iterator[tuple[str, FragmentState | bytes]]:
-        for output, report in _mapped(plan, order, batches, letters):
+        for output, report in _mapped(plan, order, rows_of(batches), letters):
             total.add(report)
             yield from output.fragments.items()
 
@@ -125,15 +131,24 @@ def _run_whole(
 def _run_quick(
     plan: WorkerPlan, order: BatchOrder, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
+    yield report_row(_committed(plan, order, rows_of(batches)))
+
+
+@telling_only_our_errors
+def _run_quick_rows(plan: WorkerPlan, order: BatchOrder, rows: Iterable[SparkRow]) -> Iterator[bytes]:
+    yield report_body(_committed(plan, order, rows))
+
+
+def _committed(plan: WorkerPlan, order: BatchOrder, rows: Iterable[SparkRow]) -> StageReport:
     total, letters = StageReport(), _letters(plan)
-    for output, report in _mapped(plan, order, batches, letters):
+    for output, report in _mapped(plan, order, rows, letters):
         total.add(report)
         total.add(_commit(plan, order, output.fragments.items(), letters))
-    yield report_row(total)
+    return total
 
 
 def _mapped(
-    plan: WorkerPlan, order: BatchOrder, batches: Iterable[pa.RecordBatch], letters: TaskLetters
+    plan: WorkerPlan, order: BatchOrder, rows: Iterable[SparkRow], letters: TaskLetters
 ) -> Iterator[tuple[MapOutput, StageReport]]:
     tools = resources(plan)
     stage = MapStage(
@@ -147,7 +162,7 @@ def _mapped(
         tombstones=tools.store.tombstones,
         formats=tools.formats,
     )
-    read = _record_reader(plan, tools, batches)
+    read = record_reader(plan, tools, rows)
     decryption = Decryption(plan.sources, tools.decryptors)
 
     def report(output: MapOutput) -> StageReport:
@@ -161,16 +176,6 @@ def _mapped(
         started = time.perf_counter()
     # Files without a record are taken too.
     yield MapOutput(), report(MapOutput())
-
-
-def _record_reader(
-    plan: WorkerPlan, tools: WorkerResources, batches: Iterable[pa.RecordBatch]
-) -> RecordReader:
-    """What reads the batches of the flow's sources, which are all of one kind."""
-    limit = plan.flow.max_event_bytes
-    if topics := kafka_sources(plan.sources):
-        return KafkaRecords(topics, limit, batches, tools.read_range)
-    return FileRecords(file_sources(plan.sources), limit, FileNames(tools.blind_index), batches)
 
 
 def _parcel_sealer(plan: WorkerPlan, order: BatchOrder) -> ParcelSealer:

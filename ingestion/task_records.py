@@ -1,0 +1,29 @@
+"""The records of a task's rows, by the kind of the flow's sources."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+
+from ingestion.file_names import FileNames
+from ingestion.file_records import FileRecords
+from ingestion.kafka_configuration import kafka_sources
+from ingestion.kafka_records import KafkaRecords
+from ingestion.record_reader import RecordReader, SparkRow
+from ingestion.source_files import file_sources
+from ingestion.workers import WorkerPlan, WorkerResources
+
+
+def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[SparkRow]:
+    """The rows of Arrow batches."""
+    for batch in batches:
+        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+
+def record_reader(plan: WorkerPlan, tools: WorkerResources, rows: Iterable[SparkRow]) -> RecordReader:
+    """What reads the rows of the flow's sources, which are all of one kind."""
+    limit = plan.flow.max_event_bytes
+    if topics := kafka_sources(plan.sources):
+        return KafkaRecords(topics, limit, rows, tools.read_range)
+    return FileRecords(file_sources(plan.sources), limit, FileNames(tools.blind_index), rows)
