@@ -80,6 +80,7 @@ class Ledger:
 
     def _drop_letters(self, persons: set[str]) -> None:
         self.letters = {k: record for k, record in self.letters.items() if person_of(record) not in persons}
+        self.changes = {pair: None for pair in self.changes if person_of(pair.record) not in persons}
         self._unfinished = self._unfinished - persons
 
     def lift(self, person: str) -> None:
