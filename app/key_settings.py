@@ -12,7 +12,7 @@ from app.service_urls import without_credentials
 class KeySettings(BaseModel):
     """What wraps the keys of the keyring, and what happens without it."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     kind: Literal["file", "kms"] = Field(
         default="file",

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 class MetricsSettings(BaseModel):
     """Where a running flow serves its metrics and health."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     port: int | None = Field(
         default=None,

@@ -49,7 +49,7 @@ _RELATIVE_DATABASE = re.compile(r"(sqlite(?:\+\w+)?:///)(?!/|:memory:|file:|\?)(
 class MetadataSettings(BaseModel):
     """The metadata service: where it is for the pipeline, and where it listens when served from here."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     url: Annotated[str, AfterValidator(http_url)] = Field(
         default="http://127.0.0.1:8410", description="Where the pipeline finds the service."
@@ -76,7 +76,7 @@ class MetadataSettings(BaseModel):
 class StoreSettings(BaseModel):
     """Where profiles and their data keys are."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     kind: Literal["sqlite", "dynamodb"] = Field(
         default="sqlite",
@@ -102,7 +102,7 @@ class StoreSettings(BaseModel):
 class IndexSettings(BaseModel):
     """Where the search index is."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     kind: Literal["sqlite", "elasticsearch"] = Field(
         default="sqlite",

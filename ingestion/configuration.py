@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from ingestion.decryptor_configuration import DecryptorConfig
 
@@ -13,7 +14,7 @@ from ingestion.decryptor_configuration import DecryptorConfig
 class Place(BaseModel):
     """Where a field of the envelope comes from: exactly one of these keys."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     path: str | None = Field(default=None, min_length=1, description="Dotted path in the record.")
     const: str | int | None = Field(default=None, description="The same for every record.")
@@ -43,7 +44,7 @@ class Place(BaseModel):
 class SourceConfig(BaseModel):
     """One source: what it is called, and where the envelope's fields stand in its records."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_\-]{0,63}$", description="Name of the source.")
     source: Place | None = Field(
@@ -109,7 +110,7 @@ class FileSource(SourceConfig):
 class DeadLetterLimits(BaseModel):
     """When too many events are set aside, the flow stops instead of draining its input into dead letters."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     max_rate: float = Field(
         default=0.2, ge=0, le=1, description="Share of the window's events; 1 never stops."
@@ -118,10 +119,18 @@ class DeadLetterLimits(BaseModel):
     window: int = Field(default=10_000, ge=1, description="How many of the latest events are looked at.")
 
 
+_MASTER = re.compile(
+    r"local(\[([1-9][0-9]*|\*)( *, *[1-9][0-9]*)?\])?|local-cluster\[.+\]|(spark|k8s|mesos)://.+|yarn"
+)
+_SIZE = re.compile(r"([1-9][0-9]{0,9})([mgMG])")
+_SHIFTS = {"m": 20, "g": 30}
+_LEAST_MEMORY = 512 << 20
+
+
 class FlowConfig(BaseModel):
     """One flow: a set of sources that share fate, run as one Structured Streaming query."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     name: str = Field(
         default="main", pattern=r"^[A-Za-z0-9][A-Za-z0-9_\-]{0,63}$", description="Name of the flow."
@@ -184,3 +193,19 @@ class FlowConfig(BaseModel):
         default=86_400, ge=0, description="An ordinal further in the future is a dead letter."
     )
     dead_letters: DeadLetterLimits = DeadLetterLimits()
+
+    @field_validator("master")
+    @classmethod
+    def _is_a_master(cls, value: str) -> str:
+        if not _MASTER.fullmatch(value):
+            raise ValueError("no master of Spark: local[2], local[*], spark://HOST:PORT, k8s://URL or yarn")
+        return value
+
+    @field_validator("driver_memory")
+    @classmethod
+    def _is_a_size(cls, value: str) -> str:
+        # Java's own message would not name the key.
+        found = _SIZE.fullmatch(value)
+        if found is None or int(found[1]) << _SHIFTS[found[2].lower()] < _LEAST_MEMORY:
+            raise ValueError("a size such as 1g or 1500m is needed, of 512m at least")
+        return value

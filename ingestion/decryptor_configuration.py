@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 class DecryptorConfig(BaseModel):
     """The HTTP service that decrypts the records of one source."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     url: str = Field(
         pattern=r"^https?://[^/@\s]+(/\S*)?$",

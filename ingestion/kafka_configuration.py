@@ -91,7 +91,7 @@ class KafkaSource(SourceConfig):
 class RegistrySettings(BaseModel):
     """The registry that has the schemas of sources of the format `registry`."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     url: str | None = Field(
         default=None,
@@ -116,7 +116,7 @@ class RegistrySettings(BaseModel):
 class KafkaSettings(BaseModel):
     """The cluster that the flow's topics are in, how it is read, and how `idgraph publish` writes to it."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     bootstrap_servers: str = Field(
         default="127.0.0.1:9092", min_length=1, description="`HOST:PORT` of some of its brokers, with commas."

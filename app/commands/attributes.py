@@ -91,7 +91,10 @@ def show_attribute(context: typer.Context, path: str) -> None:
         if found is None:
             known = (each.path for each in client.search_attributes(""))
             close = nearest(path, islice(known, _MOST_COMPARED))
-            print(f"no such attribute{f' ({visible(close)})' if close else ''}", file=sys.stderr)
+            print(
+                f"no such attribute: {visible(path)}{f' ({visible(close)})' if close else ''}",
+                file=sys.stderr,
+            )
             raise typer.Exit(Exit.NOT_FOUND)
         answer = client.snapshot(None, 0)
         shown = found.model_dump(mode="json")

@@ -14,7 +14,7 @@ from app.commands.context import settings_of
 from app.exits import Exit, told
 from app.key_providers import ensure_keyring
 from app.output import print_json, print_table, tell_cut
-from app.visible_text import visible_lines
+from app.visible_text import visible, visible_lines
 from model.dead_letters import DeadLetterReason
 from model.errors import MetadataError, SealError
 
@@ -67,7 +67,7 @@ def show(
     with told(), wiring.opened(_ready(context)) as resources:
         letter = resources.dead_letters.get(letter_id)
         if letter is None:
-            print("no such dead letter", file=sys.stderr)
+            print(f"no such dead letter: {visible(letter_id)}", file=sys.stderr)
             raise typer.Exit(Exit.NOT_FOUND)
         described = _described(letter)
         if reveal:

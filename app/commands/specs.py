@@ -13,7 +13,7 @@ from app import wiring
 from app.commands.context import Json, Why, settings_of
 from app.exits import Exit, told
 from app.output import print_listing
-from app.visible_text import visible_lines
+from app.visible_text import visible, visible_lines
 from model.errors import SpecError
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def show_spec(
         )
         if document is None:
             close = nearest(name, (spec.name for spec in client.list_specs())) if summary is None else None
-            print(f"no such spec{f' ({close})' if close else ''}", file=sys.stderr)
+            print(f"no such spec: {visible(name)}{f' ({close})' if close else ''}", file=sys.stderr)
             raise typer.Exit(Exit.NOT_FOUND)
         print(visible_lines(document.model_dump_json(indent=2, exclude={"version", "created"})))
 

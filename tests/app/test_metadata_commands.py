@@ -77,7 +77,10 @@ def test_what_is_not_there_exits_with_3(words: list[str], served: CommandLine) -
 def test_a_version_that_is_not_there_exits_with_3(served: CommandLine) -> None:
     served("specs", "apply", ORDERS)
     assert served("specs", "show", "shop-orders", "--version", "9").exit_code == 3
-    assert served("specs", "show", "shop-order").stderr == "no such spec (did you mean 'shop-orders'?)\n"
+    assert (
+        served("specs", "show", "shop-order").stderr
+        == "no such spec: shop-order (did you mean 'shop-orders'?)\n"
+    )
     assert served("specs", "activate", "shop-orders", "--version", "9").exit_code == 3
 
 
@@ -124,7 +127,10 @@ def test_attributes_are_declared_found_and_shown(served: CommandLine) -> None:
     served("attributes", "apply", EXAMPLE / "attributes.json")
     assert json.loads(served("attributes", "show", "identity.email").stdout)["version"] == 1
     near = served("attributes", "show", "identity.emial")
-    assert (near.exit_code, near.stderr) == (3, "no such attribute (did you mean 'identity.email'?)\n")
+    assert (near.exit_code, near.stderr) == (
+        3,
+        "no such attribute: identity.emial (did you mean 'identity.email'?)\n",
+    )
 
 
 def test_a_search_says_when_it_shows_only_the_first(served: CommandLine) -> None:

@@ -302,3 +302,30 @@ def test_a_url_that_workers_are_given_holds_no_password(url: str, place: str, tm
     with pytest.raises(ConfigError, match=rf"line 2: {section}\.{key}: ") as told:
         load(written(tmp_path, f'[{section}]\n{key} = "{url}"'))
     assert "secret" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("trigger_seconds = inf", "finite number"),
+        ('driver_memory = "1x"', "a size such as 1g or 1500m is needed"),
+        ('driver_memory = "10m"', "of 512m at least"),
+        ('master = "lokal"', "no master of Spark"),
+        ('master = "local[0]"', "no master of Spark"),
+    ],
+)
+def test_what_spark_would_not_start_with_is_refused_with_its_line(
+    tmp_path: Path, line: str, told: str
+) -> None:
+    message = refused(tmp_path, f"[flow]\n{line}\n")
+    assert told in message
+    assert "line 2" in message or ":2" in message
+    for master in (
+        "local",
+        "local[*]",
+        "local[4,2]",
+        "spark://10.0.0.1:7077",
+        "k8s://https://api:6443",
+        "yarn",
+    ):
+        load(written(tmp_path, f'[flow]\nmaster = "{master}"\ndriver_memory = "1500m"\n'))
