@@ -30,7 +30,7 @@ from ingestion.outcomes import BatchReport
 from ingestion.schema_buffer import SchemaBuffer
 from ingestion.schema_journal import SchemaJournal
 from ingestion.schema_sender import SchemaSender
-from ingestion.session import start_session
+from ingestion.session import start_session, stop_session
 from ingestion.snapshots import SnapshotFollower
 from ingestion.source_files import file_sources, folder_of
 from model.errors import ConfigError
@@ -94,7 +94,7 @@ def run_flow(
             session = start_session(
                 settings.flow, settings.spark, state / "spark", state / "spark.log", class_archives(), jars
             )
-        stack.callback(session.stop)
+        stack.callback(stop_session, session)
         plan = wiring.worker_plan(settings)
         flow = Flow(session, plan, stream, state, snapshots, schema, resources.dead_letters, on_batch)
         running.append(flow)

@@ -24,6 +24,7 @@ from ingestion.micro_batch import MicroBatchRunner
 from ingestion.outcomes import BatchReport, StageReport
 from ingestion.pins import BatchPins
 from ingestion.schema_buffer import SchemaBuffer
+from ingestion.session import unless_gone
 from ingestion.set_aside import BatchAttempt
 from ingestion.snapshot_file import PinnedSnapshot
 from ingestion.snapshots import SnapshotFollower
@@ -94,15 +95,21 @@ class Flow:
             self._let_end(query)
             if self._failure is not None:
                 raise self._failure
+        except ConnectionError:
+            raise FlowStoppedError(
+                "Spark's Java process is gone: it was killed, most often for want of memory; run again"
+            ) from None
         except Exception as error:
             if not is_of_spark(error):
                 raise
             raise self._failure or stopped_by_spark(self._stream.without_secrets(str(error))) from None
         finally:
             if query is not None:
-                query.stop()
+                with unless_gone():
+                    query.stop()
             self._stream.close()
-            self._runner.close()
+            with unless_gone():
+                self._runner.close()
 
     def is_running(self) -> bool:
         """Whether events are taken, and no stop was asked for. For any thread."""

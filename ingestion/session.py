@@ -74,6 +74,24 @@ def start_session(
 
 
 @contextmanager
+def unless_gone() -> Iterator[None]:
+    """Around what ends something of Spark's: where its JVM was killed there is nothing to end, and whoever runs the
+    flow is told of that by what failed before."""
+    try:
+        yield
+    except Exception as error:
+        if not (is_of_spark(error) or isinstance(error, ConnectionError)):
+            raise
+        log.debug("Spark is gone already: %s", type(error).__name__)
+
+
+def stop_session(session: SparkSession) -> None:
+    """Stop it, if it is still there."""
+    with unless_gone():
+        session.stop()
+
+
+@contextmanager
 def _standard_error_to(file: Path) -> Iterator[None]:
     # The JVM inherits the descriptor that is in place when it starts, and keeps it.
     sys.stderr.flush()

@@ -22,17 +22,20 @@ from tests.convergence.world import World, sources
 class Edits(World):
     """Each makes a new version of the metadata, under which all is mapped from then on."""
 
+    @precondition(lambda machine: not machine.is_plain)
     @rule(path=st.sampled_from(["a", "a.b", "c", "p"]), policy=policies)
     def change_a_policy(self, path: str, policy: str) -> None:
         if self._may_have(path, policy):
             self.attributes[path] = self.attributes[path]._replace(policy=policy)
             self._save()
 
+    @precondition(lambda machine: not machine.is_plain)
     @rule(policy=st.sampled_from(PLAIN))
     def change_a_plain_policy(self, policy: str) -> None:
         self.attributes[PATH] = self.attributes[PATH]._replace(policy=policy)
         self._save()
 
+    @precondition(lambda machine: not machine.is_plain)
     @rule(path=st.sampled_from(["a", "c", "n"]))
     def rank_the_sources(self, path: str) -> None:
         """The other way round. Not every site notices, and all store the same."""

@@ -127,11 +127,11 @@ class Declared(NamedTuple):
 def snapshot(
     version: int, specs: Mapping[str, SpecForm], attributes: Mapping[str, Declared]
 ) -> MetadataSnapshot:
-    """What all of this makes at one version."""
+    """What all of this makes at one version, in the service's order."""
     return MetadataSnapshot(
         version=version,
-        specs=tuple(_spec(source, form) for source, form in specs.items()),
-        attributes=tuple(_attribute(path, stated) for path, stated in attributes.items()),
+        specs=tuple(_spec(source, form) for source, form in sorted(specs.items())),
+        attributes=tuple(_attribute(path, stated) for path, stated in sorted(attributes.items())),
         defaults=UNDETECTED,
     )
 

@@ -34,8 +34,8 @@ from transforms.sealing import DataKeys
 
 AT_ONCE = Backoff(12, 0.0)
 """Retries do not wait."""
-EVERY_TWO = FlowConfig(combine_events=2, commit_fragments=2)
-WITHOUT_KEYS = EVERY_TWO.model_copy(update={"on_key_service_failure": "dead_letter"})
+A_FEW = FlowConfig(combine_events=6, commit_fragments=2)
+WITHOUT_KEYS = A_FEW.model_copy(update={"on_key_service_failure": "dead_letter"})
 BATCH = BatchAttempt("main/0", "attempt")
 PATIENCE = 100
 """A batch is given again so often; more often than whatever may be away is."""
@@ -76,7 +76,7 @@ class FlowSite:
         self._parcel_keys = ParcelKeys(provider())
         self.held: list[Held] = []
         self.way = Way.QUICK
-        self.flow = EVERY_TWO
+        self.flow = A_FEW
         self.open()
 
     def open(self) -> None:
@@ -140,7 +140,7 @@ class FlowSite:
             self.store,
             self.index,
             self._taken(version).attributes.index_rules,
-            BatchSize(EVERY_TWO.commit_fragments),
+            BatchSize(A_FEW.commit_fragments),
             KeyGuard(self.store, self.flow_keys),
             AT_ONCE,
         )

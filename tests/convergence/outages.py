@@ -13,7 +13,7 @@ from ingestion.worker_errors import may_pass_again
 from model.errors import IdgraphError
 from tests.convergence.events import payloads
 from tests.convergence.faults import Answer
-from tests.convergence.flows import EVERY_TWO, PATIENCE, WITHOUT_KEYS
+from tests.convergence.flows import A_FEW, PATIENCE, WITHOUT_KEYS
 from tests.convergence.ledger import Pair
 from tests.convergence.protected import needs_a_key
 from tests.convergence.sites import Site
@@ -74,7 +74,7 @@ class Outages(World):
             site.flow, site.faults.service_calls = WITHOUT_KEYS, _ALWAYS
             site.give(pairs, 4)
             site.faults.end()
-            site.flow = EVERY_TWO
+            site.flow = A_FEW
 
     def _needs_a_key(self, pair: Pair) -> bool:
         return needs_a_key(pair.record, self.snapshots[pair.version])

@@ -15,7 +15,7 @@ from model import canonical
 from profile_service.profiles import ProfileReader
 from tests.convergence.adapters import provider
 from tests.convergence.events import PERSONS
-from tests.convergence.flows import AT_ONCE, EVERY_TWO, FlowSite
+from tests.convergence.flows import A_FEW, AT_ONCE, FlowSite
 from transforms.sealing import DataKeys
 from transforms.tombstone_names import TombstoneNames
 
@@ -45,7 +45,7 @@ class Site(FlowSite):
 
     def replay(self, version: int) -> None:
         """As `idgraph dead-letters replay --all` does."""
-        plan = WorkerPlan(EVERY_TWO, self._sources, "", lambda _: self.resources(self.operator_keys))
+        plan = WorkerPlan(A_FEW, self._sources, "", lambda _: self.resources(self.operator_keys))
         replay(
             [*self.letters.scan()],
             plan,

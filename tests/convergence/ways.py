@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from enum import StrEnum
 from itertools import islice
+
+import pytest
 
 from ingestion.map_output import MapOutput
 from ingestion.parcels import Parcel, read_parcels, sealed_rows
@@ -13,6 +16,15 @@ from merge import codec
 from merge.fragments import FragmentState
 from merge.tombstones import UNJUDGED
 from transforms.parcel_sealing import ParcelSealer
+
+
+@contextmanager
+def small_chunks() -> Iterator[None]:
+    """Two events a chunk: an output of the map stage is joined of several."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("ingestion.chunks.CHUNK_EVENTS", 2)
+        yield
+
 
 Changes = Iterator[tuple[str, FragmentState | bytes]]
 

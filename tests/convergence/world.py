@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition
 
 from ingestion.configuration import FileSource
 from model.events import RawRecord
+from model.snapshot_changes import changes_between
 from model.snapshots import MetadataSnapshot
 from tests.convergence.adapters import Adapters, memory, sqlite
 from tests.convergence.events import (
@@ -36,7 +36,7 @@ from tests.convergence.events import (
 from tests.convergence.expected import PATH
 from tests.convergence.ledger import Ledger, Pair
 from tests.convergence.sites import Site
-from tests.convergence.ways import Way
+from tests.convergence.ways import Way, small_chunks
 from tests.folders import in_memory
 from tests.policies import small_blocks, small_bounds
 from tests.retail import raw
@@ -46,6 +46,26 @@ persons = st.sampled_from([*PERSONS])
 sources = st.sampled_from([*SOURCES])
 ways = st.sampled_from([*Way])
 there_are_letters = precondition(lambda machine: machine.ledger.letters or machine.ledger.changes)
+
+
+class Taken:
+    """The snapshot that a flow's workers have: made of the one before and of what changed. Older ones are made whole,
+    as for a micro-batch that is given again."""
+
+    def __init__(self, snapshots: Mapping[int, MetadataSnapshot]) -> None:
+        self._snapshots = snapshots
+        self._version = 0
+        self._compiled = CompiledSnapshot(MetadataSnapshot(version=0))
+
+    def __call__(self, version: int) -> CompiledSnapshot:
+        newer = self._snapshots[version]
+        if version < self._version:
+            return CompiledSnapshot(newer)
+        if version > self._version:
+            changes = changes_between(self._compiled.snapshot, "", newer, str(version))
+            assert changes is not None
+            self._version, self._compiled = version, self._compiled.after(changes)
+        return self._compiled
 
 
 class World(RuleBasedStateMachine):
@@ -59,9 +79,11 @@ class World(RuleBasedStateMachine):
         self.folder = Path(self.ended.enter_context(in_memory()))
         self.ended.enter_context(small_bounds(3))
         self.ended.enter_context(small_blocks())
+        self.ended.enter_context(small_chunks())
         self.pool: list[RawRecord] = []
         self.said: dict[tuple[Any, ...], dict[str, Any]] = {}
         self.age = 0
+        self.is_plain = False
         self.index_away = False
         self.attributes = dict.fromkeys([path for path in TYPES if path != EXCEPTION], Declared())
         self.specs = dict.fromkeys(SOURCES, SpecForm())
@@ -79,6 +101,7 @@ class World(RuleBasedStateMachine):
         has_exception=st.booleans(),
         way=ways,
         modes=st.lists(scopes, min_size=2, max_size=2),
+        is_plain=st.booleans(),
     )
     def begin(
         self,
@@ -90,10 +113,13 @@ class World(RuleBasedStateMachine):
         has_exception: bool,
         way: Way,
         modes: list[str | None],
+        is_plain: bool,
     ) -> None:
         """Sources in `counting` do not order their events by time. Where protection changes there are no sets of
-        values that it covers: at their bound they may lose another element (docs/adr/0014-policy-change.md)."""
-        self.protects = protects
+        values that it covers: at their bound they may lose another element (docs/adr/0014-policy-change.md).
+
+        Where all `is_plain` the latest value holds and nothing is protected, as of most events: they stay bytes."""
+        self.protects, self.is_plain = protects and not is_plain, is_plain
         self.ledger = Ledger(counting)
         self.sources = {
             name: FileSource(
@@ -106,13 +132,15 @@ class World(RuleBasedStateMachine):
             for number, kind in enumerate(self.kinds)
         ]
         for path, policy in zip(("a", "a.b", "c"), first, strict=True):
-            if self._may_have(path, policy):
+            if self._may_have(path, policy) and not is_plain:
                 self.attributes[path] = Declared(policy)
-        self.specs = {source: SpecForm(scope=scope) for source, scope in zip(SOURCES, modes, strict=True)}
-        self.attributes["p"] = Declared("latest", "searchable")
+        if not is_plain:
+            self.specs = {source: SpecForm(scope=scope) for source, scope in zip(SOURCES, modes, strict=True)}
+        if not is_plain:
+            self.attributes["p"] = Declared("latest", "searchable")
         if has_exception:
             self.attributes[EXCEPTION] = Declared()
-        self.attributes[PATH] = Declared(plain)
+        self.attributes[PATH] = Declared("latest" if is_plain else plain)
         self._save()
         for site in self.sites:
             site.way = way
@@ -134,7 +162,7 @@ class World(RuleBasedStateMachine):
 
     def _taken(self, number: int) -> Callable[[int], CompiledSnapshot]:
         """Flows of every other site never notice that sources are ranked anew."""
-        return partial(self._compiled, is_ranked=number % 2 == 0)
+        return Taken(self.unranked if number % 2 else self.snapshots)
 
     def _save(self) -> None:
         version = self.now + 1
