@@ -73,7 +73,8 @@ def encode(state: FragmentState) -> bytes:
 def framed(body: bytes, form: bytes = FORMAT) -> bytes:
     """The bytes of a state whose JSON this is."""
     # For nearly every fragment of a chunk: not worth the calls of `_checksum`.
-    return b"".join((form, crc32(body, _CHECKSUMS[form]).to_bytes(_HEADER - 1, "big"), body))
+    begun = _CHECKSUMS[form] if form in _CHECKSUMS else crc32(form)
+    return b"".join((form, crc32(body, begun).to_bytes(_HEADER - 1, "big"), body))
 
 
 def body(data: bytes) -> bytes:

@@ -198,8 +198,8 @@ def test_a_spec_that_raises_half_way_spoils_no_fragment(
     pipeline = Pipeline(tmp_path)
     make = MappingSpec.__init__
 
-    def make_broken(self: MappingSpec, document: SpecDocument) -> None:
-        make(self, document)
+    def make_broken(self: MappingSpec, document: SpecDocument, alike: MappingSpec | None = None) -> None:
+        make(self, document, alike)
         good = self.map
 
         def crash_on_second(item: Event) -> MappedEvent | None:
