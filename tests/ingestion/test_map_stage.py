@@ -589,7 +589,7 @@ def test_an_event_id_that_is_a_sealed_attribute_is_hashed_in_the_stamp(tmp_path:
     pipeline = Pipeline(tmp_path, snapshot=snapshot(specs=[spec("orders", id="identity.email")]))
     output = pipeline.map(order())
     assert len(output.fragments) == 1
-    assert b"@" not in encoded(output)
+    assert b"example.com" not in encoded(output)  # a checksum may hold any character
 
 
 def test_a_chunk_and_an_output_end_by_their_bytes_too(
