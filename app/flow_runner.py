@@ -25,6 +25,7 @@ from ingestion.flow import Flow
 from ingestion.index_policies import IndexPolicies
 from ingestion.intake import Intake
 from ingestion.kafka_configuration import kafka_sources
+from ingestion.leftover_keys import LeftoverKeys
 from ingestion.outbox import OutboxDrainer
 from ingestion.outcomes import BatchReport
 from ingestion.schema_buffer import SchemaBuffer
@@ -96,7 +97,18 @@ def run_flow(
             )
         stack.callback(stop_session, session)
         plan = wiring.worker_plan(settings)
-        flow = Flow(session, plan, stream, state, snapshots, schema, resources.dead_letters, on_batch)
+        leftover_keys = LeftoverKeys(resources.store, resources.data_keys, resources.dead_letters)
+        flow = Flow(
+            session,
+            plan,
+            stream,
+            state,
+            snapshots,
+            schema,
+            resources.dead_letters,
+            leftover_keys,
+            on_batch,
+        )
         running.append(flow)
         stack.enter_context(
             BackgroundSealing(resources, snapshots.current, flow.is_past, wiring.sealed_file(settings))

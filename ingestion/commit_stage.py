@@ -77,26 +77,19 @@ class CommitStage:
     """Whether a fragment that keeps changing has failed; else ConflictError has the batch given again."""
     indexes: bool = True
     """Whether to index what is committed; else it stays in the outbox for who does."""
+    refused: set[str] = field(init=False, default_factory=set)
+    """Fragments of which a tombstone refused a change, also in runs that failed: see `LeftoverKeys`."""
     committer: Committer = field(init=False)
-    _refused: set[str] = field(init=False, default_factory=set)
-    """Fragments whose changes a tombstone refused: their writer may have made a key."""
 
     def __post_init__(self) -> None:
         guarded = self.guard.write if self.guard else None
         self.committer = Committer(
-            self.store, self.backoff, guarded=guarded, gives_up=self.gives_up, refused=self._refused.add
+            self.store, self.backoff, guarded=guarded, gives_up=self.gives_up, refused=self.refused.add
         )
 
     def run(self, fragments: Iterable[tuple[str, FragmentState | bytes]]) -> CommitOutput:
         """`fragments` are ids and states, each as it is or as its bytes. Raises StoreError (retryable) when
         the store is away; an index that is away only leaves the outbox longer."""
-        try:
-            return self._run(fragments)
-        finally:
-            # Whatever failed: given again, the map stage refuses the events and asks for no key.
-            self._erase_keys_of_refused()
-
-    def _run(self, fragments: Iterable[tuple[str, FragmentState | bytes]]) -> CommitOutput:
         output = CommitOutput()
         gathered: dict[str, list[FragmentState | bytes]] = {}
         size = 0
@@ -187,13 +180,8 @@ class CommitStage:
             else:
                 del parts[name]
                 gone.append(name)
-                self._refused.add(name)
+                self.refused.add(name)
         return gone
-
-    def _erase_keys_of_refused(self) -> None:
-        if self.guard and self._refused:
-            self.guard.erase_of_refused(sorted(self._refused))
-        self._refused.clear()
 
     def _index(self, result: CommitResult) -> int:
         documents: list[IndexDocument] = []

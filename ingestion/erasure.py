@@ -82,7 +82,7 @@ class Erasure:
         found = [_with_noted(each, noted.get(each.fragment_id)) for each in self._store.holdings(ids)]
         letters = self._letters_of(found, identifiers)
         certain = sum(each.certain for each in letters)
-        keys = len(self._data_keys.fetch(ids, create=False))
+        keys = len(self._data_keys.existing(ids))
         documents = len(self._index.versions(ids))
         return Preview(_counted(found, keys, documents, certain, len(letters) - certain), letters)
 

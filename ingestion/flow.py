@@ -20,6 +20,7 @@ from pyspark.sql.streaming import StreamingQuery
 from ingestion.dead_letter_guard import DeadLetterGuard
 from ingestion.input_stream import InputStream
 from ingestion.intake import Intake, Throttle
+from ingestion.leftover_keys import LeftoverKeys
 from ingestion.micro_batch import MicroBatchRunner
 from ingestion.outcomes import BatchReport, StageReport
 from ingestion.pins import BatchPins
@@ -56,6 +57,7 @@ class Flow:
         snapshots: SnapshotFollower,
         schema: SchemaBuffer,
         dead_letters: DeadLetters,
+        leftover_keys: LeftoverKeys,
         on_batch: Callable[[BatchReport], None],
     ) -> None:
         self._session = session
@@ -65,6 +67,7 @@ class Flow:
         self._snapshots = snapshots
         self._schema = schema
         self._dead_letters = dead_letters
+        self._leftover_keys = leftover_keys
         self._on_batch = on_batch
         self._runner = MicroBatchRunner(session, plan, stream.without_secrets)
         self._backoff = Backoff(plan.flow.batch_retries, BATCH_PAUSE_SECONDS, LONGEST_BATCH_PAUSE_SECONDS)
@@ -197,6 +200,7 @@ class Flow:
             try:
                 tasks, counts = self._run_job(rows, number, attempt, pinned, is_last)
                 self._put_letters(counts)
+                self._erase_leftover_keys(counts)
             except IdgraphError as error:
                 if is_last or not may_pass_again(error) or self._stop.is_set():
                     raise
@@ -212,6 +216,11 @@ class Flow:
         """Those that tasks could not put. What adds reports up holds none of them any longer."""
         self._dead_letters.put(counts.letters)
         counts.letters.clear()
+
+    def _erase_leftover_keys(self, counts: StageReport) -> None:
+        """Once all of the micro-batch is written or set aside."""
+        self._leftover_keys.erase(counts.refused)
+        counts.refused.clear()
 
     def _run_job(
         self, rows: DataFrame, number: int, attempt: BatchAttempt, pinned: PinnedSnapshot, is_last: bool

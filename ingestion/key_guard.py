@@ -39,12 +39,6 @@ class KeyGuard:
         a tombstone: who still has a value to write that such a key sealed is then told by `write`."""
         return self._data_keys.erase(fragment_ids, lambda: self._store.read(fragment_ids).keys())
 
-    def erase_of_refused(self, fragment_ids: Sequence[str]) -> None:
-        """The same for fragments whose writer was refused by a tombstone: it may have made a key before."""
-        self._data_keys.forget(fragment_ids)
-        if made := self._data_keys.fetch(fragment_ids, create=False):
-            self.erase_unused(list(made))
-
 
 def _is_openable(change: FragmentState, key: SealingKey | None) -> bool:
     sealed = (each.value for _, each in change.stored() if each.kind is Kind.SEALED)

@@ -34,6 +34,8 @@ class MapOutput:
     protected: int = 0
     erased: int = 0
     untold: int = 0
+    refused: set[str] = field(default_factory=set)
+    """Fragments of which a tombstone refused an event: see `LeftoverKeys`."""
     judged: dict[str, int] = field(default_factory=dict)
     """By fragment id, what the events of the chunk under way were judged by."""
     chunks: list[list[RawRecord | DamagedRecord]] = field(default_factory=list)

@@ -117,7 +117,9 @@ class MapStage:
             mapped.plain.add(fragment_id, when, state)
         for each in alive_others:
             mapped.add(each, True, is_whole=True)
-        output.erased += len(plain) + len(others) - len(alive) - len(alive_others)
+        if refused := len(plain) + len(others) - len(alive) - len(alive_others):
+            output.erased += refused
+            output.refused.add(fragment_id)
 
     def _proven(self, output: MapOutput) -> MapOutput:
         """The output with nothing in it that cannot be written: of a fragment whose state has no bytes, the records
@@ -146,6 +148,7 @@ class MapStage:
             mapped = self._map_chunk(undamaged, again, are_whole=True)
             # What is refused this time only must not go under: the first time it was part of what is broken.
             _add_letters(output, again)
+            output.refused |= again.refused
             for name, events in mapped.others.items():
                 if name in output.broken:
                     self._join_what_can_be(events, again.judged, output)

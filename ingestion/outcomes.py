@@ -62,7 +62,8 @@ class StageReport(msgspec.Struct, array_like=True):
     `decrypted` and `undecrypted` are records that arrived encrypted; `decrypt_seconds`, which are part of
     `map_seconds`, is how long the stages waited for them.
     Units are what a store charges for, of DynamoDB its capacity; none where it charges nothing.
-    `erased` are events, and changes that were on their way at an erasure, which a tombstone refused.
+    `erased` are events, and changes that were on their way at an erasure, which a tombstone refused; `refused` the
+    fragments of these that have a data key.
     """
 
     files: int = 0
@@ -92,6 +93,7 @@ class StageReport(msgspec.Struct, array_like=True):
     read_units: float = 0.0
     write_units: float = 0.0
     letters: list[DeadLetter] = []
+    refused: list[str] = []
 
     def add(self, other: StageReport) -> None:
         """Add another report's counts to this one's."""
@@ -104,6 +106,7 @@ class StageReport(msgspec.Struct, array_like=True):
         self.untold += len(other.changes) - len(told)
         self.changes.extend(told)
         self.letters.extend(other.letters)
+        self.refused.extend(other.refused)
 
     def schema_changes(self) -> list[SchemaChange]:
         """The schema changes as model values."""
@@ -124,7 +127,9 @@ class StageReport(msgspec.Struct, array_like=True):
 
 
 _NUMBERS = tuple(
-    name for name in StageReport.__struct_fields__ if name not in ("dead", "set_aside", "changes", "letters")
+    name
+    for name in StageReport.__struct_fields__
+    if name not in ("dead", "set_aside", "changes", "letters", "refused")
 )
 
 

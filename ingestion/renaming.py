@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from ingestion.commit_stage import CommitStage, put_and_settle
 from ingestion.key_guard import KeyGuard
+from ingestion.leftover_keys import LeftoverKeys
 from ingestion.outdated import OutdatedFragment
 from ingestion.workers import WorkerResources
 from merge import codec
@@ -59,6 +60,7 @@ class Renaming(KeyHolder):
         self._index = resources.index
         self._data_keys = resources.data_keys
         self._guard = KeyGuard(resources.store, resources.data_keys)
+        self._leftover_keys = LeftoverKeys(resources.store, resources.data_keys, resources.dead_letters)
         self._index_rules = index_rules
         self._values = values
         self._names = names
@@ -149,7 +151,12 @@ class Renaming(KeyHolder):
         self, found: Sequence[OutdatedFragment], states: dict[str, FragmentState], result: Renamed
     ) -> None:
         """To fragments of other ids. What a tombstone refuses there belongs to somebody who was erased."""
-        committed = self._commit.run((each.name, states[each.stored.id]) for each in found)
+        try:
+            committed = self._commit.run((each.name, states[each.stored.id]) for each in found)
+        finally:
+            # Whatever failed: what is gone by the next run is not looked at again.
+            self._leftover_keys.erase(self._commit.refused)
+            self._commit.refused.clear()
         failed = {failure.fragment_id for failure in committed.failed}
         result.failed.update(each.stored.id for each in found if each.name in failed)
         gone = {e.stored.id: e.stored.version for e in found if e.name not in failed}
@@ -165,7 +172,7 @@ class Renaming(KeyHolder):
             return
         refused = self._store.write([_write_of(each, states[each.stored.id]) for each in found])
         if buried := self._store.tombstones(refused):
-            self._guard.erase_of_refused(list(buried))
+            self._leftover_keys.erase(buried)
         written = [each.stored for each in found if each.stored.id not in refused]
         documents = [document(id_, v + 1, states[id_], self._index_rules) for id_, v, _ in written]
         put_and_settle(self._store, self._index, documents)

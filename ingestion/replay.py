@@ -13,6 +13,7 @@ from itertools import islice
 from ingestion.commit_stage import CommitStage
 from ingestion.decryption import Decryption
 from ingestion.key_guard import KeyGuard
+from ingestion.leftover_keys import LeftoverKeys
 from ingestion.map_output import MapOutput
 from ingestion.map_stage import MapStage
 from ingestion.outbox import drain_outbox
@@ -107,7 +108,7 @@ class _Replay:
         self._store = resources.store
         self._index = resources.index
         self._index_rules = compiled.attributes.index_rules
-        self._guard = KeyGuard(resources.store, resources.data_keys)
+        self._leftover_keys = LeftoverKeys(resources.store, resources.data_keys, resources.dead_letters)
         stage = partial(
             CommitStage,
             self._store,
@@ -115,7 +116,7 @@ class _Replay:
             self._index_rules,
             BatchSize(plan.flow.commit_fragments),
         )
-        self._commit = stage(self._guard)
+        self._commit = stage(KeyGuard(resources.store, resources.data_keys))
         # A change in a letter cannot be sealed anew, whatever became of its key.
         self._join = stage()
 
@@ -125,9 +126,9 @@ class _Replay:
         ready = [sealed for letter, change in found if (sealed := self._sealed(letter, change)) is not None]
         failures = self._join.run((name, change) for _, name, change in ready).failed
         failed = {failure.fragment_id for failure in failures}
-        if buried := self._store.tombstones(name for _, name, _ in ready):
-            self._guard.erase_of_refused(list(buried))
         joined = [letter_id for letter_id, name, _ in ready if name not in failed]
+        # Before the letters go, which then bring nobody here again.
+        self._leftover_keys.erase(self._store.tombstones(name for _, name, _ in ready), joined)
         self.report.replayed += len(joined)
         self.report.still_dead += len(found) - len(joined)
         self._dead_letters.drop(joined)
@@ -178,11 +179,14 @@ class _Replay:
     def _take(self, output: MapOutput) -> list[str]:
         """Commit what passed and set the rest aside; gives the ids of the letters."""
         failed = self._commit.run(output.fragments.items()).failed
+        refused = output.refused | self._commit.refused
+        self._commit.refused.clear()
         if output.changes:
             self._send_changes(_changes(output))
         letters = [*output.letters, *self._writer.of_failures(failed, self._version, self._batch)]
         # The new letters first: a crash in between leaves two letters of a record, never none.
         self._dead_letters.put(letters)
+        self._leftover_keys.erase(refused)
         self.report.still_dead += len(letters)
         self.report.replayed += output.events - len(output.letters)
         return [letter.id for letter in letters]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 
 from ingestion.commit_stage import put_and_settle
-from ingestion.key_guard import KeyGuard
+from ingestion.leftover_keys import LeftoverKeys
 from ingestion.letter_renaming import LetterRenaming
 from ingestion.outbox import drain_outbox
 from ingestion.outdated import OutdatedFragment, OutdatedSearch, SealingProgress
@@ -55,7 +55,7 @@ class StoredSealing:
         renamed or, of keys, stay; and the types of such names."""
         self._resources = resources
         self._store = resources.store
-        self._guard = KeyGuard(resources.store, resources.data_keys)
+        self._leftover_keys = LeftoverKeys(resources.store, resources.data_keys, resources.dead_letters)
         self._index_rules = snapshot.attributes.index_rules
         self._values = StoredValues(snapshot, resources.blind_index)
         self._names = StoredNames(snapshot.snapshot, resources.blind_index, snapshot.protected_names)
@@ -197,7 +197,7 @@ class StoredSealing:
             each.stored.id for each in outdated if each.stored.id in refused or each.stored.id not in changes
         )
         if buried := self._store.tombstones(unwritten):
-            self._guard.erase_of_refused(list(buried))
+            self._leftover_keys.erase(buried)
         documents: list[IndexDocument] = []
         for each in outdated:
             name, version, _ = each.stored

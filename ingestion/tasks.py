@@ -166,7 +166,10 @@ def _mapped(
     decryption = Decryption(plan.sources, tools.decryptors)
 
     def report(output: MapOutput) -> StageReport:
-        return _map_report(output, read, decryption.taken(), time.perf_counter() - started, tools.consumed())
+        # Before units are asked for, of which this may take some.
+        refused = sorted(tools.data_keys.existing(output.refused))
+        seconds = time.perf_counter() - started
+        return _map_report(output, refused, read, decryption.taken(), seconds, tools.consumed())
 
     started = time.perf_counter()
     for output in stage.run(decryption.run(read.records())):
@@ -203,6 +206,7 @@ def _judged(parcel: Parcel) -> Iterator[tuple[str, FragmentState | bytes]]:
 
 def _map_report(
     output: MapOutput,
+    refused: list[str],
     read: RecordReader,
     decryption: DecryptionCounts,
     seconds: float,
@@ -231,6 +235,7 @@ def _map_report(
             for letter in output.letters[:TOLD_SET_ASIDE]
         ],
         changes=list(reported_changes(output.changes, output.proposals)),
+        refused=refused,
         map_seconds=seconds,
         read_units=units[0],
         write_units=units[1],
@@ -257,6 +262,7 @@ def _commit(
     output = stage.run(fragments)
     kept = to_set_aside(failure_handler(plan.flow.on_failure), output.failed) if output.failed else []
     letters = LetterWriter(tools.sealer).of_failures(kept, compiled(order).version, order.attempt)
+    refused = sorted(tools.data_keys.existing(stage.refused))
     read_units, write_units = tools.consumed()
     return StageReport(
         letters=task_letters.left(letters),
@@ -268,6 +274,7 @@ def _commit(
         isolated=len(output.failed),
         unindexed=output.unindexed,
         erased=output.erased,
+        refused=refused,
         commit_seconds=output.commit_seconds,
         index_seconds=output.index_seconds,
         read_units=read_units,

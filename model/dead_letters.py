@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
@@ -97,6 +97,10 @@ class DeadLetters(Protocol):
 
     def counts(self, source: str | None = None) -> dict[str, int]:
         """Letters by reason: all, or those of one source."""
+        ...
+
+    def at(self, positions: Collection[str]) -> dict[str, str]:
+        """The letters at these positions: position by id."""
         ...
 
     def drop(self, ids: Sequence[str]) -> int:

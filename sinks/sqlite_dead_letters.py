@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from model.dead_letters import DeadLetter, DeadLetterReason
 from model.errors import StoreError
-from sinks.sqlite_files import SqliteFile
+from sinks.sqlite_files import SqliteFile, chunks, marks
 from sinks.sqlite_schema import Schema
 
 # Columns in the order of DeadLetter's fields.
@@ -33,6 +33,7 @@ _SCHEMA = Schema(
             "CREATE INDEX letters_by_source ON letters (source, id)",
             "CREATE INDEX letters_by_batch ON letters (batch)",
         ),
+        ("CREATE INDEX letters_by_position ON letters (position)",),
     ),
 )
 
@@ -88,6 +89,19 @@ class SqliteDeadLetters:
                 ).fetchall()
             )
         )
+
+    def at(self, positions: Collection[str]) -> dict[str, str]:
+        def work(connection: sqlite3.Connection) -> dict[str, str]:
+            return {
+                row[0]: row[1]
+                for chunk in chunks(list(positions))
+                for row in connection.execute(
+                    f"SELECT id, position FROM letters WHERE position IN ({marks(len(chunk))})",  # noqa: S608 - marks only
+                    chunk,
+                )
+            }
+
+        return self._file.read(work)
 
     def drop(self, ids: Sequence[str]) -> int:
         if not ids:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -17,6 +18,7 @@ from ingestion.commit_stage import CommitOutput, CommitStage
 from ingestion.configuration import FlowConfig
 from ingestion.files import DamagedRecord
 from ingestion.key_guard import KeyGuard
+from ingestion.leftover_keys import LeftoverKeys
 from ingestion.map_output import MapOutput
 from ingestion.map_stage import MapStage
 from ingestion.payload_formats import PayloadFormats
@@ -179,8 +181,16 @@ class Pipeline:
 
     def process(self, given: Iterable[RawRecord | DamagedRecord]) -> CommitOutput:
         """Both stages, as one task without a shuffle runs them."""
-        outputs = self.map_stage().run(given)
-        return self.commit_stage().run(item for output in outputs for item in output.fragments.items())
+        outputs = list(self.map_stage().run(given))
+        stage = self.commit_stage()
+        done = stage.run(item for output in outputs for item in output.fragments.items())
+        self.erase_leftover_keys(stage.refused.union(*(output.refused for output in outputs)))
+        return done
+
+    def erase_leftover_keys(self, refused: Iterable[str]) -> int:
+        """As the driver does, once a micro-batch is done."""
+        with closing(SqliteDeadLetters(self.folder / "dead-letters.db")) as letters:
+            return LeftoverKeys(self.store, self.data_keys, letters).erase(refused)
 
     def reader(self) -> ProfileReader:
         return ProfileReader(self.store, self.index, self.data_keys, self.blind_index, self.snapshot)

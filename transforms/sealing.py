@@ -68,6 +68,10 @@ class DataKeys(KeyHolder):
         self._remember(fetched)
         return found | fetched
 
+    def existing(self, fragment_ids: Collection[str]) -> set[str]:
+        """Those that the store has a key of now, in one read; none is unwrapped. Raises StoreError."""
+        return set(self._store.get(sorted(fragment_ids))) if fragment_ids else set()
+
     def forget(self, fragment_ids: Iterable[str]) -> None:
         """Drop keys from the cache: the next fetch reads them from the store."""
         with self._lock:

@@ -89,6 +89,14 @@ def test_settling_a_batch_drops_only_its_earlier_attempts(letters: DeadLetters) 
     assert letters.settle_batch("flow/1", "two") == 0
 
 
+def test_letters_are_found_by_their_positions(letters: DeadLetters) -> None:
+    put = {f"{number:04}": f"fragment:u:{number // 2}" for number in range(1200)}
+    letters.put([letter(each)._replace(position=where) for each, where in put.items()])
+    wanted = [f"fragment:u:{number}" for number in range(100, 700)]
+    assert letters.at(wanted) == {each: where for each, where in put.items() if where in wanted}
+    assert letters.at(["file:x#1"]) == letters.at([]) == {}
+
+
 def test_drop_gives_how_many_there_were(letters: DeadLetters) -> None:
     letters.put([letter("a"), letter("b")])
     assert letters.drop(["a", "c"]) == 1

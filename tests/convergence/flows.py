@@ -9,6 +9,7 @@ from typing import NamedTuple
 from ingestion.commit_stage import CommitStage
 from ingestion.configuration import FileSource, FlowConfig
 from ingestion.key_guard import KeyGuard
+from ingestion.leftover_keys import LeftoverKeys
 from ingestion.map_output import MapOutput
 from ingestion.map_stage import MapStage
 from ingestion.set_aside import BatchAttempt, LetterWriter
@@ -147,6 +148,8 @@ class FlowSite:
         for changes in runs(self.way, outputs, share):
             failed = stage.run(changes).failed
             self.letters.put(LetterWriter(self._sealer).of_failures(failed, version, BATCH))
+        refused = stage.refused.union(*(output.refused for output in outputs))
+        LeftoverKeys(self.store, self.flow_keys, self.letters).erase(refused)
 
     def give(self, pairs: Sequence[Pair], at_once: int) -> None:
         """Map and commit."""

@@ -1,4 +1,4 @@
-"""Dead letters that tasks leave to the driver: what becomes of a task's report, without Spark, whose job a stand-in reports."""
+"""Dead letters and data keys that tasks leave to the driver: what becomes of a task's report, without Spark, whose job a stand-in reports."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 from ingestion import flow as flows
 from ingestion.configuration import FlowConfig
 from ingestion.flow import Flow
+from ingestion.leftover_keys import LeftoverKeys
 from ingestion.outcomes import BatchReport, StageReport
 from ingestion.set_aside import BatchAttempt
 from ingestion.snapshot_file import PinnedSnapshot
@@ -19,7 +20,8 @@ from ingestion.workers import WorkerPlan
 from model.dead_letters import DeadLetter, DeadLetterReason
 from model.errors import StoreError
 from sinks.sqlite_dead_letters import SqliteDeadLetters
-from tests.retail import snapshot
+from tests.ingestion.test_tombstones import at, may
+from tests.retail import NOW, Pipeline, snapshot
 
 
 class AwayAtFirst(SqliteDeadLetters):
@@ -60,6 +62,7 @@ class Job:
 
     def __init__(self) -> None:
         self.attempts: list[BatchAttempt] = []
+        self.refused: list[str] = []
 
     def run(
         self, rows: Any, attempt: BatchAttempt, pinned: PinnedSnapshot, is_last: bool
@@ -79,7 +82,7 @@ class Job:
             payload=b"sealed",
             set_aside_at=1,
         )
-        return 1, StageReport(events=1, dead={"not_json": 1}, letters=[letter])
+        return 1, StageReport(events=1, dead={"not_json": 1}, letters=[letter], refused=self.refused[:])
 
 
 class Driver:
@@ -91,9 +94,18 @@ class Driver:
         follower = type("Follower", (), {"current": lambda _: pinned})()
         self.told: list[BatchReport] = []
         self.job = Job()
+        self.pipeline = pipeline = Pipeline(folder, now=lambda: NOW + 60 * 86_400)
         none = cast(Any, None)
         self.flow = Flow(
-            none, plan, cast(Any, Stream()), folder, follower, cast(Any, Schema()), letters, self.told.append
+            none,
+            plan,
+            cast(Any, Stream()),
+            folder,
+            follower,
+            cast(Any, Schema()),
+            letters,
+            LeftoverKeys(pipeline.store, pipeline.data_keys, letters),
+            self.told.append,
         )
         self.flow._query_id.set_result("query")
         self.flow._runner = cast(Any, self.job)
@@ -135,3 +147,17 @@ def test_once_put_a_letter_is_in_no_report(tmp_path: Path) -> None:
         driver = Driver(tmp_path, letters, retries=0)
         driver.take()
         assert [report.counts.letters for report in driver.told] == [[]]
+
+
+def test_keys_of_refused_events_are_erased_once_all_letters_are_put(tmp_path: Path) -> None:
+    with closing(AwayAtFirst(tmp_path / "letters.db")) as letters:
+        driver = Driver(tmp_path, letters, retries=1)
+        driver.job.refused = list(driver.pipeline.map(at(1)).fragments)
+        driver.pipeline.store.erase(driver.job.refused, may(9))
+        letters.times = 2
+        with pytest.raises(StoreError, match="the disk is full"):
+            driver.take()
+        assert driver.pipeline.key_store.counts() == {1: 1}
+        driver.take()
+        assert driver.pipeline.key_store.counts() == {}
+        assert [report.counts.refused for report in driver.told] == [[]]

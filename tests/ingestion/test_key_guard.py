@@ -10,10 +10,16 @@ import pytest
 from ingestion.commit_stage import CommitStage
 from ingestion.erasure import Erasure
 from ingestion.letter_search import LetterSearch
+from ingestion.map_output import MapOutput
+from ingestion.replay import replay
+from ingestion.set_aside import LetterWriter
+from merge.failures import CommitFailure
 from merge.fragments import FragmentState
 from merge.store import FragmentWrite
 from merge.tombstones import Tombstone
+from model.dead_letters import DeadLetterReason
 from model.errors import ConflictError, StoreError
+from model.events import RawRecord
 from model.snapshots import MetadataSnapshot
 from sinks.memory_data_keys import MemoryDataKeys
 from sinks.sqlite_profiles import SqliteProfileStore
@@ -164,20 +170,76 @@ def test_a_key_that_is_wrapped_anew_is_the_same(pipeline: Pipeline) -> None:
     assert impatient(pipeline).run(on_its_way.fragments.items()).written == 1
 
 
-def test_a_refused_change_leaves_no_key(pipeline: Pipeline) -> None:
-    mapped = pipeline.map(at(1))
+def erased_before_its_commit(pipeline: Pipeline, *given: RawRecord) -> tuple[str, MapOutput]:
+    """A fragment that was erased when its events were mapped, and their key made; with what they became."""
+    mapped = pipeline.map(*given)
     (name,) = mapped.fragments
-    # The key was made after the erasure had taken those there were.
     pipeline.store.erase([name], may(9))
-    assert pipeline.commit_stage().run(mapped.fragments.items()).erased == 1
+    return name, mapped
+
+
+def test_a_refused_change_leaves_no_key(pipeline: Pipeline) -> None:
+    _, mapped = erased_before_its_commit(pipeline, at(1))
+    stage = pipeline.commit_stage()
+    assert stage.run(mapped.fragments.items()).erased == 1
+    assert pipeline.erase_leftover_keys(stage.refused) == 1
     assert pipeline.key_store.counts() == {}
+
+
+def test_a_micro_batch_that_never_came_to_its_commit_leaves_no_key(pipeline: Pipeline) -> None:
+    """Found by the machine of law 1, and told before by docs/adr/0011-erasure.md as a hole."""
+    name, _ = erased_before_its_commit(pipeline, at(1))
+    assert pipeline.data_keys.existing([name]) == {name}
+    assert pipeline.process([at(1)]).written == 0
+    assert pipeline.key_store.counts() == {}
+
+
+def test_refused_events_leave_the_key_of_later_ones_of_their_micro_batch(pipeline: Pipeline) -> None:
+    erased_before_its_commit(pipeline, at(1))
+    assert pipeline.process([at(1), at(12), at(2)]).written == 1
+    assert b"unreadable" not in pipeline.export(reveal=True)
+
+
+def test_refused_events_leave_the_key_of_what_is_set_aside(pipeline: Pipeline) -> None:
+    name, _ = erased_before_its_commit(pipeline, at(1))
+    failure = CommitFailure(name, DeadLetterReason.REFUSED_BY_STORE, "", pipeline.map(at(12)).states()[name])
+    letters = pipeline.resources().dead_letters
+    letters.put(LetterWriter(pipeline.sealer).of_failures([failure], 1, pipeline.batch))
+    pipeline.process([at(1)])
+    assert pipeline.data_keys.existing([name]) == {name}
+    replayed(pipeline)
+    assert pipeline.store.count() == 1
+    assert b"unreadable" not in pipeline.export(reveal=True)
+
+
+def test_a_letter_of_refused_changes_leaves_no_key_once_it_is_replayed(pipeline: Pipeline) -> None:
+    name, mapped = erased_before_its_commit(pipeline, at(1))
+    failure = CommitFailure(name, DeadLetterReason.REFUSED_BY_STORE, "", mapped.states()[name])
+    letters = pipeline.resources().dead_letters
+    letters.put(LetterWriter(pipeline.sealer).of_failures([failure], 1, pipeline.batch))
+    replayed(pipeline)
+    assert list(letters.scan()) == []
+    assert pipeline.store.count() == 0
+    assert pipeline.key_store.counts() == {}
+
+
+def replayed(pipeline: Pipeline) -> None:
+    resources = pipeline.resources()
+    replay(
+        [*resources.dead_letters.scan()],
+        pipeline.plan(),
+        resources,
+        pipeline.snapshot,
+        pipeline.sealer.open,
+        lambda _: None,
+    )
 
 
 @pytest.mark.parametrize("is_away", [False, True], ids=["another keeps changing", "the store goes away"])
 def test_a_refused_change_leaves_no_key_when_its_batch_fails_otherwise(
     is_away: bool, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Given again, the events are refused where they are mapped: nobody would ask for the key any more."""
+    """Given again, the events are refused where they are mapped: nobody asks for the key any more."""
     mapped = pipeline.map(at(1), order(2))
     name, other = sorted(mapped.fragments, key=lambda each: each not in pipeline.map(at(1)).fragments)
     pipeline.store.erase([name], may(9))
@@ -191,17 +253,16 @@ def test_a_refused_change_leaves_no_key_when_its_batch_fails_otherwise(
         fault.setattr(pipeline.store, "write", write)
         with pytest.raises(StoreError):
             impatient(pipeline).run(mapped.fragments.items())
-    assert pipeline.key_store.get([name, other]).keys() == {other}
     assert pipeline.process([at(1), order(2)]).written == 1
     assert pipeline.key_store.get([name, other]).keys() == {other}
 
 
 def test_a_refused_change_leaves_the_key_of_what_came_back(pipeline: Pipeline) -> None:
-    mapped = pipeline.map(at(1))
-    (name,) = mapped.fragments
-    pipeline.store.erase([name], may(9))
+    _, mapped = erased_before_its_commit(pipeline, at(1))
     pipeline.process([at(12)])
-    assert impatient(pipeline).run(mapped.fragments.items()).erased == 1
+    stage = impatient(pipeline)
+    assert stage.run(mapped.fragments.items()).erased == 1
+    assert pipeline.erase_leftover_keys(stage.refused) == 0
     assert b"unreadable" not in pipeline.export(reveal=True)
 
 

@@ -24,6 +24,7 @@ from ingestion.workers import WorkerPlan, WorkerResources
 from merge.failures import CommitFailure, Verdict
 from merge.store import FragmentWrite
 from model.errors import ConflictError, FlowStoppedError
+from model.stamps import ORDINAL_MAX
 from sinks.memory_profiles import MemoryProfileStore
 from tests.retail import Pipeline, lines
 
@@ -69,6 +70,16 @@ class Worker:
     def run(self, task: Task) -> StageReport:
         return decode_reports(body for batch in task(self.files()) for body in batch.column(1).to_pylist())
 
+    def run_by(self, strategy: str) -> StageReport:
+        order = self.order()
+        match strategy:
+            case "quick":
+                return self.run(quick_task(self.plan, order))
+            case "whole":
+                return self.run(whole_task(self.plan, order))
+            case _:
+                return self.run_shuffled(order)
+
     def run_shuffled(self, order: BatchOrder) -> StageReport:
         rows = list(map_task(self.plan, order)(self.files()))
         total = StageReport()
@@ -95,14 +106,7 @@ def test_all_strategies_give_the_same_profiles_and_counts(tmp_path: Path) -> Non
         if exports:
             shutil.copy(tmp_path / "quick" / "keyring.json", tmp_path / name)
         worker = Worker(tmp_path / name, combine_events=17, commit_fragments=5)
-        order = worker.order()
-        match name:
-            case "quick":
-                report = worker.run(quick_task(worker.plan, order))
-            case "whole":
-                report = worker.run(whole_task(worker.plan, order))
-            case _:
-                report = worker.run_shuffled(order)
+        report = worker.run_by(name)
         exports.append(worker.pipeline.export(reveal=True))
         reports.append(
             (report.files, report.events, report.bytes, report.protected, report.dead, report.isolated)
@@ -116,6 +120,21 @@ def test_all_strategies_give_the_same_profiles_and_counts(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("strategy", ["quick", "whole", "shuffled"])
+def test_fragments_with_a_key_of_which_events_are_refused_are_told(worker: Worker, strategy: str) -> None:
+    pipeline = worker.pipeline
+    assert worker.run_by(strategy).refused == []
+    ids = [each.id for each in pipeline.store.scan()]
+    sealed = pipeline.data_keys.existing(ids)
+    pipeline.store.erase(ids[::2], ORDINAL_MAX)
+    assert 0 < len(sealed.intersection(ids[::2])) < len(sealed)
+    report = worker.run_by(strategy)
+    assert set(report.refused) == sealed.intersection(ids[::2])
+    assert report.erased > 0
+    pipeline.erase_leftover_keys(report.refused)
+    assert pipeline.data_keys.existing(ids) == sealed.intersection(ids[1::2])
+
+
+@pytest.mark.parametrize("strategy", ["quick", "whole", "shuffled"])
 def test_letters_that_only_the_driver_can_put(
     tmp_path: Path, strategy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,28 +144,18 @@ def test_letters_that_only_the_driver_can_put(
         with (inbox / name / "a.jsonl").open("ab") as file:
             file.write(b"not JSON\n" * 3)
     worker.plan = replace(worker.plan, letters_by_driver=True)
-
-    def run() -> StageReport:
-        match strategy:
-            case "quick":
-                return worker.run(quick_task(worker.plan, worker.order()))
-            case "whole":
-                return worker.run(whole_task(worker.plan, worker.order()))
-            case _:
-                return worker.run_shuffled(worker.order())
-
     with closing(worker.resources.dead_letters) as there:
-        report = run()
+        report = worker.run_by(strategy)
         assert report.dead["not_json"] == 6
         assert Counter(letter.reason for letter in report.letters) == report.dead
         assert list(there.scan()) == []
         # As many bytes as there are is not too much, one byte less is.
         sealed = sum(len(letter.payload) for letter in report.letters)
         monkeypatch.setattr("ingestion.task_letters.REPORTED_BYTES", sealed)
-        assert run().dead == report.dead
+        assert worker.run_by(strategy).dead == report.dead
         monkeypatch.setattr("ingestion.task_letters.REPORTED_BYTES", sealed - 1)
         with pytest.raises(FlowStoppedError, match="which the driver would have to hold"):
-            run()
+            worker.run_by(strategy)
 
 
 def damage(worker: Worker) -> str:
