@@ -49,6 +49,8 @@ public class LocalDisk extends LocalFileSystem {
         if (names == null) {
             return super.listStatus(folder);
         }
+        // Not of files that are gone: a flow that runs for a year would remember all that it ever took.
+        known.retainAll(new HashSet(Arrays.asList((Object[]) names)));
         List found = new ArrayList();
         for (int i = 0; i < names.length; i++) {
             if (!known.contains(names[i])) {

@@ -49,26 +49,14 @@ class Combiner:
         excluded = chunk.others if not output.judged else {**chunk.others, **output.judged}
         left = chunk.plain.join_into(output.fragments, excluded)
         left += (name for name in output.judged if name not in chunk.others)
-        for name in left:
-            self._join_unless_broken(name, chunk.plain, (), keys, output)
-        for name, events in chunk.others.items():
-            self._join_unless_broken(name, chunk.plain, events, keys, output)
-
-    def _join_unless_broken(
-        self,
-        fragment_id: str,
-        plain: EventStates,
-        events: Sequence[MappedEvent],
-        keys: FetchedKeys,
-        output: MapOutput,
-    ) -> None:
-        try:
-            self._join(fragment_id, plain, events, keys, output)
-        except MemoryError:
-            raise
-        except Exception:
-            # Its state is half of what it was to be.
-            output.broken.add(fragment_id)
+        for name in (*left, *chunk.others):
+            try:
+                self._join(name, chunk.plain, chunk.others.get(name, ()), keys, output)
+            except MemoryError:
+                raise
+            except Exception:
+                # Its state is half of what it was to be.
+                output.broken.add(name)
 
     def combine_fragment(self, events: Sequence[MappedEvent], output: MapOutput) -> None:
         """Join events of one fragment. Raises whatever it fails on."""

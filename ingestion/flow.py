@@ -29,7 +29,7 @@ from ingestion.session import unless_gone
 from ingestion.set_aside import BatchAttempt
 from ingestion.snapshot_file import PinnedSnapshot
 from ingestion.snapshots import SnapshotFollower
-from ingestion.worker_errors import is_of_spark, may_pass_again, stopped_by_spark
+from ingestion.worker_errors import error_of_spark, is_of_spark, may_pass_again
 from ingestion.workers import WorkerPlan
 from merge.backoff import Backoff
 from model.dead_letters import DeadLetters
@@ -98,14 +98,10 @@ class Flow:
             self._let_end(query)
             if self._failure is not None:
                 raise self._failure
-        except ConnectionError:
-            raise FlowStoppedError(
-                "Spark's Java process is gone: it was killed, most often for want of memory; run again"
-            ) from None
         except Exception as error:
             if not is_of_spark(error):
                 raise
-            raise self._failure or stopped_by_spark(self._stream.without_secrets(str(error))) from None
+            raise self._failure or error_of_spark(error, self._stream.without_secrets) from None
         finally:
             if query is not None:
                 with unless_gone():

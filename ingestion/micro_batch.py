@@ -17,7 +17,7 @@ from ingestion.sent_snapshots import SnapshotSender
 from ingestion.set_aside import BatchAttempt
 from ingestion.snapshot_file import PinnedSnapshot
 from ingestion.tasks import commit_task, map_task, quick_row_task, quick_task, whole_task
-from ingestion.worker_errors import error_of_worker, is_of_spark
+from ingestion.worker_errors import error_of_spark, is_of_spark
 from ingestion.worker_process import BatchOrder
 from ingestion.workers import WorkerPlan
 
@@ -57,7 +57,7 @@ class MicroBatchRunner:
         except Exception as error:
             if not is_of_spark(error):
                 raise
-            raise error_of_worker(self._without_secrets(str(error))) from None
+            raise error_of_spark(error, self._without_secrets) from None
 
     def close(self) -> None:
         """Forget what the workers were given."""

@@ -13,7 +13,10 @@ from itertools import accumulate
 import msgspec
 import pyarrow as pa
 
+from ingestion.map_output import Fragment
 from ingestion.outcomes import StageReport
+from merge import codec
+from merge.tombstones import UNJUDGED
 from model.errors import SealError, StoreError
 from transforms.parcel_sealing import ParcelSealer
 
@@ -33,6 +36,15 @@ class Parcel(msgspec.Struct, array_like=True):
     report: StageReport | None = None
     judged: dict[str, int] = {}
     """By fragment id, of those few that have a tombstone: the `until` that their events were judged by."""
+
+    def add(self, fragment_id: str, fragment: Fragment) -> None:
+        """Put one fragment more into it."""
+        if isinstance(fragment, bytes):
+            self.fragments.append((fragment_id, fragment))
+            return
+        self.fragments.append((fragment_id, codec.encode(fragment)))
+        if fragment.judged != UNJUDGED:
+            self.judged[fragment_id] = fragment.judged
 
 
 _encode_parcel = msgspec.msgpack.Encoder().encode

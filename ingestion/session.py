@@ -80,7 +80,7 @@ def unless_gone() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if not (is_of_spark(error) or isinstance(error, ConnectionError)):
+        if not is_of_spark(error):
             raise
         log.debug("Spark is gone already: %s", type(error).__name__)
 

@@ -25,11 +25,9 @@ from ingestion.task_letters import TaskLetters
 from ingestion.task_records import record_reader, rows_of
 from ingestion.worker_process import BatchOrder, commit_size, compiled, resources, telling_only_our_errors
 from ingestion.workers import WorkerPlan
-from merge import codec
 from merge.backoff import Backoff
 from merge.encoded import state_of
 from merge.fragments import FragmentState
-from merge.tombstones import UNJUDGED
 from model.errors import DamagedStateError
 from transforms.parcel_sealing import ParcelSealer
 
@@ -81,12 +79,7 @@ def _run_map(
         for fragment_id, state in output.fragments.items():
             part = crc32(fragment_id.encode()) % len(parcels)
             parcel = parcels[part]
-            if isinstance(state, bytes):
-                parcel.fragments.append((fragment_id, state))
-            else:
-                parcel.fragments.append((fragment_id, codec.encode(state)))
-                if state.judged != UNJUDGED:
-                    parcel.judged[fragment_id] = state.judged
+            parcel.add(fragment_id, state)
             if len(parcel.fragments) == PARCEL_FRAGMENTS:
                 yield sealed_rows([(part, parcel)], sealer)
                 parcels[part] = Parcel([])

@@ -1,8 +1,9 @@
-"""Errors of ours that a worker raised, out of what Spark hands on: the text of the worker's traceback."""
+"""Errors of ours out of what Spark hands on: of what a worker raised the text of its traceback."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from model import errors
 from model.errors import FlowStoppedError, IdgraphError, UnreadableRecordError, WorkerLostError
@@ -54,8 +55,17 @@ def may_pass_again(error: IdgraphError) -> bool:
 
 def is_of_spark(error: Exception) -> bool:
     """Whether Spark raised it. Not all of that is a PySparkException: that a worker was killed, or a file of the
-    checkpoint is damaged, comes as py4j's own error."""
-    return type(error).__module__.startswith(("pyspark.", "py4j."))
+    checkpoint is damaged, comes as py4j's own error, and that its JVM is gone as one of sockets."""
+    return isinstance(error, ConnectionError) or type(error).__module__.startswith(("pyspark.", "py4j."))
+
+
+def error_of_spark(error: Exception, without_secrets: Callable[[str], str]) -> IdgraphError:
+    """What Spark raised as an error of ours."""
+    if isinstance(error, ConnectionError) or type(error).__name__ == "Py4JNetworkError":
+        return FlowStoppedError(
+            "Spark's Java process is gone: it was killed, most often for want of memory; run again"
+        )
+    return error_of_worker(without_secrets(str(error)))
 
 
 def error_of_worker(text: str) -> IdgraphError:

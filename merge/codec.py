@@ -73,8 +73,7 @@ def encode(state: FragmentState) -> bytes:
 def framed(body: bytes, form: bytes = FORMAT) -> bytes:
     """The bytes of a state whose JSON this is."""
     # For nearly every fragment of a chunk: not worth the calls of `_checksum`.
-    begun = _CHECKSUMS[form] if form in _CHECKSUMS else crc32(form)
-    return b"".join((form, crc32(body, begun).to_bytes(_HEADER - 1, "big"), body))
+    return b"".join((form, crc32(body, crc32(form)).to_bytes(_HEADER - 1, "big"), body))
 
 
 def body(data: bytes) -> bytes:

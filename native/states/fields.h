@@ -151,14 +151,9 @@ static PyObject *fields(PyObject *Py_UNUSED(module), PyObject *const *arguments,
     if (!check_arguments(given, 3) || !are_bytes(arguments, 1)) {
         return NULL;
     }
-    struct text json = json_of(arguments[0], HEADER);
-    struct state *state = new_state(json);
+    struct state *state = state_of(arguments[0]);
     if (state == NULL) {
-        return PyErr_NoMemory();
-    }
-    if (!read_state(json, state)) {
-        PyMem_Free(state);
-        Py_RETURN_NONE;
+        return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
     }
     struct asked asked = {arguments[1], arguments[2], false};
     PyObject *made = PyDict_New();

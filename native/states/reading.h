@@ -298,3 +298,19 @@ static bool read_state(struct text json, struct state *state)
            take(&reader, ']') &&
            reader.at == reader.end && !is_nested(state->registers, state->registers_size);
 }
+
+/* The state of these bytes, to be freed: NULL for what is not of the common form, and with an exception without memory. */
+static struct state *state_of(PyObject *data)
+{
+    struct text json = json_of(data, HEADER);
+    struct state *state = new_state(json);
+    if (state == NULL) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    if (!read_state(json, state)) {
+        PyMem_Free(state);
+        return NULL;
+    }
+    return state;
+}

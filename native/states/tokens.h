@@ -155,14 +155,9 @@ static PyObject *tokens(PyObject *Py_UNUSED(module), PyObject *const *arguments,
         !check_dict(arguments[2])) {
         return NULL;
     }
-    struct text json = json_of(arguments[0], HEADER);
-    struct state *state = new_state(json);
+    struct state *state = state_of(arguments[0]);
     if (state == NULL) {
-        return PyErr_NoMemory();
-    }
-    if (!read_state(json, state)) {
-        PyMem_Free(state);
-        Py_RETURN_NONE;
+        return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
     }
     struct token_sources sources = {arguments[1], arguments[2], arguments[3], false};
     struct output output = {NULL, 0, 0};

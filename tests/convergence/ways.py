@@ -12,9 +12,7 @@ import pytest
 from ingestion.map_output import MapOutput
 from ingestion.parcels import Parcel, read_parcels, sealed_rows
 from ingestion.tasks import _judged
-from merge import codec
 from merge.fragments import FragmentState
-from merge.tombstones import UNJUDGED
 from transforms.parcel_sealing import ParcelSealer
 
 
@@ -67,10 +65,5 @@ def _shuffled(outputs: Iterable[MapOutput], share: int) -> Changes:
 def _parcel(fragments: Changes) -> Parcel:
     parcel = Parcel([])
     for name, state in fragments:
-        if isinstance(state, bytes):
-            parcel.fragments.append((name, state))
-            continue
-        parcel.fragments.append((name, codec.encode(state)))
-        if state.judged != UNJUDGED:
-            parcel.judged[name] = state.judged
+        parcel.add(name, state)
     return parcel

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from py4j.protocol import Py4JError, Py4JNetworkError
 
-from ingestion.worker_errors import error_of_worker, may_pass_again, stopped_by_spark
+from ingestion.worker_errors import (
+    error_of_spark,
+    error_of_worker,
+    is_of_spark,
+    may_pass_again,
+    stopped_by_spark,
+)
 from model.errors import (
     ConfigError,
     FlowStoppedError,
@@ -122,3 +129,19 @@ Caused by: java.lang.ArithmeticException: long overflow
         told = str(read(text))
         assert "topic orders, partition 0, offset 4" in told
         assert "gone" not in told
+
+
+@pytest.mark.parametrize(
+    ("raised", "message"),
+    [
+        (ConnectionRefusedError(111, "refused"), "Spark's Java process is gone: "),
+        (ConnectionResetError(), "Spark's Java process is gone: "),
+        (Py4JNetworkError("Answer from Java side is empty"), "Spark's Java process is gone: "),
+        (Py4JError("no secret"), "Spark stopped the flow: no word"),
+    ],
+)
+def test_a_jvm_that_is_gone_is_told_as_such(raised: Exception, message: str) -> None:
+    assert is_of_spark(raised)
+    told = error_of_spark(raised, lambda text: text.replace("secret", "word"))
+    assert isinstance(told, FlowStoppedError)
+    assert str(told).startswith(message)
