@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from ingestion.key_guard import KeyGuard
+from ingestion.leftover_keys import LeftoverKeys
 from ingestion.letter_search import FoundLetter, LetterSearch
 from ingestion.workers import WorkerResources
 from merge.index import search_pages
@@ -70,6 +71,7 @@ class Erasure:
         self._index = resources.index
         self._data_keys = resources.data_keys
         self._guard = KeyGuard(resources.store, resources.data_keys)
+        self._leftover_keys = LeftoverKeys(resources.store, resources.data_keys, resources.dead_letters)
         self._dead_letters = resources.dead_letters
         self._blind_index = resources.blind_index
         self._keeper = keeper
@@ -166,8 +168,10 @@ class Erasure:
             keys = self._guard.erase_unused(ids)
             documents = self._index.erase({each.fragment_id: each.version for each in found})
             letters = self._letters_of(found, identifiers)
-            certain = [each.id for each in letters if each.certain]
-            dropped, kept = self._dead_letters.drop(certain), len(letters) - len(certain)
+            certain = {each.id: each.position for each in letters if each.certain}
+            # Changes may be set aside under another name, which has a key and no row.
+            self._leftover_keys.erase_before_dropping(certain)
+            dropped, kept = self._dead_letters.drop([*certain]), len(letters) - len(certain)
         else:
             keys = documents = dropped = kept = 0
         # Also where nothing was left to delete: a run before this one may have been cut short.
@@ -205,7 +209,7 @@ class Erasure:
             restored |= {name: each.version for name, each in buried.items() if each.until != UNJUDGED}
         if not restored:
             return 0
-        if self._guard.erase_unused(sorted(restored)):
+        if self._leftover_keys.erase(restored):
             self._data_keys.compact()
         erased = self._index.erase(restored)
         self._index.compact()

@@ -170,8 +170,9 @@ class Flow:
         started = time.monotonic()
         # The query's id keeps the batches of two checkpoints of one flow apart.
         batch = f"{self._plan.flow.name}/{self._query_id.result()}/{number}"
+        is_again = self._pins.has_begun(batch)
         pinned = self._pins.pin(batch, self._snapshots.current())
-        attempt, report = self._run_stages(rows, number, batch, pinned)
+        attempt, report = self._run_stages(rows, number, batch, pinned, is_again)
         counts = report.counts
         self._schema.follow(pinned)
         self._schema.add(counts.schema_changes())
@@ -187,11 +188,11 @@ class Flow:
         self._on_batch(report._replace(number=number, seconds=seconds, lag=lag))
 
     def _run_stages(
-        self, rows: DataFrame, number: int, batch: str, pinned: PinnedSnapshot
+        self, rows: DataFrame, number: int, batch: str, pinned: PinnedSnapshot, is_again: bool
     ) -> tuple[BatchAttempt, BatchReport]:
         """Run the job, again and again while that may help; gives the attempt that came through."""
         for attempted in range(self._backoff.retries + 1):
-            attempt = BatchAttempt(batch, uuid.uuid4().hex)
+            attempt = BatchAttempt(batch, uuid.uuid4().hex, is_again or attempted > 0)
             is_last = attempted == self._backoff.retries
             try:
                 tasks, counts = self._run_job(rows, number, attempt, pinned, is_last)

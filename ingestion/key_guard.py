@@ -28,11 +28,18 @@ class KeyGuard:
         """Have `write` write changes, but for those it is given: a value of these was sealed by a key that is
         no more, and would be unreadable for ever. Gives these and what `write` gave."""
 
+        stale: set[str] = set()
+
         def work(keys: dict[str, SealingKey]) -> set[str]:
-            stale = {name for name, change in changes.items() if not _is_openable(change, keys.get(name))}
+            # It may be run again.
+            stale.clear()
+            stale.update(name for name, change in changes.items() if not _is_openable(change, keys.get(name)))
             return stale | write(stale)
 
-        return self._data_keys.hold(list(changes), work)
+        left = self._data_keys.hold(list(changes), work)
+        # Mapped or renamed again, they are sealed by keys that are there.
+        self._data_keys.forget(stale)
+        return left
 
     def erase_unused(self, fragment_ids: Sequence[str]) -> int:
         """Erase the data keys of those fragments that are not there; gives how many there were. Each must have

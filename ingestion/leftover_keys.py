@@ -1,13 +1,15 @@
-"""Data keys of which nothing is left: made for events that an erasure, which came before their commit, refused.
+"""Data keys of which nothing is left, and no others: what is set aside of a fragment is sealed by its key, too.
 
-Whoever makes keys notes the fragments that a tombstone refused something of, and has them looked at once all that
-it had to write is written or set aside. Not sooner: a key is one for all events of a fragment, and later ones of
-the same micro-batch may have just been sealed by it.
+Nothing is left of those that were made for events which an erasure, that came before their commit, refused. Whoever
+makes keys notes the fragments that a tombstone refused something of, and has them looked at once all that it had to
+write is written or set aside. Not sooner: a key is one for all events of a fragment, and later ones of the same
+micro-batch may have just been sealed by it. And nothing is left where the last letter of a fragment goes that is not
+stored, or is so under another name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from ingestion.key_guard import KeyGuard
 from ingestion.set_aside import FRAGMENT
@@ -27,20 +29,26 @@ class LeftoverKeys:
         self._dead_letters = dead_letters
         self._guard = KeyGuard(store, data_keys)
 
-    def erase(self, refused: Iterable[str], replayed: Collection[str] = ()) -> int:
+    def erase(self, fragment_ids: Iterable[str], dropped: Collection[str] = ()) -> int:
         """Erase the keys of those fragments that are neither stored nor set aside; gives how many there were.
-        `refused` are ids of fragments that have a tombstone. The letters `replayed` are about to be dropped."""
-        ids = sorted(set(refused))
+        Each must have a tombstone. The letters `dropped` are so next."""
+        ids = sorted(set(fragment_ids))
         return sum(
-            self._erase(ids[start : start + AT_ONCE], replayed) for start in range(0, len(ids), AT_ONCE)
+            self._erase(ids[start : start + AT_ONCE], dropped) for start in range(0, len(ids), AT_ONCE)
         )
 
-    def _erase(self, refused: Collection[str], replayed: Collection[str]) -> int:
-        made = self._data_keys.existing(refused)
+    def erase_before_dropping(self, positions: Mapping[str, str]) -> int:
+        """Erase the keys of fragments of which nothing but these letters, which are dropped next, holds a change;
+        `positions` by letter. One that has no tombstone keeps its key: who writes it would not be told."""
+        named = {each.removeprefix(FRAGMENT) for each in positions.values() if each.startswith(FRAGMENT)}
+        return self.erase(self._store.tombstones(named), positions) if named else 0
+
+    def _erase(self, fragment_ids: Collection[str], dropped: Collection[str]) -> int:
+        made = self._data_keys.existing(fragment_ids)
         # Most are of somebody who came back, whose old events are given again: these need not have others wait.
-        unused = made and made - self._store.read(sorted(made)).keys() - self._set_aside(made, replayed)
+        unused = made and made - self._store.read(sorted(made)).keys() - self._set_aside(made, dropped)
         return self._guard.erase_unused(sorted(unused)) if unused else 0
 
-    def _set_aside(self, fragment_ids: Collection[str], replayed: Collection[str]) -> set[str]:
+    def _set_aside(self, fragment_ids: Collection[str], dropped: Collection[str]) -> set[str]:
         letters = self._dead_letters.at([FRAGMENT + each for each in fragment_ids])
-        return {where.removeprefix(FRAGMENT) for each, where in letters.items() if each not in replayed}
+        return {where.removeprefix(FRAGMENT) for each, where in letters.items() if each not in dropped}

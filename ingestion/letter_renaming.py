@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from ingestion.leftover_keys import LeftoverKeys
 from ingestion.set_aside import FRAGMENT, BatchAttempt, LetterWriter, read_changes
 from ingestion.workers import WorkerResources
 from merge.failures import CommitFailure
@@ -28,6 +29,7 @@ class LetterRenaming:
     ) -> None:
         """`seal_change` gives a change as today's events would ask for it (`StoredSealing.seal_change`)."""
         self._letters = resources.dead_letters
+        self._leftover_keys = LeftoverKeys(resources.store, resources.data_keys, resources.dead_letters)
         self._sealer = resources.sealer
         self._writer = LetterWriter(resources.sealer)
         self._names = names
@@ -45,6 +47,7 @@ class LetterRenaming:
         ]
         new = {each.id: made for each in old if (made := self._renamed(each)) is not None}
         self._letters.put([letter for letters in new.values() for letter in letters])
+        self._leftover_keys.erase_before_dropping({each.id: each.position for each in old if each.id in new})
         self._letters.drop(list(new))
         if new:
             # Their positions stand in the file in the clear.

@@ -35,7 +35,7 @@ class MapOutput:
     erased: int = 0
     untold: int = 0
     refused: set[str] = field(default_factory=set)
-    """Fragments of which a tombstone refused an event: see `LeftoverKeys`."""
+    """Fragments of which a tombstone refused an event of a batch that is given again: see `LeftoverKeys`."""
     judged: dict[str, int] = field(default_factory=dict)
     """By fragment id, what the events of the chunk under way were judged by."""
     chunks: list[list[RawRecord | DamagedRecord]] = field(default_factory=list)

@@ -52,6 +52,7 @@ class MapStage:
         self._letters = BatchLetters(letters, snapshot.version, batch)
         self._now = now
         self._tombstones = tombstones
+        self._is_again = batch.is_again
         self._mapper = EventMapper(snapshot, sources, blind_index, self._letters, formats or PayloadFormats())
         sealer = RegisterSealer(snapshot.attributes, blind_index)
         self._combiner = Combiner(
@@ -119,7 +120,9 @@ class MapStage:
             mapped.add(each, True, is_whole=True)
         if refused := len(plain) + len(others) - len(alive) - len(alive_others):
             output.erased += refused
-            output.refused.add(fragment_id)
+            if self._is_again:
+                # A run before may have made a key for them, and nobody asks for it any more.
+                output.refused.add(fragment_id)
 
     def _proven(self, output: MapOutput) -> MapOutput:
         """The output with nothing in it that cannot be written: of a fragment whose state has no bytes, the records

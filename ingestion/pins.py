@@ -36,6 +36,10 @@ class BatchPins:
         write_unflushed(self._folder / _BATCH, content)
         return newest
 
+    def has_begun(self, batch: str) -> bool:
+        """Whether the batch is pinned already: it was cut short, and is given again."""
+        return self._begun_with(batch) is not None
+
     def unpin(self) -> None:
         """Let the batch be begun anew with the newest snapshot: it was refused, and a spec may be mended."""
         (self._folder / _BATCH).unlink(missing_ok=True)

@@ -22,6 +22,7 @@ from merge.cells import Cell
 from merge.documents import document
 from merge.fragments import FragmentState
 from merge.store import FragmentWrite
+from model.dead_letters import DeadLetterReason
 from model.errors import KeyProviderError, KeyServiceError, SealError
 from model.fragments import Kind, Origin, Register
 from model.index_rules import IndexRules
@@ -59,12 +60,12 @@ class Renaming(KeyHolder):
         self._store = resources.store
         self._index = resources.index
         self._data_keys = resources.data_keys
-        self._guard = KeyGuard(resources.store, resources.data_keys)
         self._leftover_keys = LeftoverKeys(resources.store, resources.data_keys, resources.dead_letters)
         self._index_rules = index_rules
         self._values = values
         self._names = names
-        self._commit = CommitStage(resources.store, resources.index, index_rules, guard=self._guard)
+        guard = KeyGuard(resources.store, resources.data_keys)
+        self._commit = CommitStage(resources.store, resources.index, index_rules, guard=guard, gives_up=True)
 
     def rename(self, found: Sequence[OutdatedFragment]) -> Renamed:
         """Rename fragments, each page of them durable in the store when it returns."""
@@ -88,11 +89,12 @@ class Renaming(KeyHolder):
 
     def settle(self) -> None:
         """Take what is left of withdrawn fragments out of the index and the data keys. A value that an event brought
-        meanwhile, sealed by such a key, is refused when it is written (see `KeyGuard`), and mapped again."""
+        meanwhile, sealed by such a key, is refused when it is written (see `KeyGuard`), and mapped again. The key of
+        what is set aside under the old name goes when that is renamed."""
         withdrawn = self._store.withdrawn()
         if withdrawn:
             self._index.erase(withdrawn)
-            self._guard.erase_unused(list(withdrawn))
+            self._leftover_keys.erase(withdrawn)
             self._store.forget_withdrawn(list(withdrawn))
 
     def _states(self, found: Sequence[OutdatedFragment], result: Renamed) -> dict[str, FragmentState]:
@@ -157,9 +159,14 @@ class Renaming(KeyHolder):
             # Whatever failed: what is gone by the next run is not looked at again.
             self._leftover_keys.erase(self._commit.refused)
             self._commit.refused.clear()
-        failed = {failure.fragment_id for failure in committed.failed}
+        kept_changing = {
+            each.fragment_id for each in committed.failed if each.reason is DeadLetterReason.CONFLICT
+        }
+        failed = {each.fragment_id for each in committed.failed} - kept_changing
         result.failed.update(each.stored.id for each in found if each.name in failed)
-        gone = {e.stored.id: e.stored.version for e in found if e.name not in failed}
+        # Or its key was erased since: it is sealed anew by the next try.
+        result.moved_on.update(each.stored.id for each in found if each.name in kept_changing)
+        gone = {e.stored.id: e.stored.version for e in found if e.name not in failed | kept_changing}
         moved_on = self._store.withdraw(gone)
         result.moved_on |= moved_on
         result.done |= gone.keys() - moved_on

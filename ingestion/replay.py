@@ -90,7 +90,7 @@ class _Replay:
         self._send_changes = send_changes
         self._dead_letters = resources.dead_letters
         self._writer = LetterWriter(resources.sealer)
-        self._batch = BatchAttempt(f"replay/{uuid.uuid4().hex}", uuid.uuid4().hex)
+        self._batch = BatchAttempt(f"replay/{uuid.uuid4().hex}", uuid.uuid4().hex, is_again=True)
         compiled = CompiledSnapshot(snapshot)
         self._sealing = StoredSealing(resources, compiled)
         self._map = MapStage(
@@ -126,12 +126,13 @@ class _Replay:
         ready = [sealed for letter, change in found if (sealed := self._sealed(letter, change)) is not None]
         failures = self._join.run((name, change) for _, name, change in ready).failed
         failed = {failure.fragment_id for failure in failures}
-        joined = [letter_id for letter_id, name, _ in ready if name not in failed]
-        # Before the letters go, which then bring nobody here again.
-        self._leftover_keys.erase(self._store.tombstones(name for _, name, _ in ready), joined)
+        joined = {letter_id for letter_id, name, _ in ready if name not in failed}
+        # Before the letters go, which then bring nobody here again; some may have been renamed.
+        names = {name for _, name, _ in ready} | {each.position.removeprefix(FRAGMENT) for each, _ in found}
+        self._leftover_keys.erase(self._store.tombstones(names), joined)
         self.report.replayed += len(joined)
         self.report.still_dead += len(found) - len(joined)
-        self._dead_letters.drop(joined)
+        self._dead_letters.drop(sorted(joined))
 
     def _read(self, letters: Iterable[DeadLetter]) -> Iterator[tuple[DeadLetter, FragmentState]]:
         """Letters with the changes that they hold, but for those that are damaged or of a later format."""

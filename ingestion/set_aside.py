@@ -18,10 +18,11 @@ from model.stamps import SpecRef
 
 
 class BatchAttempt(NamedTuple):
-    """Which micro-batch (`FLOW/NUMBER`) and which run of it."""
+    """Which micro-batch (`FLOW/NUMBER`) and which run of it. `is_again`: there was one before, that was cut short."""
 
     batch: str
     attempt: str
+    is_again: bool = False
 
 
 FRAGMENT = "fragment:"

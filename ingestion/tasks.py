@@ -23,7 +23,14 @@ from ingestion.record_reader import RecordReader, SparkRow
 from ingestion.set_aside import LetterWriter
 from ingestion.task_letters import TaskLetters
 from ingestion.task_records import record_reader, rows_of
-from ingestion.worker_process import BatchOrder, commit_size, compiled, resources, telling_only_our_errors
+from ingestion.worker_process import (
+    BatchOrder,
+    commit_size,
+    compiled,
+    is_task_given_again,
+    resources,
+    telling_only_our_errors,
+)
 from ingestion.workers import WorkerPlan
 from merge.backoff import Backoff
 from merge.encoded import state_of
@@ -148,7 +155,7 @@ def _mapped(
         compiled(order),
         plan.sources,
         plan.flow,
-        order.attempt,
+        order.attempt._replace(is_again=order.attempt.is_again or is_task_given_again()),
         tools.data_keys,
         tools.blind_index,
         LetterWriter(tools.sealer),

@@ -152,12 +152,12 @@ class Pipeline:
         self.sealer = DeadLetterSealer(self.provider)
         self.parcel_keys = ParcelKeys(self.provider)
 
-    def map_stage(self) -> MapStage:
+    def map_stage(self, is_again: bool = False) -> MapStage:
         return MapStage(
             CompiledSnapshot(self.snapshot),
             self.sources,
             self.flow,
-            self.batch,
+            self.batch._replace(is_again=is_again),
             self.data_keys,
             self.blind_index,
             LetterWriter(self.sealer),
@@ -179,9 +179,9 @@ class Pipeline:
         (output,) = self.map_stage().run(given)
         return output
 
-    def process(self, given: Iterable[RawRecord | DamagedRecord]) -> CommitOutput:
+    def process(self, given: Iterable[RawRecord | DamagedRecord], is_again: bool = False) -> CommitOutput:
         """Both stages, as one task without a shuffle runs them."""
-        outputs = list(self.map_stage().run(given))
+        outputs = list(self.map_stage(is_again).run(given))
         stage = self.commit_stage()
         done = stage.run(item for output in outputs for item in output.fragments.items())
         self.erase_leftover_keys(stage.refused.union(*(output.refused for output in outputs)))

@@ -15,7 +15,7 @@ from app.exits import Exit, told
 from app.key_providers import ensure_keyring
 from app.output import print_json, print_table, tell_cut
 from app.visible_text import visible, visible_lines
-from model.dead_letters import DeadLetterReason
+from model.dead_letters import COMMIT_REASONS, DeadLetterReason
 from model.errors import MetadataError, SealError
 
 if TYPE_CHECKING:
@@ -128,9 +128,16 @@ def drop(
     everything: All = False,
 ) -> None:
     """Remove letters for good."""
+    from ingestion.leftover_keys import LeftoverKeys
+
     with told(), wiring.opened(_ready(context)) as resources:
-        chosen = _chosen(resources.dead_letters, ids, reason, source, everything)
-        print(f"dropped {resources.dead_letters.drop(chosen)}")
+        letters = resources.dead_letters
+        chosen = _chosen(letters, ids, reason, source, everything)
+        wanted, counts = set(chosen), letters.counts()
+        changes = (each for kind in COMMIT_REASONS if counts.get(kind) for each in letters.scan(reason=kind))
+        positions = {each.id: each.position for each in changes if each.id in wanted}
+        LeftoverKeys(resources.store, resources.data_keys, letters).erase_before_dropping(positions)
+        print(f"dropped {letters.drop(chosen)}")
 
 
 def _print_letters(shown: list[DeadLetter], counts: dict[str, int]) -> None:

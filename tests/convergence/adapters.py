@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import random
 import tempfile
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+import pytest
 
 from merge.index import ProfileIndex
 from merge.store import ProfileStore
@@ -23,9 +26,11 @@ from transforms.tombstone_names import TombstoneNames
 
 @cache
 def provider() -> KeyringFile:
-    """One keyring for all runs: other keys seal to other bytes."""
+    """One keyring for all runs, of today and tomorrow: by other keys fragments have other ids and stand in another order."""
     folder = _kept_folder()
-    return KeyringFile.create(Path(folder.name) / "keyring.json")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("secrets.token_bytes", random.Random(1).randbytes)
+        return KeyringFile.create(Path(folder.name) / "keyring.json")
 
 
 @cache

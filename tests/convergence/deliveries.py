@@ -76,4 +76,4 @@ class Deliveries(World):
         pairs = data.draw(st.lists(st.sampled_from([*self.ledger.pairs]), min_size=1, max_size=8))
         for site in self.sites:
             site.commit(Held(pairs, site.map(pairs)), share=2)
-            site.give(pairs, 8)
+            site.give(pairs, 8, is_again=True)

@@ -48,6 +48,7 @@ class Held(NamedTuple):
     pairs: Sequence[Pair]
     outputs: Sequence[MapOutput] | None = None
     """None where it is mapped when it is written."""
+    is_again: bool = False
 
 
 class FlowSite:
@@ -103,7 +104,7 @@ class FlowSite:
             self.store, self.index, self.letters, keys, self._blind_index, self._sealer, self._parcel_keys
         )
 
-    def map(self, pairs: Sequence[Pair]) -> list[MapOutput]:
+    def map(self, pairs: Sequence[Pair], is_again: bool = False) -> list[MapOutput]:
         """As a flow's tasks do; a micro-batch has one snapshot."""
         outputs: list[MapOutput] = []
         for version in sorted({pair.version for pair in pairs}):
@@ -111,7 +112,7 @@ class FlowSite:
                 self._taken(version),
                 self._sources,
                 self.flow,
-                BATCH,
+                BATCH._replace(is_again=is_again),
                 self.flow_keys,
                 self._blind_index,
                 LetterWriter(self._sealer),
@@ -128,7 +129,8 @@ class FlowSite:
         outputs: Sequence[MapOutput] | None = held.outputs
         for attempt in range(PATIENCE):
             try:
-                self._commit(held.pairs, self.map(held.pairs) if outputs is None else outputs, share)
+                mapped = self.map(held.pairs, held.is_again or attempt > 0) if outputs is None else outputs
+                self._commit(held.pairs, mapped, share)
                 return
             except IdgraphError as error:
                 if attempt == PATIENCE - 1 or not may_pass_again(error):
@@ -151,16 +153,17 @@ class FlowSite:
         refused = stage.refused.union(*(output.refused for output in outputs))
         LeftoverKeys(self.store, self.flow_keys, self.letters).erase(refused)
 
-    def give(self, pairs: Sequence[Pair], at_once: int) -> None:
+    def give(self, pairs: Sequence[Pair], at_once: int, is_again: bool = False) -> None:
         """Map and commit."""
         for start in range(0, len(pairs), at_once):
-            self.commit(Held(pairs[start : start + at_once]))
+            self.commit(Held(pairs[start : start + at_once], None, is_again))
 
     def release(self) -> None:
         """Write what was held back: of several tasks one by one, or what they left to be shuffled together."""
         held, self.held = self.held, []
         if self.way is Way.SHUFFLED and held:
-            held = [Held(*([each for some in them for each in some] for them in zip(*held, strict=True)))]
+            pairs = [pair for each in held for pair in each.pairs]
+            held = [Held(pairs, [output for each in held for output in each.outputs or ()])]
         for each in reversed(held):
             self.commit(each)
 

@@ -91,6 +91,22 @@ class Operations(World):
             self._erase(site, person, until)
             site.commit(Held([*on_their_way, *after], [*outputs, *site.map(after)]))
 
+    @_there_is_much
+    @rule(person=persons, source=sources, some=st.lists(payloads, min_size=2, max_size=6))
+    def erase_before_a_batch_is_given_again(
+        self, person: str, source: str, some: list[dict[str, Any]]
+    ) -> None:
+        """It was cut short before its commit; keys were made for what is then refused."""
+        pairs = self._published(source, [payload | {"u": person} for payload in some])
+        self.ledger.mapped(pairs)
+        until = self._grown_up()
+        self.ledger.erase(person, until, not self.index_away)
+        self.ledger.take(pairs)
+        for site in self.sites:
+            site.map(pairs)
+            self._erase(site, person, until)
+            site.give(pairs, 4, is_again=True)
+
     def _grown_up(self) -> int:
         """Everything that was accepted so far is of at most this ordinal, and what is published next is later."""
         until = self.age * 10 + LAST_ORDINAL

@@ -190,13 +190,13 @@ def test_a_micro_batch_that_never_came_to_its_commit_leaves_no_key(pipeline: Pip
     """Found by the machine of law 1, and told before by docs/adr/0011-erasure.md as a hole."""
     name, _ = erased_before_its_commit(pipeline, at(1))
     assert pipeline.data_keys.existing([name]) == {name}
-    assert pipeline.process([at(1)]).written == 0
+    assert pipeline.process([at(1)], is_again=True).written == 0
     assert pipeline.key_store.counts() == {}
 
 
 def test_refused_events_leave_the_key_of_later_ones_of_their_micro_batch(pipeline: Pipeline) -> None:
     erased_before_its_commit(pipeline, at(1))
-    assert pipeline.process([at(1), at(12), at(2)]).written == 1
+    assert pipeline.process([at(1), at(12), at(2)], is_again=True).written == 1
     assert b"unreadable" not in pipeline.export(reveal=True)
 
 
@@ -205,7 +205,7 @@ def test_refused_events_leave_the_key_of_what_is_set_aside(pipeline: Pipeline) -
     failure = CommitFailure(name, DeadLetterReason.REFUSED_BY_STORE, "", pipeline.map(at(12)).states()[name])
     letters = pipeline.resources().dead_letters
     letters.put(LetterWriter(pipeline.sealer).of_failures([failure], 1, pipeline.batch))
-    pipeline.process([at(1)])
+    pipeline.process([at(1)], is_again=True)
     assert pipeline.data_keys.existing([name]) == {name}
     replayed(pipeline)
     assert pipeline.store.count() == 1
@@ -253,7 +253,7 @@ def test_a_refused_change_leaves_no_key_when_its_batch_fails_otherwise(
         fault.setattr(pipeline.store, "write", write)
         with pytest.raises(StoreError):
             impatient(pipeline).run(mapped.fragments.items())
-    assert pipeline.process([at(1), order(2)]).written == 1
+    assert pipeline.process([at(1), order(2)], is_again=True).written == 1
     assert pipeline.key_store.get([name, other]).keys() == {other}
 
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, suppress
 from datetime import datetime
 from pathlib import Path
 
 import pytest
 
 from ingestion.erasure import Erasure
+from ingestion.leftover_keys import LeftoverKeys
 from ingestion.letter_search import LetterSearch
+from ingestion.replay import replay
+from ingestion.set_aside import LetterWriter
+from merge.failures import CommitFailure
 from model import canonical
+from model.dead_letters import DeadLetterReason
 from model.errors import ConflictError, ProfileIndexError, StoreError
 from model.events import RawRecord
 from model.snapshots import MetadataSnapshot
@@ -22,7 +27,8 @@ from sinks.tombstone_file import TombstoneFile
 from tests.ingestion.renamed_orders import AFTER, BEFORE, OTHER, PLAIN, hashed, later
 from tests.ingestion.stored_orders import AwayIndex, Meddled, beside, from_the_start, states, stored_orders
 from tests.retail import Pipeline, order
-from tests.sealing import sealed
+from tests.sealing import sealed, sealing_of
+from transforms.keys import WrappedKey
 
 UNMAPPED = order(1, 9, created_at="no time")
 
@@ -203,6 +209,80 @@ def test_an_erasure_that_was_cut_short_under_the_other_name_is_finished_by_the_n
     assert pipeline.store.unfinished() == []
     erasure.again()
     assert set_aside(pipeline) == [UNMAPPED.position]
+
+
+def test_changes_set_aside_under_the_other_name_leave_no_key_when_an_erasure_takes_them(
+    away: tuple[Pipeline, AwayIndex, Erasure],
+) -> None:
+    """As the machine of law 1 found: the erasure goes on weeks later, and their fragment never was."""
+    pipeline, index, erasure = away
+    index.is_away = True
+    with pytest.raises(ProfileIndexError):
+        erasure.erase([PLAIN], ordinal_of(order(1)))
+    index.is_away = False
+    pipeline.snapshot = AFTER
+    ((name, change),) = pipeline.map(later()).states().items()
+    failure = CommitFailure(name, DeadLetterReason.REFUSED_BY_STORE, "", change)
+    with closing(pipeline.resources().dead_letters) as letters:
+        letters.put(LetterWriter(pipeline.sealer).of_failures([failure], 1, pipeline.batch))
+        assert pipeline.data_keys.existing([name]) == {hashed(pipeline)}
+        assert erasure.again().dead_letters == 1
+    assert pipeline.data_keys.existing([name]) == set()
+
+
+@pytest.mark.parametrize("drops", [False, True], ids=["replayed", "dropped"])
+def test_what_was_set_aside_under_the_old_name_keeps_its_key_until_it_is_renamed(
+    pipeline: Pipeline, drops: bool
+) -> None:
+    """As the machine of law 1 found: the fragment was renamed, its key erased, and what the letter holds lost."""
+    steps = sealing_of(pipeline).run(1)
+    assert [next(steps).looked_at, next(steps).looked_at] == [0, 1]
+    assert set(states(pipeline)) == {hashed(pipeline), OTHER}
+    ((name, change),) = beside(pipeline, BEFORE).map(theirs := order(2, 7, order_id="R7")).states().items()
+    assert name == OTHER
+    failure = CommitFailure(name, DeadLetterReason.REFUSED_BY_STORE, "", change)
+    resources = pipeline.resources()
+    with closing(resources.dead_letters) as letters:
+        (letter,) = LetterWriter(pipeline.sealer).of_failures([failure], 1, pipeline.batch)
+        letters.put([letter])
+        assert [*steps][-1].failed == 0
+        assert set(states(pipeline)) == {hashed(pipeline), hashed(pipeline, OTHER)}
+        assert pipeline.data_keys.existing([OTHER]) == {OTHER}
+        if drops:
+            leftover_keys = LeftoverKeys(pipeline.store, pipeline.data_keys, letters)
+            assert leftover_keys.erase_before_dropping({letter.id: letter.position}) == 1
+        else:
+            opened = pipeline.sealer.open
+            done = replay(letters.scan(), pipeline.plan(), resources, AFTER, opened, lambda _: None)
+            assert done.replayed == 1
+            assert states(pipeline).keys() == from_the_start(pipeline, AFTER, theirs).keys()
+            assert pipeline.profile(hashed(pipeline, OTHER))["orders"]["last"]["id"] == "R7"
+    assert pipeline.data_keys.existing([OTHER]) == set()
+    assert b"unreadable" not in pipeline.export(reveal=True)
+
+
+def test_a_key_that_goes_while_a_fragment_is_renamed_is_made_anew(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the machine of law 1 found: a flow may take it for what is left of an erased fragment of that name."""
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    name = hashed(pipeline)
+    pipeline.store.erase([name], 1)
+    pipeline.store.lift([name])
+    hold = pipeline.key_store.hold
+    taken: list[set[str]] = []
+
+    def late_hold(ids: Sequence[str], work: Callable[[dict[str, WrappedKey]], set[str]]) -> set[str]:
+        if name in ids and not taken:
+            taken.append(pipeline.data_keys.existing([name]))
+            pipeline.key_store.delete([name])
+        return hold(ids, work)
+
+    monkeypatch.setattr(pipeline.key_store, "hold", late_hold)
+    sealed(pipeline)
+    assert taken == [{name}]
+    assert states(pipeline).keys() == from_the_start(pipeline, AFTER).keys()
+    assert b"unreadable" not in pipeline.export(reveal=True)
 
 
 def ordinal_of(record: RawRecord) -> int:

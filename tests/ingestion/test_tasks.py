@@ -59,9 +59,9 @@ class Worker:
     def _open(self, _: str) -> WorkerResources:
         return self.resources
 
-    def order(self, is_last: bool = False) -> BatchOrder:
+    def order(self, is_last: bool = False, is_again: bool = False) -> BatchOrder:
         snapshot = SentSnapshot(str(self.folder), SimpleNamespace(value=packed(self.pipeline.snapshot)))
-        return BatchOrder(BatchAttempt("main/q/0", "attempt"), snapshot, is_last)
+        return BatchOrder(BatchAttempt("main/q/0", "attempt", is_again), snapshot, is_last)
 
     def files(self) -> Iterator[pa.RecordBatch]:
         paths = [f"file://{path}" for path in sorted(self.folder.glob("inbox/*/*.jsonl"))]
@@ -70,8 +70,8 @@ class Worker:
     def run(self, task: Task) -> StageReport:
         return decode_reports(body for batch in task(self.files()) for body in batch.column(1).to_pylist())
 
-    def run_by(self, strategy: str) -> StageReport:
-        order = self.order()
+    def run_by(self, strategy: str, is_again: bool = False) -> StageReport:
+        order = self.order(is_again=is_again)
         match strategy:
             case "quick":
                 return self.run(quick_task(self.plan, order))
@@ -127,7 +127,8 @@ def test_fragments_with_a_key_of_which_events_are_refused_are_told(worker: Worke
     sealed = pipeline.data_keys.existing(ids)
     pipeline.store.erase(ids[::2], ORDINAL_MAX)
     assert 0 < len(sealed.intersection(ids[::2])) < len(sealed)
-    report = worker.run_by(strategy)
+    assert worker.run_by(strategy).refused == [], "no run before may have made one"
+    report = worker.run_by(strategy, is_again=True)
     assert set(report.refused) == sealed.intersection(ids[::2])
     assert report.erased > 0
     pipeline.erase_leftover_keys(report.refused)

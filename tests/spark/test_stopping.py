@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import pytest
 from model.attributes import DataType
 from model.schema_changes import SchemaChange
 from sinks.metadata_client import MetadataClient
-from tests.installation import Installation, Shop, kill_tree, retail, until
+from tests.installation import Installation, Shop, descendants, kill_tree, retail, until
 
 pytestmark = pytest.mark.spark
 
@@ -88,3 +89,25 @@ def test_workers_take_nothing_from_the_current_folder(tmp_path: Path, shop: Shop
         [program, "-c", installation.config, "run", "--until-done"], cwd=tmp_path, check=True, timeout=120
     )
     assert len(installation.export().splitlines()) == 10
+
+
+def test_a_jvm_that_is_killed_ends_the_flow_with_one_message_and_the_next_run_goes_on(
+    tmp_path: Path, shop: Shop
+) -> None:
+    installation = Installation(tmp_path, shop)
+    orders = retail("orders")
+    installation.publish("orders", orders[:10])
+    process = installation.start()
+    try:
+        until(lambda: installation.batches() or process.poll() is not None, what="the first micro-batch")
+        for pid in descendants(process.pid):
+            if Path(f"/proc/{pid}/comm").read_text().strip() == "java":
+                os.kill(pid, signal.SIGKILL)
+        assert process.wait(60) == 4
+    finally:
+        if process.poll() is None:
+            kill_tree(process)
+    said = (installation.folder / "flow.err").read_text().splitlines()
+    assert said[-1].startswith("error: Spark's Java process is gone")
+    installation.publish("orders", orders[10:20])
+    assert sum(batch["events"] for batch in installation.run()) == 10
