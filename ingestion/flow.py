@@ -216,7 +216,8 @@ class Flow:
 
     def _erase_leftover_keys(self, counts: StageReport) -> None:
         """Once all of the micro-batch is written or set aside."""
-        self._leftover_keys.erase(counts.refused)
+        if self._leftover_keys.erase(counts.refused):
+            self._leftover_keys.compact()
         counts.refused.clear()
 
     def _run_job(

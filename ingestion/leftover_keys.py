@@ -43,6 +43,10 @@ class LeftoverKeys:
         named = {each.removeprefix(FRAGMENT) for each in positions.values() if each.startswith(FRAGMENT)}
         return self.erase(self._store.tombstones(named), positions) if named else 0
 
+    def compact(self) -> None:
+        """Leave no byte in a file of the ids whose keys were erased, as `DataKeyStore.compact`."""
+        self._data_keys.compact()
+
     def _erase(self, fragment_ids: Collection[str], dropped: Collection[str]) -> int:
         made = self._data_keys.existing(fragment_ids)
         # Most are of somebody who came back, whose old events are given again: these need not have others wait.

@@ -67,7 +67,7 @@ def replay(
     while some := list(islice(remaining, LETTERS_AT_ONCE)):
         work.replay_fragments(some)
         work.replay_records(some)
-    work.index_the_rest()
+    work.finish()
     return work.report
 
 
@@ -108,6 +108,7 @@ class _Replay:
         self._store = resources.store
         self._index = resources.index
         self._index_rules = compiled.attributes.index_rules
+        self._erased_keys = 0
         self._leftover_keys = LeftoverKeys(resources.store, resources.data_keys, resources.dead_letters)
         stage = partial(
             CommitStage,
@@ -129,7 +130,7 @@ class _Replay:
         joined = {letter_id for letter_id, name, _ in ready if name not in failed}
         # Before the letters go, which then bring nobody here again; some may have been renamed.
         names = {name for _, name, _ in ready} | {each.position.removeprefix(FRAGMENT) for each, _ in found}
-        self._leftover_keys.erase(self._store.tombstones(names), joined)
+        self._erased_keys += self._leftover_keys.erase(self._store.tombstones(names), joined)
         self.report.replayed += len(joined)
         self.report.still_dead += len(found) - len(joined)
         self._dead_letters.drop(sorted(joined))
@@ -170,8 +171,10 @@ class _Replay:
             kept.update(self._take(output))
         self._dead_letters.drop([letter_id for letter_id in records if letter_id not in kept])
 
-    def index_the_rest(self) -> None:
-        """What a replay that was cut short has written and not indexed: given again, it changes nothing in the store."""
+    def finish(self) -> None:
+        """Index what a replay that was cut short has written: given again, it changes nothing in the store."""
+        if self._erased_keys:
+            self._leftover_keys.compact()
         try:
             drain_outbox(self._store, self._index, self._index_rules)
         except ProfileIndexError as error:
@@ -187,7 +190,7 @@ class _Replay:
         letters = [*output.letters, *self._writer.of_failures(failed, self._version, self._batch)]
         # The new letters first: a crash in between leaves two letters of a record, never none.
         self._dead_letters.put(letters)
-        self._leftover_keys.erase(refused)
+        self._erased_keys += self._leftover_keys.erase(refused)
         self.report.still_dead += len(letters)
         self.report.replayed += output.events - len(output.letters)
         return [letter.id for letter in letters]

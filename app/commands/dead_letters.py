@@ -136,7 +136,9 @@ def drop(
         wanted, counts = set(chosen), letters.counts()
         changes = (each for kind in COMMIT_REASONS if counts.get(kind) for each in letters.scan(reason=kind))
         positions = {each.id: each.position for each in changes if each.id in wanted}
-        LeftoverKeys(resources.store, resources.data_keys, letters).erase_before_dropping(positions)
+        leftover_keys = LeftoverKeys(resources.store, resources.data_keys, letters)
+        if leftover_keys.erase_before_dropping(positions):
+            leftover_keys.compact()
         print(f"dropped {letters.drop(chosen)}")
 
 
