@@ -7,6 +7,10 @@ import json
 import pytest
 
 from app import wiring
+from ingestion.set_aside import BatchAttempt, LetterWriter
+from merge.failures import CommitFailure
+from merge.fragments import FragmentState
+from model.dead_letters import DeadLetterReason
 from tests.app.conftest import CommandLine
 from tests.retail import EXAMPLE, Pipeline, durable_keys, order, raw, snapshot
 
@@ -92,6 +96,23 @@ def test_ids_and_filters_must_both_hold(filled: CommandLine) -> None:
     (letter,) = ids(filled, "--reason", "missing_id")
     assert filled("dead-letters", "drop", letter, "--source", "segment").stdout == "dropped 0\n"
     assert len(ids(filled)) == 2
+
+
+def test_with_the_last_letter_of_a_fragment_that_is_not_stored_goes_its_key(filled: CommandLine) -> None:
+    name = "user_id:set-aside"
+    failure = CommitFailure(name, DeadLetterReason.REFUSED_BY_STORE, "", FragmentState())
+    with wiring.opened(filled.settings()) as resources:
+        writer, batch = LetterWriter(resources.sealer), BatchAttempt("main/0", "attempt")
+        resources.dead_letters.put(writer.of_failures([failure], 1, batch))
+        resources.data_keys.fetch([name], create=True)
+        resources.store.erase([name], 1)
+    assert filled("dead-letters", "drop", "--reason", "missing_id").exit_code == 0
+    with wiring.opened(filled.settings()) as resources:
+        assert resources.data_keys.existing([name]) == {name}
+    assert filled("dead-letters", "drop", "--reason", "refused_by_store").stdout == "dropped 1\n"
+    with wiring.opened(filled.settings()) as resources:
+        assert resources.data_keys.existing([name]) == set()
+        assert name.encode() not in (filled.settings().directory / "data-keys.db").read_bytes()
 
 
 def test_drop(filled: CommandLine) -> None:
