@@ -25,7 +25,6 @@ from ingestion.flow import Flow
 from ingestion.index_policies import IndexPolicies
 from ingestion.intake import Intake
 from ingestion.kafka_configuration import kafka_sources
-from ingestion.leftover_keys import LeftoverKeys
 from ingestion.outbox import OutboxDrainer
 from ingestion.outcomes import BatchReport
 from ingestion.schema_buffer import SchemaBuffer
@@ -97,7 +96,7 @@ def run_flow(
             )
         stack.callback(stop_session, session)
         plan = wiring.worker_plan(settings)
-        leftover_keys = LeftoverKeys(resources.store, resources.data_keys, resources.dead_letters)
+        leftover_keys = resources.leftover_keys()
         flow = Flow(
             session,
             plan,

@@ -16,8 +16,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from ingestion.key_guard import KeyGuard
-from ingestion.leftover_keys import LeftoverKeys
 from ingestion.letter_search import FoundLetter, LetterSearch
 from ingestion.workers import WorkerResources
 from merge.index import search_pages
@@ -70,8 +68,8 @@ class Erasure:
         self._store = resources.store
         self._index = resources.index
         self._data_keys = resources.data_keys
-        self._guard = KeyGuard(resources.store, resources.data_keys)
-        self._leftover_keys = LeftoverKeys(resources.store, resources.data_keys, resources.dead_letters)
+        self._guard = resources.key_guard()
+        self._leftover_keys = resources.leftover_keys()
         self._dead_letters = resources.dead_letters
         self._blind_index = resources.blind_index
         self._keeper = keeper
@@ -170,7 +168,7 @@ class Erasure:
             letters = self._letters_of(found, identifiers)
             certain = {each.id: each.position for each in letters if each.certain}
             # Changes may be set aside under another name, which has a key and no row.
-            self._leftover_keys.erase_before_dropping(certain)
+            self._leftover_keys.erase_of_letters(certain)
             dropped, kept = self._dead_letters.drop([*certain]), len(letters) - len(certain)
         else:
             keys = documents = dropped = kept = 0

@@ -181,7 +181,9 @@ class Flow:
         except FlowStoppedError:
             self._pins.unpin()
             raise
-        self._dead_letters.settle_batch(batch, attempt.attempt)
+        dropped = self._dead_letters.settle_batch(batch, attempt.attempt)
+        if self._leftover_keys.erase_of_letters(dropped):
+            self._leftover_keys.compact()
         self._throttle.took(counts.events, started)
         seconds = time.monotonic() - started
         lag = self._stream.took(number, counts.events, seconds)
@@ -229,7 +231,7 @@ class Flow:
             other = self._stream.in_other_tasks(number)
             if other is None:
                 raise
-            return self._runner.run(other, attempt, pinned, is_last)
+            return self._runner.run(other, attempt._replace(is_again=True), pinned, is_last)
 
     def _await_commit(self, query: StreamingQuery) -> None:
         """Spark writes that a micro-batch is done after `_process` returned, and reports progress after

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from merge.failures import CommitFailure
 from merge.fragments import FragmentState
 from merge.store import ProfileStore
-from model.errors import KeyProviderError
+from model.errors import ConflictError, KeyProviderError
 from model.fragments import Kind
 from model.sealed import SealedValue
 from transforms.sealing import DataKeys, SealingKey
@@ -41,10 +42,44 @@ class KeyGuard:
         self._data_keys.forget(stale)
         return left
 
+    def set_aside(self, failures: Sequence[CommitFailure], put: Callable[[], object]) -> None:
+        """Have `put` put the letters of these failures: from then on they keep their keys (see `LeftoverKeys`).
+
+        Raises ConflictError, and puts none, where a key that sealed is no more: mapped or sealed again they are whole.
+        """
+        if not failures:
+            put()
+            return
+        stale: set[str] = set()
+
+        def work(keys: dict[str, SealingKey]) -> None:
+            stale.clear()
+            stale.update(each.fragment_id for each in failures if _is_lost(each, keys.get(each.fragment_id)))
+            if not stale:
+                put()
+
+        self._data_keys.hold(sorted({each.fragment_id for each in failures}), work)
+        if stale:
+            self._data_keys.forget(stale)
+            raise ConflictError(
+                f"{len(stale)} fragment(s) that are to be set aside were sealed by a key that is erased; nothing is "
+                "lost, give them again"
+            )
+
     def erase_unused(self, fragment_ids: Sequence[str]) -> int:
         """Erase the data keys of those fragments that are not there; gives how many there were. Each must have
         a tombstone: who still has a value to write that such a key sealed is then told by `write`."""
         return self._data_keys.erase(fragment_ids, lambda: self._store.read(fragment_ids).keys())
+
+
+def _is_lost(failure: CommitFailure, key: SealingKey | None) -> bool:
+    try:
+        return not _is_openable(failure.change, key)
+    except MemoryError:
+        raise
+    except Exception:
+        # Changes that cannot be read are set aside for that.
+        return False
 
 
 def _is_openable(change: FragmentState, key: SealingKey | None) -> bool:

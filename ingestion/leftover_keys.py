@@ -11,10 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from ingestion.key_guard import KeyGuard
-from ingestion.set_aside import FRAGMENT
 from merge.store import ProfileStore
-from model.dead_letters import DeadLetters
+from model.dead_letters import FRAGMENT, DeadLetters
 from transforms.sealing import DataKeys
 
 AT_ONCE = 1000
@@ -27,32 +25,39 @@ class LeftoverKeys:
         self._store = store
         self._data_keys = data_keys
         self._dead_letters = dead_letters
-        self._guard = KeyGuard(store, data_keys)
 
-    def erase(self, fragment_ids: Iterable[str], dropped: Collection[str] = ()) -> int:
+    def erase(self, fragment_ids: Iterable[str]) -> int:
         """Erase the keys of those fragments that are neither stored nor set aside; gives how many there were.
-        Each must have a tombstone. The letters `dropped` are so next."""
+        Each must have a tombstone: who still has something to write or to set aside that such a key sealed is told by
+        `KeyGuard`."""
         ids = sorted(set(fragment_ids))
-        return sum(
-            self._erase(ids[start : start + AT_ONCE], dropped) for start in range(0, len(ids), AT_ONCE)
-        )
+        return sum(self._erase(ids[start : start + AT_ONCE], ()) for start in range(0, len(ids), AT_ONCE))
 
-    def erase_before_dropping(self, positions: Mapping[str, str]) -> int:
-        """Erase the keys of fragments of which nothing but these letters, which are dropped next, holds a change;
-        `positions` by letter. One that has no tombstone keeps its key: who writes it would not be told."""
+    def erase_of_letters(self, positions: Mapping[str, str]) -> int:
+        """The same of those fragments of which these letters, that were dropped or are so next, held changes; `positions`
+        by letter. One that has no tombstone keeps its key: who writes it would not be told."""
         named = {each.removeprefix(FRAGMENT) for each in positions.values() if each.startswith(FRAGMENT)}
-        return self.erase(self._store.tombstones(named), positions) if named else 0
+        ids = sorted(self._store.tombstones(named)) if named else []
+        return sum(
+            self._erase(ids[start : start + AT_ONCE], positions) for start in range(0, len(ids), AT_ONCE)
+        )
 
     def compact(self) -> None:
         """Leave no byte in a file of the ids whose keys were erased, as `DataKeyStore.compact`."""
         self._data_keys.compact()
 
+    def set_aside(self, fragment_ids: Collection[str], dropped: Collection[str] = ()) -> set[str]:
+        """Those of which a letter holds changes, but for the letters `dropped`."""
+        letters = self._dead_letters.at([FRAGMENT + each for each in fragment_ids])
+        return {where.removeprefix(FRAGMENT) for each, where in letters.items() if each not in dropped}
+
     def _erase(self, fragment_ids: Collection[str], dropped: Collection[str]) -> int:
         made = self._data_keys.existing(fragment_ids)
         # Most are of somebody who came back, whose old events are given again: these need not have others wait.
-        unused = made and made - self._store.read(sorted(made)).keys() - self._set_aside(made, dropped)
-        return self._guard.erase_unused(sorted(unused)) if unused else 0
+        unused = sorted(made - self._needed(made, dropped)) if made else []
+        return self._data_keys.erase(unused, lambda: self._needed(unused, dropped)) if unused else 0
 
-    def _set_aside(self, fragment_ids: Collection[str], dropped: Collection[str]) -> set[str]:
-        letters = self._dead_letters.at([FRAGMENT + each for each in fragment_ids])
-        return {where.removeprefix(FRAGMENT) for each, where in letters.items() if each not in dropped}
+    def _needed(self, fragment_ids: Collection[str], dropped: Collection[str]) -> set[str]:
+        # Letters first: from a letter changes go to the store, and never back.
+        held = self.set_aside(fragment_ids, dropped)
+        return held | self._store.read(sorted(fragment_ids)).keys()

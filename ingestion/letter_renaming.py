@@ -5,13 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from ingestion.leftover_keys import LeftoverKeys
-from ingestion.set_aside import FRAGMENT, BatchAttempt, LetterWriter, read_changes
+from ingestion.set_aside import BatchAttempt, LetterWriter, read_changes
 from ingestion.workers import WorkerResources
 from merge.failures import CommitFailure
 from merge.fragments import FragmentState
-from model.dead_letters import COMMIT_REASONS, DeadLetter
-from model.errors import DamagedStateError, KeyProviderError, SealError, StoreError
+from model.dead_letters import COMMIT_REASONS, FRAGMENT, DeadLetter
+from model.errors import ConflictError, DamagedStateError, KeyProviderError, SealError, StoreError
 from transforms.stored_names import StoredNames
 
 log = logging.getLogger(__name__)
@@ -29,7 +28,8 @@ class LetterRenaming:
     ) -> None:
         """`seal_change` gives a change as today's events would ask for it (`StoredSealing.seal_change`)."""
         self._letters = resources.dead_letters
-        self._leftover_keys = LeftoverKeys(resources.store, resources.data_keys, resources.dead_letters)
+        self._guard = resources.key_guard()
+        self._leftover_keys = resources.leftover_keys()
         self._sealer = resources.sealer
         self._writer = LetterWriter(resources.sealer)
         self._names = names
@@ -45,14 +45,13 @@ class LetterRenaming:
             for letter in self._letters.scan(reason=reason)
             if self._is_misnamed(letter)
         ]
-        new = {each.id: made for each in old if (made := self._renamed(each)) is not None}
-        self._letters.put([letter for letters in new.values() for letter in letters])
-        self._leftover_keys.erase_before_dropping({each.id: each.position for each in old if each.id in new})
-        self._letters.drop(list(new))
-        if new:
+        renamed = {each.id: each.position for each in old if self._rename(each)}
+        self._letters.drop(list(renamed))
+        if renamed:
             # Their positions stand in the file in the clear.
             self._letters.compact()
-        return len(old) - len(new)
+            self._leftover_keys.erase_of_letters(renamed)
+        return len(old) - len(renamed)
 
     def _is_misnamed(self, letter: DeadLetter) -> bool:
         if not letter.holds_changes():
@@ -60,22 +59,30 @@ class LetterRenaming:
         name = letter.position.removeprefix(FRAGMENT)
         return self._names.identifier(name) != name
 
-    def _renamed(self, letter: DeadLetter) -> list[DeadLetter] | None:
+    def _rename(self, letter: DeadLetter) -> bool:
+        """Put the letter under its new name; says whether the old one can go."""
         try:
             change = self._changes(letter)
             name, renamed = self._seal_change(letter.position.removeprefix(FRAGMENT), change)
         except (SealError, KeyProviderError, DamagedStateError):
-            return None
+            return False
         except (StoreError, MemoryError):
             raise
         except Exception as error:
             # Only the type: the message of a stranger's exception may quote a value.
             log.log(logging.ERROR, "letter %s cannot be sealed anew: %s", letter.id, type(error).__name__)
-            return None
+            return False
         attempt = BatchAttempt(letter.batch, letter.attempt)
         failure = CommitFailure(name, letter.reason, letter.detail, renamed)
         made = self._writer.of_failures([failure], letter.snapshot_version, attempt)
-        return None if made[0].id == letter.id else made
+        if made[0].id == letter.id:
+            return False
+        try:
+            self._guard.set_aside([failure], lambda: self._letters.put(made))
+        except ConflictError:
+            # By the next run.
+            return False
+        return True
 
     def _changes(self, letter: DeadLetter) -> FragmentState:
         """Raises SealError, DamagedStateError."""

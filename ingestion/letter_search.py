@@ -19,8 +19,8 @@ from ingestion.decryption import Decryption, Decryptors
 from ingestion.kafka_envelope import envelope_reader
 from ingestion.payload_formats import NOT_OF_THE_EVENT, PayloadFormats
 from ingestion.record_values import names, values
-from ingestion.set_aside import FRAGMENT, read_changes
-from model.dead_letters import DeadLetter
+from ingestion.set_aside import read_changes
+from model.dead_letters import FRAGMENT, DeadLetter
 from model.errors import IdgraphError, SealError, StoreError
 from model.events import Event, RawRecord
 from model.identifiers import HASHED_PREFIX, Identifier

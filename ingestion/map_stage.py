@@ -85,10 +85,10 @@ class MapStage:
         output.events += len(chunk)
         latest = int((self._now() + self._flow.max_future_skew_seconds) * 1000)
         mapped = self._mapper.map_chunk(chunk, latest, output, are_whole)
-        self._judge(mapped, output)
+        self._judge(mapped, output, is_again=self._is_again or are_whole)
         return mapped
 
-    def _judge(self, mapped: MappedChunk, output: MapOutput) -> None:
+    def _judge(self, mapped: MappedChunk, output: MapOutput, is_again: bool) -> None:
         """Leave out the events that a tombstone refuses: all but later ones of a timed source."""
         # After `latest`: an event that was taken before an erasure is then never later than its tombstone.
         buried = self._tombstones(mapped.fragment_ids())
@@ -98,13 +98,16 @@ class MapStage:
         # A key that was cached before the erasure must not seal what comes after it.
         self._data_keys.forget(buried)
         for fragment_id, tombstone in buried.items():
-            self._judge_fragment(fragment_id, tombstone, mapped, output)
+            if self._is_refused(fragment_id, tombstone, mapped, output) and is_again:
+                # A run before may have made a key for them, and nobody asks for it any more.
+                output.refused.add(fragment_id)
 
-    def _judge_fragment(
+    def _is_refused(
         self, fragment_id: str, tombstone: Tombstone, mapped: MappedChunk, output: MapOutput
-    ) -> None:
+    ) -> bool:
+        """Judge a fragment's events; says whether some are refused."""
         if tombstone.until == UNJUDGED:
-            return
+            return False
         plain = mapped.plain.take(fragment_id)
         others = mapped.others.pop(fragment_id, [])
         mapped.to_seal.pop(fragment_id, None)
@@ -118,11 +121,9 @@ class MapStage:
             mapped.plain.add(fragment_id, when, state)
         for each in alive_others:
             mapped.add(each, True, is_whole=True)
-        if refused := len(plain) + len(others) - len(alive) - len(alive_others):
-            output.erased += refused
-            if self._is_again:
-                # A run before may have made a key for them, and nobody asks for it any more.
-                output.refused.add(fragment_id)
+        refused = len(plain) + len(others) - len(alive) - len(alive_others)
+        output.erased += refused
+        return refused > 0
 
     def _proven(self, output: MapOutput) -> MapOutput:
         """The output with nothing in it that cannot be written: of a fragment whose state has no bytes, the records

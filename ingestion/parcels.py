@@ -57,7 +57,8 @@ def sealed_rows(parcels: Iterable[tuple[int, Parcel]], sealer: ParcelSealer) -> 
 
 
 def report_row(report: StageReport) -> pa.RecordBatch:
-    """What a task reports to the driver. No fragment goes there, so it is not sealed."""
+    """What a task reports to the driver: counts, paths, positions and ids as they are stored. No value goes there, so it
+    is not sealed."""
     return _rows([(0, report_body(report))])
 
 

@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ingestion.commit_stage import CommitStage, put_and_settle
-from ingestion.key_guard import KeyGuard
-from ingestion.leftover_keys import LeftoverKeys
 from ingestion.outdated import OutdatedFragment
 from ingestion.workers import WorkerResources
 from merge import codec
@@ -60,11 +58,11 @@ class Renaming(KeyHolder):
         self._store = resources.store
         self._index = resources.index
         self._data_keys = resources.data_keys
-        self._leftover_keys = LeftoverKeys(resources.store, resources.data_keys, resources.dead_letters)
+        self._leftover_keys = resources.leftover_keys()
         self._index_rules = index_rules
         self._values = values
         self._names = names
-        guard = KeyGuard(resources.store, resources.data_keys)
+        guard = resources.key_guard()
         self._commit = CommitStage(resources.store, resources.index, index_rules, guard=guard, gives_up=True)
 
     def rename(self, found: Sequence[OutdatedFragment]) -> Renamed:
@@ -84,18 +82,22 @@ class Renaming(KeyHolder):
         KeyProviderError when a value cannot be sealed: it must not be written then."""
         name = self._names.identifier(fragment_id)
         before = self._data_keys.fetch([fragment_id], create=False)
+        # Another process may have erased the one that is cached.
+        self._data_keys.forget(self._store.tombstones([name]))
         after = self._data_keys.fetch([name], create=True)
         return name, self._renamed(change, (before.get(fragment_id), after[name]))
 
     def settle(self) -> None:
         """Take what is left of withdrawn fragments out of the index and the data keys. A value that an event brought
-        meanwhile, sealed by such a key, is refused when it is written (see `KeyGuard`), and mapped again. The key of
-        what is set aside under the old name goes when that is renamed."""
+        meanwhile, sealed by such a key, is refused when it is written (see `KeyGuard`), and mapped again. What is
+        set aside under the old name keeps its key until it is renamed, and is looked at again then."""
         withdrawn = self._store.withdrawn()
         if withdrawn:
             self._index.erase(withdrawn)
-            self._leftover_keys.erase(withdrawn)
-            self._store.forget_withdrawn(list(withdrawn))
+            held = self._leftover_keys.set_aside(withdrawn)
+            free = [name for name in withdrawn if name not in held]
+            self._leftover_keys.erase(free)
+            self._store.forget_withdrawn(free)
 
     def _states(self, found: Sequence[OutdatedFragment], result: Renamed) -> dict[str, FragmentState]:
         sealed = [each for each in found if each.todo or _has_sealed(each.state)]

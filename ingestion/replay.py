@@ -12,18 +12,16 @@ from itertools import islice
 
 from ingestion.commit_stage import CommitStage
 from ingestion.decryption import Decryption
-from ingestion.key_guard import KeyGuard
-from ingestion.leftover_keys import LeftoverKeys
 from ingestion.map_output import MapOutput
 from ingestion.map_stage import MapStage
 from ingestion.outbox import drain_outbox
 from ingestion.outcomes import StageReport, reported_changes
-from ingestion.set_aside import FRAGMENT, BatchAttempt, LetterWriter, read_changes
+from ingestion.set_aside import BatchAttempt, LetterWriter, read_changes
 from ingestion.stored_sealing import StoredSealing
 from ingestion.workers import WorkerPlan, WorkerResources
 from merge.batch_size import BatchSize
 from merge.fragments import FragmentState
-from model.dead_letters import DeadLetter, DeadLetterReason
+from model.dead_letters import FRAGMENT, DeadLetter, DeadLetterReason
 from model.errors import DamagedStateError, KeyProviderError, ProfileIndexError, SealError, StoreError
 from model.events import RawRecord
 from model.schema_changes import SchemaChange
@@ -109,7 +107,7 @@ class _Replay:
         self._index = resources.index
         self._index_rules = compiled.attributes.index_rules
         self._erased_keys = 0
-        self._leftover_keys = LeftoverKeys(resources.store, resources.data_keys, resources.dead_letters)
+        self._leftover_keys = resources.leftover_keys()
         stage = partial(
             CommitStage,
             self._store,
@@ -117,23 +115,29 @@ class _Replay:
             self._index_rules,
             BatchSize(plan.flow.commit_fragments),
         )
-        self._commit = stage(KeyGuard(resources.store, resources.data_keys))
-        # A change in a letter cannot be sealed anew, whatever became of its key.
+        self._guard = resources.key_guard()
+        self._commit = stage(self._guard)
+        # What was sealed for today's name can be so again; what a letter held, whatever became of its key, cannot.
+        self._join_renamed = stage(self._guard, gives_up=True)
         self._join = stage()
 
     def replay_fragments(self, letters: list[DeadLetter]) -> None:
         """Join to their fragments what letters hold for them, where these can be read again."""
         found = list(self._read([each for each in letters if each.holds_changes()]))
         ready = [sealed for letter, change in found if (sealed := self._sealed(letter, change)) is not None]
-        failures = self._join.run((name, change) for _, name, change in ready).failed
-        failed = {failure.fragment_id for failure in failures}
-        joined = {letter_id for letter_id, name, _ in ready if name not in failed}
-        # Before the letters go, which then bring nobody here again; some may have been renamed.
-        names = {name for _, name, _ in ready} | {each.position.removeprefix(FRAGMENT) for each, _ in found}
-        self._erased_keys += self._leftover_keys.erase(self._store.tombstones(names), joined)
+        positions = {letter.id: letter.position for letter, _ in found}
+        joined: dict[str, str] = {}
+        for stage, is_renamed in ((self._join, False), (self._join_renamed, True)):
+            some = [each for each in ready if (FRAGMENT + each[1] != positions[each[0]]) is is_renamed]
+            failures = stage.run((name, change) for _, name, change in some).failed
+            failed = {failure.fragment_id for failure in failures}
+            joined |= {letter_id: name for letter_id, name, _ in some if name not in failed}
         self.report.replayed += len(joined)
         self.report.still_dead += len(found) - len(joined)
-        self._dead_letters.drop(sorted(joined))
+        self._dead_letters.drop([*joined])
+        # Of what was refused, and of what stood under another name.
+        names = {*joined.values(), *(positions[each].removeprefix(FRAGMENT) for each in joined)}
+        self._erased_keys += self._leftover_keys.erase(self._store.tombstones(names) if names else ())
 
     def _read(self, letters: Iterable[DeadLetter]) -> Iterator[tuple[DeadLetter, FragmentState]]:
         """Letters with the changes that they hold, but for those that are damaged or of a later format."""
@@ -189,7 +193,7 @@ class _Replay:
             self._send_changes(_changes(output))
         letters = [*output.letters, *self._writer.of_failures(failed, self._version, self._batch)]
         # The new letters first: a crash in between leaves two letters of a record, never none.
-        self._dead_letters.put(letters)
+        self._guard.set_aside(failed, lambda: self._dead_letters.put(letters))
         self._erased_keys += self._leftover_keys.erase(refused)
         self.report.still_dead += len(letters)
         self.report.replayed += output.events - len(output.letters)

@@ -12,7 +12,7 @@ from merge import codec
 from merge.failures import CommitFailure
 from merge.fragments import FragmentState
 from merge.tombstones import UNJUDGED
-from model.dead_letters import COMMIT, DeadLetter, DeadLetterReason
+from model.dead_letters import COMMIT, FRAGMENT, DeadLetter, DeadLetterReason
 from model.events import KAFKA, RawRecord
 from model.stamps import SpecRef
 
@@ -23,10 +23,6 @@ class BatchAttempt(NamedTuple):
     batch: str
     attempt: str
     is_again: bool = False
-
-
-FRAGMENT = "fragment:"
-"""How the position of a letter begins that holds a fragment's changes."""
 
 
 def read_changes(payload: bytes) -> FragmentState:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 
 from ingestion.commit_stage import put_and_settle
-from ingestion.leftover_keys import LeftoverKeys
 from ingestion.letter_renaming import LetterRenaming
 from ingestion.outbox import drain_outbox
 from ingestion.outdated import OutdatedFragment, OutdatedSearch, SealingProgress
@@ -55,7 +54,7 @@ class StoredSealing:
         renamed or, of keys, stay; and the types of such names."""
         self._resources = resources
         self._store = resources.store
-        self._leftover_keys = LeftoverKeys(resources.store, resources.data_keys, resources.dead_letters)
+        self._leftover_keys = resources.leftover_keys()
         self._index_rules = snapshot.attributes.index_rules
         self._values = StoredValues(snapshot, resources.blind_index)
         self._names = StoredNames(snapshot.snapshot, resources.blind_index, snapshot.protected_names)

@@ -14,7 +14,6 @@ import pyarrow as pa
 from ingestion.commit_stage import CommitStage
 from ingestion.decryption import Decryption, DecryptionCounts
 from ingestion.failure_handlers import failure_handler, to_set_aside
-from ingestion.key_guard import KeyGuard
 from ingestion.map_output import MapOutput
 from ingestion.map_stage import MapStage
 from ingestion.outcomes import TOLD_SET_ASIDE, SetAside, StageReport, reported_changes
@@ -35,6 +34,7 @@ from ingestion.workers import WorkerPlan
 from merge.backoff import Backoff
 from merge.encoded import state_of
 from merge.fragments import FragmentState
+from model.dead_letters import DeadLetter
 from model.errors import DamagedStateError
 from transforms.parcel_sealing import ParcelSealer
 
@@ -254,7 +254,7 @@ def _commit(
         tools.index,
         compiled(order).attributes.index_rules,
         commit_size(plan),
-        KeyGuard(tools.store, tools.data_keys),
+        tools.key_guard(),
         Backoff(plan.flow.commit_retries),
         order.is_last,
         plan.indexes,
@@ -262,10 +262,16 @@ def _commit(
     output = stage.run(fragments)
     kept = to_set_aside(failure_handler(plan.flow.on_failure), output.failed) if output.failed else []
     letters = LetterWriter(tools.sealer).of_failures(kept, compiled(order).version, order.attempt)
+    left: list[DeadLetter] = []
+
+    def put() -> None:
+        left[:] = task_letters.left(letters)
+
+    tools.key_guard().set_aside(kept, put)
     refused = sorted(tools.data_keys.existing(stage.refused))
     read_units, write_units = tools.consumed()
     return StageReport(
-        letters=task_letters.left(letters),
+        letters=left,
         dead=dict(Counter(str(failure.reason) for failure in kept)),
         written=output.written,
         unchanged=output.unchanged,

@@ -11,6 +11,8 @@ from typing import Any
 
 from ingestion.configuration import FlowConfig, SourceConfig
 from ingestion.decryption import Decryptors
+from ingestion.key_guard import KeyGuard
+from ingestion.leftover_keys import LeftoverKeys
 from ingestion.payload_formats import PayloadFormats
 from ingestion.set_aside import PayloadSealer
 from merge.index import ProfileIndex
@@ -38,6 +40,14 @@ class WorkerResources:
     """As `ingestion.kafka_records.ReadRange`; None where nothing can."""
     consumed: Callable[[], tuple[float, float]] = lambda: (0.0, 0.0)
     """Read and write units that the stores have charged for since this was last asked."""
+
+    def key_guard(self) -> KeyGuard:
+        """Of the store and its data keys."""
+        return KeyGuard(self.store, self.data_keys)
+
+    def leftover_keys(self) -> LeftoverKeys:
+        """Of the store, its data keys and its dead letters."""
+        return LeftoverKeys(self.store, self.data_keys, self.dead_letters)
 
 
 @dataclass(frozen=True, slots=True)

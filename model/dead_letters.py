@@ -40,6 +40,8 @@ class DeadLetterReason(StrEnum):
 
 COMMIT = "commit"
 """The stage of letters that hold a fragment's changes."""
+FRAGMENT = "fragment:"
+"""How their positions begin; the fragment's id follows."""
 
 COMMIT_REASONS = (
     DeadLetterReason.DAMAGED_FRAGMENT,
@@ -85,8 +87,8 @@ class DeadLetters(Protocol):
         """Durable when it returns. The same id again replaces the letter."""
         ...
 
-    def settle_batch(self, batch: str, attempt: str) -> int:
-        """The batch is done: drop its letters from earlier attempts. Gives how many."""
+    def settle_batch(self, batch: str, attempt: str) -> dict[str, str]:
+        """The batch is done: drop its letters from earlier attempts. Gives their positions by id."""
         ...
 
     def get(self, letter_id: str) -> DeadLetter | None: ...
@@ -100,7 +102,7 @@ class DeadLetters(Protocol):
         ...
 
     def at(self, positions: Collection[str]) -> dict[str, str]:
-        """The letters at these positions: position by id."""
+        """The letters of fragments at these positions, which begin with `FRAGMENT`: position by id."""
         ...
 
     def drop(self, ids: Sequence[str]) -> int:

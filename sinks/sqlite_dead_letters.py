@@ -6,11 +6,12 @@ import sqlite3
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
-from model.dead_letters import DeadLetter, DeadLetterReason
+from model.dead_letters import FRAGMENT, DeadLetter, DeadLetterReason
 from model.errors import StoreError
 from sinks.sqlite_files import SqliteFile, chunks, marks
 from sinks.sqlite_schema import Schema
 
+_OF_FRAGMENTS = f"substr(position, 1, {len(FRAGMENT)}) = '{FRAGMENT}'"
 # Columns in the order of DeadLetter's fields.
 _SCHEMA = Schema(
     application_id=0x69646764,
@@ -33,7 +34,7 @@ _SCHEMA = Schema(
             "CREATE INDEX letters_by_source ON letters (source, id)",
             "CREATE INDEX letters_by_batch ON letters (batch)",
         ),
-        ("CREATE INDEX letters_by_position ON letters (position)",),
+        (f"CREATE INDEX letters_of_fragments ON letters (position) WHERE {_OF_FRAGMENTS}",),
     ),
 )
 
@@ -55,12 +56,13 @@ class SqliteDeadLetters:
                 )
             )
 
-    def settle_batch(self, batch: str, attempt: str) -> int:
+    def settle_batch(self, batch: str, attempt: str) -> dict[str, str]:
         return self._file.write(
-            lambda connection: (
+            lambda connection: dict(
                 connection.execute(
-                    "DELETE FROM letters WHERE batch = ? AND attempt <> ?", (batch, attempt)
-                ).rowcount
+                    "DELETE FROM letters WHERE batch = ? AND attempt <> ? RETURNING id, position",
+                    (batch, attempt),
+                ).fetchall()
             )
         )
 
@@ -96,7 +98,7 @@ class SqliteDeadLetters:
                 row[0]: row[1]
                 for chunk in chunks(list(positions))
                 for row in connection.execute(
-                    f"SELECT id, position FROM letters WHERE position IN ({marks(len(chunk))})",  # noqa: S608 - marks only
+                    f"SELECT id, position FROM letters WHERE {_OF_FRAGMENTS} AND position IN ({marks(len(chunk))})",  # noqa: S608 - marks only
                     chunk,
                 )
             }

@@ -128,18 +128,17 @@ def drop(
     everything: All = False,
 ) -> None:
     """Remove letters for good."""
-    from ingestion.leftover_keys import LeftoverKeys
-
     with told(), wiring.opened(_ready(context)) as resources:
         letters = resources.dead_letters
         chosen = _chosen(letters, ids, reason, source, everything)
         wanted, counts = set(chosen), letters.counts()
         changes = (each for kind in COMMIT_REASONS if counts.get(kind) for each in letters.scan(reason=kind))
         positions = {each.id: each.position for each in changes if each.id in wanted}
-        leftover_keys = LeftoverKeys(resources.store, resources.data_keys, letters)
-        if leftover_keys.erase_before_dropping(positions):
+        dropped = letters.drop(chosen)
+        leftover_keys = resources.leftover_keys()
+        if leftover_keys.erase_of_letters(positions):
             leftover_keys.compact()
-        print(f"dropped {letters.drop(chosen)}")
+        print(f"dropped {dropped}")
 
 
 def _print_letters(shown: list[DeadLetter], counts: dict[str, int]) -> None:

@@ -84,9 +84,9 @@ def test_settling_a_batch_drops_only_its_earlier_attempts(letters: DeadLetters) 
     letters.put([letter("a"), letter("b"), letter("c", batch="flow/10"), letter("d", batch="other/1")])
     # The second attempt found b again, and e.
     letters.put([letter("b", attempt="two"), letter("e", attempt="two")])
-    assert letters.settle_batch("flow/1", "two") == 1
+    assert letters.settle_batch("flow/1", "two") == {"a": "file:x#1"}
     assert [each.id for each in letters.scan()] == ["b", "c", "d", "e"]
-    assert letters.settle_batch("flow/1", "two") == 0
+    assert letters.settle_batch("flow/1", "two") == {}
 
 
 def test_letters_are_found_by_their_positions(letters: DeadLetters) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -139,17 +140,19 @@ class FlowSite:
 
     def _commit(self, pairs: Sequence[Pair], outputs: Sequence[MapOutput], share: int) -> None:
         version = max(pair.version for pair in pairs)
+        guard = KeyGuard(self.store, self.flow_keys)
         stage = CommitStage(
             self.store,
             self.index,
             self._taken(version).attributes.index_rules,
             BatchSize(A_FEW.commit_fragments),
-            KeyGuard(self.store, self.flow_keys),
+            guard,
             AT_ONCE,
         )
         for changes in runs(self.way, outputs, share):
             failed = stage.run(changes).failed
-            self.letters.put(LetterWriter(self._sealer).of_failures(failed, version, BATCH))
+            letters = LetterWriter(self._sealer).of_failures(failed, version, BATCH)
+            guard.set_aside(failed, partial(self.letters.put, letters))
         refused = stage.refused.union(*(output.refused for output in outputs))
         LeftoverKeys(self.store, self.flow_keys, self.letters).erase(refused)
 

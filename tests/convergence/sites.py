@@ -8,10 +8,10 @@ from ingestion.erasure import Erasure
 from ingestion.letter_search import LetterSearch
 from ingestion.outbox import drain_outbox
 from ingestion.replay import replay
-from ingestion.set_aside import FRAGMENT
 from ingestion.stored_sealing import PAGE, StoredSealing
 from ingestion.workers import WorkerPlan
 from model import canonical
+from model.dead_letters import FRAGMENT
 from profile_service.profiles import ProfileReader
 from tests.convergence.adapters import provider
 from tests.convergence.events import PERSONS

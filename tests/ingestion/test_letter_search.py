@@ -16,10 +16,10 @@ from ingestion.decryption import Decryptors
 from ingestion.decryptor_configuration import DecryptorConfig
 from ingestion.letter_search import FoundLetter, LetterSearch
 from ingestion.record_values import names
-from ingestion.set_aside import FRAGMENT, LetterWriter
+from ingestion.set_aside import LetterWriter
 from merge.encoded import state_of
 from merge.failures import CommitFailure
-from model.dead_letters import DeadLetter, DeadLetterReason
+from model.dead_letters import FRAGMENT, DeadLetter, DeadLetterReason
 from model.errors import DecryptionError
 from model.identifiers import Identifier
 from model.snapshots import MetadataSnapshot

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from ingestion.erasure import Erasure
-from ingestion.leftover_keys import LeftoverKeys
 from ingestion.letter_search import LetterSearch
 from ingestion.replay import replay
 from ingestion.set_aside import LetterWriter
@@ -249,8 +248,8 @@ def test_what_was_set_aside_under_the_old_name_keeps_its_key_until_it_is_renamed
         assert set(states(pipeline)) == {hashed(pipeline), hashed(pipeline, OTHER)}
         assert pipeline.data_keys.existing([OTHER]) == {OTHER}
         if drops:
-            leftover_keys = LeftoverKeys(pipeline.store, pipeline.data_keys, letters)
-            assert leftover_keys.erase_before_dropping({letter.id: letter.position}) == 1
+            letters.drop([letter.id])
+            assert resources.leftover_keys().erase_of_letters({letter.id: letter.position}) == 1
         else:
             opened = pipeline.sealer.open
             done = replay(letters.scan(), pipeline.plan(), resources, AFTER, opened, lambda _: None)

@@ -10,11 +10,11 @@ import pytest
 
 from ingestion.files import DamagedRecord
 from ingestion.replay import ReplayReport, replay
-from ingestion.set_aside import FRAGMENT, LetterWriter
+from ingestion.set_aside import LetterWriter
 from ingestion.workers import WorkerResources
 from merge import codec
 from merge.store import FragmentWrite
-from model.dead_letters import COMMIT, DeadLetter, DeadLetterReason
+from model.dead_letters import COMMIT, FRAGMENT, DeadLetter, DeadLetterReason
 from model.errors import KeyProviderError, MetadataError, StoreError
 from model.events import RawRecord
 from model.schema_changes import SchemaChange

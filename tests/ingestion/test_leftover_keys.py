@@ -1,0 +1,252 @@
+"""Data keys, fragments and letters of somebody who was erased and came back, in the order of who comes in between.
+
+Most of these were found by a reader of the code; the order of what happens is told in each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from ingestion.combining import Combiner
+from ingestion.key_guard import KeyGuard
+from ingestion.replay import ReplayReport, replay
+from ingestion.set_aside import BatchAttempt, LetterWriter
+from merge.failures import CommitFailure
+from merge.fragments import FragmentState
+from merge.store import FragmentWrite, StoredFragment
+from merge.tombstones import Tombstone
+from model.dead_letters import DeadLetterReason
+from model.errors import ConflictError, StoreError, UnstorableError
+from model.snapshots import MetadataSnapshot
+from sinks.memory_profiles import MemoryProfileStore
+from sinks.sqlite_dead_letters import SqliteDeadLetters
+from tests.ingestion.renamed_orders import AFTER, BEFORE, PLAIN, hashed, later
+from tests.ingestion.stored_orders import beside
+from tests.ingestion.test_renaming_races import ordinal_of
+from tests.retail import Pipeline, order
+from tests.sealing import sealed
+
+
+class Store(MemoryProfileStore):
+    """Lets something happen before a commit reads, and refuses what it is to write."""
+
+    before_read: Callable[[], object] | None = None
+    is_refusing = False
+
+    def read_with_tombstones(
+        self, ids: Sequence[str]
+    ) -> tuple[dict[str, StoredFragment], dict[str, Tombstone]]:
+        between, self.before_read = self.before_read, None
+        if between is not None:
+            between()
+        return super().read_with_tombstones(ids)
+
+    def write(self, writes: Sequence[FragmentWrite]) -> set[str]:
+        if self.is_refusing:
+            raise UnstorableError("too large")
+        return super().write(writes)
+
+
+@pytest.fixture
+def store() -> Store:
+    return Store()
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path, store: Store) -> Pipeline:
+    """Somebody was stored, and erased under both names; the name is protected by now."""
+    found = Pipeline(tmp_path, store=store, snapshot=BEFORE)
+    found.process([order(1)])
+    erase(found)
+    found.snapshot = AFTER
+    return found
+
+
+def erase(pipeline: Pipeline) -> None:
+    names = [PLAIN, hashed(pipeline)]
+    pipeline.key_store.delete(names)
+    pipeline.store.erase(names, ordinal_of(order(1)))
+
+
+def set_aside(pipeline: Pipeline, known: MetadataSnapshot = BEFORE) -> None:
+    """A later event comes, and the store refuses what it changes."""
+    ((name, change),) = beside(pipeline, known).map(later()).states().items()
+    put(pipeline, name, change)
+
+
+def put(pipeline: Pipeline, name: str, change: FragmentState) -> None:
+    failure = CommitFailure(name, DeadLetterReason.REFUSED_BY_STORE, "", change)
+    resources = pipeline.resources()
+    letters = LetterWriter(pipeline.sealer).of_failures([failure], 1, pipeline.batch)
+    with closing(resources.dead_letters) as dead:
+        resources.key_guard().set_aside([failure], lambda: dead.put(letters))
+
+
+def replayed(pipeline: Pipeline) -> ReplayReport:
+    """As by a process of its own."""
+    other = beside(pipeline, AFTER)
+    resources = other.resources()
+    with closing(resources.dead_letters) as dead:
+        return replay([*dead.scan()], other.plan(), resources, AFTER, other.sealer.open, lambda _: None)
+
+
+def positions(pipeline: Pipeline) -> list[str]:
+    with closing(pipeline.resources().dead_letters) as letters:
+        return [each.position for each in letters.scan()]
+
+
+def old_events_again(pipeline: Pipeline) -> None:
+    """A flow's batch is given again, and the tombstone refuses what it has."""
+    beside(pipeline, AFTER).process([order(1)], is_again=True)
+
+
+def is_whole(pipeline: Pipeline) -> bool:
+    """What came later is stored, and can be read."""
+    other = beside(pipeline, AFTER)
+    shown = other.export(reveal=True)
+    return other.store.count() == 1 and b"unreadable" not in shown and b"R7" in shown
+
+
+def meddle(monkeypatch: pytest.MonkeyPatch, between: Callable[[], object]) -> list[bool]:
+    """Once, before letters of fragments are put, something happens. Gives a list that then has an element."""
+    done: list[bool] = []
+    plain = KeyGuard.set_aside
+
+    def call(guard: KeyGuard, failures: Sequence[CommitFailure], put: Callable[[], object]) -> None:
+        if failures and not done:
+            done.append(True)
+            between()
+        plain(guard, failures, put)
+
+    monkeypatch.setattr(KeyGuard, "set_aside", call)
+    return done
+
+
+def test_a_letter_is_renamed_and_old_events_come_before_it_is_put(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_aside(pipeline)
+    done = meddle(monkeypatch, lambda: old_events_again(pipeline))
+    sealed(beside(pipeline, AFTER))
+    sealed(beside(pipeline, AFTER))
+    assert done
+    assert replayed(pipeline).replayed == 1
+    assert is_whole(pipeline)
+
+
+def test_a_letter_is_renamed_by_a_process_that_remembers_the_key_of_before_the_erasure(
+    pipeline: Pipeline,
+) -> None:
+    pipeline.process([later()])
+    erase(pipeline)
+    set_aside(pipeline)
+    sealed(pipeline)
+    assert replayed(pipeline).replayed == 1
+    assert is_whole(pipeline)
+
+
+def test_a_renamed_letter_is_joined_and_old_events_come_before_it_is_committed(
+    pipeline: Pipeline, store: Store
+) -> None:
+    set_aside(pipeline)
+    store.before_read = lambda: old_events_again(pipeline)
+    while positions(pipeline):
+        replayed(pipeline)
+    assert is_whole(pipeline)
+
+
+@pytest.mark.parametrize("what", [sealed, replayed])
+def test_killed_before_a_letter_under_the_old_name_is_dropped(
+    what: Callable[[Pipeline], object], pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_aside(pipeline)
+
+    def killed(_: SqliteDeadLetters, ids: Sequence[str]) -> int:
+        assert ids
+        raise StoreError("killed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SqliteDeadLetters, "drop", killed)
+        with pytest.raises(StoreError):
+            what(beside(pipeline, AFTER))
+    what(beside(pipeline, AFTER))
+    replayed(pipeline)
+    assert positions(pipeline) == []
+    assert is_whole(pipeline)
+    assert pipeline.data_keys.existing([PLAIN, hashed(pipeline)]) == {hashed(pipeline)}
+
+
+def test_a_record_is_replayed_that_becomes_a_letter_and_old_events_come_before_it_is_put(
+    pipeline: Pipeline, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = later()
+    writer, reason = LetterWriter(pipeline.sealer), DeadLetterReason.NO_SPEC
+    with closing(pipeline.resources().dead_letters) as letters:
+        letters.put([writer.letter(record, "map", reason, "", None, 1, BatchAttempt("main/0", "a"))])
+    store.is_refusing = True
+
+    def between() -> None:
+        store.is_refusing = False
+        old_events_again(pipeline)
+        store.is_refusing = True
+
+    done = meddle(monkeypatch, between)
+    with pytest.raises(ConflictError, match="give them again"):
+        replayed(pipeline)
+    assert done
+    assert positions(pipeline) == [record.position]
+    replayed(pipeline)
+    store.is_refusing = False
+    assert positions(pipeline) == [f"fragment:{hashed(pipeline)}"]
+    assert replayed(pipeline).replayed == 1
+    assert is_whole(pipeline)
+
+
+def test_what_was_sealed_by_a_key_that_went_since_is_not_set_aside(pipeline: Pipeline) -> None:
+    ((name, change),) = beside(pipeline, AFTER).map(later()).states().items()
+    old_events_again(pipeline)
+    with pytest.raises(ConflictError, match="give them again"):
+        put(pipeline, name, change)
+    assert positions(pipeline) == []
+
+
+def test_a_fragment_that_is_isolated_and_erased_meanwhile_leaves_no_key(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its events are looked at twice in the first run of their micro-batch, which made the key."""
+    join = Combiner._join
+
+    def poisoned(combiner: Combiner, fragment_id: str, *given: object) -> None:
+        join(combiner, fragment_id, *given)  # type: ignore[arg-type]
+        pipeline.store.erase([fragment_id], ordinal_of(later()))
+        raise ValueError("poison")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Combiner, "_join", poisoned)
+        outputs = list(pipeline.map_stage().run([later()]))
+    assert pipeline.data_keys.existing([hashed(pipeline)])
+    pipeline.erase_leftover_keys(_refused(outputs))
+    assert pipeline.data_keys.existing([hashed(pipeline)]) == set()
+
+
+def _refused(outputs: Iterable[object]) -> set[str]:
+    return set().union(*(output.refused for output in outputs))  # type: ignore[attr-defined]
+
+
+def test_a_batch_that_is_begun_anew_under_another_policy_leaves_no_key_of_its_letters(
+    pipeline: Pipeline,
+) -> None:
+    """As where too many letters stopped the flow: the letters of its first run are dropped when it is done."""
+    set_aside(pipeline)
+    pipeline.process([later()])
+    resources = pipeline.resources()
+    with closing(resources.dead_letters) as letters:
+        dropped = letters.settle_batch(pipeline.batch.batch, "second")
+        assert [*dropped.values()] == [f"fragment:{PLAIN}"]
+        assert resources.leftover_keys().erase_of_letters(dropped) == 1
+    assert pipeline.data_keys.existing([PLAIN, hashed(pipeline)]) == {hashed(pipeline)}
+    assert is_whole(pipeline)
