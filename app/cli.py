@@ -96,8 +96,11 @@ def root(
         logging.getLogger(name).setLevel(logging.DEBUG if verbose else logging.INFO)
     logging.getLogger(BATCHES).setLevel(logging.INFO if log_format is LogFormat.JSON else logging.CRITICAL)
     if not verbose:
-        # It tells a flow's failure with pages of JVM frames, which the flow itself tells in one line.
+        # It tells a flow's failure with pages of JVM frames, which the flow itself tells in one line; some of it by
+        # the root's logger.
         logging.getLogger("py4j").setLevel(logging.CRITICAL)
+        for handler in logging.getLogger().handlers:
+            handler.addFilter(lambda record: Path(record.pathname).parent.name != "py4j")
     context.obj = config
 
 

@@ -79,6 +79,9 @@ class Erasure:
     def preview(self, ids: Sequence[str], identifiers: Iterable[str] = ()) -> Preview:
         """What `erase` would find; changes nothing."""
         noted = {each.fragment_id: each for each in self._store.unfinished()}
+        others = self._other_names(ids)
+        present = self._store.read(others)
+        ids = [*ids, *(each for each in others if each in present or each in noted)]
         found = [_with_noted(each, noted.get(each.fragment_id)) for each in self._store.holdings(ids)]
         letters = self._letters_of(found, identifiers)
         certain = sum(each.certain for each in letters)

@@ -70,7 +70,17 @@ def start_session(
             )
             raise FlowStoppedError(f"Spark did not start: {told}; more in {log_file}") from None
         session.sparkContext.setLogLevel("ERROR")
+    _tell_no_tracebacks(session)
     return session
+
+
+def _tell_no_tracebacks(session: SparkSession) -> None:
+    """Of a JVM that is gone whoever runs the flow is told in one line, by what fails next."""
+
+    def passed_over(request: object, address: object) -> None:
+        log.debug("the JVM has left: %s %s", request, address)
+
+    session.sparkContext._accumulatorServer.handle_error = passed_over
 
 
 @contextmanager

@@ -61,11 +61,19 @@ def is_of_spark(error: Exception) -> bool:
 
 def error_of_spark(error: Exception, without_secrets: Callable[[str], str]) -> IdgraphError:
     """What Spark raised as an error of ours."""
-    if isinstance(error, ConnectionError) or type(error).__name__ == "Py4JNetworkError":
+    if isinstance(error, ConnectionError) or _is_of_py4j(error):
         return FlowStoppedError(
             "Spark's Java process is gone: it was killed, most often for want of memory; run again"
         )
     return error_of_worker(without_secrets(str(error)))
+
+
+def _is_of_py4j(error: Exception) -> bool:
+    # Its socket's end; or no word of Java's, which it has whenever there is a JVM.
+    kind, text = type(error), str(error).strip()
+    return kind.__name__ == "Py4JNetworkError" or (
+        kind.__name__ == "Py4JError" and text.startswith(_PREFACE) and "\n" not in text
+    )
 
 
 def error_of_worker(text: str) -> IdgraphError:

@@ -105,7 +105,8 @@ def _erase(
         raise ConfigError(f"{receipt_file}: is there already, and a receipt is not replaced")
     moment = datetime.now(UTC)
     until = int((moment.timestamp() + settings.flow.max_future_skew_seconds) * 1000)
-    erased = erasure.erase(ids, until, asked)
+    # What is on its way, or set aside, may make a fragment of each name that was given.
+    erased = erasure.erase(sorted({*ids, *asked}), until, asked)
     told_of = receipt(moment, until, ids, asked, erasure.names, erased, bool(cut_short))
     if receipt_file is not None:
         write_receipt(receipt_file, told_of)

@@ -209,6 +209,20 @@ def test_what_is_not_there(filled: CommandLine) -> None:
     assert filled("erase", "--yes").exit_code == 2
 
 
+def test_a_name_that_was_given_is_kept_away_where_nothing_is_stored_under_it(filled: CommandLine) -> None:
+    """Found by use: what was on its way made a fragment of the person that no other name led to."""
+    device = "anonymous_id:anonymous-canary-user-4711"
+    filled("erase", *WHOM, device, "--yes")
+    after = export(filled)
+    process(filled.settings(), [segment(1, userId=None), segment(2)])
+    assert export(filled) == after
+
+
+def test_a_dry_run_finds_what_stands_under_the_other_name(filled: CommandLine) -> None:
+    told = filled.json("erase", "--fragment", f"email:{MAIL}", "--dry-run", "--json")
+    assert told[0]["fragments"] == 1
+
+
 def test_the_same_events_again_bring_nothing_back_until_lifted(filled: CommandLine) -> None:
     ids = ids_of(filled)
     filled("erase", *WHOM, "--yes")

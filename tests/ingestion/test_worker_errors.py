@@ -137,6 +137,7 @@ Caused by: java.lang.ArithmeticException: long overflow
         (ConnectionRefusedError(111, "refused"), "Spark's Java process is gone: "),
         (ConnectionResetError(), "Spark's Java process is gone: "),
         (Py4JNetworkError("Answer from Java side is empty"), "Spark's Java process is gone: "),
+        (Py4JError("An error occurred while calling o33.collect"), "Spark's Java process is gone: "),
         (Py4JError("no secret"), "Spark stopped the flow: no word"),
     ],
 )
