@@ -79,9 +79,7 @@ class Erasure:
     def preview(self, ids: Sequence[str], identifiers: Iterable[str] = ()) -> Preview:
         """What `erase` would find; changes nothing."""
         noted = {each.fragment_id: each for each in self._store.unfinished()}
-        others = self._other_names(ids)
-        present = self._store.read(others)
-        ids = [*ids, *(each for each in others if each in present or each in noted)]
+        ids = [*ids, *self._present(self._other_names(ids), noted)]
         found = [_with_noted(each, noted.get(each.fragment_id)) for each in self._store.holdings(ids)]
         letters = self._letters_of(found, identifiers)
         certain = sum(each.certain for each in letters)
@@ -148,15 +146,18 @@ class Erasure:
         return sorted(hashed - set(ids))
 
     def _with_other_names(self, ids: Sequence[str], until: int, noted: Collection[str]) -> list[str]:
-        """These fragments, and those of their other names that are there, or whose erasure is noted as cut short: a
+        """These fragments, and those of their other names of which something is there, or whose erasure is noted as cut short: a
         policy may come, or be on its way, under which the same events go there. The others are forbidden already."""
         others = self._other_names(ids)
         forbidden = {self.names(each): Tombstone(until, 0) for each in others}
         self._keeper.append(forbidden)
         self._store.reinstate(forbidden)
-        # Read behind the tombstones: what a flow made before them is seen, and nothing is made after them.
-        present = self._store.read(others)
-        return [*ids, *(each for each in others if each in present or each in noted)]
+        # Looked for behind the tombstones: what a flow made before them is seen, and nothing is made after them.
+        return [*ids, *self._present(others, noted)]
+
+    def _present(self, ids: Sequence[str], noted: Collection[str]) -> list[str]:
+        present = {*self._store.read(ids), *self._data_keys.existing(ids), *noted}
+        return [each for each in ids if each in present]
 
     def _keep(self, found: Iterable[Holding], until: int) -> None:
         self._keeper.append({self.names(each.fragment_id): Tombstone(until, each.version) for each in found})
@@ -179,6 +180,7 @@ class Erasure:
         self._data_keys.compact()
         self._dead_letters.compact()
         self._index.compact()
+        self._store.forget_withdrawn(ids)
         self._store.finish(ids)
         return _counted(found, keys, documents, dropped, kept)
 

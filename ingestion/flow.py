@@ -33,7 +33,7 @@ from ingestion.worker_errors import error_of_spark, is_of_spark, may_pass_again
 from ingestion.workers import WorkerPlan
 from merge.backoff import Backoff
 from model.dead_letters import DeadLetters
-from model.errors import FlowStoppedError, IdgraphError, UnreadableRecordError
+from model.errors import FlowStoppedError, IdgraphError, StoreError, UnreadableRecordError
 
 log = logging.getLogger(__name__)
 
@@ -182,8 +182,7 @@ class Flow:
             self._pins.unpin()
             raise
         dropped = self._dead_letters.settle_batch(batch, attempt.attempt)
-        if self._leftover_keys.erase_of_letters(dropped):
-            self._leftover_keys.compact()
+        self._compact_after(self._leftover_keys.erase_of_letters(dropped))
         self._throttle.took(counts.events, started)
         seconds = time.monotonic() - started
         lag = self._stream.took(number, counts.events, seconds)
@@ -218,9 +217,15 @@ class Flow:
 
     def _erase_leftover_keys(self, counts: StageReport) -> None:
         """Once all of the micro-batch is written or set aside."""
-        if self._leftover_keys.erase(counts.refused):
-            self._leftover_keys.compact()
+        self._compact_after(self._leftover_keys.erase(counts.refused))
         counts.refused.clear()
+
+    def _compact_after(self, erased: int) -> None:
+        if erased:
+            try:
+                self._leftover_keys.compact()
+            except StoreError as error:
+                log.warning("ids of erased data keys may stand in free pages of their file: %s", error)
 
     def _run_job(
         self, rows: DataFrame, number: int, attempt: BatchAttempt, pinned: PinnedSnapshot, is_last: bool

@@ -90,14 +90,12 @@ class Renaming(KeyHolder):
     def settle(self) -> None:
         """Take what is left of withdrawn fragments out of the index and the data keys. A value that an event brought
         meanwhile, sealed by such a key, is refused when it is written (see `KeyGuard`), and mapped again. What is
-        set aside under the old name keeps its key until it is renamed, and is looked at again then."""
+        set aside under the old name keeps its key until it is renamed."""
         withdrawn = self._store.withdrawn()
         if withdrawn:
             self._index.erase(withdrawn)
-            held = self._leftover_keys.set_aside(withdrawn)
-            free = [name for name in withdrawn if name not in held]
-            self._leftover_keys.erase(free)
-            self._store.forget_withdrawn(free)
+            self._leftover_keys.erase(withdrawn)
+            self._store.forget_withdrawn(list(withdrawn))
 
     def _states(self, found: Sequence[OutdatedFragment], result: Renamed) -> dict[str, FragmentState]:
         sealed = [each for each in found if each.todo or _has_sealed(each.state)]

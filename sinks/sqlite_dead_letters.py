@@ -58,12 +58,14 @@ class SqliteDeadLetters:
 
     def settle_batch(self, batch: str, attempt: str) -> dict[str, str]:
         return self._file.write(
-            lambda connection: dict(
-                connection.execute(
+            lambda connection: {
+                letter: position
+                for letter, position in connection.execute(
                     "DELETE FROM letters WHERE batch = ? AND attempt <> ? RETURNING id, position",
                     (batch, attempt),
-                ).fetchall()
-            )
+                )
+                if position.startswith(FRAGMENT)
+            }
         )
 
     def get(self, letter_id: str) -> DeadLetter | None:

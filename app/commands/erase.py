@@ -87,7 +87,9 @@ def _erase(
     erasure = wiring.erasure(settings, resources)
     cut_short = erasure.cut_short({*asked, *ids})
     ids = sorted({*ids, *cut_short})
-    found = erasure.preview(ids, asked)
+    # What is on its way, or set aside, may make a fragment of each name that was given.
+    named = sorted({*ids, *asked})
+    found = erasure.preview(named, asked)
     if not ids and not any(found.counts._replace(possible_letters=0)):
         print("nothing is stored under it; --fragment ID keeps away what may come", file=sys.stderr)
         _show_letters(found.letters)
@@ -105,8 +107,7 @@ def _erase(
         raise ConfigError(f"{receipt_file}: is there already, and a receipt is not replaced")
     moment = datetime.now(UTC)
     until = int((moment.timestamp() + settings.flow.max_future_skew_seconds) * 1000)
-    # What is on its way, or set aside, may make a fragment of each name that was given.
-    erased = erasure.erase(sorted({*ids, *asked}), until, asked)
+    erased = erasure.erase(named, until, asked)
     told_of = receipt(moment, until, ids, asked, erasure.names, erased, bool(cut_short))
     if receipt_file is not None:
         write_receipt(receipt_file, told_of)

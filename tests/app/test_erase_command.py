@@ -21,6 +21,7 @@ from ingestion.erasure import Erasure
 from merge.tombstones import UNJUDGED
 from model.errors import StoreError
 from model.events import RawRecord
+from model.identifiers import Identifier
 from model.queries import Query
 from sinks.sqlite_index import SqliteProfileIndex
 from sinks.sqlite_profiles import SqliteProfileStore
@@ -216,6 +217,17 @@ def test_a_name_that_was_given_is_kept_away_where_nothing_is_stored_under_it(fil
     after = export(filled)
     process(filled.settings(), [segment(1, userId=None), segment(2)])
     assert export(filled) == after
+
+
+def test_a_key_of_which_nothing_was_written_goes_with_its_name(filled: CommandLine) -> None:
+    with wiring.opened(filled.settings()) as resources:
+        hashed = str(resources.blind_index.identifier(Identifier("email", "left@example.com")))
+        names = ["email:left@example.com", hashed]
+        resources.data_keys.fetch(names, create=True)
+    assert filled("erase", names[0], "--yes").exit_code == 0
+    with wiring.opened(filled.settings()) as resources:
+        assert resources.data_keys.existing(names) == set()
+    assert filled("erase", names[0], "--yes").exit_code == 3
 
 
 def test_a_dry_run_finds_what_stands_under_the_other_name(filled: CommandLine) -> None:

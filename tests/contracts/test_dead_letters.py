@@ -81,10 +81,13 @@ def test_letters_may_be_dropped_while_they_are_read(letters: DeadLetters) -> Non
 
 
 def test_settling_a_batch_drops_only_its_earlier_attempts(letters: DeadLetters) -> None:
-    letters.put([letter("a"), letter("b"), letter("c", batch="flow/10"), letter("d", batch="other/1")])
+    of_fragment = letter("a")._replace(position="fragment:u:1")
+    dropped = letter("f")
+    others = [letter("b"), letter("c", batch="flow/10"), letter("d", batch="other/1")]
+    letters.put([of_fragment, dropped, *others])
     # The second attempt found b again, and e.
     letters.put([letter("b", attempt="two"), letter("e", attempt="two")])
-    assert letters.settle_batch("flow/1", "two") == {"a": "file:x#1"}
+    assert letters.settle_batch("flow/1", "two") == {"a": "fragment:u:1"}
     assert [each.id for each in letters.scan()] == ["b", "c", "d", "e"]
     assert letters.settle_batch("flow/1", "two") == {}
 

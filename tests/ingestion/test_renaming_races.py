@@ -210,6 +210,20 @@ def test_an_erasure_that_was_cut_short_under_the_other_name_is_finished_by_the_n
     assert set_aside(pipeline) == [UNMAPPED.position]
 
 
+def test_an_erasure_forgets_that_a_fragment_was_renamed(away: tuple[Pipeline, AwayIndex, Erasure]) -> None:
+    """Its old name stands in the note in the clear."""
+    pipeline, index, erasure = away
+    pipeline.snapshot = AFTER
+    index.is_away = True
+    with pytest.raises(ProfileIndexError):
+        sealed(pipeline)
+    index.is_away = False
+    assert pipeline.store.withdrawn().keys() == {PLAIN}
+    erasure.erase([PLAIN], ordinal_of(order(1)))
+    assert pipeline.store.withdrawn() == {}
+    assert index.versions([PLAIN, hashed(pipeline)]).keys() == set()
+
+
 def test_changes_set_aside_under_the_other_name_leave_no_key_when_an_erasure_takes_them(
     away: tuple[Pipeline, AwayIndex, Erasure],
 ) -> None:
