@@ -20,13 +20,13 @@ from ingestion.outcomes import TOLD_SET_ASIDE, SetAside, StageReport, reported_c
 from ingestion.parcels import PARCEL_FRAGMENTS, Parcel, read_parcels, report_body, report_row, sealed_rows
 from ingestion.record_reader import RecordReader, SparkRow
 from ingestion.set_aside import LetterWriter
+from ingestion.task_context import is_task_given_again
 from ingestion.task_letters import TaskLetters
 from ingestion.task_records import record_reader, rows_of
 from ingestion.worker_process import (
     BatchOrder,
     commit_size,
     compiled,
-    is_task_given_again,
     resources,
     telling_only_our_errors,
 )

@@ -14,8 +14,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from pyspark import TaskContext
-
 from ingestion.patient_index import PatientIndex
 from ingestion.sent_snapshots import SentSnapshot
 from ingestion.set_aside import BatchAttempt
@@ -63,12 +61,6 @@ def resources(plan: WorkerPlan) -> WorkerResources:
 def commit_size(plan: WorkerPlan) -> BatchSize:
     """How many fragments this process gives the store at once, as it has learnt."""
     return _process.sizes.setdefault(plan.settings, BatchSize(plan.flow.commit_fragments))
-
-
-def is_task_given_again() -> bool:
-    """Whether Spark gives this task again: an executor was lost under it."""
-    context = TaskContext.get()
-    return context is not None and context.attemptNumber() > 0
 
 
 def compiled(order: BatchOrder) -> CompiledSnapshot:

@@ -35,6 +35,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
         "ingestion/kafka_lag.py",
         "ingestion/micro_batch.py",
         "ingestion/session.py",
+        "ingestion/task_context.py",
         "ingestion/class_archive.py",
         "ingestion/local_disk.py",
     ),

@@ -1,0 +1,11 @@
+"""What Spark says of the task that runs in this process."""
+
+from __future__ import annotations
+
+from pyspark import TaskContext
+
+
+def is_task_given_again() -> bool:
+    """Whether Spark gives it again: an executor was lost under it."""
+    context = TaskContext.get()
+    return context is not None and context.attemptNumber() > 0
