@@ -28,7 +28,7 @@ def receipt(
     erased: Erased,
     continued: bool,
 ) -> dict[str, Any]:
-    """`fragments` are those that were found, `asked` what the command line named; of both only the
+    """`fragments` are those with a tombstone now, `asked` what the command line named; of both only the
     keyed hash is in the receipt, so that who holds the keyring can show that somebody was erased. `continued` says that an erasure that was
     cut short went on: what it had removed by then is not among the counts."""
     content = {

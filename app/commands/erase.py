@@ -108,7 +108,7 @@ def _erase(
     moment = datetime.now(UTC)
     until = int((moment.timestamp() + settings.flow.max_future_skew_seconds) * 1000)
     erased = erasure.erase(named, until, asked)
-    told_of = receipt(moment, until, ids, asked, erasure.names, erased, bool(cut_short))
+    told_of = receipt(moment, until, named, asked, erasure.names, erased, bool(cut_short))
     if receipt_file is not None:
         write_receipt(receipt_file, told_of)
     if as_json:
