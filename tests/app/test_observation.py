@@ -38,7 +38,7 @@ OUTBOX = "idgraph_outbox_entries"
 NUMBERS = {
     name: number
     for number, name in enumerate(StageReport.__struct_fields__, 1)
-    if name not in ("dead", "changes", "set_aside", "letters")
+    if name not in ("dead", "changes", "set_aside", "letters", "refused")
 }
 
 

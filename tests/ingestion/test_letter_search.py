@@ -186,7 +186,7 @@ def test_letters_that_arrived_encrypted_are_decrypted_together(tmp_path: Path, o
         refused = letter_of(pipeline, b'{"customer": "480"}')
         assert found_in(refused) == [("1", True)], "it is looked through as it arrived"
         service.faults.append(status(400))
-        assert found_in(letters[0], letters[1])[-1] == ("1", True), "what follows is looked through as well"
+        assert len(found_in(letters[0], letters[1])) == 1, "whichever is refused, the other is looked through"
 
         for away in (status(503), status(401)):
             service.faults.append(away)
