@@ -26,21 +26,20 @@ class LeftoverKeys:
         self._data_keys = data_keys
         self._dead_letters = dead_letters
 
-    def erase(self, fragment_ids: Iterable[str]) -> int:
-        """Erase the keys of those fragments that are neither stored nor set aside; gives how many there were.
-        Each must have a tombstone: who still has something to write or to set aside that such a key sealed is told by
-        `KeyGuard`."""
+    def erase(self, fragment_ids: Iterable[str], dropped: Collection[str] = ()) -> int:
+        """Erase the keys of those fragments that are neither stored nor set aside, but for the letters `dropped`; gives
+        how many there were. Each must have a tombstone: who still has something to write or to set aside that such a
+        key sealed is told by `KeyGuard`."""
         ids = sorted(set(fragment_ids))
-        return sum(self._erase(ids[start : start + AT_ONCE], ()) for start in range(0, len(ids), AT_ONCE))
+        return sum(
+            self._erase(ids[start : start + AT_ONCE], dropped) for start in range(0, len(ids), AT_ONCE)
+        )
 
     def erase_of_letters(self, positions: Mapping[str, str]) -> int:
         """The same of those fragments of which these letters, that were dropped or are so next, held changes; `positions`
         by letter. One that has no tombstone keeps its key: who writes it would not be told."""
         named = {each.removeprefix(FRAGMENT) for each in positions.values() if each.startswith(FRAGMENT)}
-        ids = sorted(self._store.tombstones(named)) if named else []
-        return sum(
-            self._erase(ids[start : start + AT_ONCE], positions) for start in range(0, len(ids), AT_ONCE)
-        )
+        return self.erase(self._store.tombstones(named), positions) if named else 0
 
     def compact(self) -> None:
         """Leave no byte in a file of the ids whose keys were erased, as `DataKeyStore.compact`."""

@@ -23,13 +23,7 @@ from ingestion.set_aside import LetterWriter
 from ingestion.task_context import is_task_given_again
 from ingestion.task_letters import TaskLetters
 from ingestion.task_records import record_reader, rows_of
-from ingestion.worker_process import (
-    BatchOrder,
-    commit_size,
-    compiled,
-    resources,
-    telling_only_our_errors,
-)
+from ingestion.worker_process import BatchOrder, commit_size, compiled, resources, telling_only_our_errors
 from ingestion.workers import WorkerPlan
 from merge.backoff import Backoff
 from merge.encoded import state_of

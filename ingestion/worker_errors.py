@@ -61,14 +61,14 @@ def is_of_spark(error: Exception) -> bool:
 
 def error_of_spark(error: Exception, without_secrets: Callable[[str], str]) -> IdgraphError:
     """What Spark raised as an error of ours."""
-    if isinstance(error, ConnectionError) or _is_of_py4j(error):
+    if isinstance(error, ConnectionError) or _is_of_no_jvm(error):
         return FlowStoppedError(
             "Spark's Java process is gone: it was killed, most often for want of memory; run again"
         )
     return error_of_worker(without_secrets(str(error)))
 
 
-def _is_of_py4j(error: Exception) -> bool:
+def _is_of_no_jvm(error: Exception) -> bool:
     # Its socket's end; or no word of Java's, which it has whenever there is a JVM.
     kind, text = type(error), str(error).strip()
     return kind.__name__ == "Py4JNetworkError" or (
