@@ -14,8 +14,6 @@ from model import native
 from tests.transforms.hostile import ATTACKS
 from tests.transforms.hostile_functions import VALUES
 
-STALLED = 4
-"""Seconds of a processor: twice of what an attack may take, since machines differ."""
 ROOT = Path(__file__).parents[2]
 
 
@@ -39,7 +37,6 @@ def test_attack(name: str) -> None:
     error = wanted.error.__name__ if wanted.error else None
     assert (answer["error"], answer["pointer"]) == (error, wanted.pointer), answer
     assert "unexpected" not in answer["message"], answer
-    assert answer["seconds"] < STALLED, answer
 
 
 @pytest.mark.parametrize("value", VALUES)
