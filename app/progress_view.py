@@ -47,7 +47,7 @@ def _as_lines(job: Iterator[Progress], total: int) -> None:
     for progress in job:
         if time.monotonic() >= due:
             due = time.monotonic() + LINE_SECONDS
-            say(f"{progress.looked_at:,} of {total:,}")
+            say(f"{progress.looked_at:,} of {max(total, progress.looked_at):,}")
 
 
 def _as_bar(job: Iterator[Progress], total: int, things: str) -> None:
@@ -63,4 +63,4 @@ def _as_bar(job: Iterator[Progress], total: int, things: str) -> None:
     with bars.Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("", total=total)
         for progress in job:
-            bar.update(task, completed=progress.looked_at)
+            bar.update(task, completed=progress.looked_at, total=max(total, progress.looked_at))

@@ -89,7 +89,8 @@ def replay(
 ) -> None:
     """Give letters through the pipeline again, under the specs of now.
 
-    Those that pass leave the list; the others stay with their new reason. Exit code 1 if some stay.
+    Those that pass leave the list; the others stay with their new reason. Exit code 1 if some stay, 3 if one that
+    was named is not there.
     """
     from ingestion.replay import replay as replay_letters
 
@@ -100,7 +101,7 @@ def replay(
             raise MetadataError("there is no metadata to replay under: start the metadata service")
         with wiring.opened(settings) as resources:
             letters = resources.dead_letters
-            chosen = _chosen(letters, ids, reason, source, everything)
+            chosen, missing = _chosen(letters, ids, reason, source, everything)
             # One by one: the letters of a bad day do not fit in memory.
             found = (letter for name in chosen if (letter := letters.get(name)) is not None)
             report = replay_letters(
@@ -115,8 +116,11 @@ def replay(
             f"replayed {report.replayed}, still dead {report.still_dead}, to be given again as files "
             f"{report.partial}, unreadable {report.unreadable}"
         )
+        _tell_missing(missing)
         if report.still_dead or report.partial or report.unreadable:
             raise typer.Exit(Exit.FAILED)
+        if missing:
+            raise typer.Exit(Exit.NOT_FOUND)
 
 
 @commands.command()
@@ -127,10 +131,10 @@ def drop(
     source: Source = None,
     everything: All = False,
 ) -> None:
-    """Remove letters for good."""
+    """Remove letters for good. Exit code 3 if one that was named is not there."""
     with told(), wiring.opened(_ready(context)) as resources:
         letters = resources.dead_letters
-        chosen = _chosen(letters, ids, reason, source, everything)
+        chosen, missing = _chosen(letters, ids, reason, source, everything)
         wanted, counts = set(chosen), letters.counts()
         changes = (each for kind in COMMIT_REASONS if counts.get(kind) for each in letters.scan(reason=kind))
         positions = {each.id: each.position for each in changes if each.id in wanted}
@@ -139,6 +143,9 @@ def drop(
         if leftover_keys.erase_of_letters(positions):
             leftover_keys.compact()
         print(f"dropped {dropped}")
+        _tell_missing(missing)
+        if missing:
+            raise typer.Exit(Exit.NOT_FOUND)
 
 
 def _print_letters(shown: list[DeadLetter], counts: dict[str, int]) -> None:
@@ -163,21 +170,26 @@ def _ready(context: typer.Context) -> Settings:
 
 def _chosen(
     letters: DeadLetters, ids: list[str] | None, reason: str | None, source: str | None, everything: bool
-) -> list[str]:
+) -> tuple[list[str], list[str]]:
+    """Ids of the letters that are meant, and of those that were named and are not there: they may have been replayed
+    meanwhile, which is no reason to leave the others."""
     if not (ids or reason or source or everything):
         raise typer.BadParameter("name letters, or give --reason, --source or --all")
     if not ids:
-        return [letter.id for letter in letters.scan(reason, source)]
+        return [letter.id for letter in letters.scan(reason, source)], []
     named = {letter_id: letters.get(letter_id) for letter_id in ids}
     missing = [letter_id for letter_id, letter in named.items() if letter is None]
-    if missing:
-        print(f"no such dead letter: {', '.join(missing)}", file=sys.stderr)
-        raise typer.Exit(Exit.NOT_FOUND)
-    return [
+    chosen = [
         letter.id
         for letter in named.values()
         if letter and reason in (None, letter.reason) and source in (None, letter.source)
     ]
+    return chosen, missing
+
+
+def _tell_missing(ids: list[str]) -> None:
+    if ids:
+        print(f"no such dead letter: {visible(', '.join(ids))}", file=sys.stderr)
 
 
 def _described(letter: DeadLetter) -> dict[str, Any]:

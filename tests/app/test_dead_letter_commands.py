@@ -92,6 +92,22 @@ def test_a_letter_that_is_not_there(command: str, filled: CommandLine) -> None:
     assert "no such dead letter: none" in result.stderr
 
 
+def test_one_that_is_not_there_keeps_no_other_from_being_dropped(filled: CommandLine) -> None:
+    (letter,) = ids(filled, "--reason", "missing_id")
+    result = filled("dead-letters", "drop", "none", letter)
+    assert (result.exit_code, result.stdout) == (3, "dropped 1\n")
+    assert "no such dead letter: none\n" in result.stderr
+    assert letter not in ids(filled)
+
+
+def test_one_that_is_not_there_keeps_no_other_from_being_replayed(filled: CommandLine) -> None:
+    (letter,) = ids(filled, "--reason", "missing_id")
+    result = filled("dead-letters", "replay", "none", letter)
+    assert result.exit_code == 1
+    assert result.stdout == "replayed 0, still dead 1, to be given again as files 0, unreadable 0\n"
+    assert "no such dead letter: none\n" in result.stderr
+
+
 def test_ids_and_filters_must_both_hold(filled: CommandLine) -> None:
     (letter,) = ids(filled, "--reason", "missing_id")
     assert filled("dead-letters", "drop", letter, "--source", "segment").stdout == "dropped 0\n"

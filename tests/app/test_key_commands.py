@@ -186,3 +186,11 @@ def test_without_a_terminal_there_are_lines(
         "1,000 of 2,000",
         "2,000 of 2,000",
     ]
+
+
+def test_a_total_that_was_passed_is_told_as_what_was_done(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress_view, "LINE_SECONDS", 0.0)
+    progress_view.show(iter(progresses(3000, 1000)[2:]), 2000, "data keys")
+    assert capsys.readouterr().err.splitlines() == ["2,000 of 2,000", "3,000 of 3,000"]
