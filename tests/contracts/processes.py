@@ -39,5 +39,7 @@ def killed_after(program: str, *arguments: str | Path, lines: int, pause: float)
     assert all(printed), process.communicate()[1]
     time.sleep(pause)
     process.kill()
-    rest, _ = process.communicate(timeout=60)
-    yield [line.strip() for line in [*printed, *rest.splitlines()] if line.endswith("\n") or line.strip()]
+    # Not `communicate`, which reads past this stream, and misses lines that it took in with an earlier one.
+    rest = process.stdout.readlines()
+    process.communicate()
+    yield [line.strip() for line in [*printed, *rest]]
