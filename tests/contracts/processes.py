@@ -30,6 +30,16 @@ def finish(process: subprocess.Popen[str]) -> str:
     return output
 
 
+def kill(process: subprocess.Popen[str]) -> list[str]:
+    """Kill (-9) a process; gives the lines that it had printed and nobody read."""
+    assert process.stdout is not None
+    process.kill()
+    # Not `communicate`, which reads past this stream, and misses lines that it took in with an earlier one.
+    rest = process.stdout.readlines()
+    process.communicate()
+    return rest
+
+
 @contextmanager
 def killed_after(program: str, *arguments: str | Path, lines: int, pause: float) -> Iterator[list[str]]:
     """Kill (-9) the process a moment after it printed so many lines; gives all that it printed."""
@@ -38,8 +48,4 @@ def killed_after(program: str, *arguments: str | Path, lines: int, pause: float)
     printed = [process.stdout.readline() for _ in range(lines)]
     assert all(printed), process.communicate()[1]
     time.sleep(pause)
-    process.kill()
-    # Not `communicate`, which reads past this stream, and misses lines that it took in with an earlier one.
-    rest = process.stdout.readlines()
-    process.communicate()
-    yield [line.strip() for line in [*printed, *rest]]
+    yield [line.strip() for line in [*printed, *kill(process)]]

@@ -20,7 +20,7 @@ from tests.contracts.implementations import (
     hashed_name,
     reversed_name,
 )
-from tests.contracts.processes import start
+from tests.contracts.processes import kill, start
 
 
 @dataclass
@@ -238,11 +238,8 @@ def test_nothing_is_lost_of_a_writer_that_knows_nothing_of_it(both: Both) -> Non
             both.versions.switch(take)
             confirmed = int(writer.stdout.readline())
     finally:
-        writer.kill()
-        rest, _ = writer.communicate(timeout=60)
-    confirmed = max(
-        [confirmed, *(int(line) for line in rest.splitlines(keepends=True) if line.endswith("\n"))]
-    )
+        rest = kill(writer)
+    confirmed = max([confirmed, *(int(line) for line in rest if line.endswith("\n"))])
     expected: dict[str, int] = {}
     for number in range(confirmed):
         expected[f"d{number % 97}"] = number + 1
