@@ -27,6 +27,11 @@ static PyObject *next(Cursor *cursor)
         return cursor->position < PyList_GET_SIZE(over) ? Py_NewRef(PyList_GET_ITEM(over, cursor->position++))
                                                         : NULL;
     }
+    if (UNLIKELY(!PyIter_Check(over))) {
+        /* A dict whose items are gone over, which no program of ours asks for anything else. */
+        PyErr_SetString(PyExc_TypeError, "a dict's items are taken two at once");
+        return NULL;
+    }
     return PyIter_Next(over);
 }
 

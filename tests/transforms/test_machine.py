@@ -346,6 +346,16 @@ def test_what_is_no_program_is_refused(code: list[Any]) -> None:
         native.built_programs.Program(numbers, ("a",), (1, 1, 2, 0, 0, 0), (), ())
 
 
+@pytest.mark.parametrize("taken", [["NEXT", 0, 0], ["NEXT_TWO", 0, 0, 0], ["NEXT_THREE", 0, 0, 0, 0]])
+def test_items_of_a_dict_are_taken_as_nothing_else(taken: list[Any]) -> None:
+    assert native.built_programs is not None
+    code = ["ITERATE_ITEMS", 0, 0, *taken, 4 + len(taken), "RETURN", 0]
+    numbers = [_number(each) if isinstance(each, str) else each for each in code]
+    program = native.built_programs.Program(numbers, (), (1, 1, 1, 0, 1, 0), (), ())
+    with pytest.raises(TypeError, match="two at once"):
+        program({"a": 1})
+
+
 @settings(max_examples=1000, deadline=None)
 @given(st.lists(st.integers(0, 99), max_size=20), st.integers(0, 10**9), VALUES | FOREIGN)
 def test_no_program_can_crash(numbers: list[int], seed: int, payload: Any) -> None:
