@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.crashes.cells import Cell, cells, groups_of_cells
-from tests.crashes.scenes import SHARES, Scene
+from tests.crashes.scenes import SHARES, Scene, events
 from tests.installation import Shop
 from tests.spark.conftest import serving_shop
+from tests.undisturbed import take
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "crashes.md"
 BEGIN = "<!-- made by python -m tests.crashes: begin -->"
@@ -68,10 +69,9 @@ def main() -> int:
 
 
 def undisturbed(folder: Path, shop: Shop) -> Scene:
-    """The same events in one run that nothing disturbs."""
-    scene = Scene(folder, shop, max_files_per_batch=1000, split_bytes=1 << 24)
-    scene.publish()
-    scene.run()
+    """The same events, taken with nothing in their way."""
+    scene = Scene(folder, shop)
+    take(scene.installation, {source: events(source) for source in SHARES})
     scene.exported()
     return scene
 

@@ -24,11 +24,11 @@ from model import canonical
 from model.queries import Query
 from sinks.keyring import KeyringFile
 from sinks.metadata_client import MetadataClient
-from tests.e2e.undisturbed import take
 from tests.installation import PROGRAM, Installation, Shop, retail, until
 from tests.servers.faulty_proxy import Answer, Fault, faulty_proxy, passed_on
 from tests.servers.kafka import Kafka, running_kafka
 from tests.spark.conftest import declare, declare_counters
+from tests.undisturbed import take
 
 PORTION = {"segment": 60, "amplitude": 40, "orders": 20}
 PATIENCE = 240.0

@@ -19,17 +19,17 @@ from app.package import write_archive
 from app.servers.spark import SparkCluster, spark_cluster
 from sinks.metadata_client import MetadataClient
 from tests.e2e.faults import at_a_write, purchases
-from tests.e2e.undisturbed import take
 from tests.installation import Installation, Shop, descendants, retail, until
 from tests.servers.dynamodb import require_dynamodb
 from tests.servers.elasticsearch import require_elasticsearch
 from tests.servers.faulty_proxy import Fault, faulty_proxy
 from tests.servers.kafka import Kafka, running_kafka
 from tests.spark.conftest import declare_counters, serving_shop
+from tests.undisturbed import take
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
-FIRST = {"segment": 500, "amplitude": 300, "orders": 200}
+FIRST = {"segment": 240, "amplitude": 100, "orders": 60}
 PATIENCE = 400
 BAD_LINE = b"{ not JSON"
 BARE_PYTHON = str(Path(sys.base_prefix) / "bin" / f"python3.{sys.version_info.minor}")
@@ -107,7 +107,7 @@ def test_an_executor_killed_in_mid_batch_changes_nothing(
         master=cluster.url,
         strategy="high_throughput",
         topics="cluster-",
-        kafka={"bootstrap_servers": kafka.bootstrap_servers, "max_offsets_per_batch": 250},
+        kafka={"bootstrap_servers": kafka.bootstrap_servers, "max_offsets_per_batch": 100},
         store={
             "kind": "dynamodb",
             "table_prefix": name,
@@ -140,11 +140,12 @@ def test_an_executor_killed_in_mid_batch_changes_nothing(
     assert not faults, "it was killed"
     assert sum(batch["events"] for batch in installation.batches()) == sum(FIRST.values()) + 1
     assert installation.profiles() == embedded.profiles()
-    assert purchases(installation.export().splitlines()) > 30
-    assert [letter["reason"] for letter in installation.dead_letters()] == ["not_json"]
+    exported = installation.export().splitlines()
+    assert purchases(exported) > 10
     found = installation.command("search", "--json", "--limit", "1000").stdout.splitlines()
-    assert len(found) == len(installation.export().splitlines())
-    letter = installation.dead_letters()[0]
+    assert len(found) == len(exported)
+    (letter,) = installation.dead_letters()
+    assert letter["reason"] == "not_json"
     shown = installation.command("dead-letters", "show", letter["id"], "--reveal").stdout
     assert BAD_LINE.decode() in shown.decode()
     assert json.loads(found[0])["id"]

@@ -16,10 +16,10 @@ from merge.index import ProfileIndex
 from model.errors import ConfigError
 from model.queries import FullText, Prefix, Query, Range, Term
 from tests.e2e.production_shape import ProductionShape, alive, interrupt, kill
-from tests.e2e.undisturbed import take
 from tests.installation import Installation, descendants, retail, until
 from tests.properties.test_indexes import all_pages
 from tests.servers.requirement import REQUIRED
+from tests.undisturbed import take
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 

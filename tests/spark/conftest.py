@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -22,6 +21,7 @@ from model.specs import SpecDefinition
 from sinks.keyring import KeyringFile
 from sinks.metadata_client import MetadataClient
 from tests.installation import EXAMPLES, Installation, Shop, retail
+from tests.undisturbed import take
 
 FIRST = {"segment": 500, "amplitude": 300, "orders": 200}
 """How many events of each source most tests take, which begin at the first."""
@@ -73,29 +73,11 @@ def declare_counters(client: MetadataClient) -> None:
 
 
 @pytest.fixture(scope="session")
-def reference(tmp_path_factory: pytest.TempPathFactory, shop: Shop) -> bytes:
-    """The profiles of the whole month, each source one file as it lies in the example, in one run."""
-    folder = tmp_path_factory.mktemp("reference")
-    installation = Installation(folder / "installation", shop)
-    for source in ("segment", "amplitude", "orders"):
-        inbox = installation.folder / "inbox" / source
-        inbox.mkdir(parents=True)
-        shutil.copy(EXAMPLES / "retail" / "data" / f"{source}.jsonl.gz", inbox / "all.jsonl.gz")
-    batches = installation.run()
-    assert sum(batch["events"] for batch in batches) == sum(
-        len(retail(source)) for source in ("segment", "amplitude", "orders")
-    )
-    assert not any(batch["dead_letters"] for batch in batches)
-    return installation.profiles()
-
-
-@pytest.fixture(scope="session")
 def first_thousand(tmp_path_factory: pytest.TempPathFactory, shop: Shop) -> Installation:
     """The first events from files into the embedded stores; to be looked at only."""
     installation = Installation(tmp_path_factory.mktemp("first-thousand"), shop)
-    publish_first(installation)
-    batches = installation.run()
-    assert sum(batch["events"] for batch in batches) == sum(FIRST.values())
+    report = take(installation, {source: retail(source)[:events] for source, events in FIRST.items()})
+    assert report.events == sum(FIRST.values())
     return installation
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from sinks.keyring import KeyringFile
 from sinks.metadata_client import MetadataClient
 from tests.installation import EXAMPLES, Installation, Shop, kill_tree, retail, until
 from tests.spark.conftest import declare
+from tests.undisturbed import take
 
 pytestmark = pytest.mark.spark
 
@@ -80,7 +82,8 @@ def test_without_the_service_the_last_snapshot_serves(tmp_path: Path) -> None:
     database = f"sqlite:///{tmp_path / 'metadata.db'}"
     app = create_app(ServiceSettings(database))
     token = create_token(app.state.service.database, "tests", Role.ADMIN)
-    with serving(app) as url:
+    with ExitStack() as service:
+        url = service.enter_context(serving(app))
         shop = Shop(url, token, tmp_path / "keyring.json")
         installation = Installation(tmp_path / "shop", shop)
         installation.publish("segment", retail("segment")[:100])
@@ -96,18 +99,18 @@ def test_without_the_service_the_last_snapshot_serves(tmp_path: Path) -> None:
         assert b"wrong-token" not in refused.stderr
         with MetadataClient(url, token) as client:
             declare(client)
-        installation.run()
         process = installation.start()
-        until(lambda: len(installation.batches()) >= 0 and process.poll() is None)
-    # The service is gone: the running flow goes on, and so does one that starts now.
-    try:
-        installation.publish("segment", [*retail("segment")[100:200]])
-        until(
-            lambda: sum(batch["events"] for batch in installation.batches()) == 100,
-            what="a batch without service",
-        )
-    finally:
-        kill_tree(process)
+        try:
+            until(lambda: installation.batches() or process.poll() is not None, what="a batch")
+            # The service is gone: the running flow goes on, and so does one that starts now.
+            service.close()
+            installation.publish("segment", [*retail("segment")[100:200]])
+            until(
+                lambda: sum(batch["events"] for batch in installation.batches()) == 200,
+                what="a batch without service",
+            )
+        finally:
+            kill_tree(process)
     invented = json.loads(retail("segment")[0])
     invented["properties"]["query"] = {"never": "declared"}
     installation.publish("segment", [json.dumps(invented).encode()])
@@ -122,9 +125,8 @@ def test_without_the_service_the_last_snapshot_serves(tmp_path: Path) -> None:
         with MetadataClient(url, token) as client:
             assert client.get_attribute("activity.search.query.never") is not None
     clean = Installation(tmp_path / "clean", shop)
-    shutil.copytree(installation.folder / "inbox", clean.folder / "inbox", dirs_exist_ok=True)
     flow = clean.folder / ".idgraph/flows/shop"
     flow.mkdir(parents=True, mode=0o700)
     shutil.copy(installation.folder / ".idgraph/flows/shop/snapshot.json", flow)
-    clean.run()
+    take(clean, {"segment": [*retail("segment")[:200], json.dumps(invented).encode()]})
     assert clean.export() == back.export()
