@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.installation import Installation, Shop, retail
+from tests.undisturbed import take
 
 pytestmark = pytest.mark.spark
 
@@ -75,10 +76,8 @@ def test_every_kind_of_bad_input_among_good_events(tmp_path: Path, shop: Shop) -
     until = int(torn[0]["position"].rsplit("#", 1)[1]) - 1
     assert until > 50
     clean = Installation(tmp_path / "clean", shop)
-    clean.publish("segment", good)
-    clean.publish("amplitude", retail("amplitude")[:until])
-    clean.run()
-    assert installation.export("--provenance") == clean.export("--provenance")
+    take(clean, {"segment": good, "amplitude": retail("amplitude")[:until]})
+    assert installation.profiles() == clean.profiles()
 
     # The record is kept, sealed, and shown only when asked for.
     letter = next(letter for letter in letters if letter["reason"] == "not_json")
@@ -87,32 +86,6 @@ def test_every_kind_of_bad_input_among_good_events(tmp_path: Path, shop: Shop) -
 
     # The torn file given again whole completes the month.
     installation.publish("amplitude", retail("amplitude")[:500])
-    clean.publish("amplitude", retail("amplitude")[:500], "whole.jsonl")
+    take(clean, {"amplitude": retail("amplitude")[:500]})
     installation.run()
-    clean.run()
-    assert installation.export("--provenance") == clean.export("--provenance")
-
-
-def test_too_many_dead_letters_stop_the_flow_and_nothing_is_lost(tmp_path: Path, shop: Shop) -> None:
-    limits = {"max_rate": 0.3, "minimum": 10, "window": 1000}
-    installation = Installation(tmp_path, shop, dead_letters=limits, max_event_bytes=300)
-    installation.publish("segment", retail("segment")[:200])
-    stopped = installation.command("run", "--until-done", code=4)
-    assert b"became dead letters" in stopped.stderr
-    assert b"too_large" in stopped.stderr
-    assert b"Traceback" not in stopped.stderr
-    set_aside = len(installation.dead_letters())
-    assert set_aside > 60
-
-    # Stopped means stopped: the same again until the cause is mended, and no letter twice.
-    installation.command("run", "--until-done", code=4)
-    assert len(installation.dead_letters()) == set_aside
-
-    # Mended: the micro-batch is read again, and its dead letters of before are gone.
-    mended = Installation(tmp_path, shop, dead_letters=limits)
-    mended.run()
-    assert mended.dead_letters() == []
-    clean = Installation(tmp_path / "clean", shop)
-    clean.publish("segment", retail("segment")[:200])
-    clean.run()
-    assert mended.export() == clean.export()
+    assert installation.profiles() == clean.profiles()

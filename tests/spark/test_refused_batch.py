@@ -1,4 +1,4 @@
-"""Law 1 and law 4 for a micro-batch that the guard refused and that ran again under a mended spec."""
+"""Laws 1, 4 and 5 for a micro-batch that the guard refused and that ran again under a mended spec."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from sinks.metadata_client import MetadataClient
 from tests.installation import Installation, Shop, retail
 from tests.retail import definition
 from tests.spark.conftest import declare
+from tests.undisturbed import take
 
 pytestmark = pytest.mark.spark
 
@@ -33,18 +34,24 @@ def test_after_the_spec_is_mended_nothing_shows_that_the_batch_was_refused(tmp_p
         installation.publish("segment", retail("segment")[:600])
         installation.publish("orders", retail("orders")[:100])
         stopped = installation.command("run", "--until-done", code=4)
+        assert b"became dead letters" in stopped.stderr
         assert b"no_spec" in stopped.stderr
+        assert b"Traceback" not in stopped.stderr
+        set_aside = len(installation.dead_letters())
+        assert set_aside > 60
+        # Stopped means stopped: the same again until the cause is mended, and no letter twice.
+        installation.command("run", "--until-done", code=4)
+        assert len(installation.dead_letters()) == set_aside
         # What was good is committed, by the version that was in force.
         assert b'"spec":"shop-segment","spec_version":2' in installation.export("--provenance")
 
+        # Mended: the micro-batch is read again, and its dead letters of before are gone.
         assert client.put_spec(definition("segment")).active_version == 3
         installation.run()
         assert installation.dead_letters() == []
-        clean = Installation(tmp_path / "clean", shop, dead_letters=limits)
-        clean.publish("segment", retail("segment")[:600])
-        clean.publish("orders", retail("orders")[:100])
-        clean.run()
-    profiles = installation.profiles()
-    assert profiles == clean.profiles()
+        clean = Installation(tmp_path / "clean", shop)
+        take(clean, {"segment": retail("segment")[:600], "orders": retail("orders")[:100]})
+        profiles = installation.profiles()
+        assert profiles == clean.profiles()
     assert b'"spec":"shop-segment","spec_version":3' in profiles
     assert b'"spec":"shop-segment","spec_version":2' not in profiles
