@@ -24,13 +24,14 @@ DEFAULTS = "spark.idgraph.both the machine's\nspark.idgraph.machine of the machi
 STARTED = """
 import json, sys
 from pathlib import Path
+from app.java import class_archives
 from ingestion.configuration import FlowConfig
 from ingestion.session import start_session
 from ingestion.spark_configuration import SparkSettings
 
 folder, options = Path(sys.argv[1]), json.loads(sys.stdin.read())
 session = start_session(
-    FlowConfig(master="local[1]"), SparkSettings(options=options), folder / "scratch", folder / "log", folder / "archives"
+    FlowConfig(master="local[1]"), SparkSettings(options=options), folder / "scratch", folder / "log", class_archives()
 )
 # Each command line here is readable by all; those of ours tell the folder.
 lines = []
