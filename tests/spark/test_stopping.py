@@ -19,7 +19,9 @@ from tests.installation import Installation, Shop, descendants, kill_tree, retai
 pytestmark = pytest.mark.spark
 
 
-def test_ctrl_c_ends_after_the_micro_batch(tmp_path: Path, shop: Shop) -> None:
+def test_ctrl_c_ends_after_the_micro_batch_and_a_killed_jvm_with_one_message(
+    tmp_path: Path, shop: Shop
+) -> None:
     installation = Installation(tmp_path, shop)
     orders = retail("orders")
     installation.publish("orders", orders[:10])
@@ -34,8 +36,26 @@ def test_ctrl_c_ends_after_the_micro_batch(tmp_path: Path, shop: Shop) -> None:
     said = (installation.folder / "flow.err").read_text()
     assert "the next run goes on from here" in said
     assert "Traceback" not in said
+
     installation.publish("orders", orders[10:20])
-    assert sum(batch["events"] for batch in installation.run()) == 10
+    process = installation.start()
+    try:
+        until(lambda: len(installation.batches()) > 1 or process.poll() is not None, what="the next run's")
+        assert sum(batch["events"] for batch in installation.batches()) == 20
+        for pid in descendants(process.pid):
+            if Path(f"/proc/{pid}/comm").read_text().strip() == "java":
+                os.kill(pid, signal.SIGKILL)
+        assert process.wait(60) == 4
+    finally:
+        if process.poll() is None:
+            kill_tree(process)
+    lines = (installation.folder / "flow.err").read_text().removeprefix(said).splitlines()
+    assert not [line for line in lines if line.startswith(("Traceback", "Exception", "ERROR"))]
+    assert lines[-1].startswith("error: Spark's Java process is gone")
+
+    installation.publish("orders", orders[20:30])
+    # What it did last is done again where Spark had not noted yet that it was done.
+    assert sum(batch["events"] for batch in installation.run()) in (10, 20)
 
 
 def test_a_store_that_fails_ends_the_run_with_its_own_words(tmp_path: Path, shop: Shop) -> None:
@@ -63,7 +83,7 @@ def test_one_flow_is_run_once(tmp_path: Path, shop: Shop) -> None:
 
 def test_a_batch_that_is_given_again_keeps_its_snapshot(tmp_path: Path, shop: Shop) -> None:
     installation = Installation(tmp_path, shop, split_bytes=20_000)
-    installation.publish("segment", retail("segment")[:2000])
+    installation.publish("segment", retail("segment")[:500])
     pin = installation.folder / ".idgraph/flows/shop/batch.json"
     process = installation.start("--until-done")
     until(lambda: pin.exists() or process.poll() is not None, what="the pin")
@@ -89,27 +109,3 @@ def test_workers_take_nothing_from_the_current_folder(tmp_path: Path, shop: Shop
         [program, "-c", installation.config, "run", "--until-done"], cwd=tmp_path, check=True, timeout=120
     )
     assert len(installation.export().splitlines()) == 10
-
-
-def test_a_jvm_that_is_killed_ends_the_flow_with_one_message_and_the_next_run_goes_on(
-    tmp_path: Path, shop: Shop
-) -> None:
-    installation = Installation(tmp_path, shop)
-    orders = retail("orders")
-    installation.publish("orders", orders[:10])
-    process = installation.start()
-    try:
-        until(lambda: installation.batches() or process.poll() is not None, what="the first micro-batch")
-        for pid in descendants(process.pid):
-            if Path(f"/proc/{pid}/comm").read_text().strip() == "java":
-                os.kill(pid, signal.SIGKILL)
-        assert process.wait(60) == 4
-    finally:
-        if process.poll() is None:
-            kill_tree(process)
-    said = (installation.folder / "flow.err").read_text().splitlines()
-    assert not [line for line in said if line.startswith(("Traceback", "Exception", "ERROR"))]
-    assert said[-1].startswith("error: Spark's Java process is gone")
-    installation.publish("orders", orders[10:20])
-    # The first is done again where Spark had not noted yet that it was done.
-    assert sum(batch["events"] for batch in installation.run()) in (10, 20)
