@@ -66,7 +66,7 @@ class KafkaRanges:
 def _until(consumer: Consumer, until: int, place: str) -> Iterator[ReadRecord]:
     deadline = time.monotonic() + SILENT_SECONDS
     while True:
-        for message in consumer.consume(_AT_ONCE, 1.0):
+        for message in _arrived(consumer):
             error = message.error()
             if error is not None and error.code() != KafkaError._PARTITION_EOF:
                 _raise(error, place)
@@ -84,6 +84,13 @@ def _until(consumer: Consumer, until: int, place: str) -> Iterator[ReadRecord]:
             raise SourceUnavailableError(
                 f"Kafka, {place}: nothing came for {SILENT_SECONDS:.0f} s, though it had records up to offset {until}"
             )
+
+
+def _arrived(consumer: Consumer) -> list[Message]:
+    """What is there, or comes within a second. To ask for as many at once would wait that second for those that never
+    come, behind the last."""
+    first = consumer.poll(1.0)
+    return [] if first is None else [first, *consumer.consume(_AT_ONCE, 0)]
 
 
 def _raise(error: KafkaError, place: str) -> None:
