@@ -122,6 +122,11 @@ class Scene:
             content = newest.read_bytes()
             newest.write_bytes(content[: int(len(content) * keep)])
 
+    def waits_for_the_index(self) -> bool:
+        """Whether something was stored that is not indexed yet."""
+        with wiring.opened(load(self.installation.config)) as resources:
+            return bool(resources.store.outbox())
+
     def differences(self, reference: Scene) -> list[str]:
         """How it differs from another scene of the same events; empty if in nothing."""
         found = []

@@ -1,4 +1,4 @@
-"""A handful of the crash matrix's cells; `python -m tests.crashes` plays them all."""
+"""Some of the crash matrix's cells; `python -m tests.crashes` plays them all."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tests.spark.conftest import serving_shop
 
 PLAYED = (
     "rows are written, not committed, worker, low_latency",
-    "checkpoint torn: all of these, power, adaptive",
     "a backfill beside the running stream, backfill, high_throughput",
+    pytest.param("checkpoint torn: all of these, power, adaptive", marks=pytest.mark.long),
 )
 
 

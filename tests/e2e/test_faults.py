@@ -43,7 +43,9 @@ def server(scene: Scene, name: str) -> Mortal:
     return found
 
 
-@pytest.mark.parametrize("name", [*SERVERS[:3], pytest.param("metadata", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "name", ["dynamodb", *(pytest.param(each, marks=pytest.mark.long) for each in SERVERS[1:])]
+)
 def test_a_server_killed_in_mid_batch(running: Scene, name: str) -> None:
     running.publish(killed_for_a_while(server(running, name)))
     running.settle()
