@@ -41,9 +41,29 @@ WITH_AND_WITHOUT = (
 )
 
 
+MINUTES = ("transforms/test_hostile.py", "transforms/test_corpus.py")
+"""Files that take that long without Spark."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """pytest-xdist hands files out as they were collected, not those of most tests first: here these are the cheapest."""
+    if hasattr(config.option, "loadscopereorder"):
+        config.option.loadscopereorder = False
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes minutes begins first: begun last, it would leave all cores but one idle."""
+    items.sort(
+        key=lambda item: not (item.get_closest_marker("spark") or _place(item.path).startswith(MINUTES))
+    )
+
+
+def _place(path: Path) -> str:
+    return path.relative_to(TESTS).as_posix()
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    place = metafunc.definition.path.relative_to(TESTS).as_posix()
-    if native.built is not None and place.startswith(WITH_AND_WITHOUT):
+    if native.built is not None and _place(metafunc.definition.path).startswith(WITH_AND_WITHOUT):
         metafunc.fixturenames.append("loops")
         metafunc.parametrize("loops", [True, False], ids=["native", "python"], indirect=True)
 
