@@ -8,6 +8,7 @@ import subprocess
 import sys
 import sysconfig
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -15,7 +16,6 @@ from model import native
 
 ROOT = Path(__file__).parents[2]
 OTHER = "built from another source"
-BUILD = [sys.executable, str(ROOT / "native" / "build.py")]
 
 
 def run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -39,32 +39,50 @@ def _path(folder: Path) -> str:
     return os.pathsep.join((str(folder), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")))
 
 
-def can_build() -> str | None:
-    """Why the loops cannot be built here, if so."""
-    done = run(*BUILD, "--into", "/nowhere")
-    return done.stderr if "no C compiler" in done.stderr or "Python.h" in done.stderr else None
+def copy(source: Path, folder: Path, *ignored: str) -> Path:
+    """What of a checkout the loops need."""
+    for name in ("model", "native"):
+        shutil.copytree(source / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", *ignored))
+    return folder
 
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """What of the repository the loops need."""
-    for name in ("model", "native"):
-        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
-    return tmp_path
+    return copy(ROOT, tmp_path, "*.so")
 
 
 def build(checkout: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return run(sys.executable, str(checkout / "native" / "build.py"), *words, **environment)
 
 
-@pytest.mark.skipif(bool(why := can_build()), reason=str(why))
-def test_they_compile_without_a_warning_and_are_used(checkout: Path) -> None:
-    done = build(checkout, "--strict")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert state(checkout) == "in use True True"
+class Built(NamedTuple):
+    """A checkout with the loops, and what the build said."""
+
+    folder: Path
+    done: subprocess.CompletedProcess[str]
 
 
-@pytest.mark.skipif(bool(why := can_build()), reason=str(why))
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    """Built once, since it takes a compiler seconds."""
+    folder = copy(ROOT, tmp_path_factory.mktemp("original"), "*.so")
+    done = build(folder, "--strict")
+    if "no C compiler" in done.stderr or "Python.h" in done.stderr:
+        pytest.skip(done.stderr)
+    return Built(folder, done)
+
+
+@pytest.fixture
+def built(original: Built, tmp_path: Path) -> Path:
+    """A copy with the loops, to change."""
+    return copy(original.folder, tmp_path)
+
+
+def test_they_compile_without_a_warning_and_are_used(original: Built) -> None:
+    assert (original.done.returncode, original.done.stderr) == (0, "")
+    assert state(original.folder) == "in use True True"
+
+
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
@@ -74,13 +92,12 @@ def test_they_compile_without_a_warning_and_are_used(checkout: Path) -> None:
         ("states/reading.h", {"states": OTHER}),
     ],
 )
-def test_an_old_build_is_not_used(checkout: Path, changed: str, told: dict[str, str]) -> None:
-    build(checkout)
-    with (checkout / "native" / changed).open("a") as source:
+def test_an_old_build_is_not_used(built: Path, changed: str, told: dict[str, str]) -> None:
+    with (built / "native" / changed).open("a") as source:
         source.write("\n")
     parts = dict.fromkeys(("events", "leaves", "loops", "states", "postings", "mapping"), "in use") | told
     expected = ", ".join(f"{name} {each}" for name, each in parts.items())
-    assert state(checkout) == f"{expected} {'loops' not in told} {'mapping' not in told}"
+    assert state(built) == f"{expected} {'loops' not in told} {'mapping' not in told}"
 
 
 def test_without_a_compiler_one_line_says_so_and_nothing_fails(checkout: Path) -> None:
@@ -92,15 +109,13 @@ def test_without_a_compiler_one_line_says_so_and_nothing_fails(checkout: Path) -
     assert state(checkout) == "not built False False"
 
 
-@pytest.mark.skipif(bool(why := can_build()), reason=str(why))
-def test_what_all_share_belongs_to_the_source_of_each(checkout: Path) -> None:
-    build(checkout)
-    with (checkout / "native" / "objects.h").open("a") as source:
+def test_what_all_share_belongs_to_the_source_of_each(built: Path) -> None:
+    with (built / "native" / "objects.h").open("a") as source:
         source.write("\n")
-    assert state(checkout) == f"{OTHER} False False"
+    assert state(built) == f"{OTHER} False False"
 
 
-@pytest.mark.skipif(bool(why := can_build()), reason=str(why))
+@pytest.mark.usefixtures("original")
 def test_what_does_not_compile_is_left_out(checkout: Path) -> None:
     for path in (checkout / "native").glob("*.c"):
         path.write_text("not C\n")
