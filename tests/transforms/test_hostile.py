@@ -3,36 +3,37 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from model import native
+from tests.transforms import hostile, hostile_functions
+from tests.transforms.forks import Ended, Forks
 from tests.transforms.hostile import ATTACKS
 from tests.transforms.hostile_functions import VALUES
 
-ROOT = Path(__file__).parents[2]
+Run = Callable[[str, str], Ended]
 
 
-def run(module: str, argument: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", module, argument],
-        cwd=ROOT,
-        env=os.environ | ({} if native.programs else {native.VARIABLE: "off"}),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+@pytest.fixture(scope="module")
+def run() -> Iterator[Run]:
+    forks = Forks(hostile.__name__, hostile_functions.__name__)
+
+    def run(module: str, argument: str) -> Ended:
+        nonlocal forks
+        if forks.ended:
+            forks = Forks(hostile.__name__, hostile_functions.__name__)
+        return forks.run(module, argument)
+
+    yield run
+    forks.end()
 
 
 @pytest.mark.parametrize("name", ATTACKS)
-def test_attack(name: str) -> None:
-    done = run("tests.transforms.hostile", name)
-    assert done.returncode == 0, f"out of time or memory: {done.returncode} {done.stderr[-500:]}"
-    answer = json.loads(done.stdout)
+def test_attack(run: Run, name: str) -> None:
+    done = run(hostile.__name__, name)
+    assert done.code == 0, f"out of time or memory: {done.code} {done.errors[-500:]}"
+    answer = json.loads(done.output)
     wanted = ATTACKS[name]
     error = wanted.error.__name__ if wanted.error else None
     assert (answer["error"], answer["pointer"]) == (error, wanted.pointer), answer
@@ -40,6 +41,6 @@ def test_attack(name: str) -> None:
 
 
 @pytest.mark.parametrize("value", VALUES)
-def test_every_operation_and_function(value: str) -> None:
-    done = run("tests.transforms.hostile_functions", value)
-    assert (done.returncode, done.stdout) == (0, ""), done.stderr[-500:]
+def test_every_operation_and_function(run: Run, value: str) -> None:
+    done = run(hostile_functions.__name__, value)
+    assert (done.code, done.output) == (0, ""), done.errors[-500:]
