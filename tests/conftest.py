@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -74,3 +76,21 @@ def loops(request: pytest.FixtureRequest) -> Iterator[None]:
     native.use(request.param)
     yield
     native.use(True)
+
+
+class _HastyAsyncio:
+    """asyncio for one who sleeps too long."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(asyncio, name)
+
+    def sleep(self, seconds: float) -> Coroutine[Any, Any, None]:
+        return asyncio.sleep(seconds / 20)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def uvicorn_stops_at_once() -> Iterator[None]:
+    """It looks ten times a second whether it is to stop, then sleeps as long again; hundreds of tests stop one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("uvicorn.server.asyncio", _HastyAsyncio())
+        yield
