@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
+from itertools import islice
 from random import Random
 from typing import Any
 
@@ -61,10 +63,14 @@ def test_generated_specs_refuse_what_is_nested_too_deeply(operation: str) -> Non
     for number in range(200):
         random = Random(f"nesting-{operation}-{number}")
         task = task_of(random, operation)
-        for payload in (task["input"], *list(deepened(random, task["input"]))[:2]):
+        try:
+            transform = compile_spec(task["spec"])
+        except SpecError:
+            continue
+        for payload in (task["input"], *islice(deepened(random, task["input"]), 2)):
             try:
-                output = compile_spec(task["spec"])(payload)
-            except (SpecError, TransformError):
+                output = transform(payload)
+            except TransformError:
                 continue
             least = height(output, empty=0)
             if least > 1:
@@ -76,16 +82,16 @@ def test_generated_specs_refuse_what_is_nested_too_deeply(operation: str) -> Non
 @pytest.mark.parametrize("name", CASES)
 def test_real_specs_refuse_what_is_nested_too_deeply(name: str) -> None:
     case, random, refused = CASES[name], Random(f"nesting-{name}"), 0
-    limited = {most: compile_spec(case.spec, SpecLimits(max_depth=most)) for most in range(1, 25)}
     transform = compile_spec(case.spec)
+    limited = cache(lambda most: compile_spec(case.spec, SpecLimits(max_depth=most)))
     for line in random.sample(case.lines, 10):
         for payload in deepened(random, msgspec.json.decode(line)):
             try:
                 output = transform(payload)
             except TransformError:
                 continue
-            assert limited[height(output)](payload) == output
+            assert limited(height(output))(payload) == output
             with pytest.raises(TransformError, match="nested deeper"):
-                limited[height(output, empty=0) - 1](payload)
+                limited(height(output, empty=0) - 1)(payload)
             refused += 1
     assert refused > 50
