@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if native.built is not None and _place(metafunc.definition.path).startswith(WITH_AND_WITHOUT):
         metafunc.fixturenames.append("loops")
         metafunc.parametrize("loops", [True, False], ids=["native", "python"], indirect=True)
+
+
+def pytest_collection_finish() -> None:
+    # The collector would walk thousands of collected tests and all modules again and again.
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

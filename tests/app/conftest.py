@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 from app import wiring
@@ -36,6 +38,14 @@ class CommandLine(NamedTuple):
         result = self(*words)
         assert result.exit_code == 0, result.output
         return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_tree_of_commands() -> Iterator[None]:
+    """Made once, as a process does; typer's runner makes it anew at each call, which takes longer than most commands."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("typer.testing._get_command", cache(get_command))
+        yield
 
 
 @pytest.fixture

@@ -36,6 +36,14 @@ def running(folder: Path, port: int = 0) -> Iterator[Service]:
         yield Service(url, lambda: revoke_token(database, "admin"))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def nothing_is_looked_away_from() -> Iterator[None]:
+    """A worker process walks all its objects once; tests stand for hundreds of workers, in a process of more objects."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ingestion.worker_process._look_away_from_what_stays", lambda: None)
+        yield
+
+
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Service]:
     """A service with the retail example's specs and attributes."""
