@@ -132,8 +132,15 @@ class Erasure:
         return done._replace(index_documents=done.index_documents + documents)
 
     def lift(self, ids: Sequence[str]) -> int:
-        """Let events of any ordinal bring these fragments back; gives how many were forbidden."""
+        """Let events of any ordinal bring these fragments back; gives how many were forbidden.
+
+        An erasure of them that was cut short is finished first: letters that it has not reached yet would bring back
+        what it erased, and it would take those that come from now on.
+        """
         others = self._other_names(ids)
+        pending = [each for each in self._store.unfinished() if each.fragment_id in {*ids, *others}]
+        if pending:
+            self._finish(pending, [])
         # First: what the file forbids is given back to the store at the next start.
         self._keeper.append({self.names(each): Tombstone(UNJUDGED, 0) for each in [*ids, *others]})
         lifted = self._store.lift(ids)

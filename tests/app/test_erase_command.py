@@ -19,7 +19,7 @@ from app.erasure_receipt import receipt_hash
 from ingestion.durable_files import write_atomically
 from ingestion.erasure import Erasure
 from merge.tombstones import UNJUDGED
-from model.errors import StoreError
+from model.errors import ProfileIndexError, StoreError
 from model.events import RawRecord
 from model.identifiers import Identifier
 from model.queries import Query
@@ -270,6 +270,29 @@ def test_a_lift_that_was_cut_short_is_not_taken_back_later(
             mend(settings, resources)
             forbids = {each.until > UNJUDGED for each in resources.store.tombstones(ids).values()}
             assert forbids == {bool(dies)}
+
+
+def test_what_was_cut_short_is_finished_before_it_is_lifted(
+    filled: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else what its letters hold could be replayed: the erasure had not reached them yet."""
+    ids = ids_of(filled)
+    fragments = [word for each in ids for word in ("--fragment", each)]
+
+    def away(*_: Any) -> Any:
+        raise ProfileIndexError("the index is away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SqliteProfileIndex, "erase", away)
+        assert filled("erase", *WHOM, "--yes").exit_code == 1
+        kept = filled("erase", "--lift", *fragments)
+        assert (kept.exit_code, kept.stdout) == (1, "")
+        assert "the index is away" in kept.stderr
+    assert filled("erase", "--lift", *fragments).output == "lifted 2\n"
+    with wiring.opened(filled.settings()) as resources:
+        assert not {each.fragment_id for each in resources.store.unfinished()} & {*ids}
+        (theirs,) = resources.dead_letters.scan()
+    assert theirs.position.endswith("#903")
 
 
 @pytest.mark.parametrize("step", ["mend", "again"])
