@@ -65,8 +65,16 @@ def _ports(properties: Path) -> tuple[int, int]:
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
+def _cluster_id() -> str:
+    while True:
+        spelled = urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+        # The tool would take it for an option.
+        if not spelled.startswith("-"):
+            return spelled
+
+
 def _format(tool: list[str], properties: Path) -> None:
-    cluster = urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+    cluster = _cluster_id()
     done = subprocess.run(  # noqa: S603 - our own words
         [*tool, "format", "--standalone", "-t", cluster, "-c", str(properties)],
         capture_output=True,

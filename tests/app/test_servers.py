@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from app.servers import kafka
 from app.servers.dynamodb import dynamodb
 from app.servers.processes import free_port, listens, running
 from model.errors import ServerUnavailableError
@@ -63,3 +64,8 @@ def test_a_server_ends_with_who_started_it_however_that_ends(tmp_path: Path) -> 
     died = subprocess.run([sys.executable, "-c", starter], cwd=tmp_path, check=False)
     assert died.returncode == -signal.SIGKILL
     until(lambda: not listens(port), 20, "the server's end")
+
+
+def test_no_id_of_a_kafka_cluster_looks_like_an_option() -> None:
+    """One in 64 would: some thirty of these."""
+    assert not [each for each in (kafka._cluster_id() for _ in range(2000)) if each.startswith("-")]

@@ -49,9 +49,16 @@ class Partition:
 
     def __init__(self, *answers: Sequence[Told]) -> None:
         self._answers = list(answers)
+        self._there: list[Told] = []
+
+    def poll(self, seconds: float) -> Told | None:
+        if not self._there and self._answers:
+            self._there = list(self._answers.pop(0))
+        return self._there.pop(0) if self._there else None
 
     def consume(self, most: int, seconds: float) -> Sequence[Told]:
-        return self._answers.pop(0) if self._answers else []
+        there, self._there = self._there, []
+        return there
 
 
 @pytest.fixture(autouse=True)
