@@ -1,5 +1,5 @@
 """Faults on real servers: after each, the flow's profiles are those of a run that nothing disturbed, byte for byte, all of
-them can be found, and nothing was set aside. `pytest -m long tests/e2e/test_faults.py` plays those that `make test` leaves out."""
+them can be found, and nothing was set aside. `pytest -m long tests/e2e/test_faults.py` plays them, `make test` does not."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.servers.faulty_proxy import (
 )
 from tests.servers.requirement import required
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
 
 SERVERS = ("dynamodb", "elasticsearch", "kafka", "metadata")
 DAY = 86_400
@@ -43,9 +43,7 @@ def server(scene: Scene, name: str) -> Mortal:
     return found
 
 
-@pytest.mark.parametrize(
-    "name", ["dynamodb", *(pytest.param(each, marks=pytest.mark.long) for each in SERVERS[1:])]
-)
+@pytest.mark.parametrize("name", SERVERS)
 def test_a_server_killed_in_mid_batch(running: Scene, name: str) -> None:
     running.publish(killed_for_a_while(server(running, name)))
     running.settle()
@@ -53,7 +51,6 @@ def test_a_server_killed_in_mid_batch(running: Scene, name: str) -> None:
     assert running.differences() == []
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("name", SERVERS)
 def test_a_server_killed_while_idle(running: Scene, name: str) -> None:
     server(running, name).kill()
@@ -63,17 +60,7 @@ def test_a_server_killed_while_idle(running: Scene, name: str) -> None:
     assert running.differences() == []
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(
-    "fault",
-    [
-        half_an_answer,
-        *(
-            pytest.param(each, marks=pytest.mark.long)
-            for each in (throttled, broken, cut, lost_answer, delayed)
-        ),
-    ],
-)
+@pytest.mark.parametrize("fault", [half_an_answer, throttled, broken, cut, lost_answer, delayed])
 def test_the_way_to_the_store(running: Scene, fault: Fault) -> None:
     running.store_faults.extend(faults_between(fault, 4))
     running.publish()
@@ -82,14 +69,7 @@ def test_the_way_to_the_store(running: Scene, fault: Fault) -> None:
     assert running.differences() == []
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(
-    "fault",
-    [
-        half_an_answer,
-        *(pytest.param(each, marks=pytest.mark.long) for each in (busy, broken, cut, lost_answer, delayed)),
-    ],
-)
+@pytest.mark.parametrize("fault", [half_an_answer, busy, broken, cut, lost_answer, delayed])
 def test_the_way_to_the_index(running: Scene, fault: Fault) -> None:
     running.index_faults.extend(faults_between(fault, 2))
     running.publish()
@@ -108,7 +88,6 @@ def until_played(running: Scene) -> None:
     assert not running.index_faults
 
 
-@pytest.mark.long
 def test_the_clock_is_set_back_and_forth(running: Scene) -> None:
     for seconds in (-3600, -2 * DAY, 0):
         running.clock.write_text(str(seconds))
@@ -117,7 +96,6 @@ def test_the_clock_is_set_back_and_forth(running: Scene) -> None:
         assert running.differences() == []
 
 
-@pytest.mark.long
 def test_two_flows_with_one_checkpoint(running: Scene) -> None:
     running.stop()
     # In one folder the second is refused; two machines may have copies of it.
@@ -126,7 +104,6 @@ def test_two_flows_with_one_checkpoint(running: Scene) -> None:
     both_take_a_portion(running, second)
 
 
-@pytest.mark.long
 def test_two_flows_in_one_group(running: Scene) -> None:
     """Every flow's consumers name the same group, and none has a share of the records for it: each takes all."""
     running.stop()
@@ -149,7 +126,6 @@ def both_take_a_portion(running: Scene, second: Installation) -> None:
     assert running.differences() == []
 
 
-@pytest.mark.long
 def test_the_driver_killed_in_mid_batch(running: Scene) -> None:
     running.publish(running.process.kill)
     running.process.wait(PATIENCE)

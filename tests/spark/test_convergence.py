@@ -40,6 +40,7 @@ def publish(
             installation.publish(source, lines[start : start + lines_per_file], f"{number:06d}.{ending}")
 
 
+@pytest.mark.long
 def test_shuffled_on_one_worker_in_many_small_chunks(tmp_path: Path, shop: Shop, reference: bytes) -> None:
     installation = Installation(
         tmp_path, shop, master="local[1]", partitions=1, combine_events=701, commit_fragments=17

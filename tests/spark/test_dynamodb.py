@@ -17,7 +17,8 @@ from tests.servers.dynamodb import require_dynamodb
 from tests.spark.conftest import FIRST, publish_first
 from transforms.schema import AttributeTree
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+# A flow into DynamoDB is played by tests/e2e/test_dev_up.py and test_cluster.py too.
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(600)]
 
 
 def test_the_first_thousand_events_give_the_same_export(
