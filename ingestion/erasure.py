@@ -5,7 +5,7 @@ The order, and what a crash behind each step leaves:
 1. Tombstones, in a file apart from the store. Nothing else is changed; the same command begins anew.
 2. Data keys. Protected values are unreadable wherever copies are; a flow that goes on makes new keys.
 3. The store, in one transaction: rows gone, tombstone set, the fragments noted as unfinished. From here on
-   no event that was taken before can bring them back, and `again` goes on by itself.
+   no event that was taken before can bring them back, and `again` and `lift` go on by themselves.
 4. Data keys that a worker made in between (see `KeyGuard`), index documents, dead letters; then the files of
    keys, letters and index are compacted.
 5. The store's file is, and what was noted is forgotten.
@@ -131,21 +131,21 @@ class Erasure:
             done = Erased(*(a + b for a, b in zip(done, more, strict=True)))
         return done._replace(index_documents=done.index_documents + documents)
 
-    def lift(self, ids: Sequence[str]) -> int:
-        """Let events of any ordinal bring these fragments back; gives how many were forbidden.
+    def lift(self, ids: Sequence[str]) -> tuple[int, Erased]:
+        """Let events of any ordinal bring these fragments back; gives how many were forbidden, and what it finished.
 
-        An erasure of them that was cut short is finished first: letters that it has not reached yet would bring back
-        what it erased, and it would take those that come from now on.
+        What was cut short is finished first, whatever it names, since a letter may be certain by another name of the same
+        erasure: letters that it has not reached yet would bring back what it erased, and it would take those that come
+        from now on.
         """
+        pending = self._store.unfinished()
+        finished = self._finish(pending, []) if pending else Erased()
         others = self._other_names(ids)
-        pending = [each for each in self._store.unfinished() if each.fragment_id in {*ids, *others}]
-        if pending:
-            self._finish(pending, [])
         # First: what the file forbids is given back to the store at the next start.
         self._keeper.append({self.names(each): Tombstone(UNJUDGED, 0) for each in [*ids, *others]})
         lifted = self._store.lift(ids)
         self._store.lift(others)
-        return lifted
+        return lifted, finished
 
     def _other_names(self, ids: Sequence[str]) -> list[str]:
         """The keyed hashes that these fragments' ids become where policy protects them."""

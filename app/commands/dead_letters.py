@@ -102,6 +102,7 @@ def replay(
         with wiring.opened(settings) as resources:
             letters = resources.dead_letters
             chosen, missing = _chosen(letters, ids, reason, source, everything)
+            _tell_missing(missing)
             # One by one: the letters of a bad day do not fit in memory.
             found = (letter for name in chosen if (letter := letters.get(name)) is not None)
             report = replay_letters(
@@ -116,7 +117,6 @@ def replay(
             f"replayed {report.replayed}, still dead {report.still_dead}, to be given again as files "
             f"{report.partial}, unreadable {report.unreadable}"
         )
-        _tell_missing(missing)
         if report.still_dead or report.partial or report.unreadable:
             raise typer.Exit(Exit.FAILED)
         if missing:
@@ -135,6 +135,7 @@ def drop(
     with told(), wiring.opened(_ready(context)) as resources:
         letters = resources.dead_letters
         chosen, missing = _chosen(letters, ids, reason, source, everything)
+        _tell_missing(missing)
         wanted, counts = set(chosen), letters.counts()
         changes = (each for kind in COMMIT_REASONS if counts.get(kind) for each in letters.scan(reason=kind))
         positions = {each.id: each.position for each in changes if each.id in wanted}
@@ -143,7 +144,6 @@ def drop(
         if leftover_keys.erase_of_letters(positions):
             leftover_keys.compact()
         print(f"dropped {dropped}")
-        _tell_missing(missing)
         if missing:
             raise typer.Exit(Exit.NOT_FOUND)
 

@@ -66,8 +66,9 @@ def erase(
                 raise QueryError("name whom to erase: TYPE:VALUE, or --fragment ID")
             if lift:
                 # What is erased is found by nothing but its own name.
-                count = wiring.erasure(settings, resources).lift(sorted({*ids, *asked}))
+                count, finished = wiring.erasure(settings, resources).lift(sorted({*ids, *asked}))
                 print(f"lifted {count}")
+                _tell_kept(finished)
                 return
             _erase(settings, resources, ids, asked, dry_run, receipt, yes, as_json)
 

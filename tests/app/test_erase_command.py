@@ -276,8 +276,7 @@ def test_what_was_cut_short_is_finished_before_it_is_lifted(
     filled: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else what its letters hold could be replayed: the erasure had not reached them yet."""
-    ids = ids_of(filled)
-    fragments = [word for each in ids for word in ("--fragment", each)]
+    fragments = [word for each in ids_of(filled) for word in ("--fragment", each)]
 
     def away(*_: Any) -> Any:
         raise ProfileIndexError("the index is away")
@@ -290,9 +289,29 @@ def test_what_was_cut_short_is_finished_before_it_is_lifted(
         assert "the index is away" in kept.stderr
     assert filled("erase", "--lift", *fragments).output == "lifted 2\n"
     with wiring.opened(filled.settings()) as resources:
-        assert not {each.fragment_id for each in resources.store.unfinished()} & {*ids}
+        assert resources.store.unfinished() == []
         (theirs,) = resources.dead_letters.scan()
     assert theirs.position.endswith("#903")
+
+
+def test_what_was_cut_short_is_finished_by_a_lift_of_its_other_name(
+    filled: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A letter of the one may be replayed into the other."""
+
+    def away(*_: Any) -> Any:
+        raise ProfileIndexError("the index is away")
+
+    with wiring.opened(filled.settings()) as resources:
+        hashed = str(resources.blind_index.identifier(Identifier.parse("email:left@example.com")))
+        erasure = wiring.erasure(filled.settings(), resources)
+        with monkeypatch.context() as patched:
+            patched.setattr(SqliteProfileIndex, "erase", away)
+            with pytest.raises(ProfileIndexError):
+                erasure.erase(["email:left@example.com"], 1)
+        assert [each.fragment_id for each in resources.store.unfinished()] == ["email:left@example.com"]
+        erasure.lift([hashed])
+        assert resources.store.unfinished() == []
 
 
 @pytest.mark.parametrize("step", ["mend", "again"])

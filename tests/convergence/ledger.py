@@ -83,13 +83,14 @@ class Ledger:
         self.changes = {pair: None for pair in self.changes if person_of(pair.record) not in persons}
         self._unfinished = self._unfinished - persons
 
-    def is_unfinished(self, person: str) -> bool:
-        """Whether an erasure of a person was cut short, and nothing has finished it yet."""
-        return person in self._unfinished
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether an erasure was cut short, and nothing has finished it yet."""
+        return bool(self._unfinished)
 
     def lift(self, person: str) -> None:
         """What comes from now on counts; what was cut short is done first."""
-        self._drop_letters(self._unfinished & {person})
+        self.finish()
         self._until.pop(person, None)
 
     def _judge(self, pair: Pair) -> bool:

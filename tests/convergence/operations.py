@@ -127,9 +127,9 @@ class Operations(World):
     @precondition(lambda machine: machine.ledger.is_anybody_erased)
     @rule(person=persons)
     def lift(self, person: str) -> None:
-        """What comes from now on counts, and what was on its way is released; an erasure that the index keeps from
-        being finished is not lifted."""
-        is_kept = self.index_away and self.ledger.is_unfinished(person)
+        """What comes from now on counts, and what was on its way is released; not while the index keeps an erasure from
+        being finished."""
+        is_kept = self.index_away and self.ledger.is_unfinished
         if not is_kept:
             self.ledger.lift(person)
         for site in self.sites:

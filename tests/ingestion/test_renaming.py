@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ingestion.erasure import Erasure
+from ingestion.erasure import Erased, Erasure
 from ingestion.letter_search import LetterSearch
 from ingestion.replay import replay
 from ingestion.set_aside import LetterWriter
@@ -210,6 +210,6 @@ def test_an_erased_person_is_kept_away_under_both_names(tmp_path: Path) -> None:
     assert pipeline.map(order(1), order(2, 2)).erased == 1
     sealed(pipeline)
     assert set(states(pipeline)) == {hashed(pipeline, OTHER)}
-    assert erasure.lift([PLAIN]) == 1
+    assert erasure.lift([PLAIN]) == (1, Erased())
     assert pipeline.map(order(1)).erased == 0
     resources.dead_letters.close()

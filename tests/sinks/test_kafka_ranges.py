@@ -57,6 +57,7 @@ class Partition:
         return self._there.pop(0) if self._there else None
 
     def consume(self, most: int, seconds: float) -> Sequence[Told]:
+        assert seconds == 0, "more than there is would be waited for"
         there, self._there = self._there, []
         return there
 
