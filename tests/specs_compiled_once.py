@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -14,9 +13,9 @@ from transforms import compile_spec
 from transforms.chain import Transform
 
 
-@contextmanager
-def specs_compiled_once() -> Iterator[None]:
-    """Whoever compiles a spec that was compiled before gets the same function, which may be shared."""
+@pytest.fixture(scope="package", autouse=True)
+def each_spec_is_compiled_once() -> Iterator[None]:
+    """For packages whose conftest imports it: a spec that was compiled before gives the same function, which may be shared."""
     known: dict[tuple[bool, str], Transform] = {}
 
     def compiled(operations: Any) -> Transform:

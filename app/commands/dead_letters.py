@@ -102,7 +102,6 @@ def replay(
         with wiring.opened(settings) as resources:
             letters = resources.dead_letters
             chosen, missing = _chosen(letters, ids, reason, source, everything)
-            _tell_missing(missing)
             # One by one: the letters of a bad day do not fit in memory.
             found = (letter for name in chosen if (letter := letters.get(name)) is not None)
             report = replay_letters(
@@ -135,7 +134,6 @@ def drop(
     with told(), wiring.opened(_ready(context)) as resources:
         letters = resources.dead_letters
         chosen, missing = _chosen(letters, ids, reason, source, everything)
-        _tell_missing(missing)
         wanted, counts = set(chosen), letters.counts()
         changes = (each for kind in COMMIT_REASONS if counts.get(kind) for each in letters.scan(reason=kind))
         positions = {each.id: each.position for each in changes if each.id in wanted}
@@ -171,25 +169,22 @@ def _ready(context: typer.Context) -> Settings:
 def _chosen(
     letters: DeadLetters, ids: list[str] | None, reason: str | None, source: str | None, everything: bool
 ) -> tuple[list[str], list[str]]:
-    """Ids of the letters that are meant, and of those that were named and are not there: they may have been replayed
-    meanwhile, which is no reason to leave the others."""
+    """Ids of the letters that are meant, and of those that were named and are not there, which is told: they may have
+    been replayed meanwhile, which is no reason to leave the others."""
     if not (ids or reason or source or everything):
         raise typer.BadParameter("name letters, or give --reason, --source or --all")
     if not ids:
         return [letter.id for letter in letters.scan(reason, source)], []
     named = {letter_id: letters.get(letter_id) for letter_id in ids}
     missing = [letter_id for letter_id, letter in named.items() if letter is None]
+    if missing:
+        print(f"no such dead letter: {visible(', '.join(missing))}", file=sys.stderr)
     chosen = [
         letter.id
         for letter in named.values()
         if letter and reason in (None, letter.reason) and source in (None, letter.source)
     ]
     return chosen, missing
-
-
-def _tell_missing(ids: list[str]) -> None:
-    if ids:
-        print(f"no such dead letter: {visible(', '.join(ids))}", file=sys.stderr)
 
 
 def _described(letter: DeadLetter) -> dict[str, Any]:

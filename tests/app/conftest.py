@@ -19,7 +19,7 @@ from app.metadata_server import serving_here
 from app.settings import Settings, load
 from ingestion.durable_files import write_atomically
 from tests.retail import EXAMPLE, Pipeline, durable_keys, order, records, snapshot
-from tests.specs_compiled_once import specs_compiled_once
+from tests.specs_compiled_once import each_spec_is_compiled_once  # noqa: F401 - a fixture
 
 
 class CommandLine(NamedTuple):
@@ -39,12 +39,6 @@ class CommandLine(NamedTuple):
         result = self(*words)
         assert result.exit_code == 0, result.output
         return [json.loads(line) for line in result.stdout.splitlines()]
-
-
-@pytest.fixture(scope="package", autouse=True)
-def each_spec_is_compiled_once() -> Iterator[None]:
-    with specs_compiled_once():
-        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

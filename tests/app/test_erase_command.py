@@ -272,14 +272,15 @@ def test_a_lift_that_was_cut_short_is_not_taken_back_later(
             assert forbids == {bool(dies)}
 
 
+def away(*_: Any) -> Any:
+    raise ProfileIndexError("the index is away")
+
+
 def test_what_was_cut_short_is_finished_before_it_is_lifted(
     filled: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else what its letters hold could be replayed: the erasure had not reached them yet."""
     fragments = [word for each in ids_of(filled) for word in ("--fragment", each)]
-
-    def away(*_: Any) -> Any:
-        raise ProfileIndexError("the index is away")
 
     with monkeypatch.context() as patched:
         patched.setattr(SqliteProfileIndex, "erase", away)
@@ -298,10 +299,6 @@ def test_what_was_cut_short_is_finished_by_a_lift_of_its_other_name(
     filled: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A letter of the one may be replayed into the other."""
-
-    def away(*_: Any) -> Any:
-        raise ProfileIndexError("the index is away")
-
     with wiring.opened(filled.settings()) as resources:
         hashed = str(resources.blind_index.identifier(Identifier.parse("email:left@example.com")))
         erasure = wiring.erasure(filled.settings(), resources)

@@ -15,7 +15,7 @@ from metadata_service.settings import ServiceSettings
 from metadata_service.tokens import Role, create_token, revoke_token
 from sinks.metadata_client import MetadataClient
 from tests.retail import declared, definition
-from tests.specs_compiled_once import specs_compiled_once
+from tests.specs_compiled_once import each_spec_is_compiled_once  # noqa: F401 - a fixture
 
 TOKEN = "admin-token-for-the-tests"
 
@@ -35,12 +35,6 @@ def running(folder: Path, port: int = 0) -> Iterator[Service]:
     create_token(database, "admin", Role.ADMIN, TOKEN)
     with serving(app, port=port) as url:
         yield Service(url, lambda: revoke_token(database, "admin"))
-
-
-@pytest.fixture(scope="package", autouse=True)
-def each_spec_is_compiled_once() -> Iterator[None]:
-    with specs_compiled_once():
-        yield
 
 
 @pytest.fixture(scope="session", autouse=True)
