@@ -65,7 +65,7 @@ def run_flow(
         client = stack.enter_context(closing(wiring.metadata_client(settings)))
         resources = stack.enter_context(wiring.opened(settings))
         require_formats(settings, resources.formats)
-        wiring.mend_erasures(settings, resources)
+        wiring.erasure(settings, resources).mend()
         snapshots = stack.enter_context(SnapshotFollower(client, wiring.snapshot_file(settings)))
         schema = stack.enter_context(
             SchemaBuffer(

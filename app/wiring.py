@@ -239,16 +239,6 @@ def erasure(settings: Settings, resources: WorkerResources) -> Erasure:
     return Erasure(resources, TombstoneFile(tombstone_file(settings)), names, letters)
 
 
-def mend_erasures(settings: Settings, resources: WorkerResources) -> None:
-    """Before a flow writes: give a restored store its tombstones back, go on with what was cut short."""
-    from sinks.tombstone_file import TombstoneFile
-
-    lost = resources.store.reinstate(TombstoneFile(tombstone_file(settings)).read())
-    if lost or resources.store.unfinished():
-        log.warning("erasures were cut short or lost with a restored backup: erasing again")
-        erasure(settings, resources).again()
-
-
 def tombstone_file(settings: Settings) -> Path:
     """Where tombstones stand apart from the store."""
     return settings.directory / "tombstones.jsonl"

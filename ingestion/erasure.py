@@ -9,11 +9,15 @@ The order, and what a crash behind each step leaves:
 4. Data keys that a worker made in between (see `KeyGuard`), index documents, dead letters; then the files of
    keys, letters and index are compacted.
 5. The store's file is, and what was noted is forgotten.
+
+File and store are changed by one at a time: else the one might end with an erasure and the other with the lift of it.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
 from ingestion.letter_search import FoundLetter, LetterSearch
@@ -21,7 +25,10 @@ from ingestion.workers import WorkerResources
 from merge.index import search_pages
 from merge.store import scan_pages
 from merge.tombstones import UNJUDGED, Holding, Tombstone, TombstoneNames
+from model.errors import StoreError
 from model.identifiers import Identifier
+
+log = logging.getLogger(__name__)
 
 _PAGE = 1000
 
@@ -32,6 +39,10 @@ class TombstoneKeeper(Protocol):
     def append(self, tombstones: dict[bytes, Tombstone]) -> None: ...
 
     def read(self) -> dict[bytes, Tombstone]: ...
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Nobody else has it meanwhile, in this process or another; waits. Whoever has it must not ask for it again."""
+        ...
 
 
 class Erased(NamedTuple):
@@ -94,6 +105,10 @@ class Erasure:
         `until` as in `Tombstone`: events up to this moment bring nothing back. To keep law 1 it must not be
         earlier than any ordinal that was accepted before: now and the allowed skew.
         """
+        with self._keeper.alone():
+            return self._erase(ids, until, identifiers)
+
+    def _erase(self, ids: Sequence[str], until: int, identifiers: Iterable[str]) -> Erased:
         noted = {each.fragment_id: each for each in self._store.unfinished()}
         ids = self._with_other_names(ids, until, noted)
         self._keep(self._store.holdings(ids), until)
@@ -115,11 +130,22 @@ class Erasure:
             if not each.identifiers.isdisjoint(identifiers) or each.fragment_id in identifiers
         ]
 
+    def mend(self) -> None:
+        """Before a flow writes: give a restored store its tombstones back, and go on with what was cut short."""
+        with self._keeper.alone():
+            lost = self._store.reinstate(self._keeper.read())
+            if lost or self._store.unfinished():
+                log.warning("erasures were cut short or lost with a restored backup: erasing again")
+                self._again()
+
     def again(self) -> Erased:
         """Go on with what was cut short, and erase what a restored backup brought back. Beside a flow: what it would
         join to that is refused once the tombstones are there again, and given again."""
-        tombstones = self._keeper.read()
-        self._store.reinstate(tombstones)
+        with self._keeper.alone():
+            self._store.reinstate(self._keeper.read())
+            return self._again()
+
+    def _again(self) -> Erased:
         pending = self._store.unfinished()
         done = self._finish(pending, [])
         documents = self._erase_restored_documents()
@@ -127,7 +153,7 @@ class Erasure:
         for fragment_id, tombstone in self._store.tombstones(set(self._restored_rows())).items():
             by_moment.setdefault(tombstone.until, []).append(fragment_id)
         for until, ids in by_moment.items():
-            more = self.erase(sorted(ids), until)
+            more = self._erase(sorted(ids), until, [])
             done = Erased(*(a + b for a, b in zip(done, more, strict=True)))
         return done._replace(index_documents=done.index_documents + documents)
 
@@ -136,8 +162,12 @@ class Erasure:
 
         What was cut short is finished first, whatever it names, since a letter may be certain by another name of the same
         erasure: letters that it has not reached yet would bring back what it erased, and it would take those that come
-        from now on.
+        from now on. Raises StoreError where somebody who keeps tombstones elsewhere erases them meanwhile.
         """
+        with self._keeper.alone():
+            return self._lift(ids)
+
+    def _lift(self, ids: Sequence[str]) -> tuple[int, Erased]:
         pending = self._store.unfinished()
         finished = self._finish(pending, []) if pending else Erased()
         others = self._other_names(ids)
@@ -145,6 +175,10 @@ class Erasure:
         self._keeper.append({self.names(each): Tombstone(UNJUDGED, 0) for each in [*ids, *others]})
         lifted = self._store.lift(ids)
         self._store.lift(others)
+        if begun := {each.fragment_id for each in self._store.unfinished()}.intersection([*ids, *others]):
+            raise StoreError(
+                f"{len(begun)} of them are being erased just now, elsewhere; lift again when that has ended"
+            )
         return lifted, finished
 
     def _other_names(self, ids: Sequence[str]) -> list[str]:

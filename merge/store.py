@@ -151,7 +151,8 @@ class ProfileStore(Protocol):
         ...
 
     def lift(self, ids: Sequence[str]) -> int:
-        """Let events of any ordinal bring these fragments back; gives how many tombstones forbade it."""
+        """Let events of any ordinal bring these fragments back; gives how many tombstones forbade it. Those that are
+        `unfinished` go on forbidding: who finishes them would take letters that come from now on."""
         ...
 
     def close(self) -> None: ...

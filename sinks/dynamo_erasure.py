@@ -75,7 +75,8 @@ class DynamoErasure:
         return sum("barred" not in by_name.get(name, {}) for name in tombstones)
 
     def lift(self, ids: Sequence[str]) -> int:
-        text = f'UPDATE "{self._fragments.table}" SET barred=? WHERE pk=? AND barred>?'  # noqa: S608 - table names
+        lifted = "SET barred=? WHERE pk=? AND barred>? AND unfinished IS MISSING"
+        text = f'UPDATE "{self._fragments.table}" {lifted}'
         lowest = items.number(UNJUDGED)
         names = sorted({self._fragments.names(each) for each in ids})
         refusals = self._fragments.client.execute(

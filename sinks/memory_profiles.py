@@ -160,7 +160,7 @@ class MemoryProfileStore:
 
     def lift(self, ids: Sequence[str]) -> int:
         with self._lock():
-            names = {self._names(each) for each in ids}
+            names = {self._names(each) for each in ids if each not in self._unfinished}
             lifted = [name for name in names if self._tombstones.get(name, _NONE).until > UNJUDGED]
             for name in lifted:
                 self._tombstones[name] = self._tombstones[name]._replace(until=UNJUDGED)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from merge.store import NEW
@@ -54,10 +54,14 @@ def unfinished(connection: sqlite3.Connection) -> list[Holding]:
     return [Holding(row[0], row[1], frozenset(json.loads(row[2])), False) for row in rows]
 
 
-def lift(connection: sqlite3.Connection, names: Iterable[bytes]) -> int:
-    """Let tombstones forbid nothing; gives how many did. Their versions stay."""
-    query = "UPDATE tombstones SET until = ?1 WHERE name = ?2 AND until > ?1"
-    return connection.executemany(query, [(UNJUDGED, name) for name in sorted(set(names))]).rowcount
+def lift(connection: sqlite3.Connection, names: Mapping[bytes, str]) -> int:
+    """Let tombstones forbid nothing, by name with the fragment, but of those that are unfinished; gives how many did.
+    Their versions stay."""
+    query = (
+        "UPDATE tombstones SET until = ?1 WHERE name = ?2 AND until > ?1 "
+        "AND NOT EXISTS (SELECT 1 FROM erasures WHERE fragment = ?3)"
+    )
+    return connection.executemany(query, [(UNJUDGED, *each) for each in sorted(names.items())]).rowcount
 
 
 def withdraw(

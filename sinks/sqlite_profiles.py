@@ -163,7 +163,7 @@ class SqliteProfileStore:
         return self._file.write(work) if tombstones else 0
 
     def lift(self, ids: Sequence[str]) -> int:
-        names = [self._tombstones.name(each) for each in ids]
+        names = {self._tombstones.name(each): each for each in ids}
         return self._file.write(lambda connection: sqlite_erasure.lift(connection, names))
 
     def close(self) -> None:

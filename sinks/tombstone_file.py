@@ -9,7 +9,8 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -35,6 +36,20 @@ class TombstoneFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """While a lock is held, a file beside this one; it goes with its process, however that ends. Raises StoreError."""
+        lock = self._path.with_suffix(".lock")
+        try:
+            descriptor = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise StoreError(f"{lock}: {error.strerror}") from None
+        try:
+            _take(descriptor, lock)
+            yield
+        finally:
+            os.close(descriptor)
 
     def append(self, tombstones: Mapping[bytes, Tombstone]) -> None:
         """Durable when it returns. Raises StoreError."""
@@ -75,3 +90,14 @@ class TombstoneFile:
             # What was lifted is said by a later line.
             found[name] = joined._replace(until=UNJUDGED) if tombstone.until == UNJUDGED else joined
         return found
+
+
+def _take(descriptor: int, lock: Path) -> None:
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            log.warning("%s: somebody erases or lifts just now; waiting for the end of it", lock)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+    except OSError as error:
+        raise StoreError(f"{lock}: {error.strerror}") from None

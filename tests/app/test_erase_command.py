@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from app import wiring
 from app.erasure_receipt import receipt_hash
 from ingestion.durable_files import write_atomically
 from ingestion.erasure import Erasure
-from merge.tombstones import UNJUDGED
+from merge.tombstones import UNJUDGED, Tombstone
 from model.errors import ProfileIndexError, StoreError
 from model.events import RawRecord
 from model.identifiers import Identifier
@@ -266,8 +267,9 @@ def test_a_lift_that_was_cut_short_is_not_taken_back_later(
             patched.setattr(where, step, killed)
         wiring.erasure(settings, resources).lift(ids)
     with wiring.opened(settings) as resources:
-        for mend in (lambda *_: None, wiring.mend_erasures):
-            mend(settings, resources)
+        for starts in (False, True):
+            if starts:
+                wiring.erasure(settings, resources).mend()
             forbids = {each.until > UNJUDGED for each in resources.store.tombstones(ids).values()}
             assert forbids == {bool(dies)}
 
@@ -311,6 +313,63 @@ def test_what_was_cut_short_is_finished_by_a_lift_of_its_other_name(
         assert resources.store.unfinished() == []
 
 
+@pytest.mark.parametrize("what", ["erase", "lift", "again", "mend"])
+def test_two_that_erase_or_lift_come_one_after_the_other(
+    what: str, filled: CommandLine, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else the file of tombstones might end with the erasure and the store with its lift."""
+    ids = ids_of(filled)
+    with wiring.opened(filled.settings()) as resources:
+        first, second = (wiring.erasure(filled.settings(), resources) for _ in range(2))
+        first.erase(ids, 1)
+        before = resources.store.all_tombstones()
+        work = {
+            "erase": lambda: second.erase(["email:left@example.com"], 1),
+            "lift": lambda: second.lift(ids),
+            "again": second.again,
+            "mend": second.mend,
+        }[what]
+        keeper = TombstoneFile(wiring.tombstone_file(filled.settings()))
+        thread = Thread(target=work)
+        with keeper.alone():
+            thread.start()
+            while thread.is_alive() and "waiting for the end of it" not in caplog.text:
+                thread.join(0.01)
+            assert thread.is_alive()
+            assert resources.store.all_tombstones() == before
+            assert keeper.read() == before
+            # What the first had not done yet: its lift.
+            keeper.append({first.names(each): Tombstone(UNJUDGED, 0) for each in ids})
+            resources.store.lift(ids)
+        thread.join()
+        assert {name: each.until for name, each in resources.store.all_tombstones().items()} == {
+            name: each.until for name, each in keeper.read().items()
+        }
+        assert {each.until for each in resources.store.tombstones(ids).values()} == {UNJUDGED}
+
+
+def test_what_is_being_erased_elsewhere_is_not_lifted(
+    filled: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On another machine, whose tombstones stand in a file of its own."""
+    ids = ids_of(filled)
+    filled("erase", *WHOM, "--yes")
+    append = TombstoneFile.append
+    with wiring.opened(filled.settings()) as resources:
+
+        def meanwhile(keeper: TombstoneFile, tombstones: Any) -> None:
+            append(keeper, tombstones)
+            resources.store.erase(ids[:1], 1)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(TombstoneFile, "append", meanwhile)
+            told = filled("erase", "--lift", *(word for each in ids for word in ("--fragment", each)))
+        assert (told.exit_code, told.stdout) == (1, "")
+        assert "1 of them are being erased just now, elsewhere" in told.stderr
+        forbids = {name: each.until > UNJUDGED for name, each in resources.store.tombstones(ids).items()}
+        assert forbids == {ids[0]: True, ids[1]: False}
+
+
 @pytest.mark.parametrize("step", ["mend", "again"])
 def test_a_restored_backup_shows_nothing_protected_and_is_erased_again(
     filled: CommandLine, tmp_path: Path, step: str
@@ -340,7 +399,7 @@ def test_a_restored_backup_shows_nothing_protected_and_is_erased_again(
     else:
         # What a flow does before it starts.
         with wiring.opened(settings) as resources:
-            wiring.mend_erasures(settings, resources)
+            wiring.erasure(settings, resources).mend()
     assert export(filled) == others
     process(settings, person())
     assert export(filled) == others

@@ -83,11 +83,23 @@ def test_erasing_again_forbids_no_less_and_keeps_what_was_noted(store: ProfileSt
 def test_a_lifted_tombstone_forbids_nothing_and_keeps_the_version(store: ProfileStore) -> None:
     store.write([write("a:1")])
     store.erase(["a:1"], 100)
+    store.finish(["a:1"])
     assert store.lift(["a:1", "a:2"]) == 1
     assert store.lift(["a:1"]) == 0
     assert store.write([write("a:1", 1)]) == {"a:1"}, "who read it before the erasure would bring it back"
     assert store.write([write("a:1", 2)]) == set()
     assert store.read(["a:1"])["a:1"].version == 3
+
+
+def test_what_is_unfinished_is_not_lifted(store: ProfileStore) -> None:
+    """Who finishes it would take dead letters that come behind the lift."""
+    store.erase(["a:1", "a:2"], 100)
+    store.finish(["a:2"])
+    assert store.lift(["a:1", "a:2"]) == 1
+    assert store.write([write("a:1"), write("a:2")]) == {"a:1"}
+    store.finish(["a:1"])
+    assert store.lift(["a:1"]) == 1
+    assert store.write([write("a:1")]) == set()
 
 
 def test_a_restored_store_takes_back_the_tombstones_it_lost(store: ProfileStore) -> None:
@@ -318,5 +330,6 @@ def test_what_a_backup_brought_back_takes_no_later_event(store: ProfileStore) ->
     store.erase(["a:1"], 100)
     assert store.write([write("a:1", 5, judged=100)]) == set()
     assert store.write([write("a:1", 6, judged=100)]) == set()
+    store.finish(["a:1"])
     store.lift(["a:1"])
     assert store.write([write("a:1", 7)]) == set()

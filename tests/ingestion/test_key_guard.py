@@ -154,9 +154,10 @@ def test_a_later_event_that_is_written_while_the_erasure_goes_on(pipeline: Pipel
 
 def test_a_lifted_fragment_is_guarded_too(pipeline: Pipeline) -> None:
     name = cut_short(pipeline)
+    pipeline.store.finish([name])
     pipeline.store.lift([name])
     on_its_way = pipeline.map(at(1))
-    erasure_of(pipeline).again()
+    assert pipeline.resources().key_guard().erase_unused([name]) == 1
     with pytest.raises(ConflictError):
         impatient(pipeline).run(on_its_way.fragments.items())
 

@@ -281,6 +281,7 @@ def test_a_key_that_goes_while_a_fragment_is_renamed_is_made_anew(
     monkeypatch.setattr("time.sleep", lambda _: None)
     name = hashed(pipeline)
     pipeline.store.erase([name], 1)
+    pipeline.store.finish([name])
     pipeline.store.lift([name])
     hold = pipeline.key_store.hold
     taken: list[set[str]] = []

@@ -72,6 +72,7 @@ def test_a_source_that_counts_brings_nothing_back_until_lifted(later: Pipeline) 
     name = only_id(later)
     later.sources["orders"] = SOURCES["orders"].model_copy(update={"ordinal_unit": "sequence"})
     later.store.erase([name], may(9))
+    later.store.finish([name])
     assert later.map(at(12)).erased == 1
     later.store.lift([name])
     assert later.map(at(1), at(12)).erased == 0
@@ -186,6 +187,7 @@ def test_what_comes_after_a_lift_between_two_chunks_stays(
     monkeypatch.setattr("ingestion.chunks.CHUNK_EVENTS", 1)
     name = only_id(later)
     later.store.erase([name], may(9))
+    later.store.finish([name])
 
     def given() -> Iterator[RawRecord]:
         yield at(12)
