@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -102,10 +103,8 @@ def replay(
         with wiring.opened(settings) as resources:
             letters = resources.dead_letters
             chosen, missing = _chosen(letters, ids, reason, source, everything)
-            # One by one: the letters of a bad day do not fit in memory.
-            found = (letter for name in chosen if (letter := letters.get(name)) is not None)
             report = replay_letters(
-                found,
+                _one_by_one(letters, chosen),
                 wiring.worker_plan(settings),
                 resources,
                 pinned.snapshot,
@@ -185,6 +184,15 @@ def _chosen(
         if letter and reason in (None, letter.reason) and source in (None, letter.source)
     ]
     return chosen, missing
+
+
+def _one_by_one(letters: DeadLetters, ids: Iterable[str]) -> Iterator[DeadLetter]:
+    """The letters of a bad day do not fit in memory. One that went since it was chosen is told."""
+    for each in ids:
+        if (letter := letters.get(each)) is not None:
+            yield letter
+        else:
+            print(f"gone meanwhile: {visible(each)}", file=sys.stderr)
 
 
 def _described(letter: DeadLetter) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from ingestion.set_aside import BatchAttempt, LetterWriter
 from merge.failures import CommitFailure
 from merge.fragments import FragmentState
 from model.dead_letters import DeadLetterReason
+from sinks.sqlite_dead_letters import SqliteDeadLetters
 from tests.app.conftest import CommandLine
 from tests.retail import EXAMPLE, Pipeline, durable_keys, order, raw, snapshot
 
@@ -106,6 +108,21 @@ def test_one_that_is_not_there_keeps_no_other_from_being_replayed(filled: Comman
     assert result.exit_code == 1
     assert result.stdout == "replayed 0, still dead 1, to be given again as files 0, unreadable 0\n"
     assert "no such dead letter: none\n" in result.stderr
+
+
+def test_one_that_goes_before_its_turn_is_told(filled: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = ids(filled)
+    get = SqliteDeadLetters.get
+
+    def late(letters: SqliteDeadLetters, name: str) -> Any:
+        letters.drop([second])
+        return get(letters, name)
+
+    monkeypatch.setattr(SqliteDeadLetters, "get", late)
+    result = filled("dead-letters", "replay", "--all")
+    assert result.stdout == "replayed 0, still dead 1, to be given again as files 0, unreadable 0\n"
+    assert f"gone meanwhile: {second}\n" in result.stderr
+    assert ids(filled) == [first]
 
 
 def test_ids_and_filters_must_both_hold(filled: CommandLine) -> None:
