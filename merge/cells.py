@@ -9,12 +9,14 @@ one source wrote, in the order of the stamps:
 - the bound takes what is older than the newest so many of a source.
 
 Such removals commute with each other and with the join, so normalised cells join to what the originals do. The
-best entry is another matter: what would be the best once it is taken away may have been dropped. So where
-something takes entries of a source away, however old, the best is among the newest that are kept.
+best entry is another matter: what is the best once it is taken away may have been dropped. So the best that a source
+ever wrote stays, and shows unless something took it away; then the best of the newest shows. What was taken away and
+stays keeps other entries from being taken for the best, by whichever order they come.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import NamedTuple
@@ -35,6 +37,15 @@ class Removals(NamedTuple):
 
     above: Origin | None
     snapshots: Mapping[str, Stamp]
+
+    def take(self, entry: Register, floor: Origin | None) -> bool:
+        """Whether they take an entry away, or its cell's `floor` does."""
+        origin = entry[0]
+        return (
+            (floor is not None and origin <= floor)
+            or (self.above is not None and origin <= self.above)
+            or _is_replaced(entry, self.snapshots)
+        )
 
 
 class Cell:
@@ -126,12 +137,12 @@ class Cell:
             self._normalise_packed(self.packed, floor, snapshots)
             return self.keeps_anything
         if floor is not None:
-            self.best.clear()
             self._keep(lambda entry: entry[0] > floor)
-        for source in snapshots:
-            self.best.pop(source, None)
         if snapshots:
             self._keep(lambda entry: not _is_replaced(entry, snapshots))
+        for source, best in self.best.items():
+            if removals.take(best, floor):
+                self.best[source] = self.policy.taken(best)
         if len(self.entries) > self.policy.bound:
             self._drop_the_oldest()
         return self.keeps_anything
@@ -165,21 +176,22 @@ class Cell:
             kept.update(list(some)[-self.policy.bound :])
         self.entries = kept
 
-    def shown(self, sources: Iterable[str]) -> list[Register]:
-        """The entries that show, in the order in which `Policy.value` takes their values."""
-        return self.policy.chosen(
-            Kept(tuple(self.entries.values()), tuple(self.best.values()), tuple(sources))
-        )
+    def shown(self, sources: Iterable[str], removals: Removals) -> list[Register]:
+        """The entries that show, in the order in which `Policy.value` takes their values. The cell must be normalised by
+        these `removals`."""
+        best = tuple(each for each in self.best.values() if not removals.take(each, self.floor))
+        return self.policy.chosen(Kept(tuple(self.entries.values()), best, tuple(sources)))
 
-    @property
-    def is_complete(self) -> bool:
+    def is_complete(self, removals: Removals) -> bool:
         """Whether no entry that counts was dropped for the bound, as far as can be told."""
-        if self.policy.keeps_best or not self.policy.null_deletes:
+        if not self.policy.null_deletes or self.size < self.policy.bound:
             return True
-        if len(self.entries) < self.policy.bound:
-            return True
-        sources = sorted(source for source, _ in self.entries)
-        return all(len(list(some)) < self.policy.bound for _, some in groupby(sources))
+        of_each = Counter(source for source, _ in self.entries)
+        full = [source for source, count in of_each.items() if count >= self.policy.bound]
+        if not self.policy.keeps_best:
+            return not full
+        kept = (self.best.get(source) for source in full)
+        return all(each is not None and not removals.take(each, self.floor) for each in kept)
 
     def rewritten(
         self, form: Callable[[Register], Register], origin: Callable[[Origin], Origin] = lambda same: same

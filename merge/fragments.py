@@ -186,14 +186,15 @@ class FragmentState:
     def _normalise_cells(self) -> None:
         self.encoded = None
         for path, cells in list(self.cells.items()):
-            removals = self._removals(path)
+            removals = self.removals(path)
             kept = {policy: cell for policy, cell in cells.items() if cell.normalise(removals)}
             if kept:
                 self.cells[path] = kept
             else:
                 del self.cells[path]
 
-    def _removals(self, path: str) -> Removals:
+    def removals(self, path: str) -> Removals:
+        """What takes entries away from the cells of a path, beside their own nulls."""
         above = [self.registers[each].origin for each in paths.ancestors(path) if each in self.registers]
         snapshots: dict[str, Stamp] = {}
         for (source, scope), stamp in self.markers.items():

@@ -67,9 +67,10 @@ def shown(state: FragmentState, policies: Mapping[str, Reconciliation]) -> Itera
 def _reconciled(state: FragmentState, path: str, reconciliation: Reconciliation) -> Iterator[Shown]:
     policy, sources = reconciliation
     cell = state.cells[path][policy]
-    parts = cell.shown(sources)
+    removals = state.removals(path)
+    parts = cell.shown(sources, removals)
     if parts:
-        yield Shown(path, parts, policy, cell.is_complete)
+        yield Shown(path, parts, policy, cell.is_complete(removals))
     elif state.registers[path].kind is not Kind.DELETED:
         # Later than whatever took the entries away, and no entry: a text under `sum`, no element under `union`.
         yield Shown(path, (state.registers[path],))

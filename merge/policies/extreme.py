@@ -12,8 +12,8 @@ from model.fragments import Register
 
 
 class Extreme(Policy):
-    """Keeps the best entry of each source for good, and the newest ones, of which the best shows once something
-    took older ones away.
+    """Keeps the best entry of each source for good, and the newest ones, of which the best shows where something
+    took that one away.
 
     While a source has written fewer values than the bound, the newest are all there are, and then they alone
     decide: a newer spec version of an event replaces what the older one made of it.

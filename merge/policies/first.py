@@ -17,5 +17,9 @@ class First(Extreme):
             return (-ours.priority, *ours[1:]) < (-theirs.priority, *theirs[1:])
         return (one.spec, tie_break(one)) > (other.spec, tie_break(other))
 
+    def taken(self, best: Register) -> Register:
+        """Without its value, which nobody is to see any longer and which decides nothing."""
+        return best._replace(kind=Kind.DELETED, value=None)
+
     def entries(self, register: Register) -> tuple[Register, ...]:
         return () if register.kind is Kind.DELETED else (register,)

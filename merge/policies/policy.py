@@ -62,6 +62,10 @@ class Policy(ABC):
         """Whether `one` is to show rather than `other`; a total order. Only asked where `keeps_best`."""
         raise NotImplementedError
 
+    def taken(self, best: Register) -> Register:
+        """In which form the best is kept once something took it away; `better` must not see the difference."""
+        return best
+
     def rank(self, entry: Register) -> Any:
         """What orders the entries of one source: by origin, and by what they hold where that does not tell."""
         return (entry[0], tie_break(entry)) if self.shares_origins else entry[0]

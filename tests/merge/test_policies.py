@@ -217,6 +217,53 @@ def test_beyond_its_bound_what_a_null_took_away_stays_away(policy: str, expected
         assert of(policy, 100, -100, None, -3, -4, -5, -6) == expected
 
 
+@pytest.mark.parametrize(("policy", "best"), [("max", 100), ("min", -100), ("first", 7)])
+@pytest.mark.parametrize("older", ["null", "leaf above", "snapshot"])
+def test_what_is_older_than_the_winner_does_not_take_it_away(policy: str, best: int, older: str) -> None:
+    """Found by review: an archive's old null made a maximum one of the newest values, told as complete."""
+    under = policies(a_b=policy)
+    removal = {
+        "null": change(1, {"a.b": None}, under, source="crm"),
+        "leaf above": change(1, {"a": "leaf"}, under, source="crm"),
+        "snapshot": change(1, {}, under, scope="a"),
+    }[older]
+    given = [change(n, {"a.b": value}, under) for n, value in enumerate((best, 1, 2, 3, 4), 2)]
+    with small_bounds(3):
+        for order in permutations([removal, *given]):
+            state = FragmentState()
+            for each in order:
+                state.join(stated(each))
+                state.normalise()
+            (found,) = [each for each in shown(state, under) if each.path == "a.b"]
+            assert ([each.value for each in found.parts], found.is_complete) == ([best], True)
+
+
+@pytest.mark.parametrize(("policy", "best"), [("max", 100), ("min", -100), ("first", 7)])
+def test_an_extreme_says_when_it_is_of_the_newest_only(policy: str, best: int) -> None:
+    under = policies(a=policy)
+    taken = [change(1, {"a": best}, under), change(2, {"a": None}, under)]
+    with small_bounds(3):
+        for count, is_complete in ((1, True), (2, True), (3, False), (4, False)):
+            given = [*taken, *(change(2 + n, {"a": n}, under) for n in range(1, count + 1))]
+            (found,) = shown(stated(*given), under)
+            assert found.is_complete is is_complete
+        # Whether there was one between the null and these cannot be told, but a better one shows again.
+        (found,) = shown(stated(*given, change(9, {"a": 1000 if policy == "max" else -1000}, under)), under)
+        assert found.is_complete is (policy != "first")
+
+
+def test_of_what_a_null_took_away_first_keeps_no_value() -> None:
+    under = policies(a="first")
+    given = [change(1, {"a": "canary"}, under), change(2, {"a": None}, under)]
+    for order in permutations(given):
+        assert b"canary" not in codec.encode(stated(*order))
+    state = stated(*given)
+    before = codec.encode(state)
+    state.join(stated(given[0]))
+    state.normalise()
+    assert codec.encode(state) == before
+
+
 def test_another_policy_shows_what_was_gathered_under_it_or_the_latest() -> None:
     before, after = policies(a="max"), policies(a="sum")
     given = [change(1, {"a": 9}, before), change(2, {"a": 4}, before), change(3, {"a": 2}, after)]

@@ -16,9 +16,10 @@ from merge.policies import POLICIES
 from merge.shown import shown
 from model.attributes import Reconciliation, ReconciliationPolicy
 from model.fragments import FragmentChange, Kind, Origin, Register
-from model.stamps import SpecRef
+from model.stamps import SpecRef, Stamp
 from tests import policies
 from tests.policies import (
+    NAME,
     PATHS,
     SOURCES,
     assignments,
@@ -27,6 +28,7 @@ from tests.policies import (
     profile,
     small_blocks,
     small_bounds,
+    sources,
     split,
 )
 
@@ -181,12 +183,60 @@ def test_the_winner_is_never_dropped(policy: ReconciliationPolicy, data: st.Data
     number = st.just(1) if policy is ReconciliationPolicy.COUNT else st.integers(-3, 3)
     stamps = data.draw(st.lists(policies.stamps, min_size=1, max_size=14, unique=True))
     values = [Register(Origin(stamp, SpecRef("m", 1)), Kind.PLAIN, data.draw(number)) for stamp in stamps]
-    given = [
-        FragmentChange("u:1", each.origin, {"d": each}, (policies.NAME,), None, under(policy))
-        for each in values
-    ]
+    given = [FragmentChange("u:1", each.origin, {"d": each}, (NAME,), None, under(policy)) for each in values]
     (found,) = shown(disordered(data, given), under(policy))
     assert found.value([part.value for part in found.parts]) == _expected(policy, values)
+
+
+extremes = st.sampled_from([ReconciliationPolicy.MAX, ReconciliationPolicy.MIN, ReconciliationPolicy.FIRST])
+removals = st.lists(
+    st.tuples(st.sampled_from([None, "", "d"]), st.integers(0, 30), st.sampled_from(SOURCES)), max_size=3
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(data=st.data(), policy=extremes, taken=removals)
+def test_a_winner_that_nothing_took_away_shows(
+    data: st.DataObject, policy: ReconciliationPolicy, taken: list[tuple[str | None, int, str]]
+) -> None:
+    """However many values came behind it, and whatever older nulls and snapshot events there are."""
+    numbers = data.draw(st.lists(st.integers(-9, 9), min_size=1, max_size=12))
+    values = [
+        Register(Origin(Stamp(0, 2 * n, data.draw(sources), f"e{n}"), SpecRef("m", 1)), Kind.PLAIN, number)
+        for n, number in enumerate(numbers)
+    ]
+    given = [FragmentChange("u:1", each.origin, {"d": each}, (NAME,), None, under(policy)) for each in values]
+    for scope, ordinal, source in taken:
+        origin = Origin(Stamp(0, 2 * ordinal + 1, source, "removal"), SpecRef("m", 1))
+        null = {} if scope is not None else {"d": Register(origin, Kind.DELETED, None)}
+        given.append(FragmentChange("u:1", origin, null, (NAME,), scope, under(policy)))
+    best = {
+        ReconciliationPolicy.MAX: lambda each: (each.value, each.origin),
+        ReconciliationPolicy.MIN: lambda each: (-each.value, each.origin),
+        ReconciliationPolicy.FIRST: lambda each: -each.stamp.ordinal,
+    }[policy]
+    winner = max(values, key=best)
+    behind = [
+        ordinal
+        for scope, ordinal, source in taken
+        if scope is None or source == winner.stamp.source
+        if 2 * ordinal + 1 > winner.stamp.ordinal
+    ]
+    found = list(shown(disordered(data, given), under(policy)))
+    if not behind:
+        ((_, (part,), _, _),) = found
+        assert part.value == winner.value
+    remaining = [
+        each
+        for each in values
+        if not any(
+            2 * ordinal + 1 > each.stamp.ordinal and (scope is None or source == each.stamp.source)
+            for scope, ordinal, source in taken
+        )
+    ]
+    for each in found:
+        if each.is_complete and each.policy is policy:
+            assert each.parts[0].value == max(remaining, key=best).value
 
 
 @each_policy
