@@ -27,6 +27,18 @@ def write_private(path: Path, content: str) -> None:
         stream.write(content)
 
 
+def require_place(path: Path) -> None:
+    """Raises ConfigError where no new file can be written."""
+    if path.exists():
+        raise ConfigError(f"{path}: is there already, and is not replaced")
+    part = path.with_name(f".{path.name}.part")
+    try:
+        os.close(os.open(part, os.O_WRONLY | os.O_CREAT, 0o600))
+        part.unlink()
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
+
+
 def write_export(path: Path, lines: Iterable[bytes]) -> None:
     """Write a file of profiles, whole or not at all, readable by its owner only."""
     part = path.with_name(f".{path.name}.part")

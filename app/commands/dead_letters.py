@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 
 commands = typer.Typer(no_args_is_help=True, help="What was set aside, why, and how to get it back.")
 
-Ids = Annotated[list[str] | None, typer.Argument(help="Ids of dead letters.", show_default=False)]
+Ids = Annotated[
+    list[str] | None,
+    typer.Argument(help="Ids of dead letters; with --reason or --source those of them.", show_default=False),
+]
 Reason = Annotated[DeadLetterReason | None, typer.Option(help="Only letters with this reason.")]
 Source = Annotated[str | None, typer.Option(help="Only letters of this source.")]
 All = Annotated[bool, typer.Option("--all", help="All letters.")]
@@ -46,13 +49,13 @@ def list_letters(
     with told(), wiring.opened(_ready(context)) as resources:
         letters = resources.dead_letters
         shown = [letter for _, letter in zip(range(limit), letters.scan(reason, source), strict=False)]
+        matching = {kind: count for kind, count in letters.counts(source).items() if reason in (None, kind)}
         if as_json:
             for letter in shown:
                 print_json(_described(letter))
         else:
-            _print_letters(shown, letters.counts())
-        matching = letters.counts(source)
-        tell_cut(len(shown), matching.get(reason, 0) if reason else sum(matching.values()))
+            _print_letters(shown, matching, is_chosen=bool(reason or source))
+        tell_cut(len(shown), sum(matching.values()))
 
 
 @commands.command()
@@ -90,8 +93,8 @@ def replay(
 ) -> None:
     """Give letters through the pipeline again, under the specs of now.
 
-    Those that pass leave the list; the others stay with their new reason. Exit code 1 if some stay, 3 if one that
-    was named is not there.
+    Those that pass leave the list; the others stay with their new reason. Exit code 1 if some stay, else 3 if one
+    that was named is not there.
     """
     from ingestion.replay import replay as replay_letters
 
@@ -145,9 +148,9 @@ def drop(
             raise typer.Exit(Exit.NOT_FOUND)
 
 
-def _print_letters(shown: list[DeadLetter], counts: dict[str, int]) -> None:
+def _print_letters(shown: list[DeadLetter], counts: dict[str, int], is_chosen: bool) -> None:
     if not counts:
-        print("no dead letters")
+        print("no such dead letters" if is_chosen else "no dead letters")
         return
     print_table(
         ("id", "reason", "stage", "position", "spec", "detail"),
@@ -172,6 +175,8 @@ def _chosen(
     been replayed meanwhile, which is no reason to leave the others."""
     if not (ids or reason or source or everything):
         raise typer.BadParameter("name letters, or give --reason, --source or --all")
+    if everything and (ids or reason or source):
+        raise typer.BadParameter("--all is all of them: give it alone")
     if not ids:
         return [letter.id for letter in letters.scan(reason, source)], []
     named = {letter_id: letters.get(letter_id) for letter_id in ids}

@@ -15,15 +15,18 @@ from app.commands.context import settings_of
 from app.exits import Exit, told
 from app.key_providers import ensure_keyring
 from app.output import counted, print_json, print_table
+from app.private_files import require_place
 from app.question import confirmed
 from app.visible_text import visible
-from model.errors import ConfigError, QueryError
+from merge.tombstones import UNJUDGED
+from model.errors import ConfigError, QueryError, StoreError
 
 if TYPE_CHECKING:
     from app.settings import Settings
     from ingestion.erasure import Erased, Preview
     from ingestion.letter_search import FoundLetter
     from ingestion.workers import WorkerResources
+    from model.identifiers import Identifier
 
 
 def erase(
@@ -48,10 +51,15 @@ def erase(
 ) -> None:
     """Erase persons: data keys, profiles, index, outbox, the dead letters that certainly are theirs.
 
-    Events up to now (and the allowed skew of clocks) do not bring them back. Exit code 3 if nothing is there.
+    Events up to now (and the allowed skew of clocks) do not bring them back. Exit code 3 if nothing is there, or
+    nothing was kept away that could be lifted.
     Source files are not touched.
     """
+    named = [*(identifiers or []), *(fragments or [])]
+    _refuse_what_cannot_be(again, lift, dry_run, receipt, named)
     with told():
+        for each in fragments or []:
+            _parsed(each)
         settings = settings_of(context)
         ensure_keyring(settings)
         with wiring.opened(settings) as resources:
@@ -69,6 +77,8 @@ def erase(
                 count, finished = wiring.erasure(settings, resources).lift(sorted({*ids, *asked}))
                 print(f"lifted {count}")
                 _tell_kept(finished)
+                if not count:
+                    raise typer.Exit(Exit.NOT_FOUND)
                 return
             _erase(settings, resources, ids, asked, dry_run, receipt, yes, as_json)
 
@@ -92,26 +102,37 @@ def _erase(
     named = sorted({*ids, *asked})
     found = erasure.preview(named, asked)
     if not ids and not any(found.counts._replace(possible_letters=0)):
-        print("nothing is stored under it; --fragment ID keeps away what may come", file=sys.stderr)
+        forbidden = [each for each in resources.store.tombstones(named).values() if each.until > UNJUDGED]
+        why = (
+            "it was erased before, and is kept away"
+            if forbidden
+            else "--fragment ID keeps away what may come"
+        )
+        print(f"nothing is stored under it; {why}", file=sys.stderr)
         _show_letters(found.letters)
         _tell_kept(found.counts)
         raise typer.Exit(Exit.NOT_FOUND)
     if dry_run:
         _show_preview(found, as_json)
         return
+    if receipt_file is not None:
+        require_place(receipt_file)
     if not yes:
         _show(found.counts, as_json=False, to_people=True)
         if not confirmed("erase this for good?"):
             print("nothing was erased", file=sys.stderr)
             raise typer.Exit(Exit.FAILED)
-    if receipt_file is not None and receipt_file.exists():
-        raise ConfigError(f"{receipt_file}: is there already, and a receipt is not replaced")
     moment = datetime.now(UTC)
     until = int((moment.timestamp() + settings.flow.max_future_skew_seconds) * 1000)
     erased = erasure.erase(named, until, asked)
     told_of = receipt(moment, until, named, asked, erasure.names, erased, bool(cut_short))
     if receipt_file is not None:
-        write_receipt(receipt_file, told_of)
+        try:
+            write_receipt(receipt_file, told_of)
+        except ConfigError as error:
+            # Nobody could make it again.
+            print_json(told_of)
+            raise StoreError(f"{error}; all is erased, and the receipt stands on standard output") from None
     if as_json:
         print_json(told_of)
     else:
@@ -120,14 +141,33 @@ def _erase(
     _tell_kept(erased)
 
 
-def _names(identifiers: list[str], resources: WorkerResources) -> set[str]:
-    """The identifiers as they may be stored: in the clear, and hashed."""
+def _refuse_what_cannot_be(
+    again: bool, lift: bool, dry_run: bool, receipt_file: Path | None, named: list[str]
+) -> None:
+    """What would be passed over without a word, and may have been meant."""
+    if again and lift:
+        raise typer.BadParameter("--again and --lift are two commands")
+    if again and named:
+        raise typer.BadParameter("--again goes on with what was begun: it takes no names")
+    for what, is_given in (("--dry-run", dry_run), ("--receipt", receipt_file is not None)):
+        if is_given and (again or lift):
+            raise typer.BadParameter(
+                f"{what} is for an erasure, and not for {'--again' if again else '--lift'}"
+            )
+
+
+def _parsed(text: str) -> Identifier:
     from model.identifiers import Identifier
 
     try:
-        parsed = [Identifier.parse(text) for text in identifiers]
+        return Identifier.parse(text)
     except ValueError as error:
         raise QueryError(str(error)) from None
+
+
+def _names(identifiers: list[str], resources: WorkerResources) -> set[str]:
+    """The identifiers as they may be stored: in the clear, and hashed."""
+    parsed = [_parsed(text) for text in identifiers]
     return {str(each) for i in parsed for each in (i, resources.blind_index.identifier(i))}
 
 

@@ -35,6 +35,14 @@ def test_list_of_none(with_keys: CommandLine) -> None:
     assert ids(with_keys) == []
 
 
+def test_a_list_counts_what_was_asked_for(filled: CommandLine) -> None:
+    chosen = filled("dead-letters", "list", "--reason", "missing_id")
+    assert chosen.stderr == "missing_id: 1\n"
+    for none in (["--source", "segment"], ["--reason", "no_spec"]):
+        result = filled("dead-letters", "list", *none)
+        assert (result.exit_code, result.stdout, result.stderr) == (0, "no such dead letters\n", "")
+
+
 def test_list_by_reason_and_source_and_at_most_so_many(filled: CommandLine) -> None:
     assert len(ids(filled)) == 2
     assert len(ids(filled, "--reason", "missing_id")) == 1
@@ -84,6 +92,8 @@ def test_nothing_happens_to_letters_that_nobody_named(command: str, filled: Comm
     result = filled("dead-letters", command)
     assert result.exit_code == 2
     assert "--all" in result.stderr
+    for more in (ids(filled)[:1], ["--reason", "missing_id"], ["--source", "orders"]):
+        assert filled("dead-letters", command, "--all", *more).exit_code == 2
     assert len(ids(filled)) == 2
 
 

@@ -209,6 +209,75 @@ def test_what_is_not_there(filled: CommandLine) -> None:
     assert filled("erase", "email:nobody@example.com", "--yes").exit_code == 3
     assert filled("erase", "no colon", "--yes").exit_code == 2
     assert filled("erase", "--yes").exit_code == 2
+    lifted = filled("erase", "--lift", "email:nobody@example.com")
+    assert (lifted.exit_code, lifted.stdout) == (3, "lifted 0\n")
+
+
+@pytest.mark.parametrize("name", ["", "w9", "nonsense"])
+@pytest.mark.parametrize("more", [["--yes"], ["--lift"], ["--dry-run"]], ids=["erase", "lift", "dry run"])
+def test_an_id_that_is_no_identifier_is_told(name: str, more: list[str], filled: CommandLine) -> None:
+    result = filled("erase", "--fragment", name, *more)
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+    assert "type:value" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--again", "--dry-run"],
+        ["--again", *WHOM],
+        ["--again", "--fragment", "email:x"],
+        ["--again", "--lift"],
+        ["--again", "--receipt", "receipt.json"],
+        ["--lift", "--dry-run", *WHOM],
+        ["--lift", "--receipt", "receipt.json", *WHOM],
+    ],
+    ids=" ".join,
+)
+def test_what_would_be_passed_over_is_refused(words: list[str], filled: CommandLine) -> None:
+    """Found by a new user: a dry run lifted, and `--again` with a name left the person there."""
+    filled("erase", "email:left@example.com", "--fragment", "email:left@example.com", "--yes")
+    with wiring.opened(filled.settings()) as resources:
+        before = resources.store.all_tombstones()
+        assert filled("erase", *words, "--yes").exit_code == 2
+        assert resources.store.all_tombstones() == before
+
+
+@pytest.mark.parametrize("place", ["there/receipt.json", "is-there.json"])
+def test_nothing_is_erased_where_no_receipt_can_be_written(
+    place: str, filled: CommandLine, tmp_path: Path
+) -> None:
+    (tmp_path / "is-there.json").touch()
+    before = export(filled)
+    result = filled("erase", *WHOM, "--yes", "--receipt", tmp_path / place)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert export(filled) == before
+
+
+def test_a_receipt_that_could_not_be_written_is_not_lost(
+    filled: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receipt, place, erase = tmp_path / "folder" / "receipt.json", tmp_path / "folder", Erasure.erase
+    place.mkdir()
+
+    def loses_its_place(*given: Any) -> Any:
+        place.rmdir()
+        return erase(*given)
+
+    monkeypatch.setattr(Erasure, "erase", loses_its_place)
+    result = filled("erase", *WHOM, "--yes", "--receipt", receipt)
+    assert result.exit_code == 1
+    assert "all is erased, and the receipt stands on standard output" in result.stderr
+    told = json.loads(result.stdout)
+    assert told["hash"] == receipt_hash(told)
+    assert told["counts"]["fragments"] == 2
+
+
+def test_who_was_erased_before_is_told_so(filled: CommandLine) -> None:
+    filled("erase", *WHOM, "--yes")
+    again = filled("erase", *WHOM, "--yes")
+    assert again.exit_code == 3
+    assert "it was erased before, and is kept away" in again.stderr
 
 
 def test_a_name_that_was_given_is_kept_away_where_nothing_is_stored_under_it(filled: CommandLine) -> None:
