@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from sinks.keyring import KeyringFile
 from sinks.memory_data_keys import MemoryDataKeys
 from sinks.sqlite_data_keys import SqliteDataKeys
 from tests.contracts.processes import finish, start
+from tests.transforms import rotation_killed
+from tests.transforms.forks import Forks
 from transforms.keys import DataKeyStore, WrappedKey
 from transforms.rotation import RotationProgress, retire, rotate
 from transforms.sealing import DataKeys
@@ -288,39 +291,6 @@ def test_what_a_backup_from_before_needs(keyring: KeyringFile, tmp_path: Path, p
     store.close()
 
 
-_KILLED = """
-import os, signal, sys
-from pathlib import Path
-from sinks.keyring import KeyringFile
-from sinks.sqlite_data_keys import SqliteDataKeys
-from sinks.sqlite_files import SqliteFile
-from transforms.rotation import retire, rotate
-
-left = int(sys.argv[2])
-
-def step():
-    global left
-    left -= 1
-    if left == 0:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-def watched(function):
-    def run(*arguments):
-        step()
-        result = function(*arguments)
-        step()
-        return result
-    return run
-
-os.fsync, Path.replace, SqliteFile.write = map(watched, (os.fsync, Path.replace, SqliteFile.write))
-folder = Path(sys.argv[1])
-provider, store = KeyringFile(folder / "keyring.json"), SqliteDataKeys(folder / "data-keys.db")
-list(rotate(provider, store, 7))
-retire(provider, store, 1)
-print("done")
-"""
-
-
 def test_killed_at_every_step_nothing_is_lost_and_it_is_taken_up_again(
     keyring: KeyringFile, tmp_path: Path
 ) -> None:
@@ -328,26 +298,26 @@ def test_killed_at_every_step_nothing_is_lost_and_it_is_taken_up_again(
     sealed = seal_all(keyring, store)
     store.close()
     outcomes = []
-    for step in range(1, 100):
-        folder = tmp_path / str(step)
-        folder.mkdir()
-        for name in ("keyring.json", "data-keys.db"):
-            shutil.copy(tmp_path / name, folder / name)
-        process = start(_KILLED, folder, str(step))
-        printed = process.communicate(timeout=60)[0]
-        assert (process.returncode, printed) in {(-9, ""), (0, "done\n")}
-        provider, store = KeyringFile(folder / "keyring.json"), SqliteDataKeys(folder / "data-keys.db")
-        assert_readable(provider, store, sealed)
-        outcomes.append((store.counts().get(1, 0), statuses(provider)[0][1]))
-        if store.counts() != {2: 20}:
-            progress = rotated(provider, store)
-            assert (progress.version, progress.rewrapped) == (2, outcomes[-1][0])
-        retire(provider, store, 1)
-        assert statuses(provider) == [(1, "retired"), (2, "current")]
-        assert_readable(provider, store, sealed)
-        store.close()
-        if not process.returncode:
-            break
+    with Forks(rotation_killed.__name__) as forks:
+        for step in range(1, 100):
+            folder = tmp_path / str(step)
+            folder.mkdir()
+            for name in ("keyring.json", "data-keys.db"):
+                shutil.copy(tmp_path / name, folder / name)
+            ended = forks.run(rotation_killed.__name__, json.dumps([str(folder), step]))
+            assert (ended.code, ended.output) in {(-signal.SIGKILL, ""), (0, "done\n")}, ended.errors
+            provider, store = KeyringFile(folder / "keyring.json"), SqliteDataKeys(folder / "data-keys.db")
+            assert_readable(provider, store, sealed)
+            outcomes.append((store.counts().get(1, 0), statuses(provider)[0][1]))
+            if store.counts() != {2: 20}:
+                progress = rotated(provider, store)
+                assert (progress.version, progress.rewrapped) == (2, outcomes[-1][0])
+            retire(provider, store, 1)
+            assert statuses(provider) == [(1, "retired"), (2, "current")]
+            assert_readable(provider, store, sealed)
+            store.close()
+            if not ended.code:
+                break
     assert {(20, "current"), (20, "retiring"), (13, "retiring"), (6, "retiring"), (0, "retiring")} <= {
         *outcomes
     }
