@@ -13,18 +13,23 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from app import wiring
+from app.input_streams import needed_jars
 from app.settings import load
 from model import canonical
+from tests.shared_java import shared_java
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 PROGRAM = [sys.executable, "-m", "app.cli"]
 RUN_SECONDS = 240
+FLOWS = ("run", "backfill")
+"""Commands that start Spark."""
 
 
 @dataclass(frozen=True)
@@ -100,16 +105,19 @@ class Installation:
         return part.rename(inbox / name)
 
     def command(self, *words: str, code: int = 0, **environment: str) -> subprocess.CompletedProcess[bytes]:
-        """Run a command to its end; asserts its exit code."""
-        done = subprocess.run(
-            [*PROGRAM, "-c", str(self.config), *words],
-            check=False,
-            capture_output=True,
-            timeout=RUN_SECONDS,
-            env=self._environment(environment),
-            umask=0,
-        )
-        assert done.returncode == code, (words, done.returncode, done.stdout[-2000:], done.stderr[-4000:])
+        """Run a command to its end; asserts its exit code. A flow has the tests' Java process, unless more is given to it than
+        settings."""
+        is_flow = words[0] in FLOWS and all(name.startswith("IDGRAPH_") for name in environment)
+        with self._shared_java() if is_flow else nullcontext() as java:
+            done = subprocess.run(
+                [*PROGRAM, "-c", str(self.config), *words],
+                check=False,
+                capture_output=True,
+                timeout=RUN_SECONDS,
+                env=self._environment(environment | (java or {})),
+                umask=0,
+            )
+            assert done.returncode == code, (words, done.returncode, done.stdout[-2000:], done.stderr[-4000:])
         return done
 
     def run(self, code: int = 0, **environment: str) -> list[dict[str, Any]]:
@@ -120,6 +128,19 @@ class Installation:
     def start(self, *words: str, **environment: str) -> subprocess.Popen[bytes]:
         """Start the flow in the background; its output goes to `flow.out` and `flow.err`."""
         return self.spawn("flow", "run", "--json", *words, **environment)
+
+    @contextmanager
+    def running(self, *words: str) -> Iterator[subprocess.Popen[bytes]]:
+        """The flow in the background with the tests' Java process, which must end well when it is asked to, at the end."""
+        with self._shared_java() as java:
+            process = self.spawn("flow", *words, "run", "--json", **(java or {}))
+            try:
+                yield process
+                process.terminate()
+                assert process.wait(60) == 0
+            finally:
+                if process.poll() is None:
+                    kill_tree(process)
 
     def spawn(self, name: str, *words: str, **environment: str) -> subprocess.Popen[bytes]:
         """Start a command in the background; its output goes to `NAME.out` and `NAME.err`."""
@@ -156,6 +177,9 @@ class Installation:
         folder = self.folder / "tmp"
         folder.mkdir(exist_ok=True)
         return folder
+
+    def _shared_java(self) -> AbstractContextManager[dict[str, str] | None]:
+        return shared_java(*needed_jars(load(self.config)))
 
     def _environment(self, more: dict[str, str]) -> dict[str, str]:
         temporary = str(self.temporary())

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import signal
 import threading
 from pathlib import Path
 
 import pytest
 
 from tests.canaries import files_below, leaks
-from tests.installation import Installation, Shop, kill_tree, until
+from tests.installation import Installation, Shop, until
 
 pytestmark = pytest.mark.spark
 
@@ -52,26 +51,26 @@ def test_nothing_comes_back_and_nothing_else_goes(tmp_path: Path, shop: Shop) ->
             erased.wait(0.1)
 
     publisher = threading.Thread(target=publish)
-    process = installation.start()
     try:
-        publisher.start()
-        until(
-            lambda: process.poll() is not None or len(installation.batches()) >= 2, what="two micro-batches"
-        )
-        told = installation.command("erase", f"email:{GONE}", "--yes", "--json")
-        published = turns
-        erased.set()
-        publisher.join()
-        # After it: more of the same person.
-        installation.publish("orders", lines(turns))
-        turns += 1
-        until(lambda: sum(batch["events"] for batch in installation.batches()) == 35 * turns, what="the rest")
-        process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 0
+        with installation.running() as process:
+            publisher.start()
+            until(
+                lambda: process.poll() is not None or len(installation.batches()) >= 2,
+                what="two micro-batches",
+            )
+            told = installation.command("erase", f"email:{GONE}", "--yes", "--json")
+            published = turns
+            erased.set()
+            publisher.join()
+            # After it: more of the same person.
+            installation.publish("orders", lines(turns))
+            turns += 1
+            until(
+                lambda: sum(batch["events"] for batch in installation.batches()) == 35 * turns,
+                what="the rest",
+            )
     finally:
         erased.set()
-        if process.poll() is None:
-            kill_tree(process)
 
     receipt = json.loads(told.stdout)
     assert receipt["counts"]["fragments"] == 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import signal
 from pathlib import Path
 from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
@@ -13,7 +12,7 @@ import pytest
 
 from app.servers.processes import free_port
 from tests.canaries import seen
-from tests.installation import Installation, Shop, kill_tree, retail, until
+from tests.installation import Installation, Shop, retail, until
 
 pytest.importorskip(
     "prometheus_client", reason="prometheus_client is not installed: pip install idgraph[metrics]"
@@ -63,19 +62,13 @@ def test_a_running_flow_is_watched_and_shows_no_values(tmp_path: Path, shop: Sho
         "orders", [*retail("orders")[:20], json.dumps(order).encode(), bad, CANARIES[0].encode()]
     )
     url = f"http://127.0.0.1:{port}"
-    process = installation.spawn("flow", "--log-format", "json", "run", "--json")
-    try:
+    with installation.running("--log-format", "json") as process:
         until(lambda: got(f"{url}/health/live")[0] == 200 or process.poll() is not None, what="an answer")
         until(lambda: installation.batches() or process.poll() is not None, what="the first micro-batch")
         assert got(f"{url}/health/ready")[0] == 200
         metrics = got(f"{url}/metrics")[1]
         told = installation.batches()
         service = got(f"{shop.url}/metrics")[1]
-        process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 0
-    finally:
-        if process.poll() is None:
-            kill_tree(process)
     for total, field in (
         ("events", "events"),
         ("fragments_written", "written"),

@@ -47,8 +47,7 @@ def test_a_running_flow_seals_what_it_stored(tmp_path: Path) -> None:
         declare(client)
         installation = Installation(tmp_path / "shop", Shop(url, token, tmp_path / "keyring.json"))
         state = installation.folder / ".idgraph"
-        process = installation.start()
-        try:
+        with installation.running():
             installation.publish("segment", [*retail("segment")[1:50], searching(OLD, 1)])
             until(lambda: sum(b["events"] for b in installation.batches()) == 50, what="the first batch")
             assert {"profiles.db", "index.db"} <= {name.removesuffix("-wal") for name in held(state, OLD)}
@@ -63,9 +62,6 @@ def test_a_running_flow_seals_what_it_stored(tmp_path: Path) -> None:
             until(lambda: held(state, OLD, USER) == [], what="the sealing and the renaming")
             installation.publish("segment", [searching(NEW, 2), searching(NEW, 1)])
             until(lambda: sum(b["events"] for b in installation.batches()) == 52, what="the second batch")
-        finally:
-            process.terminate()
-            assert process.wait(60) == 0
     assert held(state, OLD, NEW, USER) == []
     found = json.loads(installation.command("lookup", "--json", f"user_id:{USER}-1").stdout)
     assert found["id"].startswith("user_id:~"), "one profile, before and after"
