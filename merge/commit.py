@@ -21,6 +21,10 @@ from merge.tombstones import UNJUDGED, Tombstone
 from model.dead_letters import DeadLetterReason
 from model.errors import ConflictError, DamagedStateError, StoreError, UnstorableError
 
+LARGEST_STATE = 16 << 20
+"""Bytes. What its bounds leave of a fragment is joined, indexed and written whole at each change: one that grows without end
+would take the memory of whoever commits it, and all that is committed beside it."""
+
 GuardedWrite = Callable[[Mapping[str, FragmentState], Callable[[set[str]], set[str]]], set[str]]
 """Runs a write of changes of fragments that were erased once, telling it which it must leave out; gives these
 and those the write refused."""
@@ -233,7 +237,13 @@ def _joined(
 ) -> tuple[FragmentState, bytes, frozenset[str]] | CommitFailure | None:
     """The state to write, its bytes and the identifiers that are new; None if the change changes nothing."""
     try:
-        return _join(change, present)
+        joined = _join(change, present)
+        # One that is larger already may become smaller.
+        largest = max(LARGEST_STATE, len(present.state) if present else 0)
+        if joined is None or len(joined[1]) <= largest:
+            return joined
+        detail = f"the fragment would be of more than {LARGEST_STATE:,} bytes"
+        return CommitFailure(fragment_id, DeadLetterReason.REFUSED_BY_STORE, detail, change)
     except DamagedStateError:
         detail = "the fragment's stored state cannot be read; restore it from a backup, then replay"
         return CommitFailure(fragment_id, DeadLetterReason.DAMAGED_FRAGMENT, detail, change)

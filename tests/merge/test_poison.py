@@ -13,8 +13,11 @@ from merge.commit import Committer
 from merge.fragments import FragmentState
 from merge.store import FragmentWrite, StoredFragment
 from merge.tombstones import Tombstone
+from model.attributes import Reconciliation, ReconciliationPolicy
 from model.dead_letters import DeadLetterReason
 from model.errors import ConflictError, StoreError, UnstorableError
+from model.fragments import FragmentChange, Kind, Origin, Register
+from model.stamps import SpecRef, Stamp
 from sinks.memory_profiles import MemoryProfileStore
 from tests.merge.test_commit import state, value
 
@@ -63,6 +66,35 @@ def test_what_the_store_refuses_is_found_and_the_rest_is_written(poison: set[int
     # To wait would not help, and halving is quick.
     assert pauses == []
     assert len(store.sizes) <= 1 + len(poison) * 12
+
+
+def test_a_fragment_that_would_grow_without_end_fails_alone() -> None:
+    """Found by review: a thousand values of a megabyte are within the bounds, and took all memory at each event."""
+    under = {"a": Reconciliation(ReconciliationPolicy.APPEND, ())}
+
+    def change(name: str, number: int, value: str | None) -> FragmentState:
+        origin = Origin(Stamp(0, number, "shop", f"e{number}"), SpecRef("spec", 1))
+        made = FragmentState()
+        written = {"a": Register(origin, Kind.PLAIN if value else Kind.DELETED, value)}
+        made.apply(FragmentChange(name, origin, written, (), None, under))
+        return made
+
+    store = MemoryProfileStore()
+    writer = committer(store, [])
+    failed: list[int] = []
+    for number in range(1, 25):
+        values = {"a:hot": f"{number:03}" * 300_000, "a:other": f"{number:03}"}
+        result = writer.commit({name: change(name, number, value) for name, value in values.items()})
+        assert result.failed.keys() <= {"a:hot"}
+        assert "a:other" in {name for name, _, _ in result.written}
+        for failure in result.failed.values():
+            assert failure.reason is DeadLetterReason.REFUSED_BY_STORE
+            assert "16,777,216 bytes" in failure.detail
+            failed.append(number)
+    assert failed == list(range(18, 25))
+    assert 15 << 20 < len(store.read(["a:hot"])["a:hot"].state) < 16 << 20
+    assert writer.commit({"a:hot": change("a:hot", 30, None)}).failed == {}
+    assert len(store.read(["a:hot"])["a:hot"].state) < 1000
 
 
 class _LateStore(MemoryProfileStore):
