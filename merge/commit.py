@@ -34,7 +34,7 @@ and those the write refused."""
 class CommitResult:
     """`written` are the fragments whose state changed, with their new versions; `failed` those that cannot be
     written, by id; `erased` those whose change a tombstone refused: they were erased after its events were judged.
-    `conflicts` counts fragments that another writer was faster at, `retries` writes that were made again, for these
+    `conflicts` counts fragments that another writer was faster at, at each attempt, `retries` writes that were made again, for these
     or because the store was away, which `outages` counts. `bytes` are those of all their states as they are stored."""
 
     written: list[tuple[str, int, FragmentState]] = field(default_factory=list)
@@ -124,10 +124,10 @@ class Committer:
                 parts.extend(part.halves(part.attempt + 1))
                 continue
             result.add(done)
+            result.conflicts += len(conflicted)
             if conflicted and part.attempt == self._backoff.retries:
                 stuck |= conflicted
             elif conflicted:
-                result.conflicts += len(conflicted)
                 result.retries += 1
                 self._sleep(self._backoff.pause(part.attempt))
                 parts.append(_Part(conflicted, part.attempt + 1))

@@ -128,6 +128,15 @@ def test_it_gives_up_within_bounds_and_the_others_are_written() -> None:
     assert value(store) == 1
 
 
+def test_a_fragment_that_stays_stuck_is_a_conflict_at_each_attempt() -> None:
+    store = _Racing(lambda self, time: self.interfere("user_id:1", time))
+    committer = Committer(store, Backoff(retries=3), lambda _: None, gives_up=True)
+    result = committer.commit({"user_id:1": state(1), "user_id:2": state(1, "user_id:2")})
+    assert (len(store.writes), list(result.failed)) == (4, ["user_id:1"])
+    # The last attempt met another writer too, though no retry follows it.
+    assert (result.conflicts, result.retries) == (4, 3)
+
+
 def test_pauses_grow_to_a_bound_and_are_random() -> None:
     backoff = Backoff(retries=12, base=0.005, cap=1.0)
     for attempt, most in ((0, 0.005), (3, 0.04), (20, 1.0), (500, 1.0)):

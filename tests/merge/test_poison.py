@@ -198,4 +198,4 @@ def test_what_keeps_changing_is_given_again_until_the_last_attempt() -> None:
     store = _Hot()
     result = committer(store, [], gives_up=True).commit(changes(3))
     assert [failure.reason for failure in result.failed.values()] == [DeadLetterReason.CONFLICT]
-    assert (result.conflicts, result.retries, store.count()) == (4, 4, 2)
+    assert (result.conflicts, result.retries, store.count()) == (5, 4, 2)
