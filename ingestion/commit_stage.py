@@ -30,9 +30,6 @@ log = logging.getLogger(__name__)
 GATHERED_BYTES = 128 << 20
 """How much of a task's fragments is held before it is committed."""
 
-UNWEIGHED = 1000
-"""Fragments of the first round, of which it is not known how large they are."""
-
 DECODED_BYTES = 4096
 """What a decoded state is taken for at least: many times its bytes."""
 
@@ -106,7 +103,7 @@ class CommitStage:
     def _commit(self, gathered: dict[str, list[FragmentState | bytes]], output: CommitOutput) -> None:
         # Sorted, so that two tasks and the pages of a B-tree meet in the same order.
         remaining = iter(sorted(gathered))
-        while ids := list(islice(remaining, self._at_once())):
+        while ids := list(islice(remaining, self.size.present)):
             started = time.perf_counter()
             indexed = output.index_seconds
             changes, apart = self._changes(ids, gathered, output)
@@ -119,9 +116,6 @@ class CommitStage:
             self.size.took(len(ids), taken, outages)
             self.size.weighed(len(ids), stored)
             output.commit_seconds += taken
-
-    def _at_once(self) -> int:
-        return self.size.present if self.size.is_weighed else min(self.size.present, UNWEIGHED)
 
     def _commit_some(self, changes: dict[str, FragmentState], output: CommitOutput) -> CommitResult:
         """Commit and index; what was indexed is not in what it gives any more."""

@@ -12,20 +12,26 @@ MOST_BYTES = 16 << 20
 """Of stored states that are given at once: decoded, joined and made documents of they take some 25 times as much memory."""
 
 
+UNWEIGHED = 50
+"""Fragments of the first commit, of which it is not known what they weigh: a store takes up to a megabyte of each, and
+a worker that ran out of memory begins anew with the same ones."""
+
+
 class BatchSize:
     """Halved when the store failed or was slow, grown back by a quarter while it is quick, and bounded by what the
-    fragments weigh. `present` is how many may be given now, at most `most`. Not safe for several threads."""
+    fragments weigh. It begins with a few, and doubles as they are weighed. `present` is how many may be given now, at
+    most `most`. Not safe for several threads."""
 
     def __init__(self, most: int, slow_seconds: float = SLOW_SECONDS) -> None:
         self.most = most
-        self.is_weighed = False
         self._in_time = self._light = most
+        self._tried = UNWEIGHED
         self._mean = 0.0
         self._slow_seconds = slow_seconds
 
     @property
     def present(self) -> int:
-        return min(self._in_time, self._light)
+        return min(self._in_time, self._light, self._tried)
 
     def took(self, count: int, seconds: float, outages: int = 0) -> None:
         """A commit of `count` fragments took so long, and the store was away so often meanwhile."""
@@ -40,7 +46,7 @@ class BatchSize:
 
     def weighed(self, count: int, stored: int) -> None:
         """So many fragments are so many bytes in the store, together."""
-        self.is_weighed = True
+        self._tried = max(self._tried, 2 * count)
         mean = stored / count
         # Heavy ones among the next are not told by the mean of light ones.
         self._mean = max(mean, (self._mean + mean) / 2)

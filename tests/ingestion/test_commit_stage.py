@@ -13,11 +13,12 @@ from ingestion.commit_stage import CommitStage
 from ingestion.outbox import drain_outbox
 from merge import codec
 from merge.backoff import Backoff
-from merge.batch_size import MOST_BYTES, BatchSize
+from merge.batch_size import MOST_BYTES, UNWEIGHED, BatchSize
 from merge.encoded import state_of
 from merge.fragments import FragmentState
 from merge.index import IndexDocument, SearchPage
-from merge.store import FragmentWrite, OutboxEntry, scan_all
+from merge.store import FragmentWrite, OutboxEntry, StoredFragment, scan_all
+from merge.tombstones import Tombstone
 from model.errors import ProfileIndexError, StoreError
 from model.fragments import FragmentChange, Kind, Origin, Register
 from model.identifiers import Identifier
@@ -140,6 +141,33 @@ def test_heavy_fragments_are_committed_in_small_rounds(store: MemoryProfileStore
     assert stage.size.present == MOST_BYTES // 1_000_000
     stage.run((name, one(int(name[8:]), 2)[1]) for name, _ in heavy())
     assert max(map(len, index.puts[1:])) <= MOST_BYTES // 1_000_000
+
+
+def test_a_new_worker_reads_a_few_before_it_reads_many(index: _Index) -> None:
+    """It may stand in for one that ran out of memory: a thousand heavy fragments would be gigabytes again."""
+
+    class Store(MemoryProfileStore):
+        def read_with_tombstones(
+            self, ids: Sequence[str]
+        ) -> tuple[dict[str, StoredFragment], dict[str, Tombstone]]:
+            read.append(len(ids))
+            return super().read_with_tombstones(ids)
+
+    read: list[int] = []
+    store = Store()
+    CommitStage(store, index, EVERYTHING, size=BatchSize(8000)).run(one(number) for number in range(1000))
+    assert read == [UNWEIGHED, 100, 200, 400, 250]
+    for fragment in scan_all(store):
+        heavy = FragmentState()
+        heavy.registers["x"] = Register(ORIGIN, Kind.PLAIN, "x" * 200_000)
+        heavy.join(codec.decode(fragment.state))
+        write = FragmentWrite(fragment.id, fragment.version, codec.encode(heavy), frozenset())
+        assert not store.write([write])
+    read.clear()
+    stage = CommitStage(store, index, EVERYTHING, size=BatchSize(8000))
+    stage.run(one(number, 2) for number in range(300))
+    assert read[0] == UNWEIGHED
+    assert 50 < max(read[1:]) <= MOST_BYTES // 200_000
 
 
 def test_the_same_again_writes_and_indexes_nothing(stage: CommitStage, index: _Index) -> None:

@@ -197,7 +197,8 @@ class _Hot(MemoryProfileStore):
 
     def write(self, writes: Sequence[FragmentWrite]) -> set[str]:
         self.hot = self.hot or writes[0].id
-        return {self.hot} | super().write([write for write in writes if write.id != self.hot])
+        hot = {write.id for write in writes if write.id == self.hot}
+        return hot | super().write([write for write in writes if write.id not in hot])
 
 
 def test_what_keeps_changing_is_set_aside_at_the_last_attempt_only(tmp_path: Path) -> None:
