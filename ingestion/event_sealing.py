@@ -86,18 +86,15 @@ def _entries(
 ) -> Mapping[str, Sequence[Register]]:
     if not policies:
         return NO_ENTRIES
-    return {
-        what.path: [
-            sealer.seal(key, event.origin, what._replace(value=entry.value))
-            for entry in POLICIES[policies[what.path].policy].entries(
-                Register(event.origin, Kind.PLAIN, what.value)
-            )
-        ]
-        for what in event.leaves.to_seal
-        if type(what.value) is list
-        and what.path in policies
-        and POLICIES[policies[what.path].policy].shares_origins
-    }
+    found: dict[str, Sequence[Register]] = {}
+    for what in event.leaves.to_seal:
+        if type(what.value) is list and what.path in policies:
+            policy = POLICIES[policies[what.path].policy]
+            if policy.shares_origins:
+                written = policy.entries(Register(event.origin, Kind.PLAIN, what.value))
+                elements = [entry.value for entry in written]
+                found[what.path] = sealer.seal_elements(key, event.origin, what, elements, policy.bound)
+    return found
 
 
 def _key(keys: FetchedKeys, fragment_id: str) -> SealingKey:

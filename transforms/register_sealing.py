@@ -40,6 +40,26 @@ class RegisterSealer(KeyHolder):
             text = str(SealedValue(text, self.token(path, value)))
         return _new(Register, (origin, _SEALED, text))
 
+    def seal_elements(
+        self, key: SealingKey, origin: Origin, what: ValueToSeal, elements: Sequence[Any], most: int
+    ) -> list[Register]:
+        """The registers of an array's elements, as `seal` gives them. Of more than `most` those alone that a set of so
+        many may keep: of one origin the last by their bytes, one of each token. Raises as `seal` does."""
+        path, _, is_searchable = what
+        if len(elements) <= most:
+            return [self.seal(key, origin, what._replace(value=each)) for each in elements]
+        _, _, source, event_id = origin[0]
+        # Which are the last is only known once all are sealed. The tokens behind the texts do not change it: two texts
+        # differ in their synthetic IVs. So tokens, which cost as much again, are made of those that stay.
+        texts = [key.seal(each, path, source, event_id) for each in elements]
+        kept: dict[str, Register] = {}
+        for number in sorted(range(len(texts)), key=texts.__getitem__, reverse=True):
+            sealed = SealedValue(texts[number], self.token(path, elements[number]) if is_searchable else None)
+            kept.setdefault(sealed.token or sealed.ciphertext, _new(Register, (origin, _SEALED, str(sealed))))
+            if len(kept) == most:
+                break
+        return list(kept.values())
+
     def seal_latest(
         self,
         key: SealingKey,

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from merge import codec
 from merge.fragments import FragmentState
+from merge.policies import POLICIES
+from model.attributes import DataType, ReconciliationPolicy
 from model.fragments import FragmentChange, Kind, Origin, Register
 from model.stamps import SpecRef, Stamp
-from tests.properties.test_sealing import INDEX, KEY
+from tests.properties.test_sealing import INDEX, KEY, FixedProvider
 from tests.retail import attribute, snapshot
+from transforms.blind_index import BlindIndex
 from transforms.leaves import ValueToSeal
 from transforms.policy_tree import PolicyTree
 from transforms.register_sealing import RegisterSealer
@@ -63,3 +70,56 @@ def test_where_another_policy_than_latest_decides_all_are_sealed() -> None:
     values = [ValueToSeal("a", 1, False), ValueToSeal("b", 1, False)]
     found = sealer.seal_latest(SealingKey(KEY, NAME), [(origin, values) for origin in came], {})
     assert [sorted(each) for each in found] == [["a"], ["a", "b"]]
+
+
+BOUND = 3
+TAGS = RegisterSealer(PolicyTree(snapshot(declared=[attribute("tags", "string", policy="union")])), INDEX)
+arrays = st.lists(st.sampled_from(["a", "A", " a", "b", "B", "c", "d", 1, "1", [1], ["x"]]), max_size=12)
+
+
+def kept(written: list[tuple[Origin, list[Register]]], halves: int) -> bytes:
+    """What a set of at most BOUND keeps of these, joined in two parts, each cut to its bound before."""
+    parts = FragmentState(), FragmentState()
+    for part, some in zip(parts, (written[:halves], written[halves:]), strict=True):
+        cell = part.cell("tags", ReconciliationPolicy.UNION)
+        for _, entries in some:
+            cell.keep(entries, ())
+        part.normalise()
+    parts[0].join(parts[1])
+    parts[0].normalise()
+    return codec.encode(parts[0])
+
+
+@given(st.lists(st.tuples(origins, arrays), min_size=1, max_size=4), st.booleans(), st.integers(0, 4))
+def test_of_a_large_array_only_what_may_stay_is_given(
+    written: list[tuple[Origin, list[object]]], is_searchable: bool, halves: int
+) -> None:
+    """Byte for byte what giving all elements keeps."""
+    key = SealingKey(KEY, NAME)
+    what = ValueToSeal("tags", [], is_searchable)
+    all_of_them = [
+        (origin, [TAGS.seal(key, origin, what._replace(value=each)) for each in elements])
+        for origin, elements in written
+    ]
+    some = [(origin, TAGS.seal_elements(key, origin, what, elements, BOUND)) for origin, elements in written]
+    for (_, few), (_, elements) in zip(some, written, strict=True):
+        assert len(few) <= (BOUND if len(elements) > BOUND else len(elements))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(POLICIES[ReconciliationPolicy.UNION], "bound", BOUND)
+        assert kept(some, halves) == kept(all_of_them, halves)
+
+
+def test_a_large_array_has_few_tokens_made() -> None:
+    class Counting(BlindIndex):
+        made = 0
+
+        def token(self, name: str, value: Any, data_type: DataType) -> str:
+            self.made += 1
+            return super().token(name, value, data_type)
+
+    index = Counting(FixedProvider())
+    sealer = RegisterSealer(PolicyTree(snapshot()), index)
+    origin = Origin(Stamp(0, 1, "shop", "e1"), SpecRef("s", 1))
+    what = ValueToSeal("tags", [], True)
+    assert len(sealer.seal_elements(SealingKey(KEY, NAME), origin, what, range(1000), BOUND)) == BOUND
+    assert index.made == BOUND
