@@ -10,8 +10,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from model.specs import SpecDefinition
+from ingestion.configuration import FileSource, Place
+from model.dead_letters import DeadLetterReason
+from model.specs import SpecDefinition, SpecDocument
 from tests.oracle.comparison import ordered
+from tests.retail import CREATED, UNDETECTED, Pipeline, attribute, raw, snapshot
 from transforms import compile_spec
 from transforms.expressions.functions import CUSTOM_FUNCTIONS
 from transforms.jolt.functions import FUNCTIONS
@@ -62,6 +65,39 @@ def test_example(example: dict[str, Any]) -> None:
         compile_spec(SpecDefinition.model_validate(example).operations)
     else:
         assert ordered(compile_spec(example["operations"])(example["input"])) == ordered(example["output"])
+
+
+BILLING: dict[str, Any] = next(each for each in EXAMPLES if each.get("name") == "billing")
+BY_ID_ALONE = {"operations": BILLING["operations"][:1]}
+
+
+@pytest.mark.parametrize(
+    ("changed", "place", "balance"),
+    [
+        ({}, None, 7),
+        (BY_ID_ALONE, None, 10),
+        # docs/configuration.md: each type a source.
+        ({**BY_ID_ALONE, "source": "*"}, Place(path="type"), 7),
+    ],
+    ids=["type and id", "id alone", "sources"],
+)
+def test_an_order_and_a_refund_of_one_number(
+    changed: dict[str, Any], place: Place | None, balance: int, tmp_path: Path
+) -> None:
+    spec = SpecDocument.model_validate({**BILLING, **changed, "version": 1, "created": CREATED})
+    declared = [attribute("billing.balance", "number", policy="sum")]
+    source = FileSource(name="billing", path=Path("in"), type=Place(path="type"), source=place)
+    pipeline = Pipeline(
+        tmp_path, sources={"billing": source}, snapshot=snapshot(1, [spec], declared, UNDETECTED)
+    )
+    event = {"type": "order", "number": 17, "at": "2024-01-01T00:00:00Z", "customer": "7", "amount": 10}
+    refund = {**event, "type": "refund", "amount": -3}
+    pipeline.process([raw(event, 1, "billing"), raw(refund, 2, "billing")])
+    assert pipeline.profile("customer:7")["billing"] == {"balance": balance}
+    del event["number"]
+    for line, nameless in enumerate((event, {**refund, "number": None}), 3):
+        (letter,) = pipeline.map(raw(nameless, line, "billing")).letters
+        assert letter.reason is DeadLetterReason.MISSING_ID
 
 
 @pytest.mark.parametrize("row", SPECS, ids=lambda row: f"{row.heading}: {row.cells[0]}")
