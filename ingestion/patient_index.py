@@ -20,6 +20,10 @@ class PatientIndex:
     Until that put is done, whatever becomes of it, each new one is refused at once: its documents stay in the outbox,
     from which they are indexed later, so a flow waits once for an index that is away, and memory holds what was
     waited for. Where the one in the background succeeds after all, its documents are indexed again, without effect.
+
+    It puts what the index rules of its own time gave. Behind a reindex by newer rules it may bring back, in the same
+    version, what these leave out: `idgraph reconcile --repair` then takes it out, as it does after a task that began
+    before the rules changed.
     """
 
     def __init__(self, index: ProfileIndex, seconds: float = PATIENCE_SECONDS) -> None:

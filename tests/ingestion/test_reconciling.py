@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
-from ingestion.indexing import documents_of
+from ingestion.indexing import documents_of, index_again
+from ingestion.patient_index import PatientIndex
 from ingestion.reconciling import ReconcileProgress
 from merge.index import IndexDocument
 from merge.store import FragmentWrite
+from model.errors import ProfileIndexError
+from sinks.memory_index import MemoryProfileIndex
 from tests.ingestion.indexed_stores import KINDS, IndexedStore, allowing, indexed_store
 
 
@@ -91,6 +94,32 @@ def test_what_policy_forbids_since_is_drift_and_is_taken_out(kept: IndexedStore)
     kept.flow("p:001", "hidden", "secret")
     kept.policy = allowing("x")
     assert ended(kept.reconciling(repairs=True).run()).drift == {"different": 1}
+    assert kept.found("hidden", "secret") == []
+
+
+def test_what_a_late_put_brings_back_is_drift_and_is_taken_out(kept: IndexedStore) -> None:
+    """docs/operate.md: a put of older rules may land behind the reindex of newer ones, in the same version."""
+    let, landed = threading.Event(), threading.Event()
+
+    class Late(MemoryProfileIndex):
+        def put(self, documents: Sequence[IndexDocument]) -> dict[str, str]:
+            let.wait(30)
+            refused = kept.index.put(documents)
+            landed.set()
+            return refused
+
+    kept.policy = allowing("x", "secret")
+    entry = kept.write("p:001", "hidden", "secret")
+    of_older_rules, _ = documents_of(kept.store.read(["p:001"]).values(), kept.policy.rules)
+    with pytest.raises(ProfileIndexError, match="takes long"):
+        PatientIndex(Late(), 0.01).put(of_older_rules)
+    kept.policy = allowing("x")
+    assert index_again(kept.store, kept.index, kept.policy.rules, [entry]) == set()
+    deque(kept.reindexing().run(), maxlen=0)
+    assert kept.found("hidden", "secret") == []
+    let.set()
+    assert landed.wait(30)
+    assert ended(kept.reconciling(repairs=True).run()).left == 0
     assert kept.found("hidden", "secret") == []
 
 
