@@ -18,9 +18,10 @@ from app.alone import alone
 from app.flow_runner import run_flow
 from app.metrics_settings import MetricsSettings
 from app.settings import Settings
-from ingestion.archive import BackfillProgress, Tally, archive_files, archive_path, bytes_an_event, size_of
+from ingestion.archive import BackfillProgress, Tally, archive_files, archive_path, bytes_an_event
 from ingestion.background_sealing import keep_sealed_by, protection_of, sealed_by
 from ingestion.configuration import FileSource, SourceConfig
+from ingestion.files import size_of
 from ingestion.intake import Intake
 from ingestion.kafka_configuration import KafkaSource
 from ingestion.outcomes import BatchReport

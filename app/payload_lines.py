@@ -35,15 +35,15 @@ class PayloadLine(NamedTuple):
 def read_payloads(file: Path | None, only_objects: bool = False) -> Iterator[PayloadLine]:
     """The lines of a file, or of standard input. With `only_objects` anything else is a mistake, as in a flow.
 
-    Raises ConfigError for a file that cannot be opened and IdgraphError for a damaged gzip stream.
+    Raises ConfigError for a file that cannot be opened or read and IdgraphError for a damaged gzip stream.
     """
     name = str(file) if file else "standard input"
     try:
         raw = file.open("rb") if file else sys.stdin.buffer
     except OSError as error:
         raise ConfigError(f"{file}: {error.strerror}") from None
-    with raw, unpacked(raw) as lines:
-        try:
+    try:
+        with raw, unpacked(raw) as lines:
             for number, line in enumerate(_bounded(lines), 1):
                 if line is None:
                     yield PayloadLine(number, None, f"longer than {MAX_LINE >> 20} MiB")
@@ -54,10 +54,10 @@ def read_payloads(file: Path | None, only_objects: bool = False) -> Iterator[Pay
                     if only_objects and read.mistake is None and type(read.value) is not dict:
                         read = PayloadLine(number, None, f"expected an object, found {kind(read.value)}")
                     yield read
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise IdgraphError(f"{name}: damaged gzip data: {error}") from None
-        except IsADirectoryError as error:
-            raise ConfigError(f"{name}: {error.strerror}") from None
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise IdgraphError(f"{name}: damaged gzip data: {error}") from None
+    except OSError as error:
+        raise ConfigError(f"{name}: {error.strerror or type(error).__name__}") from None
 
 
 def _bounded(stream: BinaryIO) -> Iterator[bytes | None]:

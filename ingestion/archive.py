@@ -14,6 +14,7 @@ from pathlib import Path
 from ingestion.checkpoints import query_id
 from ingestion.configuration import FileSource
 from ingestion.durable_files import write_atomically
+from ingestion.files import size_of
 from ingestion.outcomes import BatchReport
 from ingestion.source_files import folder_of, is_glob, source_of
 from model.errors import ConfigError, StoreError
@@ -80,14 +81,6 @@ def _belongs(file: Path, source: FileSource) -> bool:
         return source_of(file, {source.name: source}) == source.name
     except ConfigError:
         return False
-
-
-def size_of(file: Path) -> int:
-    """A file's bytes on disk; of one that has vanished none."""
-    try:
-        return file.stat().st_size
-    except OSError:
-        return 0
 
 
 def bytes_an_event(file: Path) -> float:

@@ -151,8 +151,9 @@ class FlowConfig(BaseModel):
     batch_retries: int = Field(
         default=3,
         ge=0,
-        description="How often a micro-batch is given again when a store was away, a fragment kept changing or a "
-        "worker was killed, each time after a longer random pause; then the flow stops.",
+        description="How often a micro-batch is given again when a store was away, a file could not be read, a fragment "
+        "kept changing or a worker was killed, each time after a longer random pause; then what has no remedy is set "
+        "aside, or the flow stops.",
     )
     trigger_seconds: float = Field(
         default=0.0, ge=0, description="Start a micro-batch at most this often; 0: as soon as there is input."

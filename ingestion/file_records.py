@@ -8,14 +8,14 @@ from pathlib import Path
 
 from ingestion.configuration import FileSource
 from ingestion.file_names import FileNames
-from ingestion.files import DamagedRecord, read_records
+from ingestion.files import DamagedRecord, read_records, size_of
 from ingestion.record_reader import SparkRow, Taken
 from ingestion.source_files import folder_of, source_of
 from model.events import RawRecord
 
 
 class FileRecords:
-    """Reads the files whose paths the rows hold, and counts them."""
+    """Reads the files whose paths the rows hold, and counts them. `is_last`: these rows are not given again."""
 
     def __init__(
         self,
@@ -23,23 +23,27 @@ class FileRecords:
         max_event_bytes: int,
         names: FileNames,
         rows: Iterable[SparkRow],
+        is_last: bool,
     ) -> None:
         self._sources = sources
         self._max_event_bytes = max_event_bytes
         self._names = names
         self._rows = rows
+        self._is_last = is_last
         self._files = self._bytes = 0
 
     def records(self) -> Iterator[RawRecord | DamagedRecord]:
-        """The records of all files, in order."""
+        """The records of all files, in order. Raises SourceUnavailableError, before the last attempt, for a file that
+        its disk or share did not give."""
         for (uri,) in self._rows:
             path = Path(uri.removeprefix("file:").replace("///", "/", 1))
             config = self._sources[source_of(path, self._sources)]
             shown = functools.partial(self._names.shown, source=config)
-            yield from read_records(path, config.name, self._max_event_bytes, folder_of(config), shown)
+            yield from read_records(
+                path, config.name, self._max_event_bytes, folder_of(config), shown, self._is_last
+            )
             self._files += 1
-            # A file that vanished is a dead letter.
-            self._bytes += path.stat().st_size if path.exists() else 0
+            self._bytes += size_of(path)
 
     def taken(self) -> Taken:
         """Files that were read to their end since this was last asked."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from model.dead_letters import DeadLetterReason
+from model.errors import SourceUnavailableError
 from model.events import RawRecord
 
 CHUNK = 1 << 17
@@ -45,12 +46,16 @@ def read_records(
     max_bytes: int,
     root: Path | None = None,
     shown: Callable[[str], str] = str,
+    is_last: bool = True,
 ) -> Iterator[RawRecord | DamagedRecord]:
     """The lines of a file in order, blank ones left out; at most about `max_bytes` in memory.
 
     Positions name the file below `root`, the source's directory, by default the file's own; `shown` says as
     what, for names that are personal data.
     Damage is given in place of the lines that it hides: the lines before it are whole.
+
+    What the file's disk or share refuses may pass: unless `is_last`, which says that nobody reads the file again,
+    raises SourceUnavailableError, which names the position.
     """
     number = 0
     name = _name(path, root, shown)
@@ -69,23 +74,41 @@ def read_records(
                     if line and not line.isspace():
                         yield _new(RawRecord, (source, f"file:{name}#{number}", line))
     except _Damage as damage:
-        record = RawRecord(source, _position(name, number + 1), damage.partial)
+        position = _position(name, number + 1)
+        if damage.may_pass and not is_last:
+            raise SourceUnavailableError(f"source {source}: {position}: {damage.reason}") from None
+        record = RawRecord(source, position, damage.partial)
         detail = f"the file cannot be read from this line on: {damage.reason}; give it again whole"
         yield DamagedRecord(record, DeadLetterReason.CORRUPT_SOURCE, detail)
 
 
 class _Damage(Exception):  # noqa: N818 - never leaves this module
-    def __init__(self, reason: str, partial: bytes) -> None:
+    def __init__(self, reason: str, partial: bytes, may_pass: bool = False) -> None:
         self.reason = reason
         self.partial = partial
+        self.may_pass = may_pass
         super().__init__(reason)
 
 
 def _open(path: Path) -> BufferedIOBase:
     try:
         return gzip.GzipFile(path, "rb") if path.suffix == ".gz" else path.open("rb")
-    except (FileNotFoundError, PermissionError, IsADirectoryError) as error:
-        raise _Damage(error.strerror or type(error).__name__, b"") from None
+    except OSError as error:
+        stays = isinstance(error, FileNotFoundError | PermissionError | IsADirectoryError)
+        raise _Damage(_refusal(error), b"", may_pass=not stays) from None
+
+
+def _refusal(error: OSError) -> str:
+    # Without the path, which the whole message has.
+    return error.strerror or type(error).__name__
+
+
+def size_of(file: Path) -> int:
+    """A file's bytes on disk; none of one that has vanished or cannot be asked."""
+    try:
+        return file.stat().st_size
+    except OSError:
+        return 0
 
 
 def _name(path: Path, root: Path | None, shown: Callable[[str], str]) -> str:
@@ -111,6 +134,8 @@ def _blocks(stream: BufferedIOBase, max_bytes: int) -> Iterator[tuple[list[bytes
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             # read1 raises only when nothing more could be decompressed, so `held` is all there is.
             raise _Damage(_DAMAGES[type(error)], held) from None
+        except OSError as error:
+            raise _Damage(_refusal(error), held, may_pass=True) from None
         if not chunk:
             break
         lines = chunk.split(b"\n")

@@ -21,9 +21,11 @@ def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[SparkRow]:
         yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
-def record_reader(plan: WorkerPlan, tools: WorkerResources, rows: Iterable[SparkRow]) -> RecordReader:
-    """What reads the rows of the flow's sources, which are all of one kind."""
+def record_reader(
+    plan: WorkerPlan, tools: WorkerResources, rows: Iterable[SparkRow], is_last: bool
+) -> RecordReader:
+    """What reads the rows of the flow's sources, which are all of one kind. `is_last`: these rows are not given again."""
     limit = plan.flow.max_event_bytes
     if topics := kafka_sources(plan.sources):
         return KafkaRecords(topics, limit, rows, tools.read_range)
-    return FileRecords(file_sources(plan.sources), limit, FileNames(tools.blind_index), rows)
+    return FileRecords(file_sources(plan.sources), limit, FileNames(tools.blind_index), rows, is_last)

@@ -156,7 +156,7 @@ def _mapped(
         tombstones=tools.store.tombstones,
         formats=tools.formats,
     )
-    read = record_reader(plan, tools, rows)
+    read = record_reader(plan, tools, rows, order.is_last)
     decryption = Decryption(plan.sources, tools.decryptors)
 
     def report(output: MapOutput) -> StageReport:

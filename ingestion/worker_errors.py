@@ -46,8 +46,8 @@ _CAUSE = re.compile(r"^Caused by: (.+)$", re.MULTILINE)
 
 
 def may_pass_again(error: IdgraphError) -> bool:
-    """Whether the same micro-batch may pass when it is given again: another writer was faster, a store or
-    a service of keys, schemas or decryption was away for a while, a worker was killed."""
+    """Whether the same micro-batch may pass when it is given again: another writer was faster, a store, a
+    source, or a service of keys, schemas or decryption was away for a while, a worker was killed."""
     if isinstance(error, (errors.UnstorableError, errors.DamagedStateError)):
         return False
     return isinstance(error, _MAY_PASS)

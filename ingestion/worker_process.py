@@ -28,7 +28,7 @@ T = TypeVar("T")
 class BatchOrder(NamedTuple):
     """One micro-batch: which run of it, and under which snapshot.
 
-    After the last attempt the micro-batch is not given again: what cannot be committed has failed then.
+    After the last attempt the micro-batch is not given again: what cannot be read or committed has failed then.
     """
 
     attempt: BatchAttempt

@@ -262,6 +262,16 @@ def test_check_of_what_is_hard_to_read(content: bytes, told: str, idgraph: Comma
     assert told in result.stderr
 
 
+def test_map_of_a_file_that_its_disk_does_not_give(idgraph: CommandLine) -> None:
+    spec = written(idgraph.folder, RENAME)
+    refused = idgraph.folder / "data.jsonl"
+    # To read it gives EIO, whoever asks.
+    refused.symlink_to("/proc/self/mem")
+    result = idgraph("map", spec, str(refused))
+    assert result.exit_code == 2
+    assert f"error: {refused}: Input/output error" in result.stderr
+
+
 def test_a_byte_order_mark_and_gzip_are_read(idgraph: CommandLine) -> None:
     spec = written(idgraph.folder, b"\xef\xbb\xbf" + canonical.encode(RENAME))
     data = b'\xef\xbb\xbf{"a":1}\n{"a":2}\n'

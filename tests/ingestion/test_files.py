@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import errno
 import gzip
+import io
+import os
 from pathlib import Path
 
 import pytest
@@ -8,6 +11,7 @@ import pytest
 from ingestion import files
 from ingestion.files import DamagedRecord, read_records
 from model.dead_letters import DeadLetterReason
+from model.errors import SourceUnavailableError
 from model.events import RawRecord
 
 LINES = [b'{"n":%d}' % n for n in range(5000)]
@@ -67,6 +71,65 @@ def test_not_gzip_at_all(tmp_path: Path) -> None:
 def test_a_file_that_is_gone_is_damage_not_a_crash(tmp_path: Path) -> None:
     (bad,) = read_records(tmp_path / "gone.jsonl", "s", 1000)
     assert isinstance(bad, DamagedRecord)
+
+
+class _BadSector(io.BytesIO):
+    """Content of which the disk gives no more than its first half."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        left = len(self.getbuffer()) // 2 - self.tell()
+        if not left:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), "/in/ann@example.com")
+        return super().read(left if size is None or size < 0 else min(size, left))
+
+    read1 = read
+
+
+@pytest.mark.parametrize("name", ["x.jsonl", "x.jsonl.gz"])
+def test_what_a_disk_does_not_give_may_pass_until_the_last_attempt(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by review: any such error stopped the flow at each of its starts, and named no file."""
+    path = write(tmp_path / name, b"\n".join(LINES))
+
+    def opened(path: Path) -> io.BufferedIOBase:
+        stored = _BadSector(path.read_bytes())
+        return gzip.GzipFile(fileobj=stored) if path.suffix == ".gz" else stored
+
+    monkeypatch.setattr(files, "_open", opened)
+    *good, bad = read_records(path, "s", 1000)
+    assert isinstance(bad, DamagedRecord)
+    assert bad.reason is DeadLetterReason.CORRUPT_SOURCE
+    # Of a packed file those go too that were read ahead and not yet unpacked.
+    assert len(good) > 100
+    assert [record.value for record in good if isinstance(record, RawRecord)] == LINES[: len(good)]
+    assert LINES[len(good)].startswith(bad.record.value)
+    assert bad.record.position == f"file:{tmp_path.name}/{name}#{len(good) + 1}"
+    assert "Input/output error; give it again whole" in bad.detail
+    with pytest.raises(SourceUnavailableError) as raised:
+        list(read_records(path, "s", 1000, is_last=False))
+    assert str(raised.value) == f"source s: {bad.record.position}: Input/output error"
+
+
+@pytest.mark.parametrize(("number", "may_pass"), [(errno.ESTALE, True), (errno.EACCES, False)])
+def test_a_file_that_cannot_be_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, may_pass: bool
+) -> None:
+    path = write(tmp_path / "x.jsonl", b"{}")
+
+    def refuse(path: Path, mode: str) -> io.BufferedIOBase:
+        raise OSError(number, os.strerror(number), str(path))
+
+    monkeypatch.setattr(Path, "open", refuse)
+    (bad,) = read_records(path, "s", 1000)
+    assert isinstance(bad, DamagedRecord)
+    assert os.strerror(number) in bad.detail
+    assert str(path) not in bad.detail
+    if may_pass:
+        with pytest.raises(SourceUnavailableError, match=f"x.jsonl#1: {os.strerror(number)}"):
+            list(read_records(path, "s", 1000, is_last=False))
+    else:
+        assert list(read_records(path, "s", 1000, is_last=False)) == [bad]
 
 
 def test_a_byte_order_mark_is_not_part_of_the_first_record(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +23,7 @@ from ingestion.worker_process import BatchOrder
 from ingestion.workers import WorkerPlan, WorkerResources
 from merge.failures import CommitFailure, Verdict
 from merge.store import FragmentWrite
-from model.errors import ConflictError, FlowStoppedError
+from model.errors import ConflictError, FlowStoppedError, SourceUnavailableError
 from model.stamps import ORDINAL_MAX
 from sinks.memory_profiles import MemoryProfileStore
 from tests.retail import Pipeline, lines
@@ -211,3 +211,21 @@ def test_what_keeps_changing_is_set_aside_at_the_last_attempt_only(tmp_path: Pat
         report = worker.run(whole_task(worker.plan, worker.order(is_last=True)))
         assert (report.isolated, report.dead) == (1, {"conflict": 1})
         assert [letter.position for letter in letters.scan()] == [f"fragment:{store.hot}"]
+
+
+@pytest.mark.parametrize("make", [quick_task, whole_task, map_task])
+def test_a_file_that_cannot_be_read_is_set_aside_at_the_last_attempt_only(
+    worker: Worker, make: Callable[[WorkerPlan, BatchOrder], Task]
+) -> None:
+    # To read it gives EIO, whoever asks.
+    (worker.folder / "inbox" / "orders" / "0.jsonl").symlink_to("/proc/self/mem")
+    letters = worker.resources.dead_letters
+    with pytest.raises(
+        SourceUnavailableError, match=r"source orders: file:orders/0\.jsonl#1: Input/output error"
+    ):
+        worker.run(make(worker.plan, worker.order()))
+    assert letters.counts() == {}
+    last = worker.order(is_last=True)
+    report = worker.run_shuffled(last) if make is map_task else worker.run(make(worker.plan, last))
+    assert (report.files, report.events, report.dead) == (4, 3 * EVENTS + 1, {"corrupt_source": 1})
+    assert [letter.position for letter in letters.scan()] == ["file:orders/0.jsonl#1"]

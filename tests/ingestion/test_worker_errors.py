@@ -17,6 +17,7 @@ from model.errors import (
     FlowStoppedError,
     IdgraphError,
     KeyProviderError,
+    SourceUnavailableError,
     StoreError,
     WorkerLostError,
 )
@@ -38,6 +39,11 @@ model.errors.{error}
             "StoreError: profiles.db: the disk is full (SQLITE_FULL)",
             StoreError,
             "profiles.db: the disk is full (SQLITE_FULL)",
+        ),
+        (
+            "SourceUnavailableError: source web: file:web/a.jsonl#1: Input/output error",
+            SourceUnavailableError,
+            "source web: file:web/a.jsonl#1: Input/output error",
         ),
         ("KeyProviderError: the keyring: gone", KeyProviderError, "the keyring: gone"),
         ("ConfigError: no source holds the file x", ConfigError, "no source holds the file x"),

@@ -53,21 +53,25 @@ def test_every_kind_of_bad_input_among_good_events(tmp_path: Path, shop: Shop) -
     mixed = list(good)
     for place, line in enumerate(BAD):
         mixed.insert(place * 37, line)
-    installation = Installation(tmp_path / "mixed", shop, max_event_bytes=65_536)
+    installation = Installation(tmp_path / "mixed", shop, max_event_bytes=65_536, batch_retries=1)
     file = installation.publish("segment", mixed, "mixed.jsonl")
     whole = gzip.compress(b"".join(retail("amplitude")[:500]))
     inbox = installation.folder / "inbox" / "amplitude"
     inbox.mkdir()
     (inbox / "torn.jsonl.gz").write_bytes(whole[: len(whole) // 2])
+    # A file that Spark lists, and that nobody can read: to do so gives EINVAL.
+    (inbox / "refused.jsonl").symlink_to("/sys/class/net/lo/speed")
 
-    installation.run()
+    (batch,) = installation.run()
+    assert batch["attempts"] == 2, "what a disk refuses may pass"
 
     letters = installation.dead_letters()
     found = {letter["position"]: letter["reason"] for letter in letters}
     lines = file.read_bytes().split(b"\n")
     expected = {f"file:segment/mixed.jsonl#{lines.index(line) + 1}": reason for line, reason in BAD.items()}
-    torn = [letter for letter in letters if letter["reason"] == "corrupt_source"]
-    assert len(torn) == 1
+    assert found.pop("file:amplitude/refused.jsonl#1") == "corrupt_source"
+    torn = [letter for letter in letters if letter["position"].startswith("file:amplitude/torn")]
+    assert [letter["reason"] for letter in torn] == ["corrupt_source"]
     assert "give it again whole" in torn[0]["detail"]
     del found[torn[0]["position"]]
     assert found == expected
