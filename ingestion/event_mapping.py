@@ -83,7 +83,7 @@ class EventMapper:
         def map_one(item: RawRecord | DamagedRecord) -> None:
             if isinstance(item, DamagedRecord):
                 output.bytes += len(item.record.value)
-                self._letters.add(output, item.record, item.stage, item.reason, item.detail, None)
+                self._letters.add(output, item.record, item.stage, item.reason, item.detail, None, item.file)
                 return
             output.bytes += len(item.value)
             event = self.map(item, latest, output)

@@ -32,12 +32,16 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class DamagedRecord(NamedTuple):
-    """What could not be read as a record, or not decrypted: `record.value` holds the bytes that there were."""
+    """What could not be read as a record, or not decrypted: `record.value` holds the bytes that there were.
+
+    `file` is the path of its file, where these bytes do not tell the record from others; not to be shown.
+    """
 
     record: RawRecord
     reason: DeadLetterReason
     detail: str
     stage: str = "read"
+    file: str = ""
 
 
 def read_records(
@@ -68,7 +72,7 @@ def read_records(
                     number += 1
                     record = RawRecord(source, _position(name, number), lines.pop(0))
                     detail = f"the record has {length} bytes, more than {max_bytes}; the first {max_bytes} are kept here"
-                    yield DamagedRecord(record, DeadLetterReason.TOO_LARGE, detail)
+                    yield DamagedRecord(record, DeadLetterReason.TOO_LARGE, detail, file=str(path))
                 for line in lines:
                     number += 1
                     if line and not line.isspace():
@@ -79,7 +83,7 @@ def read_records(
             raise SourceUnavailableError(f"source {source}: {position}: {damage.reason}") from None
         record = RawRecord(source, position, damage.partial)
         detail = f"the file cannot be read from this line on: {damage.reason}; give it again whole"
-        yield DamagedRecord(record, DeadLetterReason.CORRUPT_SOURCE, detail)
+        yield DamagedRecord(record, DeadLetterReason.CORRUPT_SOURCE, detail, file=str(path))
 
 
 class _Damage(Exception):  # noqa: N818 - never leaves this module

@@ -24,7 +24,7 @@ class RecordReader(Protocol):
 
     def records(self) -> Iterator[RawRecord | DamagedRecord]:
         """All records, in order, what is damaged as a value in the place of what it hides. A record's position is
-        the same whenever it is read, and names no other record: counters and dead letters stand by it."""
+        the same whenever it is read. Raises SourceUnavailableError for what may be had when it is asked for again."""
         ...
 
     def taken(self) -> Taken:

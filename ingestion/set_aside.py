@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from ingestion.map_output import MapOutput
@@ -13,7 +12,7 @@ from merge.failures import CommitFailure
 from merge.fragments import FragmentState
 from merge.tombstones import UNJUDGED
 from model.dead_letters import COMMIT, FRAGMENT, DeadLetter, DeadLetterReason
-from model.events import KAFKA, RawRecord
+from model.events import RawRecord
 from model.stamps import SpecRef
 
 
@@ -48,6 +47,11 @@ def _changes(state: FragmentState) -> bytes:
 class PayloadSealer(Protocol):
     """Seals a record's bytes under the dead letters' own key."""
 
+    def letter_id(self, payload: bytes, place: Sequence[str]) -> str:
+        """What the same bytes at the same place always have for an id, and hardly any others. Only a holder of the
+        key can test guesses of the bytes, or of the place, against it."""
+        ...
+
     def seal(self, payload: bytes, letter_id: str, position: str) -> bytes: ...
 
     def open(self, sealed: bytes, letter_id: str, position: str) -> bytes:
@@ -70,14 +74,15 @@ class LetterWriter:
         spec: SpecRef | None,
         snapshot_version: int,
         batch: BatchAttempt,
+        file: str = "",
     ) -> DeadLetter:
-        """`detail` says what is wrong and never holds a value of the record."""
-        name = f"{record.source}\n{record.position}\n{stage}\n{reason}"
-        if stage == COMMIT or record.position.startswith(KAFKA):
-            # Of one fragment there may be many, each with changes of its own; a topic that was made again has the
-            # positions of the one before.
-            name += f"\n{hashlib.sha256(record.as_arrived()).hexdigest()}"
-        letter_id = hashlib.sha256(name.encode()).hexdigest()[:24]
+        """`detail` says what is wrong and never holds a value of the record. `file` is the path of the file that only
+        a part of a record is of; it stands nowhere in the letter."""
+        # One position may be of many records: of one fragment there are many changes; a topic that was made again has
+        # the positions of the one before, and an archive those of an inbox of its name. A part may be that of another
+        # record, or of none, as of all files that cannot be opened.
+        place = (record.source, record.position, stage, reason, file)
+        letter_id = self._sealer.letter_id(record.as_arrived(), place)
         return DeadLetter(
             id=letter_id,
             reason=reason,
@@ -127,8 +132,11 @@ class BatchLetters:
         reason: DeadLetterReason,
         detail: str,
         spec: SpecRef | None,
+        file: str = "",
     ) -> None:
         """As `LetterWriter.letter`."""
         output.letters.append(
-            self._writer.letter(record, stage, reason, detail, spec, self._snapshot_version, self._batch)
+            self._writer.letter(
+                record, stage, reason, detail, spec, self._snapshot_version, self._batch, file
+            )
         )

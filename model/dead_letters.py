@@ -58,7 +58,8 @@ class DeadLetter(NamedTuple):
     A letter of the stage `commit` holds, in place of a record, what some events together would have made of
     a fragment (`merge.codec`); its `source` is empty and its position names the fragment.
 
-    `id` is derived from position, stage and reason, so a replayed batch sets nothing aside twice.
+    `id` is derived from position, stage, reason and the record, so a replayed batch sets nothing aside twice, and what
+    another record of the same position left stays.
     `batch` is `FLOW/NUMBER`; `attempt` differs each time the batch runs.
     """
 

@@ -3,9 +3,14 @@
 Wire format, version 1: byte 0 is 0x01, then the output of AES-SIV (RFC 5297, 64-byte key): the synthetic
 IV of 16 bytes and a ciphertext as long as the record. The key is the purpose key `dead-letters`; the one
 associated-data component is the version byte and the canonical JSON of [letter id, position].
+
+A letter's id is the first 12 bytes, in hexadecimal, of the synthetic IV of the record under the same key; there the
+associated data is 0x01, `id` and the canonical JSON of what the record's place is.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESSIV
@@ -19,6 +24,7 @@ PURPOSE = "dead-letters"
 FORMAT_VERSION = b"\x01"
 
 _SHORTEST = 1 + 16
+_ID_BYTES = 12
 
 
 class DeadLetterSealer(KeyHolder):
@@ -30,6 +36,12 @@ class DeadLetterSealer(KeyHolder):
     def __init__(self, provider: KeyProvider) -> None:
         """Raises KeyProviderError."""
         self._siv = AESSIV(provider.purpose_key(PURPOSE))
+
+    def letter_id(self, payload: bytes, place: Sequence[str]) -> str:
+        """24 characters. Among n letters two share them with probability n²/2^97: 6e-12 for a billion."""
+        # A plain hash would have anybody who holds the letters test guesses of what is in them.
+        associated = FORMAT_VERSION + b"id" + encode(place)
+        return self._siv.encrypt(payload, [associated])[:_ID_BYTES].hex()
 
     def seal(self, payload: bytes, letter_id: str, position: str) -> bytes:
         """The record, sealed."""

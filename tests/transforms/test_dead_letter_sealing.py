@@ -36,6 +36,25 @@ def test_the_wire_format_is_the_documented_one(keyring: KeyringFile) -> None:
     assert DeadLetterSealer(keyring).seal(PAYLOAD, "id", "file:a#1") == expected
 
 
+def test_a_letters_id_is_of_the_record_and_its_place(keyring: KeyringFile, tmp_path: Path) -> None:
+    place = ("web", "file:a#1", "decode", "not_json", "")
+    expected = siv_encrypt(
+        keyring.purpose_key("dead-letters"), PAYLOAD, [b'\x01id["web","file:a#1","decode","not_json",""]']
+    )
+    sealer = DeadLetterSealer(keyring)
+    assert sealer.letter_id(PAYLOAD, place) == expected[:12].hex()
+    other = DeadLetterSealer(KeyringFile.create(tmp_path / "other.json"))
+    elsewhere = [(*place[:at], place[at] + "x", *place[at + 1 :]) for at in range(len(place))]
+    ids = {sealer.letter_id(PAYLOAD, each) for each in (place, *elsewhere)}
+    ids |= {
+        other.letter_id(PAYLOAD, place),
+        sealer.letter_id(PAYLOAD + b" ", place),
+        sealer.letter_id(b"", place),
+    }
+    assert len(ids) == 9
+    assert {len(each) for each in ids} == {24}
+
+
 def test_every_altered_byte_is_refused(keyring: KeyringFile) -> None:
     sealer = DeadLetterSealer(keyring)
     sealed = sealer.seal(PAYLOAD, "id", "file:a#1")

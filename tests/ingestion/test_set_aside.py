@@ -1,0 +1,108 @@
+"""Dead letters of files of one name in two places: of a flow's inbox, and of an archive that a backfill takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from ingestion.files import read_records
+from ingestion.replay import ReplayReport, replay
+from ingestion.set_aside import BatchAttempt
+from ingestion.workers import WorkerResources
+from model import canonical
+from model.dead_letters import DeadLetter, DeadLetterReason
+from tests.retail import Pipeline, order, snapshot, spec
+
+INBOX = BatchAttempt("main/q/0", "first")
+ARCHIVE = BatchAttempt("backfill-orders-1/q/0", "first")
+MAX_BYTES = 4000
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Pipeline:
+    return Pipeline(tmp_path)
+
+
+@pytest.fixture
+def resources(pipeline: Pipeline) -> Iterator[WorkerResources]:
+    opened = pipeline.resources()
+    with closing(opened.dead_letters):
+        yield opened
+
+
+def taken(pipeline: Pipeline, batch: BatchAttempt, content: bytes | None) -> list[DeadLetter]:
+    """The letters of one file, which is gone where there is no content."""
+    folder = pipeline.folder / batch.batch.partition("/")[0] / "shop"
+    folder.mkdir(parents=True, exist_ok=True)
+    if content is not None:
+        (folder / "part-1.jsonl").write_bytes(content)
+    pipeline.batch = batch
+    return pipeline.map(*read_records(folder / "part-1.jsonl", "orders", MAX_BYTES, folder)).letters
+
+
+@pytest.mark.parametrize(
+    ("contents", "reason"),
+    [
+        ((b'{"order_id":"LIVE"}\n', b'{"order_id":"OLD"}\n'), DeadLetterReason.MISSING_ORDINAL),
+        ((b"live", b"old"), DeadLetterReason.NOT_JSON),
+        # Of these there is nothing, or only a part, which is the same.
+        ((None, None), DeadLetterReason.CORRUPT_SOURCE),
+        ((b"x" * MAX_BYTES + b"live", b"x" * MAX_BYTES + b"old"), DeadLetterReason.TOO_LARGE),
+    ],
+)
+def test_each_of_two_files_of_one_name_leaves_a_letter(
+    pipeline: Pipeline,
+    resources: WorkerResources,
+    contents: tuple[bytes | None, bytes | None],
+    reason: DeadLetterReason,
+) -> None:
+    """Found by review: the one replaced the other, and with it an event was lost."""
+    inbox, archive = taken(pipeline, INBOX, contents[0]), taken(pipeline, ARCHIVE, contents[1])
+    letters = [*inbox, *archive]
+    assert [each.reason for each in letters] == [reason] * 2
+    assert len({each.position for each in letters}) == 1
+    assert str(pipeline.folder) not in repr(letters)
+    for each in (inbox, archive, inbox):
+        resources.dead_letters.put(each)
+    assert sorted(resources.dead_letters.scan()) == sorted(letters)
+    # The same file again leaves nothing anew.
+    again = taken(pipeline, INBOX._replace(attempt="second"), contents[0])
+    assert [each.id for each in again] == [each.id for each in inbox]
+    # Another attempt of the one takes nothing of the other.
+    resources.dead_letters.settle_batch(ARCHIVE.batch, "second")
+    assert list(resources.dead_letters.scan()) == inbox
+
+
+def replayed(pipeline: Pipeline, resources: WorkerResources) -> ReplayReport:
+    letters = list(resources.dead_letters.scan())
+    return replay(
+        letters, pipeline.plan(), resources, pipeline.snapshot, pipeline.sealer.open, lambda _: None
+    )
+
+
+def test_both_are_replayed(pipeline: Pipeline, resources: WorkerResources) -> None:
+    pipeline.snapshot = snapshot(specs=[spec("segment")])
+    contents = [order(customer, customer).value for customer in (1, 2)]
+    for batch, content in zip((INBOX, ARCHIVE), contents, strict=True):
+        resources.dead_letters.put(taken(pipeline, batch, content))
+    before = {each.id for each in resources.dead_letters.scan()}
+    assert replayed(pipeline, resources) == ReplayReport(still_dead=2)
+    assert {each.id for each in resources.dead_letters.scan()} == before
+    pipeline.snapshot = snapshot(version=2)
+    assert replayed(pipeline, resources) == ReplayReport(replayed=2)
+    assert resources.dead_letters.counts() == {}
+    other = Pipeline(pipeline.folder)
+    other.process(order(customer, customer) for customer in (1, 2))
+    assert [each.id for each in pipeline.store.scan()] == [each.id for each in other.store.scan()]
+
+
+def test_a_letter_of_an_older_id_is_dropped_by_it(pipeline: Pipeline, resources: WorkerResources) -> None:
+    (letter,) = taken(pipeline, INBOX, canonical.encode({"order_id": "R1"}))
+    opened = pipeline.sealer.open(letter.payload, letter.id, letter.position)
+    old = letter._replace(id="older", payload=pipeline.sealer.seal(opened, "older", letter.position))
+    resources.dead_letters.put([old])
+    assert replayed(pipeline, resources) == ReplayReport(still_dead=1)
+    assert [each.id for each in resources.dead_letters.scan()] == [letter.id]
