@@ -21,11 +21,12 @@ from app.settings import Settings
 from ingestion.archive import BackfillProgress, Tally, archive_files, archive_path, bytes_an_event
 from ingestion.background_sealing import keep_sealed_by, protection_of, sealed_by
 from ingestion.configuration import FileSource, SourceConfig
+from ingestion.file_globs import is_glob
 from ingestion.files import size_of
 from ingestion.intake import Intake
 from ingestion.kafka_configuration import KafkaSource
 from ingestion.outcomes import BatchReport
-from ingestion.source_files import file_sources, folder_of, is_glob
+from ingestion.source_files import file_sources, folder_of
 from model.errors import ConfigError
 
 BATCH_EVENTS = 100_000

@@ -12,7 +12,7 @@ from pathlib import Path
 from app.settings import Settings
 from ingestion.configuration import FileSource
 from ingestion.durable_files import sync_folder
-from ingestion.source_files import is_glob
+from ingestion.file_globs import is_glob
 from model import canonical, paths
 from model.errors import ConfigError
 

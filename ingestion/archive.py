@@ -14,9 +14,10 @@ from pathlib import Path
 from ingestion.checkpoints import query_id
 from ingestion.configuration import FileSource
 from ingestion.durable_files import write_atomically
+from ingestion.file_globs import is_glob, require_plain_glob
 from ingestion.files import size_of
 from ingestion.outcomes import BatchReport
-from ingestion.source_files import folder_of, is_glob, source_of
+from ingestion.source_files import folder_of, source_of
 from model.errors import ConfigError, StoreError
 
 SAMPLE_EVENTS = 5000
@@ -44,6 +45,10 @@ def archive_path(path: Path) -> Path:
         place = places[-1]
         return path.with_name(f"{path.name[:place]}[{path.name[place]}]{path.name[place + 1 :]}")
     if is_glob(path) and path.parent.is_dir():
+        try:
+            require_plain_glob(path)
+        except ValueError as error:
+            raise ConfigError(f"{path}: {error}") from None
         return path
     raise ConfigError(f"{path}: there is no such directory or file, nor files of this pattern")
 
@@ -77,10 +82,7 @@ def _is_hidden(name: str) -> bool:
 
 
 def _belongs(file: Path, source: FileSource) -> bool:
-    try:
-        return source_of(file, {source.name: source}) == source.name
-    except ConfigError:
-        return False
+    return source_of(file, {source.name: source}) is not None
 
 
 def bytes_an_event(file: Path) -> float:

@@ -9,6 +9,7 @@ from typing import Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from ingestion.decryptor_configuration import DecryptorConfig
+from ingestion.file_globs import require_plain_glob
 
 
 class Place(BaseModel):
@@ -97,6 +98,12 @@ class FileSource(SourceConfig):
         description="File names hold personal data: positions show a keyed hash in their place. Names in which a "
         "detector finds personal data are hashed anyway.",
     )
+
+    @field_validator("path")
+    @classmethod
+    def _is_read_alike(cls, value: Path) -> Path:
+        require_plain_glob(value)
+        return value
 
     @model_validator(mode="after")
     def _has_no_carrier(self) -> Self:

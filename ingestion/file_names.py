@@ -22,10 +22,10 @@ class FileNames:
     def __init__(self, blind_index: BlindIndex) -> None:
         self._blind_index = blind_index
 
-    def shown(self, name: str, source: FileSource) -> str:
+    def shown(self, name: str, source: FileSource | None) -> str:
         """The name, or `~` and 22 characters that only a holder of the keyring can test a guess against.
-        The same name always gives the same."""
-        if source.hash_file_names or looks_sensitive(name):
+        The same name always gives the same. Without a source nobody says that names may be seen."""
+        if source is None or source.hash_file_names or looks_sensitive(name):
             return self._blind_index.file_name(name)
         return name
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ingestion.configuration import FileSource
 from ingestion.file_names import FileNames
-from ingestion.files import DamagedRecord, read_records, size_of
+from ingestion.files import DamagedRecord, read_records, size_of, unread
 from ingestion.record_reader import SparkRow, Taken
 from ingestion.source_files import folder_of, source_of
 from model.events import RawRecord
@@ -37,13 +37,30 @@ class FileRecords:
         its disk or share did not give."""
         for (uri,) in self._rows:
             path = Path(uri.removeprefix("file:").replace("///", "/", 1))
-            config = self._sources[source_of(path, self._sources)]
+            name = source_of(path, self._sources)
+            if name is None:
+                # It is in the checkpoint: to stop would be to stop at each start, whatever the configuration says then.
+                yield self._of_no_source(path)
+                continue
+            config = self._sources[name]
             shown = functools.partial(self._names.shown, source=config)
             yield from read_records(
                 path, config.name, self._max_event_bytes, folder_of(config), shown, self._is_last
             )
             self._files += 1
             self._bytes += size_of(path)
+
+    def _of_no_source(self, path: Path) -> DamagedRecord:
+        around = [each for each in self._sources.values() if path.is_relative_to(folder_of(each))]
+        config = max(around, key=lambda each: len(folder_of(each).parts), default=None)
+        return unread(
+            path,
+            config.name if config else "",
+            folder_of(config) if config else Path(path.anchor),
+            functools.partial(self._names.shown, source=config),
+            "no source holds this file: a glob takes files, not those of directories that it matches; give the file "
+            "again where a source takes it",
+        )
 
     def taken(self) -> Taken:
         """Files that were read to their end since this was last asked."""

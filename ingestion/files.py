@@ -86,6 +86,12 @@ def read_records(
         yield DamagedRecord(record, DeadLetterReason.CORRUPT_SOURCE, detail, file=str(path))
 
 
+def unread(path: Path, source: str, root: Path, shown: Callable[[str], str], reason: str) -> DamagedRecord:
+    """A file of which nothing was read, since `reason`; the others as for `read_records`."""
+    record = RawRecord(source, _position(_name(path, root, shown), 1), b"")
+    return DamagedRecord(record, DeadLetterReason.CORRUPT_SOURCE, reason, file=str(path))
+
+
 class _Damage(Exception):  # noqa: N818 - never leaves this module
     def __init__(self, reason: str, partial: bytes, may_pass: bool = False) -> None:
         self.reason = reason

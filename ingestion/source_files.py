@@ -7,9 +7,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from ingestion.configuration import FileSource, SourceConfig
-from model.errors import ConfigError
-
-_GLOB = frozenset("*?[")
+from ingestion.file_globs import is_glob
 
 
 def file_sources(sources: Mapping[str, SourceConfig]) -> dict[str, FileSource]:
@@ -17,29 +15,20 @@ def file_sources(sources: Mapping[str, SourceConfig]) -> dict[str, FileSource]:
     return {name: each for name, each in sources.items() if isinstance(each, FileSource)}
 
 
-def is_glob(path: Path) -> bool:
-    """Whether a source's path is a glob of files rather than a directory."""
-    return any(character in _GLOB for character in path.name)
-
-
 def folder_of(source: FileSource) -> Path:
     """The directory below which a source's files lie."""
     return source.path.parent if is_glob(source.path) else source.path
 
 
-def source_of(path: Path, sources: Mapping[str, FileSource]) -> str:
+def source_of(path: Path, sources: Mapping[str, FileSource]) -> str | None:
     """The source that a file belongs to: the one whose path is the closest, a glob before its directory.
-
-    Raises ConfigError when no source holds it.
-    """
+    None when no source holds it, as what is below a directory that a glob matches."""
     holding = [
         (len(config.path.parts), is_glob(config.path), name)
         for name, config in sources.items()
         if _holds(config.path, path)
     ]
-    if not holding:
-        raise ConfigError("no source holds a file that Spark found")
-    return max(holding)[2]
+    return max(holding)[2] if holding else None
 
 
 def _holds(source: Path, file: Path) -> bool:

@@ -117,6 +117,7 @@ def test_no_key_reaches_the_machinery_behind(key: str, tmp_path: Path) -> None:
         ('[flow]\npartitions = "two"', "line 2: flow.partitions: .*integer"),
         ("[flow]\npartitions = 0", "line 2: flow.partitions: .*greater"),
         ("[metadata]\nmax_updates = 0", "line 2: metadata.max_updates: .*greater"),
+        ('[[sources]]\nname = "a"\npath = "in/*.{json,jsonl}"', "line 3: sources.0.path: .*no braces"),
         ('[[sources]]\nname = "a b"\npath = "a"', "line 2: sources.0.name: .*pattern"),
         ('[[sources]]\nname = "a"', "sources.0.path: Field required"),
         ('[[sources]]\nname = "a"\npath = "a"\nid = { const = 1 }', "id cannot be the same"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -229,3 +230,25 @@ def test_a_file_that_cannot_be_read_is_set_aside_at_the_last_attempt_only(
     report = worker.run_shuffled(last) if make is map_task else worker.run(make(worker.plan, last))
     assert (report.files, report.events, report.dead) == (4, 3 * EVENTS + 1, {"corrupt_source": 1})
     assert [letter.position for letter in letters.scan()] == ["file:orders/0.jsonl#1"]
+
+
+def test_a_file_of_no_source_is_set_aside_and_named(worker: Worker) -> None:
+    """Found by review: a directory that a glob matched stopped the flow at each start, and nobody said which."""
+    inbox = worker.folder / "inbox"
+    orders = worker.plan.sources["orders"].model_copy(update={"path": inbox / "orders" / "*"})
+    worker.plan = replace(worker.plan, sources={**worker.plan.sources, "orders": orders})
+    found = [inbox / "orders" / "done" / "a.jsonl", inbox / "elsewhere" / "ann" / "a.jsonl"]
+    for file in found:
+        file.parent.mkdir(parents=True)
+        file.write_bytes(b"{}")
+    # As Spark lists them: all below what a glob matches, and of a source that was taken out of the configuration.
+    paths = [f"file://{path}" for path in [*sorted(worker.folder.glob("inbox/*/*.jsonl")), *found]]
+    batch = pa.record_batch([pa.array(paths)], names=["path"])
+    rows = quick_task(worker.plan, worker.order())([batch])
+    report = decode_reports(body for row in rows for body in row.column(1).to_pylist())
+    assert (report.files, report.events, report.dead) == (3, 3 * EVENTS + 2, {"corrupt_source": 2})
+    known, unknown = sorted(worker.resources.dead_letters.scan(), key=lambda each: each.source, reverse=True)
+    assert (known.source, known.position) == ("orders", "file:orders/done/a.jsonl#1")
+    assert unknown.source == ""
+    assert re.fullmatch(r"file:/~[\w-]{22}#1", unknown.position)
+    assert "no source holds this file" in known.detail

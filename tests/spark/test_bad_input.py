@@ -61,6 +61,11 @@ def test_every_kind_of_bad_input_among_good_events(tmp_path: Path, shop: Shop) -
     (inbox / "torn.jsonl.gz").write_bytes(whole[: len(whole) // 2])
     # A file that Spark lists, and that nobody can read: to do so gives EINVAL.
     (inbox / "refused.jsonl").symlink_to("/sys/class/net/lo/speed")
+    # Spark takes what is below a directory that a glob matches.
+    config = installation.config.read_text()
+    installation.config.write_text(config.replace('path = "inbox/orders"', 'path = "inbox/orders/*"'))
+    (installation.folder / "inbox" / "orders" / "done").mkdir(parents=True)
+    (installation.folder / "inbox" / "orders" / "done" / "a.jsonl").write_bytes(retail("orders")[0])
 
     (batch,) = installation.run()
     assert batch["attempts"] == 2, "what a disk refuses may pass"
@@ -69,7 +74,8 @@ def test_every_kind_of_bad_input_among_good_events(tmp_path: Path, shop: Shop) -
     found = {letter["position"]: letter["reason"] for letter in letters}
     lines = file.read_bytes().split(b"\n")
     expected = {f"file:segment/mixed.jsonl#{lines.index(line) + 1}": reason for line, reason in BAD.items()}
-    assert found.pop("file:amplitude/refused.jsonl#1") == "corrupt_source"
+    for whole_file in ("amplitude/refused.jsonl", "orders/done/a.jsonl"):
+        assert found.pop(f"file:{whole_file}#1") == "corrupt_source"
     torn = [letter for letter in letters if letter["position"].startswith("file:amplitude/torn")]
     assert [letter["reason"] for letter in torn] == ["corrupt_source"]
     assert "give it again whole" in torn[0]["detail"]
