@@ -38,7 +38,9 @@ def test_an_edit_is_in_force_while_the_stream_runs_and_no_event_is_split(tmp_pat
     with serving(app) as url, MetadataClient(url, token) as client:
         declare(client)
         installation = Installation(tmp_path / "shop", Shop(url, token, tmp_path / "keyring.json"))
-        with installation.running():
+        # With a Java process of its own: where broadcasts lie is told to it once.
+        process = installation.start()
+        try:
             installation.publish("segment", lines[:50])
             until(
                 lambda: sum(batch["events"] for batch in installation.batches()) == 50, what="the first batch"
@@ -65,6 +67,9 @@ def test_an_edit_is_in_force_while_the_stream_runs_and_no_event_is_split(tmp_pat
             assert len(broadcasts) == len(snapshots)
             whole, *changes = sorted((path.stat().st_size for path in broadcasts), reverse=True)
             assert all(change < whole for change in changes)
+        finally:
+            process.terminate()
+            assert process.wait(60) == 0
     by_event: dict[tuple[str, str], set[int]] = {}
     for profile in exported(installation).values():
         for origin in profile["provenance"].values():
