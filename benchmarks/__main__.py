@@ -16,7 +16,6 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import latency, stages, throughput
-from benchmarks.cluster import measure as measure_cluster
 from benchmarks.decryptor import measure as measure_decryptor
 from benchmarks.detection import measure as measure_detection
 from benchmarks.erasure import measure as measure_erasure
@@ -55,7 +54,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "policies": lambda folder, told: measure_policies(),
     "sizes": lambda folder, told: measure_sizes(folder, told.sizes),
     "peers": lambda folder, told: measure_peers(folder, told.shops, told.install_feast),
-    "cluster": lambda folder, told: measure_cluster(folder, told.cluster_events),
+    "cluster": lambda folder, told: _cluster(folder, told.cluster_events),
     "scale-fragments": lambda folder, told: fragments.measure(folder, told.fragments or 1_000_000),
     "scale-attributes": lambda folder, told: attributes.measure(folder),
     "scale-specs": lambda folder, told: specs.measure(folder),
@@ -65,11 +64,17 @@ BENCHMARKS: dict[str, Benchmark] = {
     "scale-memory": lambda folder, told: memory.measure(folder, told.events),
     "scale-outages": lambda folder, told: outages.measure(folder, told.rate),
 }
-SERVERS = ("dynamodb", "kafka", "production")
+SERVERS = ("dynamodb", "kafka", "production", "cluster")
 """These start servers of their own, and need the extras `dynamodb`, `elasticsearch` and `kafka`."""
 GROUPS = {"servers": list(SERVERS), "scale": [name for name in BENCHMARKS if name.startswith("scale-")]}
 """Several under one name."""
 DEFAULT = [name for name in BENCHMARKS if name not in (*GROUPS["scale"], *SERVERS)]
+
+
+def _cluster(folder: Path, events: int) -> dict[str, Any]:
+    from benchmarks.cluster import measure
+
+    return measure(folder, events)
 
 
 def _dynamodb(fragments: int) -> dict[str, Any]:
