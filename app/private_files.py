@@ -31,7 +31,7 @@ def require_place(path: Path) -> None:
     """Raises ConfigError where no new file can be written."""
     if path.exists():
         raise ConfigError(f"{path}: is there already, and is not replaced")
-    part = path.with_name(f".{path.name}.part")
+    part = _part(path)
     try:
         os.close(os.open(part, os.O_WRONLY | os.O_CREAT, 0o600))
         part.unlink()
@@ -41,7 +41,7 @@ def require_place(path: Path) -> None:
 
 def write_export(path: Path, lines: Iterable[bytes]) -> None:
     """Write a file of profiles, whole or not at all, readable by its owner only."""
-    part = path.with_name(f".{path.name}.part")
+    part = _part(path)
     try:
         descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         try:
@@ -53,3 +53,8 @@ def write_export(path: Path, lines: Iterable[bytes]) -> None:
             raise
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from None
+
+
+def _part(path: Path) -> Path:
+    """Where a file is while it is not whole."""
+    return path.with_name(f".{path.name}.part")

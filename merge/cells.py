@@ -136,13 +136,11 @@ class Cell:
         if self.packed is not None:
             self._normalise_packed(self.packed, floor, snapshots)
             return self.keeps_anything
-        if floor is not None:
-            self._keep(lambda entry: entry[0] > floor)
-        if snapshots:
-            self._keep(lambda entry: not _is_replaced(entry, snapshots))
-        for source, best in self.best.items():
-            if removals.take(best, floor):
-                self.best[source] = self.policy.taken(best)
+        if floor is not None or snapshots:
+            self._keep(lambda entry: not removals.take(entry, floor))
+            for source, best in self.best.items():
+                if removals.take(best, floor):
+                    self.best[source] = self.policy.taken(best)
         if len(self.entries) > self.policy.bound:
             self._drop_the_oldest()
         return self.keeps_anything

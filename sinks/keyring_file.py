@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import secrets
 import shlex
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from model.errors import KeyProviderError
+from sinks.file_lock import held
 from sinks.keyring_content import Keyring, parse, render
 from sinks.keyring_envelope import BARE, Envelope
 
@@ -85,14 +85,8 @@ def change(
 def _changing(path: Path) -> Iterator[None]:
     """Whoever changes the keyring holds the lock of a file beside it, so that no change is lost."""
     try:
-        descriptor = os.open(
-            path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
-        )
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with held(path.with_name(f".{path.name}.lock")):
             yield
-        finally:
-            os.close(descriptor)
     except OSError as error:
         raise KeyProviderError(f"{path}: the keyring cannot be written: {error.strerror}") from None
 

@@ -10,7 +10,7 @@ import fcntl
 import logging
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import msgspec
@@ -18,6 +18,7 @@ import msgspec
 from merge.tombstones import UNJUDGED, Tombstone
 from model import canonical
 from model.errors import StoreError
+from sinks.file_lock import held
 
 log = logging.getLogger(__name__)
 
@@ -39,17 +40,18 @@ class TombstoneFile:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """While a lock is held, a file beside this one; it goes with its process, however that ends. Raises StoreError."""
+        """While a lock is held, a file beside this one. Raises StoreError."""
         lock = self._path.with_suffix(".lock")
-        try:
-            descriptor = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise StoreError(f"{lock}: {error.strerror}") from None
-        try:
-            _take(descriptor, lock)
+
+        def waiting() -> None:
+            log.warning("%s: somebody erases or lifts just now; waiting for the end of it", lock)
+
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(held(lock, waiting))
+            except OSError as error:
+                raise StoreError(f"{lock}: {error.strerror}") from None
             yield
-        finally:
-            os.close(descriptor)
 
     def append(self, tombstones: Mapping[bytes, Tombstone]) -> None:
         """Durable when it returns. Raises StoreError."""
@@ -90,14 +92,3 @@ class TombstoneFile:
             # What was lifted is said by a later line.
             found[name] = joined._replace(until=UNJUDGED) if tombstone.until == UNJUDGED else joined
         return found
-
-
-def _take(descriptor: int, lock: Path) -> None:
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            log.warning("%s: somebody erases or lifts just now; waiting for the end of it", lock)
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-    except OSError as error:
-        raise StoreError(f"{lock}: {error.strerror}") from None

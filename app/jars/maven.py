@@ -6,20 +6,18 @@ their SHA-256 beside this module: a file that is missing, too many or another is
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
 from app.java import require_java
 from model.errors import ConfigError
+from sinks.file_lock import held
 
 FETCH_SECONDS = 600
 
@@ -57,7 +55,7 @@ def jars(wanted: JarSet) -> Path:
         cache_folder().mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"{cache_folder()}: cannot be made: {error.strerror}") from None
-    with _alone(cache_folder() / f"{wanted.name}.lock"):
+    with held(cache_folder() / f"{wanted.name}.lock"):
         if not folder.is_dir():
             _fetch(wanted, digests, folder)
         if (wrong := _wrong(folder, digests)) is not None:
@@ -135,13 +133,3 @@ def _ivy() -> Path:
     if not found:
         raise ConfigError("PySpark's jars hold no Ivy to fetch others with")
     return found[-1]
-
-
-@contextmanager
-def _alone(lock: Path) -> Iterator[None]:
-    descriptor = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)

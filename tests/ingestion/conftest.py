@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from ingestion.workers import WorkerResources
 from metadata_service.app import create_app
 from metadata_service.server import serving
 from metadata_service.settings import ServiceSettings
 from metadata_service.tokens import Role, create_token, revoke_token
 from sinks.metadata_client import MetadataClient
-from tests.retail import declared, definition
+from tests.retail import Pipeline, declared, definition
 from tests.specs_compiled_once import each_spec_is_compiled_once  # noqa: F401 - a fixture
 
 TOKEN = "admin-token-for-the-tests"
@@ -43,6 +44,20 @@ def nothing_is_looked_away_from() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("ingestion.worker_process._look_away_from_what_stays", lambda: None)
         yield
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Pipeline:
+    """An empty one; many a file has its own in its place."""
+    return Pipeline(tmp_path)
+
+
+@pytest.fixture
+def resources(pipeline: Pipeline) -> Iterator[WorkerResources]:
+    """Those of the pipeline, with its dead letters open."""
+    opened = pipeline.resources()
+    with closing(opened.dead_letters):
+        yield opened
 
 
 @pytest.fixture

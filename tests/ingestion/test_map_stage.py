@@ -31,11 +31,6 @@ from transforms.sealing_key import UnusableKey
 Reason = DeadLetterReason
 
 
-@pytest.fixture
-def pipeline(tmp_path: Path) -> Pipeline:
-    return Pipeline(tmp_path)
-
-
 def passing(operations: Any, **changed: Any) -> SpecDocument:
     """The orders spec with another chain."""
     return spec("orders", operations=operations, specification_type="chain", **changed)

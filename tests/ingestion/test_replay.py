@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,18 +21,6 @@ from model.snapshots import MetadataSnapshot
 from tests.retail import Pipeline, order, raw, records, snapshot, spec
 
 Reason = DeadLetterReason
-
-
-@pytest.fixture
-def pipeline(tmp_path: Path) -> Pipeline:
-    return Pipeline(tmp_path)
-
-
-@pytest.fixture
-def resources(pipeline: Pipeline) -> Iterator[WorkerResources]:
-    opened = pipeline.resources()
-    with closing(opened.dead_letters):
-        yield opened
 
 
 def set_aside(

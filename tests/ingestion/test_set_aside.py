@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import closing
-from pathlib import Path
-
 import pytest
 
 from ingestion.files import read_records
@@ -19,18 +15,6 @@ from tests.retail import Pipeline, order, snapshot, spec
 INBOX = BatchAttempt("main/q/0", "first")
 ARCHIVE = BatchAttempt("backfill-orders-1/q/0", "first")
 MAX_BYTES = 4000
-
-
-@pytest.fixture
-def pipeline(tmp_path: Path) -> Pipeline:
-    return Pipeline(tmp_path)
-
-
-@pytest.fixture
-def resources(pipeline: Pipeline) -> Iterator[WorkerResources]:
-    opened = pipeline.resources()
-    with closing(opened.dead_letters):
-        yield opened
 
 
 def taken(pipeline: Pipeline, batch: BatchAttempt, content: bytes | None) -> list[DeadLetter]:

@@ -31,11 +31,6 @@ DAY = 86_400_000
 APRIL = int(NOW * 1000)
 
 
-@pytest.fixture
-def pipeline(tmp_path: Path) -> Pipeline:
-    return Pipeline(tmp_path)
-
-
 def at(day: int, number: int = 1) -> RawRecord:
     """An order on a day of May 2024."""
     return order(number, day, order_id=f"R{day}", created_at=f"2024-05-{day:02}T00:00:00Z")
