@@ -6,7 +6,7 @@ The order, and what a crash behind each step leaves:
 2. Data keys. Protected values are unreadable wherever copies are; a flow that goes on makes new keys.
 3. The store, in one transaction: rows gone, tombstone set, the fragments noted as unfinished. From here on
    no event that was taken before can bring them back, and `again` and `lift` go on by themselves.
-4. Data keys that a worker made in between (see `KeyGuard`), index documents, dead letters; then the files of
+4. Index documents; data keys that a worker made in between (see `KeyGuard`), and dead letters; then the files of
    keys, letters and index are compacted.
 5. The store's file is, and what was noted is forgotten.
 
@@ -207,9 +207,11 @@ class Erasure:
         """What follows the store's transaction."""
         ids = [each.fragment_id for each in found]
         if ids or identifiers:
+            # First: while the index is away later events may be set aside, and their letters, which go with the keys,
+            # may be replayed.
+            documents = self._index.erase({each.fragment_id: each.version for each in found})
             # A fragment that came back since, by later events, has a key of its own by now.
             keys = self._guard.erase_unused(ids)
-            documents = self._index.erase({each.fragment_id: each.version for each in found})
             letters = self._letters_of(found, identifiers)
             certain = {each.id: each.position for each in letters if each.certain}
             # Changes may be set aside under another name, which has a key and no row.

@@ -18,7 +18,7 @@ from merge.fragments import FragmentState
 from merge.store import FragmentWrite
 from merge.tombstones import Tombstone
 from model.dead_letters import DeadLetterReason
-from model.errors import ConflictError, StoreError
+from model.errors import ConflictError, ProfileIndexError, StoreError
 from model.events import RawRecord
 from model.snapshots import MetadataSnapshot
 from sinks.memory_data_keys import MemoryDataKeys
@@ -208,6 +208,26 @@ def test_refused_events_leave_the_key_of_what_is_set_aside(pipeline: Pipeline) -
     letters.put(LetterWriter(pipeline.sealer).of_failures([failure], 1, pipeline.batch))
     pipeline.process([at(1)], is_again=True)
     assert pipeline.data_keys.existing([name]) == {name}
+    replayed(pipeline)
+    assert pipeline.store.count() == 1
+    assert b"unreadable" not in pipeline.export(reveal=True)
+
+
+def test_an_erasure_that_waits_for_the_index_leaves_the_key_of_what_is_set_aside(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by the machine of law 1: a later event's letter was unreadable until the erasure took it."""
+    name = cut_short(pipeline)
+    failure = CommitFailure(name, DeadLetterReason.REFUSED_BY_STORE, "", pipeline.map(at(12)).states()[name])
+    letters = pipeline.resources().dead_letters
+    letters.put(LetterWriter(pipeline.sealer).of_failures([failure], 1, pipeline.batch))
+
+    def away(_: object) -> int:
+        raise ProfileIndexError("away")
+
+    monkeypatch.setattr(pipeline.index, "erase", away)
+    with pytest.raises(ProfileIndexError):
+        erasure_of(pipeline).again()
     replayed(pipeline)
     assert pipeline.store.count() == 1
     assert b"unreadable" not in pipeline.export(reveal=True)
