@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from model.errors import AlreadyRunningError
+from sinks.file_lock import held
 
 
 @contextmanager
 def alone(state: Path) -> Iterator[None]:
     """Two runs would share a checkpoint and undo each other's. The lock, a file in the folder `state`, goes with its
     process, however that ends. Raises AlreadyRunningError."""
-    descriptor = os.open(state / "lock", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise AlreadyRunningError(f"running already (its lock is {state / 'lock'})") from None
+    lock = state / "lock"
+
+    def refuse() -> None:
+        raise AlreadyRunningError(f"running already (its lock is {lock})") from None
+
+    with held(lock, refuse):
         yield
-    finally:
-        os.close(descriptor)

@@ -131,9 +131,14 @@ def done_before(archive: Archive) -> Tally:
 
 
 def run_backfill(
-    archive: Archive, stop: threading.Event, rate: float | None, on_step: Callable[[BackfillStep], None]
+    archive: Archive,
+    stop: threading.Event,
+    rate: float | None,
+    on_step: Callable[[BackfillStep], None],
+    on_start: Callable[[], None] = lambda: None,
 ) -> Tally:
-    """Run until all files are done or `stop` is set, at most `rate` events a second; gives what is done so far.
+    """Run until all files are done or `stop` is set, at most `rate` events a second; gives what is done so far. `on_start`
+    is called once nothing else runs this backfill.
 
     Raises what `run_flow` raises; whatever happened, running again goes on where it stopped.
     """
@@ -141,7 +146,7 @@ def run_backfill(
     _keep_protection(archive)
     events = BATCH_EVENTS if rate is None else min(BATCH_EVENTS, rate * THROTTLED_SECONDS)
     intake = Intake(True, max(1, round(events * archive.bytes_an_event)), rate)
-    run_flow(archive.settings, stop, intake, steps.take)
+    run_flow(archive.settings, stop, intake, steps.take, on_start)
     return steps.progress().done
 
 

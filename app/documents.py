@@ -13,8 +13,11 @@ from pydantic import ValidationError
 
 from app.json_files import DocumentError, JsonFile, Problem
 from app.model_problems import model_problems
+from metadata_service.attribute_rules import check_attribute
+from metadata_service.refusals import RefusedError
 from metadata_service.spec_rules import check_spec
 from model.attributes import AttributeDefinition
+from model.classification import ClassificationLevels
 from model.errors import SpecError
 from model.specs import SpecDefinition
 
@@ -29,9 +32,31 @@ class SpecOperations(NamedTuple):
     warnings: tuple[Problem, ...] = ()
 
 
+def check_document(file: Path) -> tuple[Problem, ...]:
+    """Read a spec or attribute definitions, whichever the file holds; gives the warnings. Definitions are judged by
+    the classification levels that a metadata service begins with: it may have others."""
+    document = JsonFile(file)
+    if not _holds_attributes(document.content):
+        return _read_operations(document).warnings
+    problems: list[SpecError] = []
+    levels = ClassificationLevels()
+    for definition, _, place in _read_attributes(document):
+        try:
+            unstated = levels.unstated(definition, definition.classification)
+            check_attribute(definition.model_copy(update=unstated))
+        except RefusedError as error:
+            problems.append(SpecError(error.message, f"{place}{error.pointer}", error.hint))
+    if problems:
+        raise document.refuse(problems)
+    return ()
+
+
 def read_operations(file: Path) -> SpecOperations:
     """The operations of a spec file, which holds a document (checked whole) or operations only."""
-    spec = JsonFile(file)
+    return _read_operations(JsonFile(file))
+
+
+def _read_operations(spec: JsonFile) -> SpecOperations:
     if _is_document(spec.content):
         definition = _definition(spec)
         warnings = tuple(map(spec.locate, unproduced_paths(definition)))
@@ -59,7 +84,10 @@ class PlacedAttribute(NamedTuple):
 
 def read_attributes(file: Path) -> list[PlacedAttribute]:
     """The definitions of a file that holds one or a list."""
-    document = JsonFile(file)
+    return _read_attributes(JsonFile(file))
+
+
+def _read_attributes(document: JsonFile) -> list[PlacedAttribute]:
     listed = isinstance(document.content, list)
     definitions: list[PlacedAttribute] = []
     problems: list[SpecError] = []
@@ -100,6 +128,15 @@ def unproduced_paths(definition: SpecDefinition) -> list[SpecError]:
         for place, path in places
         if path is not None and not can_produce(tree, path)
     ]
+
+
+def _holds_attributes(content: Any) -> bool:
+    """Whether these look like definitions of attributes: a spec is no list of objects with paths, and has operations."""
+    items = content if isinstance(content, list) else [content]
+    return bool(items) and all(
+        isinstance(item, dict) and "path" in item and not {"operation", "operations"} & item.keys()
+        for item in items
+    )
 
 
 def _is_document(content: Any) -> bool:

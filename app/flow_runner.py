@@ -33,15 +33,22 @@ from ingestion.schema_sender import SchemaSender
 from ingestion.session import start_session, stop_session
 from ingestion.snapshots import SnapshotFollower
 from ingestion.source_files import file_sources, folder_of
-from model.errors import ConfigError
+from ingestion.workers import WorkerResources
+from model.errors import ConfigError, ProfileIndexError
+from model.queries import Query
 
 log = logging.getLogger(__name__)
 
 
 def run_flow(
-    settings: Settings, stop: threading.Event, intake: Intake, on_batch: Callable[[BatchReport], None]
+    settings: Settings,
+    stop: threading.Event,
+    intake: Intake,
+    on_batch: Callable[[BatchReport], None],
+    on_start: Callable[[], None] = lambda: None,
 ) -> None:
-    """Run until `stop` is set, or with `until_done` until what is there at the start is done.
+    """Run until `stop` is set, or with `until_done` until what is there at the start is done. `on_start` is called before
+    Spark is started, once nothing else runs this flow.
 
     Raises ConfigError for what must be mended before anything runs, UnauthorizedError and MetadataError
     when there is no snapshot to start with, and whatever stopped the flow.
@@ -76,6 +83,7 @@ def run_flow(
             )
         )
         if settings.index.fed_by == "flow":
+            _tell_of_another_store(resources)
             policies = IndexPolicies(lambda: snapshots.current().snapshot)
             stack.enter_context(OutboxDrainer(resources.store, resources.index, lambda: policies().rules))
         running: list[Flow] = []
@@ -90,6 +98,7 @@ def run_flow(
                 on_batch,
             )
         )
+        on_start()
         with _keeping_interrupt_handler():
             session = start_session(
                 settings.flow, settings.spark, state / "spark", state / "spark.log", class_archives(), jars
@@ -116,6 +125,19 @@ def run_flow(
             flow.run(stop, intake)
         finally:
             running.clear()
+
+
+def _tell_of_another_store(resources: WorkerResources) -> None:
+    """A store that is made anew begins its versions anew, and the index takes no document of an earlier one."""
+    try:
+        is_other = not resources.store.scan(limit=1) and resources.index.count(Query()) > 0
+    except ProfileIndexError:
+        return
+    if is_other:
+        log.warning(
+            "there is no profile in the store and some are in the search index, which keeps what it has: "
+            "once the flow has built them again, run `idgraph reindex`"
+        )
 
 
 def _make_folders(settings: Settings) -> None:

@@ -68,8 +68,11 @@ def _run(found: Archive, source: str, stop: Event, rate: float | None, again: bo
     if again:
         forget(found)
     before = done_before(found)
-    begun = f"goes on after {counted(before.files, 'file')}" if before.files else "begins"
-    say(f"the backfill of {source} {begun}: {counted(found.files, 'file')}")
+
+    def announce() -> None:
+        begun = f"goes on after {counted(before.files, 'file')}" if before.files else "begins"
+        say(f"the backfill of {source} {begun}: {counted(found.files, 'file')}")
+
     with showing(found.bytes, before.bytes) as show:
         tell = _print_step if as_json else show
 
@@ -78,7 +81,7 @@ def _run(found: Archive, source: str, stop: Event, rate: float | None, again: bo
             tell(step)
 
         teller = Teller(on_step, stop)
-        done = run_backfill(found, stop, rate, teller)
+        done = run_backfill(found, stop, rate, teller, announce)
     if teller.is_unheard:
         raise BrokenPipeError
     return done

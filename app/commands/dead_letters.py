@@ -27,12 +27,20 @@ if TYPE_CHECKING:
 
 commands = typer.Typer(no_args_is_help=True, help="What was set aside, why, and how to get it back.")
 
+
+def _named(source: str | None) -> str | None:
+    """An empty name is a script's variable that is not set: it must not mean all sources, and not none."""
+    if source == "":
+        raise typer.BadParameter("it is empty; name a source")
+    return source
+
+
 Ids = Annotated[
     list[str] | None,
     typer.Argument(help="Ids of dead letters; with --reason or --source those of them.", show_default=False),
 ]
 Reason = Annotated[DeadLetterReason | None, typer.Option(help="Only letters with this reason.")]
-Source = Annotated[str | None, typer.Option(help="Only letters of this source.")]
+Source = Annotated[str | None, typer.Option(help="Only letters of this source.", callback=_named)]
 All = Annotated[bool, typer.Option("--all", help="All letters.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object a letter, for scripts.")]
 
@@ -80,7 +88,7 @@ def show(
             print_json(described)
         else:
             for key, value in described.items():
-                print(visible_lines(f"{key}: {value}"))
+                print(visible_lines(f"{key}: {'-' if value is None else value}"))
 
 
 @commands.command()

@@ -47,9 +47,12 @@ def run(
 
     with told(), stopping_on_signals() as stop:
         settings = settings_of(context)
-        if not until_done:
-            names = ", ".join(source.name for source in settings.sources) or "no source"
-            say(f"starting Spark; then the flow {settings.flow.name} follows {names}")
+
+        def announce() -> None:
+            if not until_done:
+                names = ", ".join(source.name for source in settings.sources)
+                say(f"starting Spark; then the flow {settings.flow.name} follows {names}")
+
         tell = print_batch_json if as_json else print_batch
 
         def on_batch(report: BatchReport) -> None:
@@ -58,7 +61,7 @@ def run(
 
         teller = Teller(on_batch, stop)
         try:
-            run_flow(settings, stop, Intake(until_done), teller)
+            run_flow(settings, stop, Intake(until_done), teller, announce)
         except AlreadyRunningError as error:
             raise ConfigError(
                 f"the flow {settings.flow.name} is {error}; to run beside it, use another `[flow] name` with sources "

@@ -117,7 +117,9 @@ def _traced(
 
 
 def check(
-    specs: Annotated[list[Path], typer.Argument(help="Mapping spec files.")],
+    files: Annotated[
+        list[Path], typer.Argument(help="Mapping specs, and definitions of attributes or lists of them.")
+    ],
     as_json: Annotated[
         bool,
         typer.Option(
@@ -126,35 +128,35 @@ def check(
         ),
     ] = False,
 ) -> None:
-    """Check mapping specs. What is wrong is told as `file:line:column: pointer: message`.
+    """Check mapping specs and definitions of attributes. What is wrong is told as `file:line:column: pointer: message`.
 
-    Exit code 1 if a spec is wrong, 2 if a file cannot be read. A warning changes no exit code.
+    Exit code 1 if one is wrong, 2 if a file cannot be read. A warning changes no exit code.
     """
-    from app.documents import read_operations
+    from app.documents import check_document
     from app.json_files import DocumentError
 
     worst = 0
-    for spec in specs:
+    for file in files:
         problems: list[dict[str, Any]] = []
         warnings: list[dict[str, Any]] = []
-        told_as = f"{spec}: ok"
+        told_as = f"{file}: ok"
         code = Exit.FAILED
         try:
-            found = read_operations(spec).warnings
+            found = check_document(file)
             warnings = [warning._asdict() for warning in found]
             if not as_json:
                 for warning in found:
-                    print(f"{spec}:{warning.line}:{warning.column}: warning: {warning.told}", file=sys.stderr)
+                    print(f"{file}:{warning.line}:{warning.column}: warning: {warning.told}", file=sys.stderr)
         except DocumentError as error:
             problems = [problem._asdict() for problem in error.problems]
             told_as = str(error)
         except ConfigError as error:
-            problems = [{"message": str(error).removeprefix(f"{spec}: ")}]
+            problems = [{"message": str(error).removeprefix(f"{file}: ")}]
             told_as = str(error)
             code = Exit.USAGE
         worst = max(worst, code if problems else 0)
         if as_json:
-            print_json({"file": str(spec), "ok": not problems, "problems": problems, "warnings": warnings})
+            print_json({"file": str(file), "ok": not problems, "problems": problems, "warnings": warnings})
         else:
             print(told_as, file=sys.stderr if problems else sys.stdout)
     if worst:

@@ -117,9 +117,10 @@ FLOW = """
 from app import backfill, cli
 from ingestion.outcomes import BatchReport, StageReport
 
-def run_flow(settings, stop, intake, on_batch):
+def run_flow(settings, stop, intake, on_batch, on_start):
     assert intake.until_done
     backfill.wiring.prepare_directory(settings)
+    on_start()
     (settings.flow_state() / "checkpoint").mkdir(exist_ok=True)
     (settings.flow_state() / "checkpoint" / "metadata").write_text('{"id":"q"}')
     for number in range(BATCHES):
@@ -203,6 +204,7 @@ def test_a_backfill_runs_once(with_keys: CommandLine, archive: Path) -> None:
             assert "running already" in result.stderr
             assert "wait for its end, or stop it (Ctrl-C)" in result.stderr
             assert "[flow] name" not in result.stderr
+            assert "begins" not in result.stderr
     assert not (found.state() / "checkpoint").exists()
 
 

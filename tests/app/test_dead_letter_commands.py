@@ -87,6 +87,19 @@ def test_show_what_is_not_there(filled: CommandLine) -> None:
     assert "no such dead letter" in result.stderr
 
 
+def test_what_a_letter_has_not_is_shown_so(filled: CommandLine) -> None:
+    with wiring.opened(filled.settings()) as resources:
+        (letter,) = resources.dead_letters.scan("missing_id")
+        resources.dead_letters.put([letter._replace(spec=None)])
+    assert "spec: -\n" in filled("dead-letters", "show", letter.id).stdout
+
+
+@pytest.mark.parametrize("command", ["list", "replay", "drop"])
+def test_a_source_without_a_name_is_neither_all_nor_none(command: str, filled: CommandLine) -> None:
+    result = filled("dead-letters", command, "--source", "")
+    assert (result.exit_code, "name a source" in result.stderr) == (2, True)
+
+
 @pytest.mark.parametrize("command", ["replay", "drop"])
 def test_nothing_happens_to_letters_that_nobody_named(command: str, filled: CommandLine) -> None:
     result = filled("dead-letters", command)

@@ -13,6 +13,7 @@ import pytest
 
 from app import wiring
 from app.alone import alone
+from app.flow_runner import _tell_of_another_store
 from merge.index import IndexDocument
 from model.queries import Query
 from tests.app.conftest import CommandLine
@@ -34,6 +35,21 @@ def lose_half(idgraph: CommandLine) -> int:
     connection.commit()
     connection.close()
     return documents(idgraph)
+
+
+def test_a_flow_says_that_the_index_is_of_a_store_that_was_lost(
+    filled: CommandLine, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = filled.settings()
+    with wiring.opened(settings) as resources:
+        _tell_of_another_store(resources)
+    assert caplog.messages == []
+    for file in settings.directory.glob("profiles.db*"):
+        file.unlink()
+    with wiring.opened(settings) as resources:
+        _tell_of_another_store(resources)
+    (told,) = caplog.messages
+    assert "`idgraph reindex`" in told
 
 
 def test_an_index_that_lost_something_is_made_anew(filled: CommandLine) -> None:

@@ -145,6 +145,25 @@ def test_check_of_all_examples(idgraph: CommandLine) -> None:
     assert (result.exit_code, result.stderr) == (0, "")
 
 
+ATTRIBUTES = """[
+  {"path": "total", "data_type": "string", "policy": "sum"},
+  {"path": "identity.email", "data_type": "string", "encryption": "protectde"}
+]"""
+
+
+def test_check_of_attributes(idgraph: CommandLine) -> None:
+    assert idgraph("check", EXAMPLE / "attributes.json").exit_code == 0
+    wrong = written(idgraph.folder, ATTRIBUTES.encode(), "attributes.json")
+    misspelled = idgraph("check", wrong)
+    assert (misspelled.exit_code, misspelled.stdout) == (1, "")
+    assert f"{wrong}:3:67: /1/encryption: " in misspelled.stderr
+    assert "did you mean 'protected'" in misspelled.stderr
+    wrong.write_text(ATTRIBUTES.replace("protectde", "protected"))
+    assert idgraph("check", wrong).stderr.startswith(f"{wrong}:2:54: /0/policy: policy sum needs numbers")
+    (told,) = (json.loads(line) for line in idgraph("check", "--json", wrong).stdout.splitlines())
+    assert [problem["pointer"] for problem in told["problems"]] == ["/0/policy"]
+
+
 def test_check_warns_of_paths_that_no_operation_makes(idgraph: CommandLine) -> None:
     text = """{
   "name": "shop", "source": "orders", "id": "_event.id",

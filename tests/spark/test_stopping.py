@@ -75,8 +75,9 @@ def test_one_flow_is_run_once(tmp_path: Path, shop: Shop) -> None:
     process = installation.start()
     try:
         until((installation.folder / ".idgraph/flows/shop/lock").exists, what="the lock")
-        refused = installation.command("run", "--until-done", code=2)
+        refused = installation.command("run", code=2)
         assert b"running already" in refused.stderr
+        assert b"starting Spark" not in refused.stderr
     finally:
         kill_tree(process)
 
