@@ -107,7 +107,7 @@ def test_an_executor_killed_in_mid_batch_changes_nothing(
         master=cluster.url,
         strategy="high_throughput",
         topics="cluster-",
-        kafka={"bootstrap_servers": kafka.bootstrap_servers, "max_offsets_per_batch": 100},
+        kafka={"bootstrap_servers": kafka.bootstrap_servers, "max_offsets_per_batch": 200},
         store={
             "kind": "dynamodb",
             "table_prefix": name,
