@@ -14,10 +14,11 @@ from app import dev, wiring
 from app.settings import load
 from merge.index import ProfileIndex
 from model.errors import ConfigError
-from model.queries import FullText, Prefix, Query, Range, Term
+from model.queries import Query
 from tests.e2e.production_shape import ProductionShape, alive, interrupt, kill
 from tests.installation import Installation, descendants, profiles_by, retail, until
 from tests.properties.test_indexes import all_pages
+from tests.retail_queries import QUERIES
 from tests.servers.requirement import REQUIRED
 from tests.undisturbed import take
 
@@ -28,18 +29,6 @@ KEYS = {"segment": "userId", "amplitude": "user_id", "orders": "customer.email"}
 PATIENCE = 240
 LATER = 20
 """Orders that come when all was started again."""
-
-QUERIES = [
-    Query(),
-    Query((Term("activity.lastEvent", "Purchase"),)),
-    Query((Prefix("activity.lastEvent", "P"), Range("activity.purchase.total", 100))),
-    Query((Range("activity.lastSeenAt", 1_000_000_000_000, 1_709_300_000_000),)),
-    Query((Range("activity.lastEvent", "B", "Q", include_upper=False),)),
-    Query((FullText("purchase"),)),
-    Query((FullText("ios", "activity.platform"),)),
-    Query((FullText("purchase"), Term("activity.platform", "ios"))),
-    Query((Term("activity.nothing", 1),)),
-]
 
 
 class Started:

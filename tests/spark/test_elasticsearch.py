@@ -15,29 +15,18 @@ from merge import codec
 from merge.documents import document
 from merge.index import ProfileIndex
 from merge.store import scan_all
-from model.queries import FullText, Prefix, Query, Range, Term
+from model.queries import Query
 from sinks.sqlite_index import SqliteProfileIndex
 from tests.contracts.implementations import reversed_name
 from tests.installation import Installation, Shop, retail
 from tests.properties.test_indexes import all_pages
+from tests.retail_queries import QUERIES
 from tests.servers.elasticsearch import in_files, place_of_index, require_elasticsearch
 from transforms.schema import AttributeTree
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 FIRST = {"segment": 250, "amplitude": 150, "orders": 100}
-
-QUERIES = [
-    Query(),
-    Query((Term("activity.lastEvent", "Purchase"),)),
-    Query((Prefix("activity.lastEvent", "P"), Range("activity.purchase.total", 100))),
-    Query((Range("activity.lastSeenAt", 1_000_000_000_000, 1_709_300_000_000),)),
-    Query((Range("activity.lastEvent", "B", "Q", include_upper=False),)),
-    Query((FullText("purchase"),)),
-    Query((FullText("ios", "activity.platform"),)),
-    Query((FullText("purchase"), Term("activity.platform", "ios"))),
-    Query((Term("activity.nothing", 1),)),
-]
 
 
 @contextmanager
