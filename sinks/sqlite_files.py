@@ -102,8 +102,10 @@ class SqliteFile:
     def rewrite(self) -> None:
         """Write the whole file anew and empty the log, so that nothing deleted or replaced is in either: in the room
         that rows leave when they are moved from page to page, `secure_delete` lets their bytes stand. Takes the
-        write lock, and as much disk again as the file, for as long as writing it takes: seconds a gigabyte."""
-        self._run(nullcontext, lambda connection: connection.execute("VACUUM"))
+        write lock, and as much disk again as the file, for as long as writing it takes: seconds a gigabyte. So much
+        in the log beside the file, and so much where SQLite puts temporary files: `SQLITE_TMPDIR`, `TMPDIR`, /var/tmp.
+        """
+        self._run(nullcontext, _vacuum)
         self.truncate_log()
 
     def close(self) -> None:
@@ -187,6 +189,15 @@ def _begin_write(connection: sqlite3.Connection) -> None:
             break
         time.sleep(random.uniform(0.0005, 0.002))  # noqa: S311 - no secret
     connection.execute(f"PRAGMA busy_timeout = {patience}")
+
+
+def _vacuum(connection: sqlite3.Connection) -> None:
+    # In memory, as all else that is temporary, a file larger than that could never be written anew.
+    connection.execute("PRAGMA temp_store = FILE")
+    try:
+        connection.execute("VACUUM")
+    finally:
+        connection.execute("PRAGMA temp_store = MEMORY")
 
 
 def chunks(values: Sequence[V]) -> Iterator[Sequence[V]]:

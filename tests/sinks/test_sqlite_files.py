@@ -26,7 +26,7 @@ from sinks.sqlite_data_keys import SqliteDataKeys
 from sinks.sqlite_dead_letters import SqliteDeadLetters
 from sinks.sqlite_index import SqliteProfileIndex
 from sinks.sqlite_profiles import SqliteProfileStore
-from tests.contracts.processes import finish, start
+from tests.contracts.processes import ROOT, finish, start
 from transforms.keys import WrappedKey
 
 SECRET = "value-that-came-in-an-event"
@@ -400,3 +400,32 @@ def test_nothing_of_what_was_erased_is_left_among_what_stays(tmp_path: Path) -> 
 
 def _told(fragment_id: str) -> bytes:
     return f"secret of {fragment_id}, ".encode()
+
+
+REWRITING = """
+import resource, sys
+from merge.store import FragmentWrite
+from sinks.sqlite_profiles import SqliteProfileStore
+
+store = SqliteProfileStore(sys.argv[1], str.encode)
+for first in range(0, 400, 50):
+    store.write([FragmentWrite(f"{number}", 0, bytes(250_000), frozenset()) for number in range(first, first + 50)])
+store.erase(["1"], 5)
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (60 << 20), -1))
+store.finish(["1"])
+assert store.unfinished() == []
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs Linux's limits and /proc")
+def test_a_file_larger_than_memory_is_written_anew(tmp_path: Path) -> None:
+    """An erasure in it never ended, and no flow started that would have finished it."""
+    done = subprocess.run(
+        [sys.executable, "-c", REWRITING, str(tmp_path / "profiles.db")],
+        cwd=ROOT,
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "profiles.db").stat().st_size > 90 << 20
