@@ -61,6 +61,9 @@ class PatientIndex:
     def count(self, query: Query) -> int:
         return self._index.count(query)
 
+    def identity(self) -> str:
+        return self._index.identity()
+
     def close(self) -> None:
         self._index.close()
 

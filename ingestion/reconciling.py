@@ -89,7 +89,8 @@ class Reconciling:
         Blocks. Raises ProfileIndexError and StoreError; run it again then, and it goes on unless `anew`.
         """
         progress = ReconcileProgress(self._store.count() + self._index.count(Query()))
-        kept = {} if anew else self._point.read(self._under)
+        under = f"{self._job} {self._index.identity()}"
+        kept = {} if anew else self._point.read(under)
         after, cursor = str(kept.get("after", "")), kept.get("cursor")
         if kept:
             _restore(progress, kept)
@@ -97,23 +98,23 @@ class Reconciling:
         if cursor is None:
             for fragments in scan_pages(self._store, page, after):
                 self._look_at_stored(fragments, progress)
-                self._keep(progress, fragments[-1].id, None)
+                self._keep(under, progress, fragments[-1].id, None)
                 yield progress
         for found in search_pages(self._index, page, cursor or None):
             self._look_at_indexed(found, progress)
             if found.cursor is not None:
-                self._keep(progress, "", found.cursor)
+                self._keep(under, progress, "", found.cursor)
             yield progress
         self._point.forget()
 
     @property
-    def _under(self) -> str:
+    def _job(self) -> str:
         return "repair" if self._repairs else "report"
 
-    def _keep(self, progress: ReconcileProgress, after: str, cursor: str | None) -> None:
+    def _keep(self, under: str, progress: ReconcileProgress, after: str, cursor: str | None) -> None:
         counts = {each: getattr(progress, each) for each in _COUNTS}
         place = {"after": after, "cursor": cursor, "drift": progress.drift, "named": progress.named}
-        self._point.keep(self._under, {**counts, **place})
+        self._point.keep(under, {**counts, **place})
 
     def _look_at_stored(self, fragments: Sequence[StoredFragment], progress: ReconcileProgress) -> None:
         documents, unreadable = documents_of(fragments, self._policy().rules)

@@ -79,6 +79,11 @@ class ProfileIndex(Protocol):
 
     def count(self, query: Query) -> int: ...
 
+    def identity(self) -> str:
+        """Tells it from every other, also one that has its place since: a file that was made again after it was lost, a
+        version that was put in its place."""
+        ...
+
     def close(self) -> None: ...
 
 

@@ -114,6 +114,11 @@ class ElasticsearchProfileIndex:
             raise ProfileIndexError(f"Elasticsearch index {self._alias}: a part of it is away")
         return int(answer["count"])
 
+    def identity(self) -> str:
+        self._check()
+        found = self._client.call(lambda api: api.indices.get_settings(index=self._alias, name="index.uuid"))
+        return " ".join(sorted(each["settings"]["index"]["uuid"] for each in found.values()))
+
     def close(self) -> None:
         self._client.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -28,6 +29,7 @@ class MemoryProfileIndex:
         self._documents: dict[str, IndexDocument] = {}
         self._erased: dict[str, int] = {}
         self._closed = False
+        self._identity = secrets.token_hex(8)
         self._guard = threading.Lock()
 
     def put(self, documents: Sequence[IndexDocument]) -> dict[str, str]:
@@ -82,6 +84,10 @@ class MemoryProfileIndex:
 
     def count(self, query: Query) -> int:
         return len(self._matching(query))
+
+    def identity(self) -> str:
+        with self._lock():
+            return self._identity
 
     def close(self) -> None:
         with self._guard:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from merge.index import IndexDocument, Indexed, SearchPage
+from merge.index_versions import VersionState
 from merge.tombstones import UNJUDGED, Tombstone, TombstoneNames
 from model.errors import ProfileIndexError
 from model.queries import Query
@@ -43,6 +44,7 @@ SCHEMA = Schema(
         (sqlite_tombstones.TABLE,),
         (to_segments,),
         ("ALTER TABLE documents ADD COLUMN content BLOB", *tables_of.MIGRATION),
+        tables_of.MARKS,
     ),
     settings=("PRAGMA wal_autocheckpoint = 4000", "PRAGMA cache_size = -32768"),
 )
@@ -149,6 +151,9 @@ class SqliteProfileIndex:
 
         self._file.write(work)
         self._file.rewrite()
+
+    def identity(self) -> str:
+        return self._file.read(lambda connection: tables_of.mark_of(connection, VersionState.IN_USE))
 
     def close(self) -> None:
         self._file.close()

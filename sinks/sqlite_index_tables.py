@@ -35,6 +35,12 @@ MIGRATION: tuple[Step, ...] = (
     f"INSERT INTO versions (state) VALUES ('{VersionState.IN_USE}')",  # noqa: S608 - ours
 )
 
+MARKS: tuple[Step, ...] = (
+    # Numbers begin anew in a file that is made anew.
+    "ALTER TABLE versions ADD COLUMN mark TEXT NOT NULL DEFAULT ''",
+    "UPDATE versions SET mark = hex(randomblob(8))",
+)
+
 TOMBSTONES = f"{sqlite_tombstones.NAME}@"
 
 # `first` and `behind` bound the numbers of a segment's documents: each is in one segment, and none is given out
@@ -90,9 +96,16 @@ def being_made(connection: sqlite3.Connection) -> int | None:
     return None if row is None else int(row[0])
 
 
+def mark_of(connection: sqlite3.Connection, state: VersionState) -> str:
+    """What tells the version that is in use, or is being made, from those of other files too."""
+    return str(connection.execute("SELECT mark FROM versions WHERE state = ?", (state,)).fetchone()[0])
+
+
 def make(connection: sqlite3.Connection) -> int:
     """Begin another version; gives its number."""
-    added = connection.execute("INSERT INTO versions (state) VALUES (?)", (VersionState.MADE,))
+    added = connection.execute(
+        "INSERT INTO versions (state, mark) VALUES (?, hex(randomblob(8)))", (VersionState.MADE,)
+    )
     number = int(added.lastrowid or 0)
     for statement in _TABLES:
         connection.execute(tables_of(number)(statement))

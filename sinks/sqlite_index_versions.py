@@ -33,15 +33,16 @@ class SqliteIndexVersions:
         self._number = 0
 
     def begin(self, anew: bool = False) -> Begun:
-        def work(connection: sqlite3.Connection) -> int:
+        def work(connection: sqlite3.Connection) -> tuple[int, str]:
             found = sqlite_index_tables.being_made(connection)
             if found is not None and anew:
                 sqlite_index_tables.drop(connection, found)
                 found = None
-            return sqlite_index_tables.make(connection) if found is None else found
+            number = sqlite_index_tables.make(connection) if found is None else found
+            return number, sqlite_index_tables.mark_of(connection, VersionState.MADE)
 
-        self._number = self._file.write(work)
-        return Begun(name_of(self._number), str(self._number))
+        self._number, mark = self._file.write(work)
+        return Begun(name_of(self._number), mark)
 
     def put(self, documents: Sequence[IndexDocument]) -> dict[str, str]:
         given, refused = rows.prepared(documents, self._paths)

@@ -77,6 +77,21 @@ def test_what_is_made_is_found_when_it_takes_the_place_and_not_before(both: Both
     assert both.ids() == ["a", "b", "c"]
 
 
+def test_an_index_is_another_one_once_a_version_has_taken_its_place(both: Both) -> None:
+    before = both.index.identity()
+    both.versions.begin()
+    both.index.put([document("a")])
+    assert both.index.identity() == before
+    both.switch(document("a"))
+    after = both.index.identity()
+    assert after
+    assert before
+    assert after != before
+    kind = next(each for each in PROFILE_INDEXES if each.name == both.implementation.name)
+    with kind.opened(both.folder) as again:
+        assert again.identity() == after
+
+
 def test_what_is_put_meanwhile_is_in_both(both: Both) -> None:
     both.index.put([document("a", 1), document("b", 1)])
     both.versions.begin()

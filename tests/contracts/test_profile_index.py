@@ -386,6 +386,7 @@ def test_a_closed_index_says_so(index: ProfileIndex) -> None:
         index.compact,
         lambda: index.search(Query()),
         lambda: index.count(Query()),
+        index.identity,
     ):
         with pytest.raises(ProfileIndexError, match="closed"):
             use()

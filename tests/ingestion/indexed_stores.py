@@ -114,6 +114,15 @@ class IndexedStore:
         client.call(lambda api: api.delete(index=place.name, id=key, refresh=True, **told))
         client.close()
 
+    def lose_all(self) -> None:
+        """The index's file is lost, or removed since it is damaged, and made again by whoever comes next."""
+        self.index.close()
+        self.versions.close()
+        for file in self.folder.glob("index.db*"):
+            file.unlink()
+        self.versions = self.kind.open(self.folder)
+        self.index = next(each for each in PROFILE_INDEXES if each.name == self.kind.name).open(self.folder)
+
     def found(self, value: Scalar, path: str = "x") -> list[str]:
         return self.index.search(Query((Term(path, value),)), 1000).ids
 

@@ -181,6 +181,20 @@ def test_what_is_cut_short_goes_on_with_what_it_had_counted(kept: IndexedStore) 
     assert not next(kept.reconciling(repairs=True).run(10)).resumed
 
 
+def test_of_an_index_that_was_lost_meanwhile_all_is_mended(tmp_path: Path) -> None:
+    (embedded,) = (each for each in KINDS if each.in_files)
+    with indexed_store(embedded, tmp_path) as kept:
+        kept.fill(30)
+        job = kept.reconciling(repairs=True).run(10)
+        next(job)
+        next(job)
+        job.close()
+        kept.lose_all()
+        done = ended(kept.reconciling(repairs=True).run(10))
+        assert (done.resumed, done.repaired, done.left) == (False, 30, 0)
+        assert len(kept.ids()) == 30
+
+
 @pytest.mark.timeout(200)
 def test_nothing_of_a_flow_beside_it_is_drift(kept: IndexedStore) -> None:
     kept.fill(60)

@@ -119,6 +119,22 @@ def test_what_is_cut_short_goes_on_where_it_was(kept: IndexedStore) -> None:
     assert not next(kept.reindexing().run()).resumed
 
 
+def test_in_a_file_that_was_lost_meanwhile_it_begins_anew(tmp_path: Path) -> None:
+    """What the message about a damaged file says to do left more than half of the profiles out."""
+    (embedded,) = (each for each in KINDS if each.in_files)
+    with indexed_store(embedded, tmp_path) as kept:
+        kept.fill(40)
+        job = kept.reindexing().run(10)
+        made = [next(job), next(job), next(job)][-1].version
+        job.close()
+        kept.lose_all()
+        again = kept.reindexing().run(10)
+        first = next(again)
+        assert (first.version, first.resumed) == (made, False)
+        ended(again)
+        assert kept.ids() == [f"p:{each:03}" for each in range(40)]
+
+
 def test_begun_anew_it_takes_nothing_from_before(kept: IndexedStore) -> None:
     kept.fill(20)
     job = kept.reindexing().run(10)
