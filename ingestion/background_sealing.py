@@ -1,7 +1,8 @@
 """Sealing what is stored when protection is turned on, beside the flow that follows the change.
 
 A flow answers for what it wrote: it seals once no micro-batch that was begun under an older snapshot can come any
-more, and remembers on disk what it has sealed by. Whatever cuts it short, the next run begins anew.
+more, and remembers on disk what it has sealed by, and how far it is. With each page the store is given another mark, which
+stands on disk too: a store that was restored from before has not got it, and is looked through anew.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import secrets
 import threading
 import time
 from collections.abc import Callable
@@ -23,7 +25,7 @@ from ingestion.workers import WorkerResources
 from model import canonical
 from model.attributes import AttributeMetadata, AttributeStatus
 from model.classification import Classification, EncryptionLevel
-from model.errors import IdgraphError
+from model.errors import IdgraphError, StoreError
 from model.snapshot_changes import changes_between
 from model.snapshots import DiscoveryDefaults, MetadataSnapshot
 from transforms.compiled import CompiledSnapshot
@@ -81,9 +83,12 @@ class BackgroundSealing:
         pinned = self._current()
         wanted = protection_of(pinned.snapshot)
         # What the last run left undone need not settle.
-        due, pause = _Due(self._settled_seconds), 0.0
+        due, pause, is_known = _Due(self._settled_seconds), 0.0, False
         while not self._stop.wait(pause):
             pause = POLL_SECONDS
+            if not is_known and not (is_known := self._knows_the_store()):
+                pause = RETRY_SECONDS
+                continue
             newest, now = self._current(), time.monotonic()
             if newest.etag != pinned.etag:
                 before, known, pinned = wanted, pinned, newest
@@ -91,7 +96,7 @@ class BackgroundSealing:
                     wanted = protection_of(newest.snapshot)
                 if wanted != before:
                     due.change(now)
-                    self._forget()
+                    self._forget(mark_of(self._file))
             if wanted == sealed_by(self._file):
                 due.rest(now)
             elif now >= due.at:
@@ -101,10 +106,31 @@ class BackgroundSealing:
                 elif ended is not _Ended.NOT_BEGUN:
                     due.rest(time.monotonic() + (AGAIN_SECONDS if ended is _Ended.INCOMPLETE else 0.0))
 
-    def _forget(self) -> None:
+    def _knows_the_store(self) -> bool:
+        """Forget what a store was sealed by that is there no more; False while it cannot be told."""
+        mark = mark_of(self._file)
+        try:
+            if not mark or self._resources.store.remembers(mark):
+                return True
+        except StoreError as error:
+            log.warning("what is stored is not sealed yet: %s", error)
+            return False
+        log.warning(
+            "the profile store was restored or made anew: all of it is looked through for what policy protects"
+        )
+        self._forget("")
+        return True
+
+    def _next_mark(self) -> str:
+        """Another one, which the store keeps in place of the last."""
+        mark = secrets.token_hex(8)
+        self._resources.store.remember(mark, mark_of(self._file))
+        return mark
+
+    def _forget(self, mark: str) -> None:
         """What is mapped until protection changes back, if it does, is not sealed by what was."""
         try:
-            keep_sealed_by(self._file, "")
+            keep_sealed_by(self._file, "", mark)
         except OSError as error:
             log.warning("%s: %s", self._file, error.strerror)
 
@@ -120,19 +146,24 @@ class BackgroundSealing:
         return _Ended.FAILED
 
     def _seal(self, snapshot: MetadataSnapshot, wanted: str) -> _Ended:
-        # With what stands there while a run is cut short.
-        point = ResumePoint(self._file, self._resources.sealer, "background-sealing", {"protection": ""})
+        point = ResumePoint(self._file, self._resources.sealer, "background-sealing")
         kept = point.read(wanted)
         after, spared = str(kept.get("after", "")), bool(kept.get("spared"))
         was_cut_short = sealed_by(self._file) == ""
         sealing = StoredSealing(self._resources, CompiledSnapshot(snapshot))
+
+        def keep(after: str, spared: bool) -> None:
+            # With what stands there while a run is cut short.
+            beside = {"protection": "", "mark": self._next_mark()}
+            point.keep(wanted, {"after": after, "spared": spared}, beside)
+
         # Before the first write: a run that is killed leaves old bytes in the files.
-        point.keep(wanted, {"after": after, "spared": spared})
+        keep(after, spared)
         done: SealingProgress | None = None
         worked, started, changed = 0.0, time.monotonic(), False
         for done in sealing.run(PAGE, after):
             if done.looked_at:
-                point.keep(wanted, {"after": done.after, "spared": spared or _spares(done)})
+                keep(done.after, spared or _spares(done))
             spent = time.monotonic() - started
             worked += spent
             share = self._share if worked > BRISK_SECONDS else max(self._share, BRISK_SHARE)
@@ -154,9 +185,9 @@ class BackgroundSealing:
             _tell(done, refused, snapshot.version)
             if spared or _spares(done) or refused:
                 # All of it again: what was spared may be anywhere.
-                keep_sealed_by(self._file, "")
+                keep_sealed_by(self._file, "", self._next_mark())
                 return _Ended.INCOMPLETE
-        keep_sealed_by(self._file, "" if changed else wanted)
+        keep_sealed_by(self._file, "" if changed else wanted, self._next_mark())
         return _Ended.COMPLETE
 
 
@@ -174,9 +205,17 @@ def sealed_by(file: Path) -> str | None:
     return str(kept)
 
 
-def keep_sealed_by(file: Path, protection: str) -> None:
-    """Remember what all that is stored was sealed by. Raises OSError."""
-    write_atomically(file, json.dumps({"protection": protection}).encode())
+def mark_of(file: Path) -> str:
+    """What the store has while it is the one that the file tells of; empty if none was given to it."""
+    try:
+        return str(json.loads(file.read_bytes()).get("mark", ""))
+    except (OSError, ValueError, AttributeError):
+        return ""
+
+
+def keep_sealed_by(file: Path, protection: str, mark: str = "") -> None:
+    """Remember what all that is stored was sealed by, in the store of this mark. Raises OSError."""
+    write_atomically(file, json.dumps({"protection": protection, "mark": mark}).encode())
 
 
 def protection_of(snapshot: MetadataSnapshot) -> str:

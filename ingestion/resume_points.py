@@ -17,15 +17,11 @@ class ResumePoint:
     """One walk's place, in a file. A fragment's id may be what is to be hidden, so the place is sealed as a dead
     letter's record is."""
 
-    def __init__(
-        self, file: Path, sealer: PayloadSealer, walk: str, beside: Mapping[str, str] | None = None
-    ) -> None:
-        """`walk` names the kind of walk, and stands where dead letters have their id: none is called so. `beside`
-        stands in the file in the clear."""
+    def __init__(self, file: Path, sealer: PayloadSealer, walk: str) -> None:
+        """`walk` names the kind of walk, and stands where dead letters have their id: none is called so."""
         self._file = file
         self._sealer = sealer
         self._walk = walk
-        self._beside = dict(beside or {})
 
     def read(self, under: str) -> dict[str, Any]:
         """What was kept `under` the same circumstances; empty where there is nothing, or nothing to be read."""
@@ -36,10 +32,10 @@ class ResumePoint:
             return {}
         return kept if isinstance(kept, dict) else {}
 
-    def keep(self, under: str, place: Mapping[str, Any]) -> None:
-        """Durable when it returns. Raises StoreError."""
+    def keep(self, under: str, place: Mapping[str, Any], beside: Mapping[str, str] | None = None) -> None:
+        """`beside` stands in the file in the clear. Durable when it returns. Raises StoreError."""
         sealed = self._sealer.seal(json.dumps(dict(place)).encode(), self._walk, under)
-        content = {**self._beside, "place": base64.b64encode(sealed).decode()}
+        content = {**(beside or {}), "place": base64.b64encode(sealed).decode()}
         self._do(lambda: write_atomically(self._file, json.dumps(content).encode()))
 
     def forget(self) -> None:

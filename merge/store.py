@@ -155,6 +155,14 @@ class ProfileStore(Protocol):
         `unfinished` go on forbidding: who finishes them would take letters that come from now on."""
         ...
 
+    def remember(self, mark: str, instead_of: str = "") -> None:
+        """Keep a mark with the fragments, in place of another one. Whoever keeps elsewhere how far he is with them knows
+        by it whether they are still the same: a store that was restored from before has not got it. Durable when it
+        returns."""
+        ...
+
+    def remembers(self, mark: str) -> bool: ...
+
     def close(self) -> None: ...
 
 

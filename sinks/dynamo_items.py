@@ -54,6 +54,11 @@ def key(name: bytes) -> Item:
     return {"pk": {"B": name}}
 
 
+def mark_key(mark: str) -> Item:
+    """The key of an item that is no fragment's, and has nothing else: longer than any hash."""
+    return key(b"a mark beside fragments: " + mark.encode())
+
+
 def shard(name: bytes) -> Item:
     """In which shard of a sparse index an item is listed."""
     return {"N": str(name[-1] % SHARDS)}

@@ -185,6 +185,15 @@ class DynamoProfileStore:
     def lift(self, ids: Sequence[str]) -> int:
         return self._erasure.lift(ids)
 
+    def remember(self, mark: str, instead_of: str = "") -> None:
+        # First: cut short in between there is one too many, and never one too few.
+        self._client.put(FRAGMENTS, [{"PutRequest": {"Item": items.mark_key(mark)}}])
+        if instead_of:
+            self._client.put(FRAGMENTS, [{"DeleteRequest": {"Key": items.mark_key(instead_of)}}])
+
+    def remembers(self, mark: str) -> bool:
+        return bool(self._client.get(FRAGMENTS, [items.mark_key(mark)], "pk"))
+
     def close(self) -> None:
         self._client.close()
 

@@ -18,6 +18,7 @@ class MemoryProfileStore:
         self._tombstones: dict[bytes, Tombstone] = {}
         self._unfinished: dict[str, Holding] = {}
         self._withdrawn: dict[str, int] = {}
+        self._marks: set[str] = set()
         self._fragments: dict[str, StoredFragment] = {}
         self._identifiers: dict[str, set[str]] = {}
         self._carriers: dict[str, set[str]] = {}
@@ -165,6 +166,15 @@ class MemoryProfileStore:
             for name in lifted:
                 self._tombstones[name] = self._tombstones[name]._replace(until=UNJUDGED)
             return len(lifted)
+
+    def remember(self, mark: str, instead_of: str = "") -> None:
+        with self._lock():
+            self._marks.discard(instead_of)
+            self._marks.add(mark)
+
+    def remembers(self, mark: str) -> bool:
+        with self._lock():
+            return mark in self._marks
 
     def close(self) -> None:
         with self._guard:

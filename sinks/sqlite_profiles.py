@@ -38,6 +38,7 @@ _SCHEMA = Schema(
         (sqlite_tombstones.TABLE, sqlite_erasure.UNFINISHED_TABLE),
         (sqlite_erasure.WITHDRAWN_TABLE,),
         sqlite_outbox.RUNS,
+        ("CREATE TABLE marks (mark TEXT PRIMARY KEY) WITHOUT ROWID",),
     ),
     # Megabytes of log between checkpoints (pages of 8 KiB): a page written often is moved home once.
     settings=("PRAGMA wal_autocheckpoint = 4000", "PRAGMA cache_size = -32768"),
@@ -165,6 +166,16 @@ class SqliteProfileStore:
     def lift(self, ids: Sequence[str]) -> int:
         names = {self._tombstones.name(each): each for each in ids}
         return self._file.write(lambda connection: sqlite_erasure.lift(connection, names))
+
+    def remember(self, mark: str, instead_of: str = "") -> None:
+        def work(connection: sqlite3.Connection) -> None:
+            connection.execute("DELETE FROM marks WHERE mark = ?", (instead_of,))
+            connection.execute("INSERT OR IGNORE INTO marks (mark) VALUES (?)", (mark,))
+
+        self._file.write(work)
+
+    def remembers(self, mark: str) -> bool:
+        return bool(self._rows("SELECT 1 FROM marks WHERE mark = ?", (mark,)))
 
     def close(self) -> None:
         self._file.close()

@@ -132,6 +132,22 @@ def test_all_are_given_in_the_byte_order_of_their_ids(store: ProfileStore) -> No
     assert [fragment.id for fragment in sorted_all(store, page=7)] == expected
 
 
+def test_a_mark_is_there_until_another_takes_its_place(store: ProfileStore) -> None:
+    assert not store.remembers("a")
+    store.remember("a")
+    store.remember("a")
+    store.remember("other")
+    assert (store.remembers("a"), store.remembers("b"), store.remembers("other")) == (True, False, True)
+    store.remember("b", "a")
+    assert (store.remembers("a"), store.remembers("b"), store.remembers("other")) == (False, True, True)
+    store.write([new("a:1")])
+    store.erase(["a:1"], 1)
+    store.finish(["a:1"])
+    assert store.remembers("b")
+    assert (store.scan(), list(store.ids()), store.count(), store.outbox()) == ([], [], 0, [])
+    assert (store.unfinished(), store.withdrawn(), len(store.all_tombstones())) == ([], {}, 1)
+
+
 @pytest.mark.parametrize("fragment_id", ODD_IDS)
 def test_odd_ids_are_ids(store: ProfileStore, fragment_id: str) -> None:
     store.write([new(each) for each in ODD_IDS if each != fragment_id])

@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 import json
 import logging
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -392,3 +394,40 @@ def test_a_batch_is_unfinished_until_spark_has_noted_it(tmp_path: Path) -> None:
     assert pins.unfinished() == '"2"'
     (checkpoint / "metadata").write_text('{"id":"query-2"}')
     assert pins.unfinished() is None
+
+
+def test_a_store_that_was_restored_from_before_is_sealed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What policy protects was in the clear again, and nobody looked."""
+    monkeypatch.setattr("ingestion.background_sealing.POLL_SECONDS", 0.01)
+    file = tmp_path / "profiles.db"
+    beside = Beside(tmp_path, SqliteProfileStore(file, str.encode), durable_keys(tmp_path))
+    backup = tmp_path / "backup.db"
+    copied(file, backup)
+    with beside.sealing():
+        eventually(lambda: beside.kept() == protection_of(AFTER))
+    assert beside.sealed() == MANY - 1
+    done = tmp_path / "done.db"
+    copied(file, done)
+    for restored, is_old in ((done, False), (backup, True)):
+        beside.pipeline.store.close()
+        for each in tmp_path.glob("profiles.db*"):
+            each.unlink()
+        copied(restored, file)
+        beside.pipeline.store = SqliteProfileStore(file, str.encode)
+        assert (beside.sealed() == 0) is is_old
+        asked = len(beside.asked)
+        with beside.sealing():
+            eventually(lambda: beside.sealed() == MANY - 1)
+            time.sleep(0.1)
+        assert (len(beside.asked) > asked) is is_old
+    beside.pipeline.store.close()
+    for letters in beside.opened:
+        letters.close()
+
+
+def copied(file: Path, to: Path) -> None:
+    """As a backup is made."""
+    with closing(sqlite3.connect(file)) as source, closing(sqlite3.connect(to)) as target:
+        source.backup(target)
