@@ -19,6 +19,7 @@ from metadata_service.spec_rules import check_spec
 from model.attributes import AttributeDefinition
 from model.classification import ClassificationLevels
 from model.errors import SpecError
+from model.paths import join, split
 from model.specs import SpecDefinition
 
 
@@ -40,7 +41,8 @@ def check_document(file: Path) -> tuple[Problem, ...]:
         return _read_operations(document).warnings
     problems: list[SpecError] = []
     levels = ClassificationLevels()
-    for definition, _, place in _read_attributes(document):
+    placed = _read_attributes(document)
+    for definition, _, place in placed:
         try:
             unstated = levels.unstated(definition, definition.classification)
             check_attribute(definition.model_copy(update=unstated))
@@ -48,7 +50,7 @@ def check_document(file: Path) -> tuple[Problem, ...]:
             problems.append(SpecError(error.message, f"{place}{error.pointer}", error.hint))
     if problems:
         raise document.refuse(problems)
-    return ()
+    return tuple(warning for each in placed for warning in each.warnings())
 
 
 def read_operations(file: Path) -> SpecOperations:
@@ -76,6 +78,20 @@ class PlacedAttribute(NamedTuple):
     definition: AttributeDefinition
     file: JsonFile
     place: str
+
+    def warnings(self) -> list[Problem]:
+        """What may not be meant: a path is the keys of a profile as they are, and no pattern."""
+        keys = split(self.definition.path)
+        told: list[tuple[str, str | None]] = []
+        if "*" in keys:
+            above = join(keys[: keys.index("*")])
+            hint = f"protection of '{above}' reaches all below it" if above else None
+            told.append(("'*' stands for a key of this name, not for any", hint))
+        if any(key != key.strip() for key in keys):
+            told.append(("a key begins or ends with white space", None))
+        if "" in keys and len(keys) > 1:
+            told.append(("a key is empty", "one dot stands between two keys"))
+        return [self.file.locate(SpecError(message, f"{self.place}/path", hint)) for message, hint in told]
 
     def refused(self, problem: SpecError) -> DocumentError:
         """What the metadata service found wrong in the definition, with its place in the file."""

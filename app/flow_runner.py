@@ -7,6 +7,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
 
 from app import wiring
 from app.alone import alone
@@ -21,6 +22,7 @@ from app.settings import Settings
 from ingestion import checkpoints
 from ingestion.background_sealing import BackgroundSealing
 from ingestion.failure_handlers import failure_handler
+from ingestion.file_globs import is_glob
 from ingestion.flow import Flow
 from ingestion.index_policies import IndexPolicies
 from ingestion.intake import Intake
@@ -142,9 +144,14 @@ def _tell_of_another_store(resources: WorkerResources) -> None:
 
 def _make_folders(settings: Settings) -> None:
     """A source's folder may come later than the flow, so it is made; one that is made may be a mistake in its
-    name, so it is told."""
+    name, so it is told. Raises ConfigError for one that would read what the flow itself writes."""
     for source in file_sources(settings.sources_by_name()).values():
         folder = folder_of(source)
+        if not is_glob(source.path) and _is_read_below(folder, settings.directory):
+            raise ConfigError(
+                f"source {source.name}: {folder} holds {settings.directory}, whose files are no events; give the source "
+                "a folder of its own"
+            )
         if folder.is_dir():
             continue
         try:
@@ -152,6 +159,13 @@ def _make_folders(settings: Settings) -> None:
         except OSError as error:
             raise ConfigError(f"source {source.name}: {folder}: {error.strerror}") from None
         log.warning("source %s: created %s, nothing there yet", source.name, folder)
+
+
+def _is_read_below(folder: Path, place: Path) -> bool:
+    """Whether a place lies below a folder, and not in what is hidden, which Spark leaves out."""
+    if not place.is_relative_to(folder):
+        return False
+    return not any(part.startswith((".", "_")) for part in place.relative_to(folder).parts)
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
+    field_validator,
     model_validator,
 )
 from pydantic_settings import (
@@ -34,6 +35,7 @@ from app.service_urls import http_url, without_credentials
 from app.settings_mistakes import explain, misspelt_variables, place
 from app.source_settings import Source, absolute, require_one_flow, require_registry
 from ingestion.configuration import FileSource, FlowConfig
+from ingestion.file_globs import require_name
 from ingestion.kafka_configuration import KafkaSettings, KafkaSource
 from ingestion.spark_configuration import SparkSettings
 from model.errors import ConfigError
@@ -164,6 +166,11 @@ class Settings(BaseSettings):
     kafka: KafkaSettings = KafkaSettings()
     metrics: MetricsSettings = MetricsSettings()
     sources: tuple[Source, ...] = Field(default=(), description="Sources of the flow, as [[sources]].")
+
+    @field_validator("directory", "keyring", mode="before")
+    @classmethod
+    def _are_given(cls, value: object) -> object:
+        return require_name(value)
 
     @model_validator(mode="after")
     def _is_one_flow(self) -> Settings:

@@ -61,7 +61,11 @@ def explain(error: ValidationError, settings: type[BaseSettings], file: Path, te
 
 
 def place(file: Path, text: str, keys: Sequence[str]) -> str:
-    """Where a key is set, as well as it can be told."""
+    """Where a key is set, as well as it can be told: a variable comes before the file."""
+    for end in range(len(keys), 0, -1):
+        name = PREFIX + "__".join(keys[:end]).upper()
+        if any(each.upper() == name for each in os.environ):
+            return f"the environment, {name}"
     line = line_of(text, keys)
     return f"{file}, line {line}" if line else f"{file} or the environment"
 

@@ -9,7 +9,7 @@ from typing import Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from ingestion.decryptor_configuration import DecryptorConfig
-from ingestion.file_globs import require_plain_glob
+from ingestion.file_globs import require_name, require_plain_glob
 
 
 class Place(BaseModel):
@@ -98,6 +98,11 @@ class FileSource(SourceConfig):
         description="File names hold personal data: positions show a keyed hash in their place. Names in which a "
         "detector finds personal data are hashed anyway.",
     )
+
+    @field_validator("path", mode="before")
+    @classmethod
+    def _is_given(cls, value: object) -> object:
+        return require_name(value)
 
     @field_validator("path")
     @classmethod
@@ -198,7 +203,10 @@ class FlowConfig(BaseModel):
     )
     max_event_bytes: int = Field(default=1024 * 1024, ge=1, description="A larger record is a dead letter.")
     max_future_skew_seconds: int = Field(
-        default=86_400, ge=0, description="An ordinal further in the future is a dead letter."
+        default=86_400,
+        ge=0,
+        le=100 * 366 * 86_400,
+        description="An ordinal further in the future is a dead letter.",
     )
     dead_letters: DeadLetterLimits = DeadLetterLimits()
 

@@ -172,7 +172,7 @@ class Erasure:
         finished = self._finish(pending, []) if pending else Erased()
         others = self._other_names(ids)
         # First: what the file forbids is given back to the store at the next start.
-        self._keeper.append({self.names(each): Tombstone(UNJUDGED, 0) for each in [*ids, *others]})
+        self._keeper.append(self._lifted([*ids, *others]))
         lifted = self._store.lift(ids)
         self._store.lift(others)
         if begun := {each.fragment_id for each in self._store.unfinished()}.intersection([*ids, *others]):
@@ -180,6 +180,14 @@ class Erasure:
                 f"{len(begun)} of them are being erased just now, elsewhere; lift again when that has ended"
             )
         return lifted, finished
+
+    def _lifted(self, ids: Sequence[str]) -> dict[bytes, Tombstone]:
+        """What takes back all that is forbidden of these, by name; nothing of those that nobody erased."""
+        kept, stored = self._keeper.read(), self._store.tombstones(ids)
+        names = {each: self.names(each) for each in ids}
+        return {
+            name: Tombstone(UNJUDGED, 0) for each, name in names.items() if name in kept or each in stored
+        }
 
     def _other_names(self, ids: Sequence[str]) -> list[str]:
         """The keyed hashes that these fragments' ids become where policy protects them."""

@@ -14,6 +14,13 @@ _READ_ALIKE = re.compile(rf"(?:[^\[{{}}\\,]|{_SET})*")
 _RANGE = re.compile(rf"({_MEMBER})-({_MEMBER})")
 
 
+def require_name(value: object) -> object:
+    """Raises ValueError for a path that is empty: a variable that is not set, and not meant to be the folder of now."""
+    if value == "":
+        raise ValueError("it is empty; '.' is the folder of the configuration")
+    return value
+
+
 def is_glob(path: Path) -> bool:
     """Whether a source's path is a glob of files rather than a directory."""
     return any(character in _GLOB for character in path.name)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from alembic.util import CommandError
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, select, text
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+from sqlalchemy.exc import ArgumentError, DatabaseError, NoSuchModuleError
 from sqlalchemy.orm import Session
 
 from metadata_service.edits import Edit
@@ -131,6 +131,12 @@ def open_database(url: str) -> Database:
             if engine.dialect.name == "postgresql":
                 session.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": WRITER_LOCK})
             upgrade_schema(session.connection())
+    except DatabaseError as error:
+        database.close()
+        # Of SQLite this kind itself, and none that is derived from it.
+        if type(error.orig) is sqlite3.DatabaseError:
+            raise _damaged(engine.url.database) from None
+        raise
     except CommandError as error:
         database.close()
         raise ConfigError("metadata service: the database was made by a newer idgraph") from error
@@ -164,10 +170,18 @@ def _use_write_ahead_log(file: Path) -> None:
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.05)
+        except sqlite3.DatabaseError:
+            raise _damaged(file) from None
         else:
             return
         finally:
             connection.close()
+
+
+def _damaged(file: object) -> ConfigError:
+    return ConfigError(
+        f"metadata service: {file}: is damaged or not an SQLite database; restore it from a backup"
+    )
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _record: Any) -> None:

@@ -120,6 +120,10 @@ def apply_attributes(
 
     with told():
         given = [placed for file in files for placed in read_attributes(file)]
+        for placed in given:
+            for warning in placed.warnings():
+                said = f"{placed.file.file}:{warning.line}:{warning.column}: warning: {warning.told}"
+                print(visible(said), file=sys.stderr)
         waiting: list[ApprovalNeededError] = []
         with wiring.metadata_client(settings_of(context)) as client:
             for number, placed in enumerate(given):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def backfill(
     context: typer.Context,
     source: Annotated[str, typer.Argument(help="The configured source whose events the archive holds.")],
-    archive: Annotated[Path, typer.Argument(help="A directory of files, a file, or a quoted glob of files.")],
+    archive: Annotated[str, typer.Argument(help="A directory of files, a file, or a quoted glob of files.")],
     rate: Annotated[
         float | None,
         typer.Option("--rate", min=1, help="At most so many events a second. Default: as fast as it goes."),
@@ -41,8 +41,10 @@ def backfill(
     """
     from app.backfill import find_archive, is_unsealed
 
+    if not archive:
+        raise typer.BadParameter("the archive's path is empty")
     with told(), stopping_on_signals() as stop:
-        found = find_archive(settings_of(context), source, archive)
+        found = find_archive(settings_of(context), source, Path(archive))
         if not found.files:
             say(f"no file in {archive}, or only empty ones")
             raise typer.Exit(Exit.NOT_FOUND)

@@ -149,6 +149,8 @@ def _refuse_what_cannot_be(
         raise typer.BadParameter("--again and --lift are two commands")
     if again and named:
         raise typer.BadParameter("--again goes on with what was begun: it takes no names")
+    if dry_run and receipt_file is not None:
+        raise typer.BadParameter("--dry-run erases nothing that a --receipt could tell of")
     for what, is_given in (("--dry-run", dry_run), ("--receipt", receipt_file is not None)):
         if is_given and (again or lift):
             raise typer.BadParameter(

@@ -333,7 +333,7 @@ from app import cli, flow_runner
 from ingestion.outcomes import BatchReport
 from ingestion.outcomes import StageReport
 
-def run_flow(settings, stop, intake, on_batch):
+def run_flow(settings, stop, intake, on_batch, on_start):
     for number in range(3):
         assert stop.is_set() == (number > 0)
         on_batch(BatchReport(number, 1.0, 1, 1, StageReport(events=1)))
@@ -379,6 +379,20 @@ def test_run_says_which_folder_of_a_source_it_made(
     assert made == [
         f"source {name}: created {inbox / name}, nothing there yet" for name in ("segment", "amplitude")
     ]
+
+
+def test_a_source_that_holds_what_the_flow_writes_is_refused(
+    with_keys: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It read its keyring and its own checkpoint, without end."""
+    config = with_keys.folder / "idgraph.toml"
+    config.write_text('directory = "state"\n[[sources]]\nname = "s"\npath = "."\n')
+    assert with_keys("keys", "init").exit_code == 0
+    result = with_keys("run", "--until-done")
+    assert (result.exit_code, "whose files are no events" in result.stderr) == (2, True), result.stderr
+    # What is hidden Spark leaves out.
+    config.write_text('directory = ".idgraph"\n[[sources]]\nname = "s"\npath = "."\n')
+    assert "whose files" not in with_keys("run", "--until-done").stderr
 
 
 def test_a_source_whose_folder_cannot_be_made(with_keys: CommandLine) -> None:

@@ -305,6 +305,18 @@ def test_a_dry_run_finds_what_stands_under_the_other_name(filled: CommandLine) -
     assert told[0]["fragments"] == 1
 
 
+def test_a_lift_of_nobody_writes_nothing(filled: CommandLine) -> None:
+    """Later flows took it for an erasure that was lost, and said so."""
+    result = filled("erase", "--lift", "--fragment", "user_id:typo")
+    assert (result.exit_code, result.stdout) == (3, "lifted 0\n")
+    file = wiring.tombstone_file(filled.settings())
+    assert not file.exists() or file.read_bytes() == b""
+
+
+def test_a_dry_run_has_no_receipt(filled: CommandLine) -> None:
+    assert filled("erase", *WHOM, "--dry-run", "--receipt", filled.folder / "r.json").exit_code == 2
+
+
 def test_the_same_events_again_bring_nothing_back_until_lifted(filled: CommandLine) -> None:
     ids = ids_of(filled)
     filled("erase", *WHOM, "--yes")

@@ -164,6 +164,23 @@ def test_check_of_attributes(idgraph: CommandLine) -> None:
     assert [problem["pointer"] for problem in told["problems"]] == ["/0/policy"]
 
 
+def test_check_warns_of_attributes_that_look_like_patterns(idgraph: CommandLine) -> None:
+    text = """[
+  {"path": "q.*", "data_type": "string", "encryption": "protected"},
+  {"path": "w.note ", "data_type": "string"},
+  {"path": "z..g", "data_type": "string"}
+]"""
+    file = written(idgraph.folder, text.encode(), "attributes.json")
+    result = idgraph("check", file)
+    assert (result.exit_code, result.stdout) == (0, f"{file}: ok\n")
+    assert result.stderr.splitlines() == [
+        f"{file}:2:12: warning: /0/path: '*' stands for a key of this name, not for any "
+        "(protection of 'q' reaches all below it)",
+        f"{file}:3:12: warning: /1/path: a key begins or ends with white space",
+        f"{file}:4:12: warning: /2/path: a key is empty (one dot stands between two keys)",
+    ]
+
+
 def test_check_warns_of_paths_that_no_operation_makes(idgraph: CommandLine) -> None:
     text = """{
   "name": "shop", "source": "orders", "id": "_event.id",

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import stat
 import subprocess
 import sys
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from app import wiring
+from app.private_files import write_export
 from ingestion.durable_files import write_atomically
 from model import canonical
 from model.identifiers import Identifier
@@ -192,6 +196,58 @@ def test_export_into_a_file_of_its_owner(filled: CommandLine) -> None:
     assert file.read_bytes() == filled("export").stdout_bytes
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert [each.name for each in filled.folder.glob(".all*")] == []
+
+
+def test_export_through_a_link_and_into_what_is_no_file(filled: CommandLine) -> None:
+    """A device of the machine was replaced by a file of profiles."""
+    whole = filled("export").stdout_bytes
+    (filled.folder / "real.jsonl").write_bytes(b"old")
+    (filled.folder / "link.jsonl").symlink_to("real.jsonl")
+    assert filled("export", "-o", filled.folder / "link.jsonl").exit_code == 0
+    assert (filled.folder / "link.jsonl").is_symlink()
+    assert (filled.folder / "real.jsonl").read_bytes() == whole
+    os.mkfifo(pipe := filled.folder / "pipe")
+    read: list[bytes] = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()))
+    reader.start()
+    assert filled("export", "-o", pipe).exit_code == 0
+    reader.join(10)
+    assert (read, pipe.is_fifo()) == ([whole], True)
+    assert filled("export", "-o", "/dev/full").exit_code == 2
+    assert Path("/dev/full").is_char_device()
+    for no_name in ("", "."):
+        result = filled("export", "-o", no_name)
+        assert (result.exit_code, "Is a directory" in result.stderr) == (2, True)
+
+
+def test_two_exports_to_one_file_do_not_tear_each_other(tmp_path: Path) -> None:
+    file = tmp_path / "both.jsonl"
+    process = fork_that(lambda: write_export(file, [b"other\n"] * 3))
+
+    def lines() -> Iterator[bytes]:
+        yield b"one\n"
+        assert process() == 0
+        assert file.read_bytes() == b"other\n" * 3
+        yield b"two\n"
+
+    write_export(file, lines())
+    assert file.read_bytes() == b"one\ntwo\n"
+    assert [each.name for each in tmp_path.iterdir()] == ["both.jsonl"]
+
+
+def fork_that(work: Callable[[], object]) -> Callable[[], int]:
+    """What does it in a process of its own when it is called, and gives that one's exit code."""
+
+    def run() -> int:
+        if (child := os.fork()) == 0:
+            try:
+                work()
+            except BaseException:
+                os._exit(1)
+            os._exit(0)
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+    return run
 
 
 def test_export_to_a_folder_that_is_not_there(filled: CommandLine) -> None:

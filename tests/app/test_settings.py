@@ -123,6 +123,12 @@ def test_no_key_reaches_the_machinery_behind(key: str, tmp_path: Path) -> None:
         ('[[sources]]\nname = "a"\npath = "a"\nid = { const = 1 }', "id cannot be the same"),
         ('[[sources]]\nname = "a"\npath = "a"\nordinal = { content = true }', "only id can"),
         ('[[sources]]\nname = "a"\npath = "a"\ntype = { path = "t", const = "c" }', "exactly one of"),
+        ('[[sources]]\nname = "a"\npath = ""', "line 3: sources.0.path: it is empty"),
+        ('directory = ""', "line 1: directory: it is empty"),
+        (
+            "[flow]\nmax_future_skew_seconds = 9999999999999999",
+            "line 2: flow.max_future_skew_seconds: .*less",
+        ),
         ("flow = 3", "line 1: flow"),
         ("[flow", "not TOML"),
         ("[flow]\npartitions = 'x'\nsplit_bytes = 'y'", "(?s)partitions.*\n.*split_bytes"),
@@ -161,10 +167,20 @@ def test_the_environment_overrides_single_keys(tmp_path: Path, monkeypatch: pyte
     assert (settings.flow.partitions, settings.flow.dead_letters.max_rate) == (3, 0.5)
 
 
+def test_a_wrong_value_of_a_variable_is_not_told_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("IDGRAPH_FLOW__PARTITIONS", "abc")
+    assert refused(tmp_path, "[flow]\nname = 'a'").startswith(
+        "the environment, IDGRAPH_FLOW__PARTITIONS: flow.partitions:"
+    )
+
+
 def test_a_mistake_in_the_environment_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("IDGRAPH_METADATA__ULR", "http://b")
     with pytest.raises(
-        ConfigError, match=r"or the environment: metadata\.ulr: unknown key; did you mean 'url'"
+        ConfigError,
+        match=r"the environment, IDGRAPH_METADATA__ULR: metadata\.ulr: unknown key; did you mean 'url'",
     ):
         load()
     monkeypatch.delenv("IDGRAPH_METADATA__ULR")

@@ -61,6 +61,12 @@ def test_unusable_urls(url: str) -> None:
         open_database(url)
 
 
+def test_a_damaged_file_is_told_with_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "metadata.db").write_bytes(bytes(range(256)) * 40)
+    with pytest.raises(ConfigError, match=r"metadata.db: is damaged .* restore it"):
+        open_database(sqlite_url(tmp_path))
+
+
 def test_the_file_is_for_its_owner_only(tmp_path: Path) -> None:
     open_database(sqlite_url(tmp_path)).close()
     assert stat.S_IMODE((tmp_path / "metadata.db").stat().st_mode) == 0o600
