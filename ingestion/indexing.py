@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ingestion import poison
 from merge import codec
+from merge.batch_size import BatchSize
 from merge.documents import document
 from merge.index import IndexDocument, ProfileIndex
-from merge.store import OutboxEntry, ProfileStore, StoredFragment
+from merge.store import OutboxEntry, ProfileStore, StoredFragment, read_pages
 from model.errors import DamagedStateError, StoreError
 from model.index_rules import IndexRules
 
 log = logging.getLogger(__name__)
+
+AT_ONCE = 1000
+"""Light fragments that are read and indexed at once; of heavy ones fewer, see `BatchSize`."""
 
 
 class Documents(NamedTuple):
@@ -44,20 +48,41 @@ def documents_of(fragments: Iterable[StoredFragment], rules: IndexRules) -> Docu
 
 
 def index_again(
-    store: ProfileStore, index: ProfileIndex, rules: IndexRules, entries: Sequence[OutboxEntry]
+    store: ProfileStore,
+    index: ProfileIndex,
+    rules: IndexRules,
+    entries: Sequence[OutboxEntry],
+    size: BatchSize | None = None,
 ) -> set[str]:
     """Index what the store has of these fragments and settle them, and erase up to the version of its entry what it
-    has no more; gives the ids that the index refused.
+    has no more; gives the ids that the index refused. `size` bounds each read of the store; who calls again and again
+    gives the same one, which knows by then what fragments weigh.
 
     Raises ProfileIndexError when the index is away, StoreError when the store is: to be done again.
     """
-    stored = store.read([entry.fragment_id for entry in entries])
+    versions = dict(entries)
+    refused: set[str] = set()
+    for ids, stored in read_pages(store, versions, size or BatchSize(AT_ONCE)):
+        some = {each: versions[each] for each in ids}
+        refused |= _index_again(store, index, rules, some, stored)
+    return refused
+
+
+def _index_again(
+    store: ProfileStore,
+    index: ProfileIndex,
+    rules: IndexRules,
+    entries: Mapping[str, int],
+    stored: Mapping[str, StoredFragment],
+) -> set[str]:
     documents, unreadable = documents_of(stored.values(), rules)
     refused = poison.put(index, documents).keys() | unreadable
     # By version: one that came back meanwhile, and was indexed, stays.
-    if gone := {name: version for name, version in entries if name not in stored}:
+    if gone := {name: version for name, version in entries.items() if name not in stored}:
         index.erase(gone)
     # With the versions that were indexed: one that was written meanwhile stays.
-    versions = {name: stored[name].version if name in stored else version for name, version in entries}
+    versions = {
+        name: stored[name].version if name in stored else version for name, version in entries.items()
+    }
     store.settle([OutboxEntry(name, versions[name]) for name in versions if name not in refused])
     return refused

@@ -8,8 +8,9 @@ import threading
 import time
 from collections.abc import Callable
 
-from ingestion.indexing import index_again
+from ingestion.indexing import AT_ONCE, index_again
 from ingestion.outages import Outage
+from merge.batch_size import BatchSize
 from merge.index import ProfileIndex
 from merge.store import OutboxEntry, ProfileStore
 from model.errors import IdgraphError
@@ -92,21 +93,21 @@ def drain_outbox(
     store: ProfileStore,
     index: ProfileIndex,
     rules: IndexRules,
-    at_once: int = 1000,
+    at_once: int = AT_ONCE,
     seconds: float = math.inf,
 ) -> int:
-    """Index what commits left in the outbox, past what the index refuses; gives how many it refused. Ends when the
-    outbox is empty, or after the page in which so many `seconds` have passed.
+    """Index what commits left in the outbox, `at_once` at a time or as many as memory has room for, past what the index
+    refuses; gives how many it refused. Ends when the outbox is empty, or after the page in which so many `seconds` have
+    passed.
 
     Raises ProfileIndexError when the index is away, StoreError when the store is: to be called again.
     """
     refused: set[OutboxEntry] = set()
+    size = BatchSize(at_once)
     until = time.monotonic() + seconds
     while entries := _untried(store, refused, at_once):
-        for start in range(0, len(entries), at_once):
-            some = entries[start : start + at_once]
-            left = index_again(store, index, rules, some)
-            refused |= {entry for entry in some if entry.fragment_id in left}
+        left = index_again(store, index, rules, entries, size)
+        refused |= {entry for entry in entries if entry.fragment_id in left}
         if time.monotonic() >= until:
             break
     return len(refused)

@@ -16,8 +16,9 @@ from enum import StrEnum
 from ingestion.index_policies import IndexPolicy
 from ingestion.indexing import documents_of, index_again
 from ingestion.resume_points import ResumePoint
+from merge.batch_size import BatchSize
 from merge.index import IndexDocument, Indexed, ProfileIndex, SearchPage, search_pages
-from merge.store import OutboxEntry, ProfileStore, StoredFragment, scan_pages
+from merge.store import OutboxEntry, ProfileStore, StoredFragment, read_pages, scan_pages
 from model.queries import Query
 
 PAGE = 1000
@@ -82,6 +83,7 @@ class Reconciling:
         self._policy = policy
         self._point = point
         self._repairs = repairs
+        self._size = BatchSize(PAGE)
 
     def run(self, page: int = PAGE, anew: bool = False) -> Generator[ReconcileProgress, None, None]:
         """Gives the progress at the start and after each page of at most `page`; the same object again and again.
@@ -138,11 +140,11 @@ class Reconciling:
         settled = [each for each in stored.values() if each.id not in under_way]
         drift = self._compared(settled)
         # One that went meanwhile, or goes on at this moment, is neither missing nor behind.
-        now = self._store.read(list(drift)) if drift else {}
+        now = self._versions(drift)
         drift = {
             each: kind
             for each, kind in drift.items()
-            if each in now and (kind is not Drift.AHEAD or now[each].version == stored[each].version)
+            if each in now and (kind is not Drift.AHEAD or now[each] == stored[each].version)
         }
         for kind in Drift:
             progress.take(kind, [each for each, its in drift.items() if its is kind])
@@ -162,7 +164,7 @@ class Reconciling:
             progress.left += len(fragments)
             return
         entries = [OutboxEntry(each.id, each.version) for each in fragments]
-        index_again(self._store, self._index, self._policy().rules, entries)
+        index_again(self._store, self._index, self._policy().rules, entries, self._size)
         unmended = self._compared(fragments)
         # Later than what was read here is well: others wrote meanwhile.
         left = sum(kind is not Drift.AHEAD for kind in unmended.values())
@@ -170,7 +172,7 @@ class Reconciling:
         progress.repaired += len(fragments) - left
 
     def _look_at_indexed(self, page: SearchPage, progress: ReconcileProgress) -> None:
-        stored = self._store.read(page.ids)
+        stored = self._versions(page.ids)
         gone = [each for each in page.ids if each not in stored]
         if gone:
             self._judge_gone(gone, progress)
@@ -188,7 +190,7 @@ class Reconciling:
             return
         entries = [OutboxEntry(name, version) for name, version in orphans.items()]
         if entries:
-            index_again(self._store, self._index, self._policy().rules, entries)
+            index_again(self._store, self._index, self._policy().rules, entries, self._size)
             left = self._orphans(orphans)
             progress.left += len(left)
             progress.repaired += len(orphans) - len(left)
@@ -196,8 +198,13 @@ class Reconciling:
     def _orphans(self, ids: Iterable[str]) -> dict[str, int]:
         """Those that are in the index, by their version there, and then are not stored."""
         present = self._index.versions(list(ids))
-        stored = self._store.read(list(present)) if present else {}
+        stored = self._versions(present)
         return {name: version for name, version in present.items() if name not in stored}
+
+    def _versions(self, ids: Iterable[str]) -> dict[str, int]:
+        """Of those that are stored. What they hold need not be in memory all at once."""
+        pages = read_pages(self._store, ids, self._size)
+        return {name: each.version for _, found in pages for name, each in found.items()}
 
 
 _COUNTS = ("total", "looked_at", "stored", "indexed", "waiting", "unreadable", "repaired", "left")

@@ -23,8 +23,9 @@ from ingestion import poison
 from ingestion.index_policies import IndexPolicy
 from ingestion.indexing import documents_of
 from ingestion.resume_points import ResumePoint
+from merge.batch_size import BatchSize
 from merge.index_versions import IndexVersions
-from merge.store import ProfileStore, StoredFragment, scan_pages
+from merge.store import ProfileStore, StoredFragment, read_pages, scan_pages
 
 log = logging.getLogger(__name__)
 
@@ -72,6 +73,7 @@ class Reindexing:
         self._versions = versions
         self._policy = policy
         self._point = point
+        self._size = BatchSize(PAGE)
 
     def run(self, page: int = PAGE, anew: bool = False) -> Generator[ReindexProgress, None, None]:
         """Gives the progress at the start and after each page; the same object again and again.
@@ -121,9 +123,9 @@ class Reindexing:
     def _take(self, ids: Sequence[str], progress: ReindexProgress) -> None:
         """Index what the store has of fragments that others put. What it has no more was erased, which is followed
         by itself."""
-        if ids:
-            self._put(list(self._store.read(ids).values()), self._policy(), progress)
-            progress.followed += len(ids)
+        for some, found in read_pages(self._store, ids, self._size):
+            self._put(list(found.values()), self._policy(), progress)
+            progress.followed += len(some)
 
     def _put(
         self, fragments: Sequence[StoredFragment], policy: IndexPolicy, progress: ReindexProgress

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import NamedTuple, Protocol
 
+from merge.batch_size import BatchSize
 from merge.tombstones import UNJUDGED, Holding, Tombstone
 
 NEW = 0
@@ -167,10 +168,29 @@ class ProfileStore(Protocol):
 
 
 def scan_pages(store: ProfileStore, size: int = 1000, after: str = "") -> Iterator[list[StoredFragment]]:
-    """All fragments behind the one of id `after` in the store's own order, a page at a time."""
-    while page := store.scan(after, size):
+    """All fragments behind the one of id `after` in the store's own order, a page at a time, of at most `size` and of
+    what memory has room for."""
+    bounded = BatchSize(size)
+    while page := store.scan(after, bounded.present):
+        bounded.weighed(len(page), _bytes(page))
         yield page
         after = page[-1].id
+
+
+def read_pages(
+    store: ProfileStore, ids: Iterable[str], size: BatchSize
+) -> Iterator[tuple[list[str], dict[str, StoredFragment]]]:
+    """What there is of these fragments, as many at a time as `size` says, which learns what they weigh: the ids that
+    were asked for, and what `read` gave of them."""
+    remaining = iter(ids)
+    while some := list(islice(remaining, size.present)):
+        found = store.read(some)
+        size.weighed(len(some), _bytes(found.values()))
+        yield some, found
+
+
+def _bytes(fragments: Iterable[StoredFragment]) -> int:
+    return sum(len(each.state) for each in fragments)
 
 
 def scan_all(store: ProfileStore, page: int = 1000) -> Iterator[StoredFragment]:
@@ -180,7 +200,5 @@ def scan_all(store: ProfileStore, page: int = 1000) -> Iterator[StoredFragment]:
 
 def sorted_all(store: ProfileStore, page: int = 1000) -> Iterator[StoredFragment]:
     """All fragments in the order of their ids, a page in memory at a time."""
-    ids = store.ids()
-    while some := list(islice(ids, page)):
-        found = store.read(some)
+    for some, found in read_pages(store, store.ids(), BatchSize(page)):
         yield from (found[each] for each in some if each in found)

@@ -10,6 +10,7 @@ import pytest
 from ingestion import outbox
 from ingestion.outbox import OutboxDrainer, drain_outbox
 from merge import codec
+from merge.batch_size import MOST_BYTES, UNWEIGHED
 from merge.index import IndexDocument
 from merge.store import FragmentWrite, OutboxEntry
 from model.errors import ProfileIndexError, StoreError
@@ -18,6 +19,7 @@ from model.queries import Query
 from sinks.memory_index import MemoryProfileIndex
 from sinks.memory_profiles import MemoryProfileStore
 from tests.ingestion.patience import eventually
+from tests.ingestion.weighed_stores import HEAVY, WeighedStore
 from tests.merge.test_commit import state
 
 
@@ -174,6 +176,23 @@ def test_an_index_that_is_away_is_asked_once_and_not_for_each_page() -> None:
         drain_outbox(store, index, EVERYTHING, 4)
     assert index.given == 4
     assert len(store.outbox()) == 50
+
+
+def test_heavy_fragments_are_read_and_indexed_in_small_portions() -> None:
+    """A thousand of them, decoded and made documents of, would be gigabytes."""
+    store, index = WeighedStore(), _Picky(set())
+    store.fill(200, HEAVY)
+    assert drain_outbox(store, index, IndexRules(lambda _path: False)) == 0
+    assert (store.outbox(), index.given) == ([], 200)
+    assert 0.9 * MOST_BYTES < max(store.bytes) <= MOST_BYTES
+
+
+def test_light_fragments_are_soon_read_many_at_once() -> None:
+    store, index = WeighedStore(), MemoryProfileIndex()
+    store.fill(4000)
+    assert drain_outbox(store, index, EVERYTHING) == 0
+    assert (store.counts[0], store.counts[-2:]) == (UNWEIGHED, [1000, 1000])
+    assert len(store.counts) < 10
 
 
 def test_what_the_index_refuses_is_given_to_it_ever_more_seldom(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,11 +12,13 @@ import pytest
 from ingestion.indexing import documents_of, index_again
 from ingestion.patient_index import PatientIndex
 from ingestion.reconciling import ReconcileProgress
+from merge.batch_size import MOST_BYTES
 from merge.index import IndexDocument
 from merge.store import FragmentWrite
 from model.errors import ProfileIndexError
 from sinks.memory_index import MemoryProfileIndex
 from tests.ingestion.indexed_stores import KINDS, IndexedStore, allowing, indexed_store
+from tests.ingestion.weighed_stores import HEAVY, WeighedStore
 
 
 @pytest.fixture(params=KINDS, ids=str)
@@ -230,3 +232,14 @@ def test_nothing_of_a_flow_beside_it_is_drift(kept: IndexedStore) -> None:
     assert failures == []
     assert [look.drift for look in looks] == [{}] * 6
     assert ended(kept.reconciling().run()).drift == {}
+
+
+def test_heavy_fragments_are_read_a_few_at_a_time(tmp_path: Path) -> None:
+    """Those that are stored, those that are mended, and those that are indexed."""
+    with indexed_store(KINDS[0], tmp_path) as kept:
+        kept.store = store = WeighedStore()
+        store.fill(200, HEAVY)
+        store.settle(store.outbox())
+        done = ended(kept.reconciling(repairs=True).run())
+        assert (done.stored, done.indexed, done.repaired, done.left) == (200, 200, 200, 0)
+    assert 0.9 * MOST_BYTES < max(store.bytes) <= MOST_BYTES

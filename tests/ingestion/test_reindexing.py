@@ -14,10 +14,12 @@ from ingestion.index_policies import IndexPolicies, fingerprint
 from ingestion.indexing import documents_of
 from ingestion.outbox import drain_outbox
 from ingestion.reindexing import ReindexProgress
+from merge.batch_size import MOST_BYTES
 from merge.store import FragmentWrite
 from model.errors import ProfileIndexError
 from model.index_rules import IndexRules
 from tests.ingestion.indexed_stores import KINDS, IndexedStore, allowing, empty_store, indexed_store
+from tests.ingestion.weighed_stores import HEAVY, WeighedStore
 from tests.retail import attribute, attributes, snapshot
 
 
@@ -227,3 +229,15 @@ def test_rules_are_told_apart_by_what_they_let_in() -> None:
     assert isinstance(policies().rules, IndexRules)
     assert not policies().rules.is_indexable("activity.open")
     assert first.rules.is_indexable("activity.open")
+
+
+def test_heavy_fragments_are_read_a_few_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that the walk meets, and those that others put meanwhile."""
+    with indexed_store(KINDS[0], tmp_path) as kept:
+        kept.store = store = WeighedStore()
+        store.fill(200, HEAVY)
+        meanwhile = [list(store.ids())]
+        monkeypatch.setattr(kept.versions, "changed", lambda: meanwhile.pop() if meanwhile else [])
+        done = ended(kept.reindexing().run())
+        assert (done.looked_at, done.followed, kept.ids()) == (200, 200, list(store.ids()))
+    assert 0.9 * MOST_BYTES < max(store.bytes) <= MOST_BYTES
