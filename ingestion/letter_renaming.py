@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from ingestion.set_aside import BatchAttempt, LetterWriter, read_changes
 from ingestion.workers import WorkerResources
@@ -14,6 +14,9 @@ from model.errors import ConflictError, DamagedStateError, KeyProviderError, Sea
 from transforms.stored_names import StoredNames
 
 log = logging.getLogger(__name__)
+
+DROPPED_AT_ONCE = 1000
+"""Letters of which only ids and positions are held until they go."""
 
 
 class LetterRenaming:
@@ -37,21 +40,38 @@ class LetterRenaming:
 
     def run(self) -> int:
         """Gives how many keep their names: they cannot be opened, read or sealed anew, or are of a later format."""
-        counts = self._letters.counts()
-        old = [
-            letter
-            for reason in COMMIT_REASONS
-            if counts.get(reason)
-            for letter in self._letters.scan(reason=reason)
-            if self._is_misnamed(letter)
-        ]
-        renamed = {each.id: each.position for each in old if self._rename(each)}
-        self._letters.drop(list(renamed))
-        if renamed:
+        kept = dropped = 0
+        renamed: dict[str, str] = {}
+        # One by one: the letters of a bad day do not fit in memory.
+        for letter in self._misnamed():
+            if not self._rename(letter):
+                kept += 1
+                continue
+            renamed[letter.id] = letter.position
+            if len(renamed) >= DROPPED_AT_ONCE:
+                dropped += self._drop(renamed)
+                renamed = {}
+        dropped += self._drop(renamed)
+        if dropped:
             # Their positions stand in the file in the clear.
             self._letters.compact()
+        return kept
+
+    def _misnamed(self) -> Iterator[DeadLetter]:
+        """It ends and leaves none out, whatever it shows of those that are put meanwhile: these have today's names, and it
+        goes on at ever higher ids."""
+        counts = self._letters.counts()
+        for reason in COMMIT_REASONS:
+            if counts.get(reason):
+                yield from filter(self._is_misnamed, self._letters.scan(reason=reason))
+
+    def _drop(self, renamed: dict[str, str]) -> int:
+        """Let go of letters that stand under their new names, position by id, and of keys that they were the last to
+        need; gives how many they were."""
+        if renamed:
+            self._letters.drop(list(renamed))
             self._leftover_keys.erase_of_letters(renamed)
-        return len(old) - len(renamed)
+        return len(renamed)
 
     def _is_misnamed(self, letter: DeadLetter) -> bool:
         if not letter.holds_changes():

@@ -8,7 +8,6 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 
 from ingestion.commit_stage import CommitStage
 from ingestion.decryption import Decryption
@@ -34,6 +33,8 @@ PARTIAL = frozenset({DeadLetterReason.TOO_LARGE, DeadLetterReason.CORRUPT_SOURCE
 """Letters that hold only a part of their record: the file must be given again."""
 
 LETTERS_AT_ONCE = 1000
+LETTER_BYTES_AT_ONCE = 16 << 20
+"""Of sealed payloads; opened, mapped and committed they take several times as much memory. A slice ends at either."""
 
 
 @dataclass(slots=True)
@@ -61,12 +62,25 @@ def replay(
     Safe beside a running flow and safe to repeat: a record keeps its position, and commits are idempotent.
     """
     work = _Replay(plan, resources, snapshot, open_payload, send_changes)
-    remaining = iter(letters)
-    while some := list(islice(remaining, LETTERS_AT_ONCE)):
+    for some in _slices(letters):
         work.replay_fragments(some)
         work.replay_records(some)
     work.finish()
     return work.report
+
+
+def _slices(letters: Iterable[DeadLetter]) -> Iterator[list[DeadLetter]]:
+    """The letters, as many at a time as memory has room for; one at least."""
+    some: list[DeadLetter] = []
+    size = 0
+    for letter in letters:
+        if some and (len(some) >= LETTERS_AT_ONCE or size + len(letter.payload) > LETTER_BYTES_AT_ONCE):
+            yield some
+            some, size = [], 0
+        some.append(letter)
+        size += len(letter.payload)
+    if some:
+        yield some
 
 
 class _Replay:

@@ -95,7 +95,8 @@ class DeadLetters(Protocol):
     def get(self, letter_id: str) -> DeadLetter | None: ...
 
     def scan(self, reason: str | None = None, source: str | None = None) -> Iterator[DeadLetter]:
-        """Letters in the order of their ids."""
+        """Letters in the order of their ids. Those that are put or dropped meanwhile may be among them or not, and all
+        others are."""
         ...
 
     def counts(self, source: str | None = None) -> dict[str, int]:

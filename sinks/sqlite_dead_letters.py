@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 
 from model.dead_letters import FRAGMENT, DeadLetter, DeadLetterReason
@@ -39,6 +40,8 @@ _SCHEMA = Schema(
 )
 
 _PAGE = 100
+_PAGE_BYTES = 4 << 20
+"""Of payloads: a letter may hold many megabytes. A page ends at either."""
 
 
 class SqliteDeadLetters:
@@ -124,7 +127,19 @@ class SqliteDeadLetters:
 
     def _letters(self, where: str, values: list[str]) -> list[DeadLetter]:
         def work(connection: sqlite3.Connection) -> list[DeadLetter]:
-            rows = connection.execute(f"SELECT * FROM letters {where}", values)  # noqa: S608 - ours only
-            return [DeadLetter(row[0], DeadLetterReason(row[1]), *row[2:]) for row in rows]
+            with closing(connection.execute(f"SELECT * FROM letters {where}", values)) as rows:  # noqa: S608 - ours only
+                return _page(DeadLetter(row[0], DeadLetterReason(row[1]), *row[2:]) for row in rows)
 
         return self._file.read(work)
+
+
+def _page(letters: Iterable[DeadLetter]) -> list[DeadLetter]:
+    """The first of them, up to the one with which they are of so many bytes."""
+    page: list[DeadLetter] = []
+    size = 0
+    for letter in letters:
+        page.append(letter)
+        size += len(letter.payload)
+        if size >= _PAGE_BYTES:
+            break
+    return page

@@ -73,6 +73,13 @@ def test_scan_gives_all_in_order_by_reason_and_source(letters: DeadLetters) -> N
     assert letters.counts("unknown") == {}
 
 
+def test_scan_gives_all_whatever_they_weigh(letters: DeadLetters) -> None:
+    put = [letter(f"{number:03}")._replace(payload=b"x" * (3 << 20)) for number in range(5)]
+    put.append(letter("005"))
+    letters.put(put)
+    assert list(letters.scan()) == put
+
+
 def test_letters_may_be_dropped_while_they_are_read(letters: DeadLetters) -> None:
     letters.put([letter(f"{number:03}") for number in range(250)])
     for each in letters.scan():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,11 @@ from merge import codec
 from merge.encoded import EncodedState
 from merge.store import FragmentWrite
 from merge.tombstones import UNJUDGED
+from model.dead_letters import DeadLetter
 from model.queries import Query, Term
 from model.specs import IdentifierPlace, SpecDocument
 from sinks.memory_profiles import MemoryProfileStore
+from sinks.sqlite_dead_letters import SqliteDeadLetters
 from sinks.tombstone_file import TombstoneFile
 from tests.ingestion.renamed_orders import AFTER, BEFORE, OTHER, PLAIN, hashed, later
 from tests.ingestion.stored_orders import beside, from_the_start, states, stored_orders
@@ -192,6 +195,47 @@ def test_a_letter_of_a_later_format_is_counted_and_holds_up_nothing(pipeline: Pi
         f"fragment:{PLAIN}", f"fragment:{hashed(pipeline)}",
     }  # fmt: skip
     assert sealed(pipeline).letters == 1
+    resources.dead_letters.close()
+
+
+def test_letters_are_renamed_one_by_one_however_many_there_are(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Read all at once, the letters of a bad day would be gigabytes; they are a hundred a page of the file."""
+    monkeypatch.setattr("ingestion.letter_renaming.DROPPED_AT_ONCE", 3)
+    (present,) = pipeline.store.read([PLAIN]).values()
+    pipeline.store.write([FragmentWrite(PLAIN, present.version, b"damaged", frozenset())])
+    flow = beside(pipeline, BEFORE)
+    given = [order(1, line, order_id=f"R{line}") for line in range(10, 20)]
+    failures = [flow.process([each]).failed[0] for each in given]
+    resources = pipeline.resources()
+    letters = LetterWriter(flow.sealer).of_failures(failures, 1, flow.batch)
+    resources.dead_letters.put(letters)
+    waiting: list[int] = []
+    dropped: list[int] = []
+    scan, put, drop = SqliteDeadLetters.scan, SqliteDeadLetters.put, SqliteDeadLetters.drop
+
+    def counted_scan(self: SqliteDeadLetters, reason: str | None = None) -> Iterator[DeadLetter]:
+        for letter in scan(self, reason):
+            if letter.id in {each.id for each in letters}:
+                waiting.append(waiting[-1] + 1 if waiting else 1)
+            yield letter
+
+    def counted_put(self: SqliteDeadLetters, some: Sequence[DeadLetter]) -> None:
+        waiting.append(waiting[-1] - len(some))
+        put(self, some)
+
+    def counted_drop(self: SqliteDeadLetters, ids: Sequence[str]) -> int:
+        dropped.append(len(ids))
+        return drop(self, ids)
+
+    monkeypatch.setattr(SqliteDeadLetters, "scan", counted_scan)
+    monkeypatch.setattr(SqliteDeadLetters, "put", counted_put)
+    monkeypatch.setattr(SqliteDeadLetters, "drop", counted_drop)
+    assert sealed(pipeline).letters == 0
+    assert (max(waiting), waiting[-1]) == (1, 0)
+    assert dropped == [3, 3, 3, 1]
+    assert [each.position for each in resources.dead_letters.scan()] == 10 * [f"fragment:{hashed(pipeline)}"]
     resources.dead_letters.close()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -266,3 +266,39 @@ def test_more_letters_than_are_taken_at_once(
     report = replayed(pipeline, resources)
     assert (report.replayed, report.still_dead) == (4, 4)
     assert resources.dead_letters.counts() == {"not_json": 4}
+
+
+def test_heavy_letters_are_replayed_a_few_at_a_time(
+    pipeline: Pipeline, resources: WorkerResources, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand letters of a megabyte, sealed and opened, would be gigabytes."""
+    monkeypatch.setattr("ingestion.replay.LETTER_BYTES_AT_ONCE", 100_000)
+    pipeline.snapshot = only("segment")
+    sizes = [*(20_000 for _ in range(12)), 150_000, 20_000]
+    set_aside(
+        pipeline,
+        resources,
+        *(order(line, line, note="x" * size) for line, size in enumerate(sizes, start=1)),
+    )
+    pipeline.snapshot = snapshot()
+    held: dict[str, int] = {}
+    held_at_once: list[list[int]] = []
+    drop = resources.dead_letters.drop
+
+    def read() -> Iterator[DeadLetter]:
+        for letter in list(resources.dead_letters.scan()):
+            held[letter.id] = len(letter.payload)
+            yield letter
+
+    def dropped(ids: Sequence[str]) -> int:
+        if ids:
+            # But for the first of the next slice.
+            held_at_once.append([held.pop(each) for each in ids])
+            assert len(held) <= 1
+        return drop(ids)
+
+    monkeypatch.setattr(resources.dead_letters, "drop", dropped)
+    report = replay(read(), pipeline.plan(), resources, pipeline.snapshot, pipeline.sealer.open, nowhere)
+    assert (report.replayed, resources.dead_letters.counts(), held) == (14, {}, {})
+    assert all(len(some) == 1 or sum(some) <= 100_000 for some in held_at_once)
+    assert 4 <= len(held_at_once) <= 6
