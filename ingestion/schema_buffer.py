@@ -65,7 +65,11 @@ class SchemaBuffer:
             self._changed.notify()
         self._thread.join(timeout=30)
         if self._sender.refused:
-            log.warning("%d schema change(s) were refused in this run", self._sender.refused)
+            log.warning(
+                "%d schema change(s) were refused in this run, and for %d of them the file of the refused had no room",
+                self._sender.refused,
+                self._sender.left_out,
+            )
 
     def add(self, changes: Iterable[SchemaChange]) -> int:
         """Take changes; gives how many were new. Durable when it returns; does not wait for the service.

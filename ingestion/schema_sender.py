@@ -4,27 +4,31 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from pathlib import Path
 
-from ingestion.durable_files import OWNER_ONLY
+from ingestion.refused_changes import RefusedChanges
 from model.errors import NotFoundError, RefusedError, StoreError
 from model.schema_changes import RefusedSchemaChange, SchemaChange, SchemaUpdates
 
 log = logging.getLogger(__name__)
 
 MOST_TOLD = 10
-"""Refused changes that are logged one by one; the file has them all."""
+"""Refused changes that are logged one by one; the rest are in the file."""
 
 
 class SchemaSender:
-    """What is refused for good is set aside in `refused_file`, a JSON object a line, each change once."""
+    """What is refused for good is set aside in `refused_file` (`RefusedChanges`)."""
 
     def __init__(self, updates: SchemaUpdates, refused_file: Path) -> None:
         self._updates = updates
-        self._refused_file = refused_file
+        self._kept = RefusedChanges(refused_file)
         self.refused = 0
-        """How many changes were set aside by this sender."""
+        """How many changes this sender gave up, whether the file had room for them or not."""
+
+    @property
+    def left_out(self) -> int:
+        """How many of these the file had no room for."""
+        return self._kept.left_out
 
     def send(self, changes: list[SchemaChange]) -> None:
         """Blocks until each change is taken or set aside. Raises MetadataError when the service is away or
@@ -52,39 +56,14 @@ class SchemaSender:
             log.warning(
                 "the metadata service refused %s (%s): %s", json.dumps(change.path), change.data_type, reason
             )
-        log.warning(
-            "%d schema change(s) were refused for good and are kept in %s", len(refused), self._refused_file
-        )
         try:
-            self._append(refused)
+            left_out = self._kept.add(refused)
         except OSError as error:
-            raise StoreError(f"{self._refused_file}: {error.strerror}") from None
-        self.refused += len(refused)
-
-    def _append(self, refused: list[RefusedSchemaChange]) -> None:
-        descriptor = os.open(
-            self._refused_file, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, OWNER_ONLY
+            raise StoreError(f"{self._kept.file}: {error.strerror}") from None
+        log.warning(
+            "%d schema change(s) were refused for good, of which %d are kept in %s",
+            len(refused),
+            len(refused) - left_out,
+            self._kept.file,
         )
-        with os.fdopen(descriptor, "a+b") as stream:
-            stream.seek(0)
-            present = stream.readlines()
-            kept = {_key(line) for line in present}
-            lines = [_line(change, reason) for change, reason in refused]
-            if present and not present[-1].endswith(b"\n"):
-                # A crash cut it short: what follows is a line of its own.
-                lines.insert(0, b"\n")
-            stream.write(b"".join(line for line in lines if line == b"\n" or _key(line) not in kept))
-            stream.flush()
-            os.fsync(stream.fileno())
-
-
-def _line(change: SchemaChange, reason: str) -> bytes:
-    return json.dumps(change.model_dump(mode="json") | {"reason": reason}).encode() + b"\n"
-
-
-def _key(line: bytes) -> tuple[str, str] | None:
-    try:
-        change = json.loads(line)
-        return change["path"], change["data_type"]
-    except (ValueError, KeyError, TypeError):
-        return None
+        self.refused += len(refused)

@@ -6,6 +6,7 @@ import json
 import logging
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -94,6 +95,105 @@ def test_a_service_that_is_away_or_elsewhere_refuses_no_change(error: MetadataEr
 def test_without_a_place_for_the_refused_nothing_is_lost_in_silence(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="No such file"):
         SchemaSender(_Service(), tmp_path / "none" / "refused").send(changes("odd"))
+
+
+def test_the_file_is_read_once_however_often_something_is_refused(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Read whole at each send it would take ever longer, while schema changes wait."""
+    read: list[bytes] = []
+
+    def parsed(line: bytes) -> Any:
+        read.append(line)
+        return loads(line)
+
+    SchemaSender(_Service(), file).send(changes("odd.before"))
+    loads = json.loads
+    monkeypatch.setattr(json, "loads", parsed)
+    sender = SchemaSender(_Service(), file)
+    for number in range(30):
+        sender.send(changes(f"odd.{number}", "odd.before", "odd.before"))
+    monkeypatch.undo()
+    assert [path for path, _ in kept(file)] == ["odd.before", *(f"odd.{number}" for number in range(30))]
+    assert len(read) == len(set(read)) == 30
+
+
+def test_what_another_process_adds_is_known(file: Path) -> None:
+    one, other = SchemaSender(_Service(), file), SchemaSender(_Service(), file)
+    for sender, path in ((one, "odd.1"), (other, "odd.2"), (one, "odd.2"), (other, "odd.3"), (one, "odd.3")):
+        sender.send(changes(path))
+    assert [path for path, _ in kept(file)] == ["odd.1", "odd.2", "odd.3"]
+
+
+@pytest.mark.parametrize("how", ["moved", "emptied"])
+def test_a_full_file_takes_no_more_until_it_is_moved_away(
+    file: Path, how: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("ingestion.refused_changes.MOST_LINES", 3)
+    sender = SchemaSender(_Service(), file)
+    for number in range(5):
+        sender.send(changes(f"odd.{number}", f"odd.{number}.too"))
+    assert [path for path, _ in kept(file)] == ["odd.0", "odd.0.too", "odd.1"]
+    assert (sender.refused, sender.left_out) == (10, 7)
+    assert len([each for each in caplog.messages if "takes no more" in each]) == 1
+    sender.send(changes("odd.1"))
+    assert sender.left_out == 7
+    if how == "moved":
+        file.rename(file.with_suffix(".mended"))
+    else:
+        file.write_bytes(b"")
+    sender.send(changes("odd.1", "odd.9"))
+    assert [path for path, _ in kept(file)] == ["odd.1", "odd.9"]
+
+
+def test_a_file_that_was_too_long_before_is_not_held_in_memory(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    SchemaSender(_Service(), file).send(changes(*(f"odd.{number}" for number in range(20))))
+    before = file.read_bytes()
+    monkeypatch.setattr("ingestion.refused_changes.MOST_LINES", 3)
+    sender = SchemaSender(_Service(), file)
+    sender.send(changes("odd.new", "odd.1"))
+    assert (sender.left_out, file.read_bytes()) == (1, before)
+
+
+def test_the_name_of_a_new_file_is_durable_too(
+    file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    synced: list[tuple[Path, int]] = []
+    fails = [OSError(5, "Input/output error")]
+
+    def noted(folder: Path) -> None:
+        synced.append((folder, file.stat().st_size))
+        if fails:
+            raise fails.pop()
+
+    monkeypatch.setattr("ingestion.refused_changes.sync_folder", noted)
+    sender = SchemaSender(_Service(), file)
+    with pytest.raises(StoreError, match="Input/output"):
+        sender.send(changes("odd"))
+    sender.send(changes("odd"))
+    sender.send(changes("odd.too"))
+    assert synced == [(file.parent, 0), (file.parent, 0)]
+    assert [path for path, _ in kept(file)] == ["odd", "odd.too"]
+
+
+def test_a_write_that_failed_half_way_is_made_again(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sender = SchemaSender(_Service(), file)
+    sender.send(changes("odd"))
+
+    def full(_: int) -> None:
+        with file.open("r+b") as stream:
+            stream.truncate(file.stat().st_size - 20)
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("ingestion.refused_changes.os.fsync", full)
+        with pytest.raises(StoreError, match="No space"):
+            sender.send(changes("odd.too"))
+    sender.send(changes("odd.too", "odd.more"))
+    lines = file.read_bytes().splitlines()
+    assert [json.loads(line)["path"] for line in (lines[0], *lines[2:])] == ["odd", "odd.too", "odd.more"]
 
 
 def test_with_a_real_service_that_takes_only_small_bodies(tmp_path: Path, file: Path) -> None:
