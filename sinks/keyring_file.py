@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from model.errors import KeyProviderError
 from sinks.file_lock import held
+from sinks.folders import sync_folder
 from sinks.keyring_content import Keyring, parse, render
 from sinks.keyring_envelope import BARE, Envelope
 
@@ -103,11 +104,7 @@ def _write(path: Path, content: bytes) -> None:
     except BaseException:
         part.unlink(missing_ok=True)
         raise
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    sync_folder(path.parent)
 
 
 def _stamp(status: os.stat_result) -> FileStamp:

@@ -19,6 +19,7 @@ from merge.tombstones import UNJUDGED, Tombstone
 from model import canonical
 from model.errors import StoreError
 from sinks.file_lock import held
+from sinks.folders import sync_folder
 
 log = logging.getLogger(__name__)
 
@@ -69,6 +70,9 @@ class TombstoneFile:
                 stream.write(b"\n" * torn + b"".join(lines))
                 stream.flush()
                 os.fsync(descriptor)
+            if not size:
+                # The name of a new file is in its folder: without it a later step of the erasure might outlive this one.
+                sync_folder(self._path.parent)
         except OSError as error:
             raise StoreError(f"{self._path}: {error.strerror}") from None
 

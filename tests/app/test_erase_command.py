@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -580,3 +582,22 @@ def test_a_store_that_fails_is_told(filled: CommandLine, monkeypatch: pytest.Mon
     result = filled("erase", *WHOM, "--yes")
     assert result.exit_code == 1
     assert "the disk is full" in result.stderr
+
+
+def test_the_name_of_the_file_of_tombstones_outlives_a_power_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is the first durable step: of a later one alone a restored backup would know nothing."""
+    synced: list[bool] = []
+    plain = os.fsync
+
+    def noted(descriptor: int) -> None:
+        synced.append(stat.S_ISDIR(os.fstat(descriptor).st_mode))
+        plain(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    file = TombstoneFile(tmp_path / "tombstones.jsonl")
+    file.append({b"a": Tombstone(1, 1)})
+    assert synced == [False, True]
+    file.append({b"b": Tombstone(1, 1)})
+    assert synced == [False, True, False]
