@@ -45,11 +45,6 @@ class LeftoverKeys:
         """Leave no byte in a file of the ids whose keys were erased, as `DataKeyStore.compact`."""
         self._data_keys.compact()
 
-    def set_aside(self, fragment_ids: Collection[str], dropped: Collection[str] = ()) -> set[str]:
-        """Those of which a letter holds changes, but for the letters `dropped`."""
-        letters = self._dead_letters.at([FRAGMENT + each for each in fragment_ids])
-        return {where.removeprefix(FRAGMENT) for each, where in letters.items() if each not in dropped}
-
     def _erase(self, fragment_ids: Collection[str], dropped: Collection[str]) -> int:
         made = self._data_keys.existing(fragment_ids)
         # Most are of somebody who came back, whose old events are given again: these need not have others wait.
@@ -58,5 +53,10 @@ class LeftoverKeys:
 
     def _needed(self, fragment_ids: Collection[str], dropped: Collection[str]) -> set[str]:
         # Letters first: from a letter changes go to the store, and never back.
-        held = self.set_aside(fragment_ids, dropped)
+        held = self._named_by_letters(fragment_ids, dropped)
         return held | self._store.read(sorted(fragment_ids)).keys()
+
+    def _named_by_letters(self, fragment_ids: Collection[str], dropped: Collection[str] = ()) -> set[str]:
+        """Those of which a letter holds changes, but for the letters `dropped`."""
+        letters = self._dead_letters.at([FRAGMENT + each for each in fragment_ids])
+        return {where.removeprefix(FRAGMENT) for each, where in letters.items() if each not in dropped}

@@ -14,6 +14,7 @@ from model.errors import (
     ApprovalNeededError,
     MetadataError,
     NotFoundError,
+    QueryError,
     RefusedError,
     SpecError,
     UnauthorizedError,
@@ -123,7 +124,10 @@ class MetadataConnection:
 
 
 def quoted(part: str) -> str:
-    """One part of a URL's path, slashes and dots within it escaped."""
+    """One part of a URL's path, slashes and dots within it escaped. Raises QueryError for an empty one, by which the URL
+    would be that of a whole list."""
+    if not part:
+        raise QueryError("the name is empty")
     text = quote(part, safe="")
     return text.replace(".", "%2E") if not text.strip(".") else text
 

@@ -273,3 +273,13 @@ def test_without_a_service_or_with_a_wrong_token_or_with_none(
     none = served(*words)
     assert (none.exit_code, none.stdout) == (2, "")
     assert "idgraph serve metadata" in none.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("specs", "show"), ("specs", "retire"), ("attributes", "show"), ("attributes", "confirm")],
+    ids=" ".join,
+)
+def test_an_empty_name_is_a_mistake_of_the_command(words: tuple[str, ...], served: CommandLine) -> None:
+    result = served(*words, "")
+    assert (result.exit_code, result.stderr) == (2, "error: the name is empty\n")
