@@ -109,13 +109,10 @@ class Erasure:
             return self._erase(ids, until, identifiers)
 
     def _erase(self, ids: Sequence[str], until: int, identifiers: Iterable[str]) -> Erased:
-        noted = {each.fragment_id: each for each in self._store.unfinished()}
-        ids = self._with_other_names(ids, until, noted)
+        ids = self._with_other_names(ids, until)
         self._keep(self._store.holdings(ids), until)
         keys = self._data_keys.erase(ids)
-        erased = self._store.erase(ids, until)
-        # Of what was cut short only the note still knows whose letters must go.
-        found = [_with_noted(each, noted.get(each.fragment_id)) for each in erased]
+        found = self._store.erase(ids, until)
         # It may have been written again meanwhile.
         self._keep(found, until)
         rest = self._finish(found, identifiers)
@@ -194,7 +191,7 @@ class Erasure:
         hashed = {str(self._blind_index.identifier(Identifier.parse(each))) for each in ids}
         return sorted(hashed - set(ids))
 
-    def _with_other_names(self, ids: Sequence[str], until: int, noted: Collection[str]) -> list[str]:
+    def _with_other_names(self, ids: Sequence[str], until: int) -> list[str]:
         """These fragments, and those of their other names of which something is there, or whose erasure is noted as cut short: a
         policy may come, or be on its way, under which the same events go there. The others are forbidden already."""
         others = self._other_names(ids)
@@ -202,7 +199,7 @@ class Erasure:
         self._keeper.append(forbidden)
         self._store.reinstate(forbidden)
         # Looked for behind the tombstones: what a flow made before them is seen, and nothing is made after them.
-        return [*ids, *self._present(others, noted)]
+        return [*ids, *self._present(others, {each.fragment_id for each in self._store.unfinished()})]
 
     def _present(self, ids: Sequence[str], noted: Collection[str]) -> list[str]:
         present = {*self._store.read(ids), *self._data_keys.existing(ids), *noted}

@@ -116,8 +116,9 @@ class ProfileStore(Protocol):
     def erase(self, ids: Sequence[str], until: int) -> list[Holding]:
         """Remove fragments with their identifiers and outbox entries, put a tombstone in place of each (of
         two the later `until` and the higher version stay), and note them as `unfinished`: each fragment
-        whole or not at all. Gives what there was, with the version of the tombstone. Durable when it
-        returns."""
+        whole or not at all. Gives what there was, with the version of the tombstone and with the identifiers that an
+        erasure before this one, which is not finished, had noted: also when this erasure is given again since its
+        answer was lost, they are not forgotten. Durable when it returns."""
         ...
 
     def unfinished(self) -> list[Holding]:

@@ -92,16 +92,17 @@ class DynamoErasure:
             item = self._fragments.item(name)
             found = _holding(fragment_id, item)
             kept = tombstone_of(item).joined(Tombstone.behind(found.version, until))
-            # What an erasure that was cut short had noted must not be forgotten.
-            noted = frozenset(_note(item).identifiers) if "unfinished" in item else frozenset()
-            note = json.dumps([fragment_id, kept.version, sorted(noted | found.identifiers)])
+            # An erasure that was cut short took the rest: maybe this one, before the answer to its update was lost.
+            noted = _note(item).identifiers if "unfinished" in item else frozenset()
+            erased = found._replace(version=kept.version, identifiers=found.identifiers | noted)
+            note = json.dumps([fragment_id, erased.version, sorted(erased.identifiers)])
             if self._fragments.update(
                 name,
                 item,
                 f"SET barred=:b, buried=:v, erased=:e, unfinished=:n {GONE}",
                 {**values_of(kept), ":e": items.shard(name), ":n": {"S": note}},
             ):
-                return found._replace(version=kept.version)
+                return erased
             retry.pause("the fragment keeps changing")
 
     def _finish(self, fragment_id: str) -> None:

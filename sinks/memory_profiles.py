@@ -190,13 +190,11 @@ class MemoryProfileStore:
         found, name = self._holding(fragment_id), self._names(fragment_id)
         kept = self._tombstones.get(name, _NONE).joined(Tombstone.behind(found.version, until))
         self._tombstones[name] = kept
-        earlier = self._unfinished.get(fragment_id, found)
-        found = found._replace(version=kept.version)
-        self._unfinished[fragment_id] = found._replace(
-            identifiers=found.identifiers | earlier.identifiers, in_outbox=False
-        )
+        noted = self._unfinished.get(fragment_id, found)
+        erased = found._replace(version=kept.version, identifiers=found.identifiers | noted.identifiers)
+        self._unfinished[fragment_id] = erased._replace(in_outbox=False)
         self._remove(fragment_id)
-        return found
+        return erased
 
     def _remove(self, fragment_id: str) -> None:
         self._fragments.pop(fragment_id, None)

@@ -37,15 +37,22 @@ def holding(connection: sqlite3.Connection, fragment_id: str) -> Holding:
 def erase(
     connection: sqlite3.Connection, tombstones: SqliteTombstones, ids: Sequence[str], until: int
 ) -> list[Holding]:
-    """Remove fragments, set their tombstones, note them as unfinished; gives what there was."""
+    """Remove fragments, set their tombstones, note them as unfinished; gives what there was, and what was noted."""
     found = [holding(connection, each) for each in ids]
     tombstones.join(connection, {each.fragment_id: Tombstone.behind(each.version, until) for each in found})
     kept = tombstones.find(connection, ids)
-    versioned = [each._replace(version=kept[each.fragment_id].version) for each in found]
-    for each in versioned:
+    erased = [
+        each._replace(
+            version=kept[each.fragment_id].version,
+            # Of what an erasure that was cut short had taken, the rows are gone by now.
+            identifiers=each.identifiers | _noted(connection, each.fragment_id),
+        )
+        for each in found
+    ]
+    for each in erased:
         _remove(connection, each.fragment_id)
         _note(connection, each)
-    return versioned
+    return erased
 
 
 def unfinished(connection: sqlite3.Connection) -> list[Holding]:
@@ -84,13 +91,15 @@ def _remove(connection: sqlite3.Connection, fragment_id: str) -> None:
         connection.execute("DELETE FROM fragments WHERE number = ?", (number,))
 
 
-def _note(connection: sqlite3.Connection, erased: Holding) -> None:
-    # What an erasure that was cut short had noted must not be forgotten: the rows are gone by now.
+def _noted(connection: sqlite3.Connection, fragment_id: str) -> frozenset[str]:
     query = "SELECT identifiers FROM erasures WHERE fragment = ?"
-    earlier = {name for text in _column(connection, query, erased.fragment_id) for name in json.loads(text)}
+    return frozenset(name for text in _column(connection, query, fragment_id) for name in json.loads(text))
+
+
+def _note(connection: sqlite3.Connection, erased: Holding) -> None:
     connection.execute(
         "INSERT OR REPLACE INTO erasures VALUES (?, ?, ?)",
-        (erased.fragment_id, erased.version, json.dumps(sorted(earlier | erased.identifiers))),
+        (erased.fragment_id, erased.version, json.dumps(sorted(erased.identifiers))),
     )
 
 

@@ -21,7 +21,7 @@ from app import wiring
 from app.erasure_receipt import receipt_hash
 from ingestion.durable_files import write_atomically
 from ingestion.erasure import Erasure
-from merge.tombstones import UNJUDGED, Tombstone
+from merge.tombstones import UNJUDGED, Holding, Tombstone
 from model.errors import ProfileIndexError, StoreError
 from model.events import RawRecord
 from model.identifiers import Identifier
@@ -378,6 +378,24 @@ def test_what_was_cut_short_is_finished_before_it_is_lifted(
         assert resources.store.unfinished() == []
         (theirs,) = resources.dead_letters.scan()
     assert theirs.position.endswith("#903")
+
+
+def test_an_erasure_that_the_store_was_given_twice_is_whole(
+    filled: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where the answer to the first was lost: some letters carry nothing but the person's other identifiers."""
+    erase = SqliteProfileStore.erase
+
+    def twice(store: SqliteProfileStore, ids: list[str], until: int) -> list[Holding]:
+        erase(store, ids, until)
+        return erase(store, ids, until)
+
+    monkeypatch.setattr(SqliteProfileStore, "erase", twice)
+    (found,) = filled.json("lookup", "--json", f"user_id:{USER}")
+    (told,) = filled.json("erase", "--fragment", found["id"], "--yes", "--json")
+    assert (told["counts"]["dead_letters"], told["counts"]["fragments"]) == (3, 1)
+    (left,) = filled.json("dead-letters", "list", "--json")
+    assert left["position"].endswith("#903")
 
 
 def test_what_was_cut_short_is_finished_by_a_lift_of_its_other_name(

@@ -72,12 +72,24 @@ def test_what_never_was_can_be_erased_beforehand(store: ProfileStore) -> None:
 def test_erasing_again_forbids_no_less_and_keeps_what_was_noted(store: ProfileStore) -> None:
     store.write([write("a:1")])
     store.erase(["a:1"], 100)
-    assert store.erase(["a:1"], 50) == [Holding("a:1", 2, frozenset(), False)]
+    assert store.erase(["a:1"], 50) == [Holding("a:1", 2, CARRIED, False)]
     assert store.tombstones(["a:1"]) == {"a:1": Tombstone(100, 2)}
     assert store.unfinished() == [Holding("a:1", 2, CARRIED, False)]
     store.finish(["a:1", "unknown:1"])
     store.finish([])
     assert store.unfinished() == []
+    assert store.erase(["a:1"], 100) == [Holding("a:1", 2, frozenset(), False)], "nothing more is to be done"
+
+
+def test_what_came_back_before_an_erasure_was_finished_is_told_with_what_was_noted(
+    store: ProfileStore,
+) -> None:
+    store.write([write("a:1")])
+    store.erase(["a:1"], 100)
+    store.write([FragmentWrite("a:1", 2, b"s", frozenset({"mail:later"}), judged=100)])
+    both = CARRIED | {"mail:later"}
+    assert store.erase(["a:1"], 200) == [Holding("a:1", 4, both, True)]
+    assert store.unfinished() == [Holding("a:1", 4, both, False)]
 
 
 def test_a_lifted_tombstone_forbids_nothing_and_keeps_the_version(store: ProfileStore) -> None:

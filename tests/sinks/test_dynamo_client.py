@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 pytest.importorskip("boto3", reason="boto3 is not installed: pip install idgraph[dynamodb]")
 
+from botocore.exceptions import ReadTimeoutError
+
 from app.servers.processes import free_port
 from merge.store import NEW, FragmentWrite
+from merge.tombstones import Holding
 from model.errors import StoreError
-from sinks import aws_connection
-from sinks.dynamo_connection import Place
+from sinks import aws_connection, dynamo_client
+from sinks.dynamo_connection import Place, connect
 from sinks.dynamo_data_keys import DynamoDataKeys
 from sinks.dynamo_profiles import DynamoProfileStore
 from tests.contracts.implementations import hashed_name
@@ -101,6 +105,48 @@ def test_a_write_whose_answer_was_lost_is_there_once_and_in_the_outbox(
     assert store.write(without_links) == {"a:0", "a:1", "a:2"}, "its own write is in the way"
     assert {each.version for each in store.read(["a:0", "a:1", "a:2"]).values()} == {1}
     assert len(store.outbox()) == 3
+
+
+class Losing:
+    """A client of boto3 that does what one operation asks for, and loses the first answer to each request of it."""
+
+    def __init__(self, client: Any, operation: str) -> None:
+        self._client = client
+        self._operation = operation
+        self._asked: set[str] = set()
+
+    def __getattr__(self, name: str) -> Any:
+        return self._lose if name == self._operation else getattr(self._client, name)
+
+    def _lose(self, **request: Any) -> Any:
+        answer = getattr(self._client, self._operation)(**request)
+        if repr(request) in self._asked:
+            return answer
+        self._asked.add(repr(request))
+        raise ReadTimeoutError(endpoint_url="http://dynamodb")
+
+
+def losing(operation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on stores are opened that lose the answers of this operation."""
+
+    def lost(where: Place, threads: int, service: str = "dynamodb") -> Losing:
+        return Losing(connect(where, threads, service), operation)
+
+    monkeypatch.setattr(dynamo_client, "connect", lost)
+
+
+def test_an_erasure_whose_answer_was_lost_tells_what_it_took(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody else knows by then whose dead letters must go."""
+    losing("update_item", monkeypatch)
+    store = DynamoProfileStore(place(tmp_path), hashed_name)
+    store.write(writes(2))
+    gone = {f"a:{each}": frozenset({f"mail:{each}"}) for each in range(2)}
+    found = store.erase([*gone], 100)
+    assert {each.fragment_id: each.identifiers for each in found} == gone
+    assert store.unfinished() == [Holding(each, 2, carried, False) for each, carried in gone.items()]
+    store.close()
 
 
 def test_new_keys_whose_answer_was_lost_are_those_that_are_there(
