@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
 from typing import Any, NamedTuple, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -163,8 +163,7 @@ class DynamoClient:
                     return
                 retry.pause("throttled")
 
-        for _ in self.each(some, _pages(requests, PUT_ITEMS)):
-            pass
+        self.each(some, _pages(requests, PUT_ITEMS))
 
     def execute(self, table: str, statements: Sequence[Statement]) -> list[str | None]:
         """Write by PartiQL, each statement by itself, and in their order what each was refused with: None when it
@@ -211,13 +210,26 @@ class DynamoClient:
                 return
             request["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
 
-    def each(self, work: Callable[[T], R], parts: Sequence[T]) -> Iterator[R]:
-        """Run `work` on every part, several at once; results in the order of the parts."""
+    def each(self, work: Callable[[T], R], parts: Sequence[T]) -> list[R]:
+        """Run `work` on every part, several at once; results in the order of the parts.
+
+        Once a part has failed those that are not begun are left out, and its error is raised. Nothing goes on when this
+        returns or raises: the caller gives back what keeps others away, and what is written behind that is in their way.
+        """
         opened = self._open()
         # A thread that waited for others of its own pool might wait for ever.
         if len(parts) <= 1 or threading.current_thread().name.startswith(_THREAD_NAME):
-            return map(work, parts)
-        return opened.threads.map(work, parts)
+            return [work(part) for part in parts]
+        begun: list[Future[R]] = []
+        try:
+            for part in parts:
+                begun.append(opened.threads.submit(work, part))
+            for done in as_completed(begun):
+                done.result()
+            return [each.result() for each in begun]
+        finally:
+            # What can still be cancelled runs in no thread yet.
+            wait([each for each in begun if not each.cancel()])
 
     def check_open(self) -> None:
         """For what needs no request. Raises StoreError when it is closed."""

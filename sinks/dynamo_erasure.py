@@ -46,7 +46,7 @@ class DynamoErasure:
 
     def erase(self, ids: Sequence[str], until: int) -> list[Holding]:
         self._fragments.mark_any()
-        return list(self._fragments.client.each(lambda each: self._erase(each, until), ids))
+        return self._fragments.client.each(lambda each: self._erase(each, until), ids)
 
     def unfinished(self) -> list[Holding]:
         names = [bytes(item["pk"]["B"]) for item in self._fragments.listed() if "unfinished" in item]
@@ -54,8 +54,7 @@ class DynamoErasure:
         return sorted(_note(item) for item in found if "unfinished" in item)
 
     def finish(self, ids: Sequence[str]) -> None:
-        for _ in self._fragments.client.each(self._finish, ids):
-            pass
+        self._fragments.client.each(self._finish, ids)
 
     def all_tombstones(self) -> dict[bytes, Tombstone]:
         return {bytes(item["pk"]["B"]): tombstone_of(item) for item in self._fragments.listed()}

@@ -31,8 +31,7 @@ class DynamoWithdrawal:
         return {fragment_id: version for fragment_id, version, _ in notes}
 
     def forget(self, ids: Sequence[str]) -> None:
-        for _ in self._fragments.client.each(self._forget, ids):
-            pass
+        self._fragments.client.each(self._forget, ids)
 
     def _withdraw(self, fragment_id: str, version: int) -> bool:
         name = self._fragments.names(fragment_id)

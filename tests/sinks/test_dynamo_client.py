@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,14 +13,15 @@ import pytest
 
 pytest.importorskip("boto3", reason="boto3 is not installed: pip install idgraph[dynamodb]")
 
-from botocore.exceptions import ReadTimeoutError
+from botocore.exceptions import ClientError, ReadTimeoutError
 
 from app.servers.processes import free_port
 from merge.store import NEW, FragmentWrite
 from merge.tombstones import Holding
 from model.errors import StoreError
 from sinks import aws_connection, dynamo_client
-from sinks.dynamo_connection import Place, connect
+from sinks.dynamo_client import GET_KEYS, THREADS, DynamoClient, Item
+from sinks.dynamo_connection import Place, RefusedRequestError, connect
 from sinks.dynamo_data_keys import DynamoDataKeys
 from sinks.dynamo_profiles import DynamoProfileStore
 from tests.contracts.implementations import hashed_name
@@ -160,6 +163,48 @@ def test_new_keys_whose_answer_was_lost_are_those_that_are_there(
     assert keys.put_absent(mine) == mine
     assert not faults
     keys.close()
+
+
+class RefusingOne:
+    """A client of boto3 that takes its time over each page of keys, and refuses the first for good once another one is
+    begun."""
+
+    def __init__(self) -> None:
+        self.begun: list[str] = []
+        self.ended: list[str] = []
+        self._other = threading.Event()
+
+    def batch_get_item(self, RequestItems: Item, **_: object) -> Any:  # noqa: N803 - boto3's name
+        ((table, request),) = RequestItems.items()
+        first = request["Keys"][0]["pk"]["S"]
+        if first == "0":
+            assert self._other.wait(60)
+            raise ClientError({"Error": {"Code": "AccessDeniedException"}}, "BatchGetItem")
+        self.begun.append(first)
+        self._other.set()
+        time.sleep(0.5)
+        self.ended.append(first)
+        return {"Responses": {table: []}}
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+@pytest.mark.parametrize("pages", [2, 10 * THREADS])
+def test_no_request_outlives_the_call_that_failed(pages: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What goes on writing would do so when its lease is free, under a key that is erased by then."""
+    refusing = RefusingOne()
+    monkeypatch.setattr(dynamo_client, "connect", lambda *_: refusing)
+    client = DynamoClient(Place("refused", "eu-central-1"))
+    with pytest.raises(RefusedRequestError, match="access denied"):
+        client.get("fragments", [{"pk": {"S": str(each)}} for each in range(pages * GET_KEYS)])
+    begun = list(refusing.begun)
+    assert begun
+    assert sorted(refusing.ended) == sorted(begun)
+    assert len(begun) <= 2 * THREADS, "none is begun once one was refused"
+    time.sleep(0.1)
+    assert refusing.begun == begun
+    client.close()
 
 
 def test_throttled_for_too_long_is_a_store_error(
