@@ -1,8 +1,8 @@
 """Wrapped data keys in DynamoDB, in a table of their own with a short recovery window. See docs/dynamodb.md.
 
 fragment  the fragment's id                            kek        the version of the key-encryption key
-enveloped the data key, encrypted by it                 holder     who holds the key still
-until_ms  until when, should the holder die
+enveloped the data key, encrypted by it                 holder     who holds the key, or held it last
+until_ms  until when, should the holder die; 0 when it is done
 
 A key of a closed version is kept out by a transaction: every new key is written together with a look at one of
 several replicas of its version's item, and closing a version writes all of them.

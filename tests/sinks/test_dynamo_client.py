@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from app.servers.processes import free_port
 from merge.store import NEW, FragmentWrite
 from merge.tombstones import Holding
 from model.errors import StoreError
-from sinks import aws_connection, dynamo_client
+from sinks import aws_connection, dynamo_client, dynamo_leases
 from sinks.dynamo_client import GET_KEYS, THREADS, DynamoClient, Item
 from sinks.dynamo_connection import Place, RefusedRequestError, connect
 from sinks.dynamo_data_keys import DynamoDataKeys
@@ -163,6 +164,58 @@ def test_new_keys_whose_answer_was_lost_are_those_that_are_there(
     assert keys.put_absent(mine) == mine
     assert not faults
     keys.close()
+
+
+KEYS = {"a:1": WrappedKey(1, b"k")}
+
+
+@pytest.fixture
+def key_store(tmp_path: Path) -> Iterator[Callable[[], DynamoDataKeys]]:
+    """Opens the same tables as often as asked. The fragment `a:1` has a key, others have none."""
+    where = place(tmp_path)
+    with ExitStack() as opened:
+
+        def another() -> DynamoDataKeys:
+            return opened.enter_context(closing(DynamoDataKeys(where)))
+
+        another().put_absent(KEYS)
+        yield another
+
+
+def test_a_lease_whose_release_was_not_answered_was_not_lost(
+    key_store: Callable[[], DynamoDataKeys], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    losing("batch_execute_statement", monkeypatch)
+    keys = key_store()
+    for _ in range(2):
+        assert keys.hold(["a:1", "a:2"], lambda held: held) == KEYS, "and is free for the next one"
+    assert keys.delete(["a:1", "a:2"]) == 1
+    assert keys.get(["a:1"]) == {}
+
+
+@pytest.mark.parametrize("fragment", ["a:1", "a:2"])
+@pytest.mark.parametrize("what", ["hold", "put", "delete"])
+def test_a_lease_that_somebody_took_over_and_gave_back_is_told_as_lost(
+    key_store: Callable[[], DynamoDataKeys], monkeypatch: pytest.MonkeyPatch, what: str, fragment: str
+) -> None:
+    mine, other = key_store(), key_store()
+    monkeypatch.setattr(dynamo_leases, "LEASE_SECONDS", -1)
+    new = WrappedKey(1, b"new")
+
+    def put() -> object:
+        return (
+            other.put_absent({fragment: new})
+            if fragment not in KEYS
+            else other.replace({fragment: (KEYS[fragment], new)})
+        )
+
+    meanwhile: dict[str, Callable[[], object]] = {
+        "hold": lambda: other.hold([fragment], len),
+        "put": put,
+        "delete": lambda: other.delete([fragment]),
+    }
+    with pytest.raises(StoreError, match="held for too long"):
+        mine.hold([fragment], lambda _: meanwhile[what]())
 
 
 class RefusingOne:
