@@ -121,6 +121,7 @@ def test_the_outbox_of_a_file_of_the_form_before_goes_on(tmp_path: Path) -> None
     store.close()
     connection = sqlite3.connect(path, isolation_level=None)
     for statement in (
+        "DROP TABLE marks",
         "DROP TABLE outbox_runs",
         "INSERT INTO outbox (fragment) SELECT number FROM fragments WHERE id <> 'a:001' ORDER BY id DESC",
         "PRAGMA user_version = 3",
