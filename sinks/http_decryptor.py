@@ -11,7 +11,7 @@ import ssl
 import threading
 from concurrent.futures import Future
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import httpx
@@ -53,6 +53,7 @@ class HttpDecryptor:
         # Read here: neither a configuration nor a plan holds the token.
         self._headers = _headers(service.token_file)
         self._trust: ssl.SSLContext | bool = _trust(service.ca_file)
+        self._under_way: set[asyncio.Task[Any]] = set()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="decryptor", daemon=True)
         self._thread.start()
@@ -64,7 +65,7 @@ class HttpDecryptor:
 
     def submit(self, content: bytes, position: str) -> Future[Decrypted]:
         """The answer comes after at most `retries + 1` timeouts and the pauses between."""
-        return asyncio.run_coroutine_threadsafe(self._decrypt(content, position), self._loop)
+        return asyncio.run_coroutine_threadsafe(self._answer(content, position), self._loop)
 
     def close(self) -> None:
         """Give up what is under way."""
@@ -74,11 +75,21 @@ class HttpDecryptor:
         self._loop.close()
 
     async def _end(self) -> None:
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for each in others:
+        # Not every task of the loop: what a request began in the client ends with it, in the client's order.
+        given_up = set(self._under_way)
+        for each in given_up:
             each.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
+        await asyncio.gather(*given_up, return_exceptions=True)
         await self._client.aclose()
+
+    async def _answer(self, content: bytes, position: str) -> Decrypted:
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - a coroutine of `submit` is always a task
+        self._under_way.add(task)
+        try:
+            return await self._decrypt(content, position)
+        finally:
+            self._under_way.discard(task)
 
     async def _decrypt(self, content: bytes, position: str) -> Decrypted:
         headers = {**self._headers, "Idgraph-Position": quote(position, safe=":/#,=")}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -154,3 +156,17 @@ def test_closing_gives_up_what_is_under_way(served: tuple[str, Service]) -> None
         started = time.monotonic()
     assert time.monotonic() - started < 0.9
     assert all(each.cancelled() for each in waiting)
+
+
+def test_closing_leaves_no_connection_that_was_about_to_begin() -> None:
+    """A connection is a task of the library below, which waits for what it began; one that was cancelled in its stead,
+    before its first step, was told by Python as never awaited, in whichever test collected it."""
+    url = f"http://127.0.0.1:{free_port()}/decrypt"
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for _ in range(10):
+            with client(url) as decryptor:
+                for _ in range(8):
+                    decryptor.submit(encrypted(CANARY), PLACE)
+        gc.collect()
+    assert [str(each.message) for each in told if issubclass(each.category, RuntimeWarning)] == []
