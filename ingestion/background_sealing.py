@@ -68,6 +68,7 @@ class BackgroundSealing:
         self._file = file
         self._share = share
         self._settled_seconds = settled_seconds
+        self._mark_before = ""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="background-sealing", daemon=True)
 
@@ -96,7 +97,8 @@ class BackgroundSealing:
                     wanted = protection_of(newest.snapshot)
                 if wanted != before:
                     due.change(now)
-                    self._forget(mark_of(self._file))
+                    # What is mapped until protection changes back, if it does, is not sealed by what was.
+                    self._note("", mark_of(self._file) or "")
             if wanted == sealed_by(self._file):
                 due.rest(now)
             elif now >= due.at:
@@ -108,29 +110,35 @@ class BackgroundSealing:
 
     def _knows_the_store(self) -> bool:
         """Forget what a store was sealed by that is there no more; False while it cannot be told."""
-        mark = mark_of(self._file)
+        mark, protection = mark_of(self._file), sealed_by(self._file)
         try:
-            if not mark or self._resources.store.remembers(mark):
-                return True
+            if mark is None and protection is not None:
+                log.info(
+                    "an older idgraph noted what is sealed, and not of which store: all of it is looked through"
+                )
+                self._note("", "")
+            elif not mark and protection:
+                self._note(protection, self._next_mark())
+            elif mark and not self._resources.store.remembers(mark):
+                log.warning(
+                    "the profile store was restored or made anew: all of it is looked through for what policy protects"
+                )
+                self._note("", "")
         except StoreError as error:
             log.warning("what is stored is not sealed yet: %s", error)
             return False
-        log.warning(
-            "the profile store was restored or made anew: all of it is looked through for what policy protects"
-        )
-        self._forget("")
         return True
 
     def _next_mark(self) -> str:
-        """Another one, which the store keeps in place of the last."""
-        mark = secrets.token_hex(8)
-        self._resources.store.remember(mark, mark_of(self._file))
+        """Another one. The store keeps the last one beside it, which the file names until it is written anew."""
+        mark, named = secrets.token_hex(8), mark_of(self._file) or ""
+        self._resources.store.remember(mark, self._mark_before if self._mark_before != named else "")
+        self._mark_before = named
         return mark
 
-    def _forget(self, mark: str) -> None:
-        """What is mapped until protection changes back, if it does, is not sealed by what was."""
+    def _note(self, protection: str, mark: str) -> None:
         try:
-            keep_sealed_by(self._file, "", mark)
+            keep_sealed_by(self._file, protection, mark)
         except OSError as error:
             log.warning("%s: %s", self._file, error.strerror)
 
@@ -205,12 +213,14 @@ def sealed_by(file: Path) -> str | None:
     return str(kept)
 
 
-def mark_of(file: Path) -> str:
-    """What the store has while it is the one that the file tells of; empty if none was given to it."""
+def mark_of(file: Path) -> str | None:
+    """What the store has while it is the one that the file tells of; empty if none was given to it yet, None if an
+    older idgraph wrote the file, or there is none."""
     try:
-        return str(json.loads(file.read_bytes()).get("mark", ""))
+        mark = json.loads(file.read_bytes()).get("mark")
     except (OSError, ValueError, AttributeError):
-        return ""
+        return None
+    return None if mark is None else str(mark)
 
 
 def keep_sealed_by(file: Path, protection: str, mark: str = "") -> None:

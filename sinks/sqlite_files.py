@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import sqlite3
 import time
@@ -102,8 +103,8 @@ class SqliteFile:
     def rewrite(self) -> None:
         """Write the whole file anew and empty the log, so that nothing deleted or replaced is in either: in the room
         that rows leave when they are moved from page to page, `secure_delete` lets their bytes stand. Takes the
-        write lock, and as much disk again as the file, for as long as writing it takes: seconds a gigabyte. So much
-        in the log beside the file, and so much where SQLite puts temporary files: `SQLITE_TMPDIR`, `TMPDIR`, /var/tmp.
+        write lock for as long as writing it takes, seconds a gigabyte, and twice as much disk again as the file: in
+        the log beside it, and in a temporary file of no name in the same folder, or where `SQLITE_TMPDIR` says.
         """
         self._run(nullcontext, _vacuum)
         self.truncate_log()
@@ -192,7 +193,12 @@ def _begin_write(connection: sqlite3.Connection) -> None:
 
 
 def _vacuum(connection: sqlite3.Connection) -> None:
-    # In memory, as all else that is temporary, a file larger than that could never be written anew.
+    # In memory, as all else that is temporary, a file larger than that could never be written anew. Of the whole process;
+    # SQLite's own choice may be a small disk, or one that is less well kept than that of the profiles.
+    if "SQLITE_TMPDIR" not in os.environ:
+        file = connection.execute("PRAGMA database_list").fetchone()[2]
+        folder = str(Path(file).parent).replace("'", "''")
+        connection.execute(f"PRAGMA temp_store_directory = '{folder}'")
     connection.execute("PRAGMA temp_store = FILE")
     try:
         connection.execute("VACUUM")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from ingestion.background_sealing import BackgroundSealing, protection_of
+from ingestion.background_sealing import BackgroundSealing, keep_sealed_by, mark_of, protection_of
 from ingestion.pins import BatchPins
 from ingestion.snapshot_file import PinnedSnapshot
 from merge.index import IndexDocument
@@ -425,6 +425,60 @@ def test_a_store_that_was_restored_from_before_is_sealed_again(
     beside.pipeline.store.close()
     for letters in beside.opened:
         letters.close()
+
+
+def test_what_an_older_idgraph_noted_is_looked_through_once_and_its_store_known_from_then_on(
+    beside: Beside,
+) -> None:
+    """It named no store: one that was restored before the upgrade, or after it, stayed in the clear."""
+    with beside.sealing():
+        eventually(lambda: beside.kept() == protection_of(AFTER))
+    beside.file.write_text(json.dumps({"protection": protection_of(AFTER)}))
+    for looks in (True, False):
+        asked = len(beside.asked)
+        with beside.sealing():
+            eventually(lambda: beside.kept() == protection_of(AFTER) and bool(mark_of(beside.file)))
+            time.sleep(0.1)
+        assert (len(beside.asked) > asked) is looks
+    assert beside.pipeline.store.remembers(mark_of(beside.file) or "")
+
+
+def test_what_was_noted_before_there_was_a_store_is_of_the_store_that_is_met(beside: Beside) -> None:
+    """A backfill answers for what it writes itself: it does not look through what others have stored."""
+    keep_sealed_by(beside.file, protection_of(AFTER))
+    with beside.sealing():
+        eventually(lambda: bool(mark_of(beside.file)))
+        time.sleep(0.1)
+    assert (beside.asked, beside.kept()) == ([], protection_of(AFTER))
+    assert beside.pipeline.store.remembers(mark_of(beside.file) or "")
+
+
+def test_killed_between_the_stores_mark_and_the_file_it_goes_on_where_it_was(
+    beside: Beside, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The file named a mark that the store had dropped: a false alarm, and all of it from the start."""
+    given: list[str] = []
+    remember = beside.pipeline.store.remember
+
+    def killed(mark: str, instead_of: str = "") -> None:
+        if len(given) < 4:
+            remember(mark, instead_of)
+            given.append(mark)
+        if len(given) == 4:
+            raise StoreError("killed here")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(beside.pipeline.store, "remember", killed)
+        with beside.sealing():
+            eventually(lambda: len(given) == 4)
+    assert 0 < beside.sealed() < MANY - 1
+    assert mark_of(beside.file) == given[2]
+    places = beside.scanned(monkeypatch)
+    with beside.sealing():
+        eventually(lambda: beside.kept() == protection_of(AFTER))
+    assert "" not in places
+    assert "restored" not in caplog.text
+    assert beside.sealed() == MANY - 1
 
 
 def copied(file: Path, to: Path) -> None:

@@ -403,7 +403,7 @@ def _told(fragment_id: str) -> bytes:
 
 
 REWRITING = """
-import resource, sys
+import os, resource, sys, threading
 from merge.store import FragmentWrite
 from sinks.sqlite_profiles import SqliteProfileStore
 
@@ -411,21 +411,41 @@ store = SqliteProfileStore(sys.argv[1], str.encode)
 for first in range(0, 400, 50):
     store.write([FragmentWrite(f"{number}", 0, bytes(250_000), frozenset()) for number in range(first, first + 50)])
 store.erase(["1"], 5)
+seen, ended = set(), threading.Event()
+
+def watch():
+    while not ended.wait(0.001):
+        for each in os.listdir("/proc/self/fd"):
+            try:
+                seen.add(os.readlink(f"/proc/self/fd/{each}"))
+            except FileNotFoundError:
+                pass
+
+watching = threading.Thread(target=watch)
+watching.start()
 used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (used + (60 << 20), -1))
 store.finish(["1"])
+ended.set()
+watching.join()
 assert store.unfinished() == []
+temporary = {os.path.dirname(each) for each in seen if "etilqs" in each}
+assert temporary == {os.path.dirname(sys.argv[1])}, temporary
 """
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs Linux's limits and /proc")
 def test_a_file_larger_than_memory_is_written_anew(tmp_path: Path) -> None:
-    """An erasure in it never ended, and no flow started that would have finished it."""
+    """An erasure in it never ended, and no flow started that would have finished it; and beside itself, where room for it
+    was planned and nobody else looks."""
+    folder = tmp_path / "it's a folder"
+    folder.mkdir()
     done = subprocess.run(
-        [sys.executable, "-c", REWRITING, str(tmp_path / "profiles.db")],
+        [sys.executable, "-c", REWRITING, str(folder / "profiles.db")],
         cwd=ROOT,
+        env={name: value for name, value in os.environ.items() if name != "SQLITE_TMPDIR"},
         capture_output=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "profiles.db").stat().st_size > 90 << 20
+    assert (folder / "profiles.db").stat().st_size > 90 << 20
