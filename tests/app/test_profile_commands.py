@@ -21,6 +21,7 @@ from ingestion.durable_files import write_atomically
 from model import canonical
 from model.identifiers import Identifier
 from tests.app.conftest import CommandLine
+from tests.app.processes import ROOT
 from tests.retail import attribute, attributes, lines, snapshot
 from transforms.blind_index import BlindIndex
 
@@ -208,7 +209,7 @@ def test_export_through_a_link_and_into_what_is_no_file(filled: CommandLine) -> 
     assert (filled.folder / "real.jsonl").read_bytes() == whole
     os.mkfifo(pipe := filled.folder / "pipe")
     read: list[bytes] = []
-    reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()))
+    reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()), daemon=True)
     reader.start()
     assert filled("export", "-o", pipe).exit_code == 0
     reader.join(10)
@@ -218,6 +219,44 @@ def test_export_through_a_link_and_into_what_is_no_file(filled: CommandLine) -> 
     for no_name in ("", "."):
         result = filled("export", "-o", no_name)
         assert (result.exit_code, "Is a directory" in result.stderr) == (2, True)
+
+
+def test_an_export_into_ones_own_output_keeps_what_it_held(tmp_path: Path) -> None:
+    """`idgraph export -o /dev/stdout >> all.jsonl` left the export alone in the file."""
+    file = tmp_path / "all.jsonl"
+    file.write_bytes(b"earlier\n")
+    (tmp_path / "link").symlink_to("/dev/stdout")
+    for output in ("/dev/stdout", "/proc/self/fd/1", "/dev/fd/1", str(tmp_path / "link")):
+        program = f"from pathlib import Path; from app.private_files import write_export; write_export(Path({output!r}), [b'one\\n'])"
+        with file.open("ab") as stream:
+            subprocess.run([sys.executable, "-c", program], cwd=ROOT, stdout=stream, check=True)
+    assert file.read_bytes() == b"earlier\n" + b"one\n" * 4
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["all.jsonl", "link"]
+
+
+def test_an_export_into_links_that_name_themselves_is_refused(filled: CommandLine) -> None:
+    (filled.folder / "a").symlink_to("b")
+    (filled.folder / "b").symlink_to("a")
+    result = filled("export", "-o", filled.folder / "a")
+    assert (result.exit_code, "Too many levels of symbolic links" in result.stderr) == (2, True)
+    assert (filled.folder / "a").is_symlink()
+
+
+def test_what_a_killed_export_left_goes_with_the_next_to_that_file(tmp_path: Path) -> None:
+    """Profiles stood in hidden files for good."""
+    file = tmp_path / "all[1].jsonl"
+    others = [".all[1].jsonl.mine.part", ".all1.jsonl.12.part", "all[1].jsonl.12.part"]
+    for each in (".all[1].jsonl.31389.part", *others):
+        (tmp_path / each).touch()
+
+    def killed() -> Iterator[bytes]:
+        yield b"one\n"
+        os._exit(9)
+
+    assert fork_that(lambda: write_export(file, killed()))() == 9
+    assert len(list(tmp_path.iterdir())) == len(others) + 1
+    write_export(file, [b"two\n"])
+    assert sorted(each.name for each in tmp_path.iterdir()) == sorted([file.name, *others])
 
 
 def test_two_exports_to_one_file_do_not_tear_each_other(tmp_path: Path) -> None:
