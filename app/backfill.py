@@ -26,7 +26,7 @@ from ingestion.files import size_of
 from ingestion.intake import Intake
 from ingestion.kafka_configuration import KafkaSource
 from ingestion.outcomes import BatchReport
-from ingestion.source_files import file_sources, folder_of
+from ingestion.source_files import file_sources, folder_of, path_below
 from model.errors import ConfigError
 
 BATCH_EVENTS = 100_000
@@ -102,11 +102,9 @@ def _check_apart(settings: Settings, archive: FileSource) -> None:
     folder = folder_of(archive)
     known = file_sources(settings.sources_by_name()).values()
     others = [folder_of(each) for each in known if each.name != archive.name]
-    for place in (settings.directory, *others):
-        if not is_glob(archive.path) and place.is_relative_to(folder):
-            raise ConfigError(
-                f"{folder}: this archive holds {place}, whose files are no events of {archive.name}"
-            )
+    for place in (settings.directory, settings.keyring_file(), *others):
+        if not is_glob(archive.path) and path_below(folder, place) is not None:
+            raise ConfigError(f"{folder}: this archive holds {place}, which has no events of {archive.name}")
 
 
 def forget(archive: Archive) -> None:

@@ -34,7 +34,7 @@ from ingestion.schema_journal import SchemaJournal
 from ingestion.schema_sender import SchemaSender
 from ingestion.session import start_session, stop_session
 from ingestion.snapshots import SnapshotFollower
-from ingestion.source_files import file_sources, folder_of
+from ingestion.source_files import file_sources, folder_of, path_below
 from ingestion.workers import WorkerResources
 from model.errors import ConfigError, ProfileIndexError
 from model.queries import Query
@@ -132,7 +132,7 @@ def run_flow(
 def _tell_of_another_store(resources: WorkerResources) -> None:
     """A store that is made anew begins its versions anew, and the index takes no document of an earlier one."""
     try:
-        is_other = not resources.store.scan(limit=1) and resources.index.count(Query()) > 0
+        is_other = not resources.store.scan(limit=100) and resources.index.count(Query()) > 0
     except ProfileIndexError:
         return
     if is_other:
@@ -147,11 +147,12 @@ def _make_folders(settings: Settings) -> None:
     name, so it is told. Raises ConfigError for one that would read what the flow itself writes."""
     for source in file_sources(settings.sources_by_name()).values():
         folder = folder_of(source)
-        if not is_glob(source.path) and _is_read_below(folder, settings.directory):
-            raise ConfigError(
-                f"source {source.name}: {folder} holds {settings.directory}, whose files are no events; give the source "
-                "a folder of its own"
-            )
+        for place in (settings.directory, settings.keyring_file()):
+            if not is_glob(source.path) and _is_read_below(folder, place):
+                raise ConfigError(
+                    f"source {source.name}: {folder} holds {place}, and what idgraph keeps is no event; give the "
+                    "source a folder of its own"
+                )
         if folder.is_dir():
             continue
         try:
@@ -163,9 +164,8 @@ def _make_folders(settings: Settings) -> None:
 
 def _is_read_below(folder: Path, place: Path) -> bool:
     """Whether a place lies below a folder, and not in what is hidden, which Spark leaves out."""
-    if not place.is_relative_to(folder):
-        return False
-    return not any(part.startswith((".", "_")) for part in place.relative_to(folder).parts)
+    below = path_below(folder, place)
+    return below is not None and not any(part.startswith((".", "_")) for part in below.parts)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -64,10 +65,26 @@ def place(file: Path, text: str, keys: Sequence[str]) -> str:
     """Where a key is set, as well as it can be told: a variable comes before the file."""
     for end in range(len(keys), 0, -1):
         name = PREFIX + "__".join(keys[:end]).upper()
-        if any(each.upper() == name for each in os.environ):
+        if any(each.upper() == name and _sets(value, keys[end:]) for each, value in os.environ.items()):
             return f"the environment, {name}"
     line = line_of(text, keys)
     return f"{file}, line {line}" if line else f"{file} or the environment"
+
+
+def _sets(value: str, keys: Sequence[str]) -> bool:
+    """Whether a variable says something of a key within it. Of what its tables leave out the file does; lists and what is
+    no JSON are the variable's alone."""
+    try:
+        inner = json.loads(value) if keys else None
+    except ValueError:
+        return True
+    for key in keys:
+        if not isinstance(inner, dict):
+            return True
+        if key not in inner:
+            return False
+        inner = inner[key]
+    return True
 
 
 def _as_written(keys: list[str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -18,6 +19,12 @@ def file_sources(sources: Mapping[str, SourceConfig]) -> dict[str, FileSource]:
 def folder_of(source: FileSource) -> Path:
     """The directory below which a source's files lie."""
     return source.path.parent if is_glob(source.path) else source.path
+
+
+def path_below(folder: Path, place: Path) -> Path | None:
+    """Where a place lies below a folder, however both are written: with `..`, or through links. None if elsewhere."""
+    folder, place = Path(os.path.realpath(folder)), Path(os.path.realpath(place))
+    return place.relative_to(folder) if place.is_relative_to(folder) else None
 
 
 def source_of(path: Path, sources: Mapping[str, FileSource]) -> str | None:

@@ -65,14 +65,15 @@ class TombstoneFile:
             with os.fdopen(descriptor, "ab") as stream:
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
                 size = os.fstat(descriptor).st_size
+                if not size:
+                    # The name of a new file is in its folder: without it a later step of the erasure might outlive this
+                    # one. Before the content, by which the next one tells that it was done.
+                    sync_folder(self._path.parent)
                 # A power cut may have left a part of a line.
                 torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
                 stream.write(b"\n" * torn + b"".join(lines))
                 stream.flush()
                 os.fsync(descriptor)
-            if not size:
-                # The name of a new file is in its folder: without it a later step of the erasure might outlive this one.
-                sync_folder(self._path.parent)
         except OSError as error:
             raise StoreError(f"{self._path}: {error.strerror}") from None
 

@@ -54,7 +54,8 @@ def test_an_archive_that_holds_what_is_no_event_of_its_source_is_refused(
     idgraph: CommandLine, archive: Path
 ) -> None:
     settings = idgraph.settings()
-    for place in (idgraph.folder, settings.file_source("segment").path):
+    (idgraph.folder / "link").symlink_to(idgraph.folder)
+    for place in (idgraph.folder, idgraph.folder / "link", settings.file_source("segment").path):
         place.mkdir(parents=True, exist_ok=True)
         with pytest.raises(ConfigError, match="no events of orders"):
             find_archive(settings, "orders", place)

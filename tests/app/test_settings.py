@@ -176,6 +176,17 @@ def test_a_wrong_value_of_a_variable_is_not_told_of_the_file(
     )
 
 
+@pytest.mark.parametrize(
+    ("variable", "is_its_own"),
+    [('{"max_event_bytes": 5000}', False), ('{"partitions": "ab"}', True), ("[3]", True)],
+)
+def test_what_a_variable_leaves_out_is_told_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, is_its_own: bool
+) -> None:
+    monkeypatch.setenv("IDGRAPH_FLOW", variable)
+    assert ("environment, IDGRAPH_FLOW" in refused(tmp_path, '[flow]\npartitions = "abc"')) is is_its_own
+
+
 def test_a_mistake_in_the_environment_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("IDGRAPH_METADATA__ULR", "http://b")
     with pytest.raises(
