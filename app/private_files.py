@@ -18,6 +18,9 @@ from model.errors import ConfigError
 _MOST_LINKS = 40
 """As Linux has it."""
 
+_EXPORT = b'{"attributes":'
+"""How each line of an export begins: its keys are sorted."""
+
 _PART = re.compile(r"\.[0-9a-f]+\.part$")
 
 
@@ -47,6 +50,21 @@ def require_place(path: Path) -> None:
             part.unlink()
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from None
+
+
+def require_export(path: Path) -> None:
+    """Raises ConfigError where a file stands that is no export, as a keyring or a database: to write one would replace it."""
+    try:
+        if not path.is_file() or _is_own_output(path):
+            return
+        with path.open("rb") as stream:
+            beginning = stream.read(len(_EXPORT))
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
+    if beginning not in (b"", _EXPORT):
+        raise ConfigError(
+            f"{path}: holds something else than an export, and is not replaced; remove it first"
+        )
 
 
 def write_export(path: Path, lines: Iterable[bytes]) -> None:

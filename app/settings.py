@@ -37,6 +37,7 @@ from app.source_settings import Source, absolute, require_one_flow, require_regi
 from ingestion.configuration import FileSource, FlowConfig
 from ingestion.file_globs import require_name
 from ingestion.kafka_configuration import KafkaSettings, KafkaSource
+from ingestion.source_files import file_sources
 from ingestion.spark_configuration import SparkSettings
 from model.errors import ConfigError
 
@@ -268,7 +269,15 @@ def load(path: Path | None = None) -> Settings:
     names = [source.name for source in settings.sources]
     if len(names) != len(set(names)):
         raise ConfigError(f"{file}: two sources have the same name")
-    return _absolute(settings, (file.parent if found else Path()).resolve())
+    settings = _absolute(settings, (file.parent if found else Path()).resolve())
+    of_path: dict[str, str] = {}
+    for name, source in file_sources(settings.sources_by_name()).items():
+        if (other := of_path.setdefault(os.path.realpath(source.path), name)) != name:
+            raise ConfigError(
+                f"{file}: sources {other} and {name} have the same path, and a file is of one source: give each a "
+                "folder, or let specs choose among the events of one source by `type`"
+            )
+    return settings
 
 
 def _absolute(settings: Settings, base: Path) -> Settings:

@@ -156,10 +156,13 @@ class FlowConfig(BaseModel):
     split_bytes: int = Field(
         default=2 * 1024 * 1024,
         ge=1,
+        le=2**40,
         description="Files of a micro-batch up to this many bytes run as one task without a shuffle, which "
         "halves the latency; more are spread over all cores, in tasks of up to sixteen times as much.",
     )
-    max_files_per_batch: int = Field(default=1000, ge=1, description="Most files that one micro-batch takes.")
+    max_files_per_batch: int = Field(
+        default=1000, ge=1, le=10**9, description="Most files that one micro-batch takes."
+    )
     batch_retries: int = Field(
         default=3,
         ge=0,

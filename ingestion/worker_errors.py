@@ -33,7 +33,11 @@ _MAY_PASS = (
     WorkerLostError,
 )
 
-_LOST = re.compile(r"Python worker (?:exited unexpectedly|failed to connect back)|ExecutorLostFailure")
+_LOST = re.compile(
+    r"Python worker (?:exited unexpectedly|failed to connect back)|ExecutorLostFailure"
+    # When the worker, or the process that begins workers, dies while it is written to or asked for another one.
+    r"|java\.io\.IOException: Broken pipe|EOFException occurred while reading the port number"
+)
 _GONE = re.compile(r"KAFKA_DATA_LOSS|KafkaIllegalStateException")
 """How Spark's connector says that offsets are gone which were not read yet."""
 _ODD_TIME = re.compile(r"Record at topic (\S+) partition (\d+) offset (\d+) has timestamp value")
@@ -63,7 +67,8 @@ def error_of_spark(error: Exception, without_secrets: Callable[[str], str]) -> I
     """What Spark raised as an error of ours."""
     if isinstance(error, ConnectionError) or _is_of_no_jvm(error):
         return FlowStoppedError(
-            "Spark's Java process is gone: it was killed, most often for want of memory; run again"
+            "Spark's Java process is gone: it was killed, for want of memory or by a signal to the whole group of processes; "
+            "run again"
         )
     return error_of_worker(without_secrets(str(error)))
 

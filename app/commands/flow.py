@@ -214,6 +214,7 @@ def _exceptions(report: BatchReport) -> str:
         (counts.conflicts, counted(counts.conflicts, "conflict")),
         (counts.retries, f"{counts.retries:,} tried again"),
         (report.attempts > 1, f"given {report.attempts} times"),
+        (counts.skipped, f"{counts.skipped:,} mapped to nothing"),
         (counts.undecrypted, f"{counts.undecrypted:,} not decrypted"),
         (counts.erased, f"{counts.erased:,} refused by tombstones"),
         (counts.unindexed, f"{counts.unindexed:,} waiting for the index"),

@@ -15,7 +15,7 @@ from app.commands.context import settings_of
 from app.exits import Exit, told
 from app.key_providers import ensure_keyring
 from app.output import console, counted, json_writer, print_json
-from app.private_files import write_export
+from app.private_files import require_export, write_export
 from app.visible_text import visible
 from model.errors import QueryError
 from model.queries import Query, Term
@@ -103,7 +103,8 @@ def search(
 def export(
     context: typer.Context,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="A file; standard output if left out.")
+        Path | None,
+        typer.Option("--output", "-o", help="A file, new or an earlier export; standard output if left out."),
     ] = None,
     provenance: Annotated[
         bool, typer.Option("--provenance", help="With each value's stamp and spec version.")
@@ -120,6 +121,8 @@ def export(
     with told():
         settings = settings_of(context)
         ensure_keyring(settings)
+        if output is not None:
+            require_export(output)
         with wiring.opened(settings) as resources:
             reader = wiring.profile_reader(settings, resources)
             lines = (

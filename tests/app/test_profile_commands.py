@@ -202,7 +202,7 @@ def test_export_into_a_file_of_its_owner(filled: CommandLine) -> None:
 def test_export_through_a_link_and_into_what_is_no_file(filled: CommandLine) -> None:
     """A device of the machine was replaced by a file of profiles."""
     whole = filled("export").stdout_bytes
-    (filled.folder / "real.jsonl").write_bytes(b"old")
+    (filled.folder / "real.jsonl").write_bytes(b'{"attributes":{},"id":"old"}\n')
     (filled.folder / "link.jsonl").symlink_to("real.jsonl")
     assert filled("export", "-o", filled.folder / "link.jsonl").exit_code == 0
     assert (filled.folder / "link.jsonl").is_symlink()
@@ -219,6 +219,20 @@ def test_export_through_a_link_and_into_what_is_no_file(filled: CommandLine) -> 
     for no_name in ("", "."):
         result = filled("export", "-o", no_name)
         assert (result.exit_code, "Is a directory" in result.stderr) == (2, True)
+
+
+def test_an_export_replaces_nothing_but_an_export(filled: CommandLine) -> None:
+    """It replaced the keyring, with which every protected value was gone, and said nothing."""
+    settings = filled.settings()
+    (filled.folder / "link").symlink_to(settings.keyring_file())
+    for file in (settings.keyring_file(), settings.directory / "profiles.db", filled.folder / "link"):
+        before = file.read_bytes()
+        result = filled("export", "-o", file)
+        assert (result.exit_code, "something else than an export" in result.stderr) == (2, True)
+        assert file.read_bytes() == before
+    (filled.folder / "empty").touch()
+    for _ in range(2):
+        assert filled("export", "--provenance", "-o", filled.folder / "empty").exit_code == 0
 
 
 def test_an_export_into_ones_own_output_keeps_what_it_held(tmp_path: Path) -> None:

@@ -176,6 +176,19 @@ def test_a_wrong_value_of_a_variable_is_not_told_of_the_file(
     )
 
 
+def test_two_sources_of_one_path_are_refused(tmp_path: Path) -> None:
+    """One of them took all the files, and what the other's specs were for mapped to nothing."""
+    for other in ("in/a", "in/../in/a"):
+        text = f'[[sources]]\nname = "crm"\npath = "in/a"\n[[sources]]\nname = "till"\npath = "{other}"\n'
+        assert "sources crm and till have the same path" in refused(tmp_path, text)
+    load(written(tmp_path, text.replace('"in/../in/a"', '"in/a/b"')))
+
+
+@pytest.mark.parametrize("given", ["split_bytes = 99999999999999999999", "max_files_per_batch = 99999999999"])
+def test_what_spark_could_not_take_is_refused_with_its_line(tmp_path: Path, given: str) -> None:
+    assert "line 2: flow." in refused(tmp_path, f"[flow]\n{given}")
+
+
 @pytest.mark.parametrize(
     ("variable", "is_its_own"),
     [('{"max_event_bytes": 5000}', False), ('{"partitions": "ab"}', True), ("[3]", True)],

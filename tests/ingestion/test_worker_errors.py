@@ -82,6 +82,8 @@ def test_of_what_spark_says_the_first_line_is_enough(text: str, message: str) ->
         (TRACEBACK.format(error="StoreError: profiles.db: the disk is full"), True),
         (TRACEBACK.format(error="ConflictError: 1 fragment(s) kept changing"), True),
         ("org.apache.spark.SparkException: Python worker exited unexpectedly (crashed).", True),
+        ("Job aborted.\nCaused by: java.io.IOException: Broken pipe", True),
+        ("EOFException occurred while reading the port number from pyspark.daemon's stdout.", True),
         (TRACEBACK.format(error="UnstorableError: text that is not valid Unicode"), False),
         (TRACEBACK.format(error="KeyProviderError: the keyring: gone"), False),
         (TRACEBACK.format(error="FlowStoppedError: a stage failed with TypeError"), False),
