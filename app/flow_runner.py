@@ -132,7 +132,7 @@ def run_flow(
 def _tell_of_another_store(resources: WorkerResources) -> None:
     """A store that is made anew begins its versions anew, and the index takes no document of an earlier one."""
     try:
-        is_other = not resources.store.scan(limit=100) and resources.index.count(Query()) > 0
+        is_other = not resources.store.scan(limit=1) and resources.index.count(Query()) > 0
     except ProfileIndexError:
         return
     if is_other:

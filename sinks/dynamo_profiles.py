@@ -22,6 +22,10 @@ from sinks.dynamo_refused_links import RefusedLinks
 from sinks.dynamo_schema import FRAGMENTS, LINKS, OUTBOX, SHARDS
 from sinks.dynamo_withdrawal import DynamoWithdrawal
 
+_LEAST_SCANNED = 100
+"""Items that a request of a scan looks at: a limit counts tombstones too, so that a smaller one may make a request for
+each of them. An answer has 1 MB at most however many they are."""
+
 
 class DynamoProfileStore:
     """A `ProfileStore` in tables that `create_tables` made. `names` hashes fragments' ids and identifiers: the
@@ -113,7 +117,7 @@ class DynamoProfileStore:
     def scan(self, after: str = "", limit: int = 1000) -> list[StoredFragment]:
         start = {"ExclusiveStartKey": items.key(self._names(after))} if after else {}
         page: list[StoredFragment] = []
-        for item in self._scan("fragment, revision, body", Limit=limit, **start):
+        for item in self._scan("fragment, revision, body", Limit=max(limit, _LEAST_SCANNED), **start):
             page.append(items.stored(item))
             if len(page) == limit:
                 break
