@@ -25,7 +25,7 @@ from ingestion.micro_batch import MicroBatchRunner
 from ingestion.outcomes import BatchReport, StageReport
 from ingestion.pins import BatchPins
 from ingestion.schema_buffer import SchemaBuffer
-from ingestion.session import unless_gone
+from ingestion.session import has_java_ended, unless_gone
 from ingestion.set_aside import BatchAttempt
 from ingestion.snapshot_file import PinnedSnapshot
 from ingestion.snapshots import SnapshotFollower
@@ -33,12 +33,22 @@ from ingestion.worker_errors import error_of_spark, is_of_spark, may_pass_again
 from ingestion.workers import WorkerPlan
 from merge.backoff import Backoff
 from model.dead_letters import DeadLetters
-from model.errors import FlowStoppedError, IdgraphError, StoreError, UnreadableRecordError
+from model.errors import (
+    FlowStoppedError,
+    IdgraphError,
+    JavaLostError,
+    StoreError,
+    UnreadableRecordError,
+    WorkerLostError,
+)
 
 log = logging.getLogger(__name__)
 
 # How long a stop waits for Spark to note a finished micro-batch. Not noted, it is only done once more.
 COMMIT_SECONDS = 10.0
+
+JAVA_END_SECONDS = 5.0
+"""How long Spark's Java process takes for its end, at most, after it was asked to."""
 
 BATCH_PAUSE_SECONDS = 1.0
 LONGEST_BATCH_PAUSE_SECONDS = 30.0
@@ -99,9 +109,14 @@ class Flow:
             if self._failure is not None:
                 raise self._failure
         except Exception as error:
-            if not is_of_spark(error):
+            failure = error
+            if is_of_spark(error):
+                failure = self._failure or error_of_spark(error, self._stream.without_secrets)
+            if self._is_end_of_java(failure):
+                raise JavaLostError("Spark's Java process ended before the micro-batch did") from None
+            if failure is error:
                 raise
-            raise self._failure or error_of_spark(error, self._stream.without_secrets) from None
+            raise failure from None
         finally:
             if query is not None:
                 with unless_gone():
@@ -109,6 +124,14 @@ class Flow:
             self._stream.close()
             with unless_gone():
                 self._runner.close()
+
+    def _is_end_of_java(self, failure: Exception) -> bool:
+        """Whether the flow was asked to stop and Spark's Java process was, too: what it says in its end may be anything."""
+        return (
+            self._stop.is_set()
+            and type(failure) in (FlowStoppedError, WorkerLostError)
+            and has_java_ended(self._session, JAVA_END_SECONDS)
+        )
 
     def is_running(self) -> bool:
         """Whether events are taken, and no stop was asked for. For any thread."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -81,6 +82,19 @@ def _tell_no_tracebacks(session: SparkSession) -> None:
         log.debug("the JVM has left: %s %s", request, address)
 
     session.sparkContext._accumulatorServer.handle_error = passed_over
+
+
+def has_java_ended(session: SparkSession, seconds: float) -> bool:
+    """Whether the Java process of a session ends by itself within some seconds; one that was not started with the
+    session does not."""
+    process = getattr(session.sparkContext._gateway, "proc", None)
+    if process is None:
+        return False
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 from model import errors
-from model.errors import FlowStoppedError, IdgraphError, UnreadableRecordError, WorkerLostError
+from model.errors import FlowStoppedError, IdgraphError, JavaLostError, UnreadableRecordError, WorkerLostError
 
 _OF_WORKERS = (
     errors.ConfigError,
@@ -66,7 +66,7 @@ def is_of_spark(error: Exception) -> bool:
 def error_of_spark(error: Exception, without_secrets: Callable[[str], str]) -> IdgraphError:
     """What Spark raised as an error of ours."""
     if isinstance(error, ConnectionError) or _is_of_no_jvm(error):
-        return FlowStoppedError(
+        return JavaLostError(
             "Spark's Java process is gone: it was killed, for want of memory or by a signal to the whole group of processes; "
             "run again"
         )

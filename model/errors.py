@@ -195,6 +195,10 @@ class WorkerLostError(FlowStoppedError):
     """A worker process of the flow died under its task: it was killed, or ran out of memory. Retryable."""
 
 
+class JavaLostError(FlowStoppedError):
+    """Spark's Java process is gone under the flow: it was killed, or got a signal that went to all of a group."""
+
+
 class PublishError(IdgraphError):
     """Events could not be published. `published` of them were, and may be published again without harm."""
 

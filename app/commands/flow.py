@@ -19,7 +19,7 @@ from app.commands.context import settings_of
 from app.exits import told
 from app.observation.json_logs import log_batch, say
 from app.output import counted, print_json
-from model.errors import AlreadyRunningError, ConfigError, PublishError
+from model.errors import AlreadyRunningError, ConfigError, JavaLostError, PublishError
 
 if TYPE_CHECKING:
     from ingestion.outcomes import BatchReport
@@ -186,6 +186,12 @@ def stopping_on_signals(unit: str = "micro-batch") -> Iterator[threading.Event]:
         previous[name] = signal.signal(name, ask)
     try:
         yield stop
+    except JavaLostError:
+        if not stop.is_set():
+            raise
+        # The signal went to all of the group, as a service manager's does.
+        say(f"Spark's Java process ended with it: this {unit} is taken up by the next run")
+        raise KeyboardInterrupt from None
     finally:
         for name, handler in previous.items():
             signal.signal(name, handler)

@@ -58,6 +58,29 @@ def test_ctrl_c_ends_after_the_micro_batch_and_a_killed_jvm_with_one_message(
     assert sum(batch["events"] for batch in installation.run()) in (10, 20)
 
 
+def test_a_signal_to_all_of_its_processes_is_an_interruption_and_no_failure(
+    tmp_path: Path, shop: Shop
+) -> None:
+    """Service managers send SIGTERM to a whole group, and so to Spark's Java process too."""
+    installation = Installation(tmp_path, shop, split_bytes=20_000)
+    segment = retail("segment")[:5000]
+    installation.publish("segment", segment)
+    pin = installation.folder / ".idgraph/flows/shop/batch.json"
+    process = installation.start()
+    try:
+        until(lambda: pin.exists() or process.poll() is not None, what="the micro-batch's begin")
+        for pid in descendants(process.pid):
+            os.kill(pid, signal.SIGTERM)
+        assert process.wait(60) == 130, (installation.folder / "flow.err").read_text()
+    finally:
+        if process.poll() is None:
+            kill_tree(process)
+    said = (installation.folder / "flow.err").read_text()
+    assert "this micro-batch is taken up by the next run" in said
+    assert "error" not in said
+    assert sum(batch["events"] for batch in installation.run()) == len(segment)
+
+
 def test_a_store_that_fails_ends_the_run_with_its_own_words(tmp_path: Path, shop: Shop) -> None:
     installation = Installation(tmp_path, shop)
     installation.publish("orders", retail("orders")[:10])
