@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -32,6 +33,7 @@ from app.commands.demo import demo
 from app.commands.package import package
 from app.commands.reconcile import reconcile
 from app.commands.reindex import reindex
+from app.exits import told
 from app.observation.json_logs import BATCHES, JsonFormatter
 
 EPILOG = (
@@ -133,7 +135,12 @@ app.add_typer(dev.commands, name="dev")
 
 def main() -> None:
     """The entry point of `idgraph`."""
-    app()
+    try:
+        # Commands do it themselves; the help that is shown before one of them may fail to be written too.
+        with told():
+            app()
+    except typer.Exit as end:
+        sys.exit(end.exit_code)
 
 
 if __name__ == "__main__":

@@ -112,6 +112,19 @@ def test_help_at_the_top() -> None:
     assert "Exit codes" in result.output
 
 
+def test_help_for_a_full_disk_is_one_line() -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "app.cli", "--help"],
+            cwd=ROOT,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert done.stderr == b"error: standard output: No space left on device\n"
+
+
 def test_version() -> None:
     assert CliRunner().invoke(app, ["--version"]).output == (
         f"idgraph {version('idgraph')} (native loops: {native.state})\n"
