@@ -24,6 +24,9 @@ from transforms.compiled import CompiledSnapshot
 
 T = TypeVar("T")
 
+_THRESHOLDS = gc.get_threshold()
+"""Those of a process that runs no task. Looked up once: a task that begins before another has ended finds its own."""
+
 
 class BatchOrder(NamedTuple):
     """One micro-batch: which run of it, and under which snapshot.
@@ -94,8 +97,9 @@ def telling_only_our_errors(
     def guarded(*arguments: Any) -> Iterator[T]:
         failure: IdgraphError | None = None
         # A chunk of events is millions of small tuples and hardly a cycle. With Python's thresholds the
-        # collector walks them again and again, which halves the rate; so it runs between tasks.
-        gc.disable()
+        # collector walks them again and again, which halves the rate; so it runs between tasks. Not by
+        # `gc.disable`: where PySpark reads a broadcast value it enables the collector behind it.
+        gc.set_threshold(0)
         try:
             yield from run(*arguments)
         except IdgraphError:
@@ -107,7 +111,7 @@ def telling_only_our_errors(
             )
             failure = FlowStoppedError(f"a stage failed with {type(error).__name__} at {places}")
         finally:
-            gc.enable()
+            gc.set_threshold(*_THRESHOLDS)
             gc.collect()
         if failure is not None:
             # Outside the handler, or the original would hang on as its context.
