@@ -12,22 +12,6 @@ struct place {
     const struct token *token;
 };
 
-/* Eight bytes of a text from `start` on as a number, zeros behind its end. */
-static uint64_t number_from(const struct text *text, size_t start)
-{
-    uint64_t number = 0;
-    if (text->size >= start + 8) {
-        for (size_t each = start; each < start + 8; each++) {
-            number = number << 8 | text->start[each];
-        }
-        return number;
-    }
-    for (size_t each = start; each < start + 8; each++) {
-        number = number << 8 | (each < text->size ? text->start[each] : 0);
-    }
-    return number;
-}
-
 static int compare_places(const void *one, const void *other)
 {
     const struct place *a = one, *b = other;
@@ -45,63 +29,56 @@ static struct place place_of(const struct token *token)
     return (struct place){number_from(&token->text, 0), number_from(&token->text, 8), token};
 }
 
-/* So many tokens are laid out by their first two bytes before they are sorted, which spares most comparisons. */
-#define MANY 4096
-#define HEADS 65536
-
-static size_t head_of(const struct token *token)
+/* Puts tokens in the order of their heads, a byte at a time from the last one on: those of one head stay in theirs. There
+ * are as many passes back as forth. */
+static void order_heads(struct place *places, struct place *spare, uint32_t size)
 {
-    const struct text *text = &token->text;
-    return (size_t)(text->size > 0 ? text->start[0] << 8 : 0) | (text->size > 1 ? text->start[1] : 0);
-}
-
-/* Lays tokens out, and then gives where those of each head begin, to be freed; NULL with an exception. */
-static uint32_t *laid_out(const struct gathered *all, struct place *places)
-{
-    uint32_t *starts = PyMem_Calloc(HEADS + 1, sizeof *starts);
-    if (starts == NULL) {
-        PyErr_NoMemory();
-        return NULL;
+    uint32_t counts[sizeof places->head][256] = {{0}};
+    for (uint32_t each = 0; each < size; each++) {
+        for (size_t byte = 0; byte < sizeof places->head; byte++) {
+            counts[byte][places[each].head >> 8 * byte & 255]++;
+        }
     }
-    for (uint32_t each = 0; each < all->tokens_size; each++) {
-        starts[head_of(&all->tokens[each])]++;
+    for (size_t byte = 0; byte < sizeof places->head; byte++) {
+        uint32_t *next = counts[byte], start = 0;
+        for (int value = 0; value < 256; value++) {
+            uint32_t count = next[value];
+            next[value] = start;
+            start += count;
+        }
+        for (uint32_t each = 0; each < size; each++) {
+            spare[next[places[each].head >> 8 * byte & 255]++] = places[each];
+        }
+        struct place *ordered = spare;
+        spare = places;
+        places = ordered;
     }
-    for (size_t each = 1; each <= HEADS; each++) {
-        starts[each] += starts[each - 1];
-    }
-    /* They are the ends still, and go down with each token. */
-    for (uint32_t each = 0; each < all->tokens_size; each++) {
-        places[--starts[head_of(&all->tokens[each])]] = place_of(&all->tokens[each]);
-    }
-    return starts;
 }
 
 /* All tokens in their order, to be freed; NULL with an exception. */
 static struct place *sorted(const struct gathered *all)
 {
-    struct place *places = PyMem_Malloc((all->tokens_size + 1) * sizeof *places);
-    if (places == NULL) {
+    uint32_t size = all->tokens_size, end;
+    struct place *places = PyMem_Malloc(((size_t)size + 1) * sizeof *places);
+    struct place *spare = PyMem_Malloc(((size_t)size + 1) * sizeof *spare);
+    if (places == NULL || spare == NULL) {
+        PyMem_Free(places);
+        PyMem_Free(spare);
         PyErr_NoMemory();
         return NULL;
     }
-    if (all->tokens_size < MANY) {
-        for (uint32_t each = 0; each < all->tokens_size; each++) {
-            places[each] = place_of(&all->tokens[each]);
+    for (uint32_t each = 0; each < size; each++) {
+        places[each] = place_of(&all->tokens[each]);
+    }
+    order_heads(places, spare, size);
+    PyMem_Free(spare);
+    for (uint32_t start = 0; start < size; start = end) {
+        for (end = start + 1; end < size && places[end].head == places[start].head; end++) {
         }
-        qsort(places, all->tokens_size, sizeof *places, compare_places);
-        return places;
-    }
-    uint32_t *starts = laid_out(all, places);
-    if (starts == NULL) {
-        PyMem_Free(places);
-        return NULL;
-    }
-    for (size_t each = 0; each < HEADS; each++) {
-        if (starts[each + 1] - starts[each] > 1) {
-            qsort(&places[starts[each]], starts[each + 1] - starts[each], sizeof *places, compare_places);
+        if (end - start > 1) {
+            qsort(&places[start], end - start, sizeof *places, compare_places);
         }
     }
-    PyMem_Free(starts);
     return places;
 }
 
@@ -139,8 +116,9 @@ static PyObject *blocks_of(struct gathered *all)
     for (uint32_t each = 0; !failed && each < all->tokens_size; each++) {
         const struct token *token = places[each].token;
         uint32_t before = 0;
-        if (each + 8 < all->tokens_size) {
-            FETCH(places[each + 8].token);
+        if (each + 16 < all->tokens_size) {
+            FETCH(places[each + 16].token);
+            FETCH(places[each + 8].token->text.start);
         }
         written.size = 0;
         for (uint32_t left = token->documents; !failed && left; left--, document++) {

@@ -42,7 +42,9 @@ static uint32_t hash_of(const struct text *text)
         hash = mixed(hash ^ part, seeds[1]);
     }
     part = 0;
-    memcpy(&part, at, (size_t)(end - at));
+    for (; at < end; at++) {
+        part = part << 8 | *at;
+    }
     hash = mixed(hash ^ part, seeds[1]);
     return (uint32_t)(hash ^ hash >> 32);
 }

@@ -35,6 +35,23 @@ static int compare_texts(const struct text *one, const struct text *other)
     return order ? order : (one->size > other->size) - (one->size < other->size);
 }
 
+/* Eight bytes of a text from `start` on as a number, zeros behind its end. */
+static uint64_t number_from(const struct text *text, size_t start)
+{
+    unsigned char bytes[8] = {0};
+    if (text->size >= start + sizeof bytes) {
+        memcpy(bytes, text->start + start, sizeof bytes);
+    }
+    else if (text->size > start) {
+        memcpy(bytes, text->start + start, text->size - start);
+    }
+    uint64_t number = 0;
+    for (size_t each = 0; each < sizeof bytes; each++) {
+        number = number << 8 | bytes[each];
+    }
+    return number;
+}
+
 /* One entry after another of a block. `token` is put together of what it shares with the one before. */
 struct cursor {
     struct reader reader;

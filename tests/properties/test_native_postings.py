@@ -41,7 +41,9 @@ def test_tokens(documents: list[dict[str, Any]]) -> None:
 
 
 tokens = st.binary(min_size=1, max_size=12) | st.sampled_from(
+    # Alike in their first 8 or 16 bytes, by which they are told apart first.
     [b"aaaaaaaa", b"aaaaaaaab", b"aaaaaaaa\0", b"\xff" * 9]
+    + [b"a" * 16 + end for end in (b"", b"\0", b"b", b"\xff" * 8, b"\xff" * 8 + b"\0", b"c" * 23)]
 )
 documents = st.lists(st.lists(tokens, max_size=6), max_size=12)
 """Of a segment."""
@@ -119,6 +121,23 @@ def test_many_short_tokens_stand_in_their_order() -> None:
     one, other = both(lambda: build(given_documents))
     assert one == other
     assert len(shuffled) > 4096
+
+
+def test_long_tokens_that_begin_alike_stand_in_their_order() -> None:
+    every = [
+        b"12\2" + begin + b"%d" % number for number in range(900) for begin in (b"", b"abcde", b"abcde" * 5)
+    ]
+    shuffled = sorted(every, key=lambda token: token[::-1])
+    given_documents = [packed(shuffled[number::90]) for number in range(90)]
+    one, other = both(lambda: build(given_documents))
+    assert one == other
+    parts = tuple(
+        (tuple(data for _, data in build(given_documents[start : start + 30])), start, None)
+        for start in (0, 30, 60)
+    )
+    one, other = both(lambda: merge(parts))
+    assert one == other
+    assert merge(parts) == build(given_documents)
 
 
 DAMAGED = "ValueError: a damaged block of postings"
