@@ -160,12 +160,12 @@ class States(Protocol):
     ) -> dict[str, Any] | None: ...
     def tokens(
         self,
-        data: bytes,
+        states: Sequence[bytes],
         plan: dict[str, Any],
         paths: dict[str, Any],
         odd: Callable[[str, int, bytes], bytes],
         /,
-    ) -> bytes | None: ...
+    ) -> list[bytes | None]: ...
 
 
 Part = tuple[tuple[bytes, ...], int, bytes | None]

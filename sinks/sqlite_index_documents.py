@@ -14,6 +14,7 @@ from merge.documents import EncodedFields
 from merge.index import IndexDocument
 from model.errors import DamagedStateError
 from sinks import sqlite_index_segments
+from sinks.index_values import is_unicode
 from sinks.sqlite_files import chunks, marks
 from sinks.sqlite_index_blocks import Block, build
 from sinks.sqlite_index_paths import IndexPaths
@@ -50,17 +51,15 @@ def prepared(documents: Sequence[IndexDocument], paths: IndexPaths) -> tuple[lis
     for each in fields:
         preparing.add_learnt(each, tokenizer)
     # What paths a state has shows when its tokens are made.
-    unknown = [
-        each
-        for each in documents
-        if isinstance(each.fields, EncodedFields) and not preparing.add(each, tokenizer)
-    ]
+    left = preparing.add_states(
+        [each for each in documents if isinstance(each.fields, EncodedFields)], tokenizer
+    )
     some = _LEARNT_FIRST
-    while unknown:
-        tokenizer = paths.learn(unknown[:some])
-        for each in unknown[:some]:
+    while left:
+        tokenizer = paths.learn(left[:some])
+        for each in left[:some]:
             preparing.add_learnt(each, tokenizer)
-        unknown = [each for each in unknown[some:] if not preparing.add(each, tokenizer)]
+        left = preparing.add_states(left[some:], tokenizer)
         some *= 4
     return sorted(preparing.newest.values()), preparing.refused
 
@@ -76,9 +75,22 @@ class _Preparing:
         self.newest: dict[str, Prepared] = {}
         self.refused: dict[str, str] = {}
 
-    def add(self, document: IndexDocument, tokenizer: Tokenizer) -> bool:
+    def add_states(self, documents: Sequence[IndexDocument], tokenizer: Tokenizer) -> list[IndexDocument]:
+        """Documents that are states' bytes still; gives those that are odd or have a path that is not known."""
+        made = tokenizer.tokens_of_states(
+            [fields for _, _, fields in documents if isinstance(fields, EncodedFields)]
+        )
+        left: list[IndexDocument] = []
+        for document, tokens in zip(documents, made, strict=True):
+            if tokens is not None and (document.id.isascii() or is_unicode(document.id)):
+                self._take(document, tokens)
+            else:
+                left.append(document)
+        return left
+
+    def _add(self, document: IndexDocument, tokenizer: Tokenizer) -> bool:
         """False for a document with a path that is not known."""
-        name, version, fields = document
+        name, _, fields = document
         try:
             name.isascii() or name.encode()
             if isinstance(fields, EncodedFields):
@@ -92,15 +104,19 @@ class _Preparing:
         except UnicodeEncodeError:
             self.refused[name] = _NO_UNICODE
         else:
-            present = self.newest.get(name)
-            if present is None or present.version <= version:
-                content = hashlib.sha256(tokens).digest()[:_CONTENT_BYTES]
-                self.newest[name] = _new(Prepared, (name, version, content, tokens))
+            self._take(document, tokens)
         return True
+
+    def _take(self, document: IndexDocument, tokens: bytes) -> None:
+        name, version, _ = document
+        present = self.newest.get(name)
+        if present is None or present.version <= version:
+            content = hashlib.sha256(tokens).digest()[:_CONTENT_BYTES]
+            self.newest[name] = _new(Prepared, (name, version, content, tokens))
 
     def add_learnt(self, document: IndexDocument, tokenizer: Tokenizer) -> None:
         """A document all of whose paths were learnt, but for those that are no valid Unicode."""
-        if not self.add(document, tokenizer):
+        if not self._add(document, tokenizer):
             try:
                 # No path of what cannot be read was learnt.
                 len(document.fields)

@@ -17,7 +17,7 @@ A document's tokens are packed: each behind its length, two bytes, the lower fir
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from merge.documents import EncodedFields, shown_of_json
@@ -72,16 +72,21 @@ class Tokenizer:
     def tokens_of_state(self, fields: EncodedFields) -> bytes:
         """The tokens of a document that is still a state's bytes. Raises as `tokens` does, KeyError for a path that is
         not known, and DamagedStateError."""
-        if native.states is not None:
-            plan = self._plan
-            if plan.is_indexable is not fields.is_indexable:
-                # Another snapshot: what was asked under the last one does not hold.
-                plan = self._plan = _Plan(self._paths, fields.is_indexable)
-            made = native.states.tokens(fields.state, plan, self._paths, self._of_json)
-            if made is not None:
-                return made
         # Twin of `tokens` in native/states.c.
         return self.tokens(fields.read())
+
+    def tokens_of_states(self, documents: Sequence[EncodedFields]) -> Sequence[bytes | None]:
+        """The same of each document; None for those that `tokens_of_state` has to be asked for."""
+        if native.states is None or not documents:
+            return [None] * len(documents)
+        is_indexable = documents[0].is_indexable
+        if any(each.is_indexable is not is_indexable for each in documents):
+            return [None] * len(documents)
+        plan = self._plan
+        if plan.is_indexable is not is_indexable:
+            # Another snapshot: what was asked under the last one does not hold.
+            plan = self._plan = _Plan(self._paths, is_indexable)
+        return native.states.tokens([each.state for each in documents], plan, self._paths, self._of_json)
 
     def _of_json(self, path: str, kind: int, json: bytes) -> bytes:
         value = shown_of_json(kind, json)

@@ -275,14 +275,20 @@ static bool is_nested(const struct entry *registers, int size)
     return false;
 }
 
+/* How many registers this JSON may hold, of those that are read. */
+static int room_of(struct text json)
+{
+    Py_ssize_t room = json.size / SHORTEST_REGISTER + 1;
+    return room < MOST_REGISTERS ? (int)room : MOST_REGISTERS;
+}
+
 /* Room for what this JSON may hold, to be freed; NULL without memory. */
 static struct state *new_state(struct text json)
 {
-    Py_ssize_t room = json.size / SHORTEST_REGISTER + 1;
-    room = room < MOST_REGISTERS ? room : MOST_REGISTERS;
+    int room = room_of(json);
     struct state *state = PyMem_Malloc(offsetof(struct state, registers) + (size_t)room * sizeof(struct entry));
     if (state != NULL) {
-        state->room = (int)room;
+        state->room = room;
     }
     return state;
 }

@@ -1,14 +1,13 @@
-/* sinks.sqlite_index_tokens.Tokenizer.tokens_of_state: what the index's tokens are of a state. */
+/* sinks.sqlite_index_tokens.Tokenizer.tokens_of_states: what the index's tokens are of states. */
 #pragma once
 
 #include "../tokens.h"
 #include "fields.h"
 
-/* What tokens begin with, of plain values (None where they may not be indexed) and of others, by path; who says the
- * tokens of a value that is not plain; and whether a path was no text. */
+/* What tokens begin with, of plain values (None where they may not be indexed) and of others, by path; and who says the
+ * tokens of a value that is not plain. */
 struct token_sources {
     PyObject *plan, *paths, *odd;
-    bool is_damaged;
 };
 
 /* Whether a text can be taken apart here: short, ASCII, nothing escaped. */
@@ -26,14 +25,30 @@ static bool is_simple(const struct text *text)
     return all < 128 && !odd;
 }
 
-/* The positive number below EXACT that this is, as a whole or as digits around a point, so few that the quotient of both
- * is the nearest double; 0 for others. */
+/* Longer numbers are the twin's. */
+#define LONGEST_DECIMAL 32
+
+/* The double that is nearest to digits around a point. */
+static double nearest_to(const struct text *value)
+{
+    char digits[LONGEST_DECIMAL + 1];
+    memcpy(digits, value->start, (size_t)value->size);
+    digits[value->size] = 0;
+    double number = PyOS_string_to_double(digits, NULL, NULL);
+    if (number == -1.0) {
+        PyErr_Clear();
+        return 0.0;
+    }
+    return number;
+}
+
+/* The positive number below EXACT that this is, as a whole or as digits around a point; 0 for others. */
 static double positive_of(const struct text *value)
 {
     static const double powers[] = {1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14};
-    long long digits = 0;
+    unsigned long long digits = 0;
     Py_ssize_t point = -1;
-    if (value->size > SAFE_LITERAL + 1) {
+    if (value->size > LONGEST_DECIMAL) {
         return 0.0;
     }
     for (Py_ssize_t each = 0; each < value->size; each++) {
@@ -42,17 +57,19 @@ static double positive_of(const struct text *value)
             point = each;
         }
         else if (character >= '0' && character <= '9') {
-            digits = digits * 10 + (character - '0');
+            digits = digits * 10 + (unsigned long long)(character - '0');
         }
         else {
             return 0.0;
         }
     }
     Py_ssize_t behind = point < 0 ? 0 : value->size - point - 1;
-    if ((point >= 0 && (value->size > SAFE_LITERAL || !behind)) || (*value->start == '0' && point != 1)) {
+    if ((point >= 0 ? !behind : value->size > SAFE_LITERAL + 1) || (*value->start == '0' && point != 1)) {
         return 0.0;
     }
-    return digits < (long long)EXACT ? (double)digits / powers[behind] : 0.0;
+    /* Of few digits the quotient is the nearest double. */
+    double number = point >= 0 && value->size > SAFE_LITERAL ? nearest_to(value) : (double)digits / powers[behind];
+    return number < EXACT ? number : 0.0;
 }
 
 /* What is between the quotes of a text; false for what is none. */
@@ -128,53 +145,109 @@ static int put_value(struct output *output, const struct entry *entry, PyObject 
                                                     entry->value.size));
 }
 
-static int put_register(struct output *output, const struct entry *entry, struct token_sources *sources)
+/* The tokens of all registers; -1 with an exception. */
+static int put_tokens(struct output *output, const struct state *state, const struct token_sources *sources)
 {
-    if (entry->kind == DELETED) {
-        return 0;
+    for (int each = 0; each < state->registers_size; each++) {
+        const struct entry *entry = &state->registers[each];
+        if (entry->kind == DELETED) {
+            continue;
+        }
+        PyObject *path = path_of(&entry->path);
+        int failed = path == NULL || put_value(output, entry, path, sources);
+        Py_XDECREF(path);
+        if (failed) {
+            return -1;
+        }
     }
-    PyObject *path = path_of(&entry->path);
-    if (path == NULL) {
-        sources->is_damaged = PyErr_ExceptionMatches(PyExc_UnicodeDecodeError);
-        return -1;
-    }
-    int failed = put_value(output, entry, path, sources);
-    Py_DECREF(path);
-    return failed;
+    return 0;
 }
 
-PyDoc_STRVAR(tokens_doc, "tokens(data, plan, paths, odd): the packed tokens of a state. What they begin with stands by path\n"
-                         "in `plan`, None for those whose plain values have none, an empty tuple for those that\n"
+/* How much of the next state is fetched while one is made into tokens. */
+#define FETCHED 1024
+#define LINE 64
+
+static void fetch_state(PyObject *data)
+{
+    for (size_t each = 0; each < FETCHED; each += LINE) {
+        FETCH((char *)data + each);
+    }
+}
+
+/* Room that `kept` gives for this JSON, or a larger one in its place; NULL with an exception. */
+static struct state *room_for(struct state **kept, struct text json)
+{
+    if (*kept == NULL || (*kept)->room < room_of(json)) {
+        PyMem_Free(*kept);
+        *kept = new_state(json);
+        if (*kept == NULL) {
+            PyErr_NoMemory();
+        }
+    }
+    return *kept;
+}
+
+/* Appends the tokens of one state, None where the twin must say; -1 with an exception. */
+static int append_tokens(PyObject *made, PyObject *data, struct state **kept, struct output *output,
+                         const struct token_sources *sources)
+{
+    struct text json = json_of(data, HEADER);
+    struct state *state = room_for(kept, json);
+    if (state == NULL) {
+        return -1;
+    }
+    output->size = 0;
+    if (!read_state(json, state)) {
+        return PyList_Append(made, Py_None);
+    }
+    if (put_tokens(output, state, sources)) {
+        if (!PyErr_ExceptionMatches(PyExc_Exception) || PyErr_ExceptionMatches(PyExc_MemoryError)) {
+            return -1;
+        }
+        PyErr_Clear();
+        return PyList_Append(made, Py_None);
+    }
+    PyObject *packed = PyBytes_FromStringAndSize(output->bytes, (Py_ssize_t)output->size);
+    int failed = packed == NULL || PyList_Append(made, packed);
+    Py_XDECREF(packed);
+    return failed ? -1 : 0;
+}
+
+PyDoc_STRVAR(tokens_doc, "tokens(states, plan, paths, odd): the packed tokens of each state. What they begin with stands by\n"
+                         "path in `plan`, None for those whose plain values have none, an empty tuple for those that\n"
                          "are not known, and for sealed ones in `paths`;\n"
                          "odd(path, kind, json) gives the tokens of a value that is no short ASCII text, positive\n"
-                         "number or boolean. None for the twin to say.");
+                         "number or boolean. None for the twin to say, also where `odd` raises an Exception other\n"
+                         "than MemoryError.");
 
 static PyObject *tokens(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t given)
 {
-    if (!check_arguments(given, 4) || !are_bytes(arguments, 1) || !check_dict(arguments[1]) ||
-        !check_dict(arguments[2])) {
+    if (!check_arguments(given, 4) || !check_dict(arguments[1]) || !check_dict(arguments[2])) {
         return NULL;
     }
-    struct state *state = state_of(arguments[0]);
-    if (state == NULL) {
-        return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+    /* A tuple of its own, that stays as it is. */
+    PyObject *states = PySequence_Tuple(arguments[0]);
+    if (states == NULL) {
+        return NULL;
     }
-    struct token_sources sources = {arguments[1], arguments[2], arguments[3], false};
+    struct token_sources sources = {arguments[1], arguments[2], arguments[3]};
     struct output output = {NULL, 0, 0};
-    PyObject *made = NULL;
-    int failed = more(&output, 2048) == NULL;
-    for (int each = 0; !failed && each < state->registers_size; each++) {
-        failed = put_register(&output, &state->registers[each], &sources);
+    struct state *kept = NULL;
+    PyObject *made = PyList_New(0);
+    bool failed = made == NULL || more(&output, 2048) == NULL;
+    Py_ssize_t size = PyTuple_GET_SIZE(states);
+    for (Py_ssize_t each = 0; !failed && each < size; each++) {
+        PyObject *data = PyTuple_GET_ITEM(states, each);
+        if (each + 1 < size) {
+            fetch_state(PyTuple_GET_ITEM(states, each + 1));
+        }
+        failed = !are_bytes(&data, 1) || append_tokens(made, data, &kept, &output, &sources);
     }
-    if (!failed) {
-        made = PyBytes_FromStringAndSize(output.bytes, (Py_ssize_t)output.size);
+    if (failed) {
+        Py_CLEAR(made);
     }
+    PyMem_Free(kept);
     PyMem_Free(output.bytes);
-    PyMem_Free(state);
-    if (sources.is_damaged) {
-        /* The twin says so. */
-        PyErr_Clear();
-        Py_RETURN_NONE;
-    }
+    Py_DECREF(states);
     return made;
 }

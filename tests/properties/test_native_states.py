@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ from model.stamps import SpecRef, Stamp
 from sinks.sqlite_index_tokens import PathTokens, Tokenizer
 from tests.properties import odd_values
 from tests.properties.test_native_loops import states as odd_states
-from tests.properties.twins import both, outcome
+from tests.properties.twins import both
 
 states_needed = pytest.mark.skipif(native.built_states is None, reason=f"the native loops are {native.state}")
 pytestmark = states_needed
@@ -104,26 +105,45 @@ NUMBERS = st.sampled_from(
         "123456789012.5",
         "1234567890123.5",
         "1.0e-7",
+        "249.97000000000003",
+        "0.1000000000000000055511151231257",
+        "0.10000000000000000555111512312578",
+        "2.00000000000000000000",
+        "0.99999999999999999999",
+        "9007199254740991.6",
+        "9007199254740991.4",
+        "00.12345678901234567",
+        "1234567890123456789.",
+        "0.0000000000000000000",
     ]
 ) | st.integers(0, 2**54).map(str)
 TOKEN_PATHS = {path: PathTokens.of(place) for place, path in enumerate(PATHS)}
 
 
+def check_tokens(
+    data: list[bytes], is_indexable: Callable[[str], bool], paths: dict[str, PathTokens]
+) -> None:
+    """The tokens of each state that are made with all others' are those that are made of it alone."""
+    tokenizer = Tokenizer(paths)
+    made = tokenizer.tokens_of_states([EncodedFields(each, is_indexable) for each in data])
+    for each, tokens in zip(data, made, strict=True):
+        one, other = both(lambda d=each: tokenizer.tokens_of_state(EncodedFields(d, is_indexable)))  # type: ignore[misc]
+        assert one == other
+        assert tokens is None or repr(tokens) == one
+
+
 @more
-@given(several, st.lists(NUMBERS, max_size=3), st.sampled_from([1, 3, 99]))
-def test_tokens_of_states(mine: list[FragmentChange], numbers: list[str], known: int) -> None:
-    data = encoded(mine)
+@given(st.lists(several, max_size=3), st.lists(NUMBERS, max_size=3), st.sampled_from([1, 3, 99]))
+def test_tokens_of_states(mine: list[list[FragmentChange]], numbers: list[str], known: int) -> None:
+    data = [encoded(each) for each in mine]
     for number in numbers:
-        data = codec.framed(codec.body(data).replace(b"[0,1,true]", b"[0,1,%b]" % number.encode(), 1))
+        data = [
+            codec.framed(codec.body(each).replace(b"[0,1,true]", b"[0,1,%b]" % number.encode(), 1))
+            for each in data
+        ]
     paths = {path: TOKEN_PATHS[path] for path in list(TOKEN_PATHS)[:known]}
-
-    def work() -> list[str]:
-        tokenizer = Tokenizer(paths)
-        rules = (PATHS_SHOWN.__contains__, lambda _: True)
-        return [outcome(lambda r=each: tokenizer.tokens_of_state(EncodedFields(data, r))) for each in rules]  # type: ignore[misc]
-
-    natively, plainly = both(work)
-    assert natively == plainly
+    check_tokens(data, PATHS_SHOWN.__contains__, paths)
+    check_tokens(data, lambda _: True, paths)
 
 
 @more
@@ -137,8 +157,54 @@ def test_tokens_of_odd_states(state: FragmentState) -> None:
     if data[:1] != codec.FORMAT:
         return
     paths = {path: PathTokens.of(place) for place, path in enumerate(sorted(state.registers))}
-    one, other = both(lambda: Tokenizer(paths).tokens_of_state(EncodedFields(data, lambda _: True)))
-    assert one == other
+    check_tokens([data, COMMON, data], lambda _: True, paths | {"a": PathTokens.of(99)})
+
+
+def state_with(registers: bytes) -> bytes:
+    return codec.framed(b'[[[0,1,"s","e","m",1]],{%b},[],{}]' % registers)
+
+
+COMMON = state_with(b'"a":[0,1,"Zoe 5b6e1f0c-7a54-4a1b-9c55-0123456789ab"],"b":[0,1,249.97000000000003]')
+SEALED = state_with(b'"a":[0,2,"c.t"],"b":[0,1,true]')
+WIDE = state_with(b",".join(b'"a%05d":[0,1,%d]' % (each, each + 1) for each in range(2000)))
+ALL_PATHS = {
+    path: PathTokens.of(each) for each, path in enumerate(["a", "b", *(f"a{n:05}" for n in range(2000))])
+}
+
+
+def test_tokens_of_common_states_need_no_twin() -> None:
+    data = [COMMON, WIDE, SEALED, COMMON]
+    check_tokens(data, lambda _: True, ALL_PATHS)
+    assert None not in Tokenizer(ALL_PATHS).tokens_of_states([EncodedFields(each, bool) for each in data])
+
+
+def test_what_is_odd_of_states_is_asked_for_alone() -> None:
+    damaged, nested = state_with(b'"a":[0,1,nonsense]'), state_with(b'"a":[0,1,1],"a.b":[0,1,1]')
+    new = state_with(b'"new":[0,1,"x"]')
+    data = [COMMON, damaged, nested, new, b"", b"\1", COMMON[:-1], SEALED]
+    made = Tokenizer(ALL_PATHS).tokens_of_states([EncodedFields(each, bool) for each in data])
+    assert [each is None for each in made] == [False, *[True] * 6, False]
+    check_tokens(data, bool, ALL_PATHS)
+    two_snapshots = [EncodedFields(COMMON, bool), EncodedFields(COMMON, lambda _: True)]
+    assert Tokenizer(ALL_PATHS).tokens_of_states(two_snapshots) == [None, None]
+    assert Tokenizer(ALL_PATHS).tokens_of_states([]) == []
+
+
+@pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])
+def test_what_no_twin_mends_stops_the_tokens(error: type[BaseException]) -> None:
+    def odd(path: str, kind: int, json: bytes) -> bytes:
+        raise error
+
+    assert native.states is not None
+    with pytest.raises(error):
+        native.states.tokens([state_with(b'"a":[0,1,-1]')], dict(ALL_PATHS), ALL_PATHS, odd)
+
+
+@pytest.mark.parametrize("states", [[COMMON, None], [1], None, 5])
+def test_what_is_no_state_has_no_tokens(states: Any) -> None:
+    assert native.states is not None
+    with pytest.raises(TypeError):
+        native.states.tokens(states, {}, {}, lambda *_: b"")
 
 
 @pytest.mark.parametrize(
@@ -153,8 +219,10 @@ def test_tokens_of_odd_states(state: FragmentState) -> None:
 )
 def test_tokens_of_what_is_no_state_are_refused_as_damaged(body: bytes) -> None:
     fields = EncodedFields(codec.framed(body), lambda _: True)
+    tokenizer = Tokenizer({"a": PathTokens.of(1)})
+    assert tokenizer.tokens_of_states([fields]) == [None]
     with pytest.raises(DamagedStateError):
-        Tokenizer({"a": PathTokens.of(1)}).tokens_of_state(fields)
+        tokenizer.tokens_of_state(fields)
 
 
 @more
