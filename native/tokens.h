@@ -100,22 +100,39 @@ static int put_token(struct output *output, const void *one, size_t size, const 
     return 0;
 }
 
+#define UUID_DIGITS 32
+
+/* The digits of a UUID in lower case: a digit has that bit already. */
+static void fold_uuid(unsigned char *folded, const unsigned char *uuid)
+{
+    memcpy(folded, uuid, 8);
+    memcpy(folded + 8, uuid + 9, 4);
+    memcpy(folded + 12, uuid + 14, 4);
+    memcpy(folded + 16, uuid + 19, 4);
+    memcpy(folded + 20, uuid + 24, 12);
+    for (int each = 0; each < UUID_DIGITS; each++) {
+        folded[each] |= 0x20;
+    }
+}
+
 /* The words of a text, each once, as sinks.index_values.words says: in lower case, a UUID without its dashes. */
 static int put_words(struct output *output, const unsigned char *text, Py_ssize_t size, const struct beginning *ending)
 {
     unsigned char folded[LONGEST_TEXT];
     struct word words[LONGEST_TEXT], word = {folded, 0};
     int found = 0;
-    Py_ssize_t uuid = 0; /* where the last one ends */
     for (Py_ssize_t place = 0; place <= size; place++) {
         unsigned char character = place < size ? in_words[text[place]] : 0;
-        if (character) {
-            if (!word.size && size - place >= UUID_SIZE && is_uuid(text, size, place)) {
-                uuid = place + UUID_SIZE;
-            }
+        if (character && !word.size && size - place >= UUID_SIZE && is_uuid(text, size, place)) {
+            /* No word goes on behind it. */
+            fold_uuid(&folded[word.start - folded], text + place);
+            word.size = UUID_DIGITS;
+            place += UUID_SIZE - 1;
+        }
+        else if (character) {
             folded[word.start - folded + word.size++] = character;
         }
-        else if (word.size && !(place < uuid && text[place] == '-')) {
+        else if (word.size) {
             if (!is_known(words, found, &word)) {
                 words[found++] = word;
                 if (put_token(output, word.start, (size_t)word.size, ending->start, ending->size)) {

@@ -113,6 +113,14 @@ static bool take_text(struct reader *reader, struct text *text)
 
 static bool skip_quoted(struct reader *reader)
 {
+    const char *start = reader->at + 1, *quote = memchr(start, '"', (size_t)(reader->end - start));
+    if (quote == NULL) {
+        return false;
+    }
+    if (memchr(start, '\\', (size_t)(quote - start)) == NULL) {
+        reader->at = quote + 1;
+        return true;
+    }
     for (reader->at++; reader->at < reader->end; reader->at++) {
         if (*reader->at == '\\') {
             reader->at++;

@@ -165,6 +165,7 @@ def state_with(registers: bytes) -> bytes:
 
 
 COMMON = state_with(b'"a":[0,1,"Zoe 5b6e1f0c-7a54-4a1b-9c55-0123456789ab"],"b":[0,1,249.97000000000003]')
+ESCAPED = state_with(b'"a":[0,1,"say \\"a\\" \\\\"],"b":[0,1,["x","\\\\\\"","]"]]')
 SEALED = state_with(b'"a":[0,2,"c.t"],"b":[0,1,true]')
 WIDE = state_with(b",".join(b'"a%05d":[0,1,%d]' % (each, each + 1) for each in range(2000)))
 ALL_PATHS = {
@@ -173,7 +174,7 @@ ALL_PATHS = {
 
 
 def test_tokens_of_common_states_need_no_twin() -> None:
-    data = [COMMON, WIDE, SEALED, COMMON]
+    data = [COMMON, WIDE, ESCAPED, SEALED, COMMON]
     check_tokens(data, lambda _: True, ALL_PATHS)
     assert None not in Tokenizer(ALL_PATHS).tokens_of_states([EncodedFields(each, bool) for each in data])
 
@@ -181,9 +182,10 @@ def test_tokens_of_common_states_need_no_twin() -> None:
 def test_what_is_odd_of_states_is_asked_for_alone() -> None:
     damaged, nested = state_with(b'"a":[0,1,nonsense]'), state_with(b'"a":[0,1,1],"a.b":[0,1,1]')
     new = state_with(b'"new":[0,1,"x"]')
-    data = [COMMON, damaged, nested, new, b"", b"\1", COMMON[:-1], SEALED]
+    open_texts = [state_with(b'"a":[0,1,' + text) for text in (b'"x', b'"', b'"x\\"', b'["x\\\\",""", "x')]
+    data = [COMMON, damaged, nested, new, b"", b"\1", COMMON[:-1], *open_texts, SEALED]
     made = Tokenizer(ALL_PATHS).tokens_of_states([EncodedFields(each, bool) for each in data])
-    assert [each is None for each in made] == [False, *[True] * 6, False]
+    assert [each is None for each in made] == [False, *[True] * 10, False]
     check_tokens(data, bool, ALL_PATHS)
     two_snapshots = [EncodedFields(COMMON, bool), EncodedFields(COMMON, lambda _: True)]
     assert Tokenizer(ALL_PATHS).tokens_of_states(two_snapshots) == [None, None]
