@@ -22,6 +22,11 @@ _BUSY_SECONDS = 20
 _MOST_IDLE = 8
 _FORK_WAIT_SECONDS = 60
 
+# Python looks for an adapter of each value that is no plain number or text, and makes two errors where it finds none: a
+# microsecond a row.
+sqlite3.register_adapter(bytes, bytes)
+sqlite3.register_adapter(bool, int)
+
 # Creating a file and closing its descriptor must not meet a connection that locks the same file.
 _creating = threading.Lock()
 
