@@ -130,7 +130,11 @@ def _reconciled(each: Shown, is_indexable: Callable[[str], bool]) -> _Field:
 
 
 def _shown(kind: Kind, value: Any) -> _Field:
-    return SealedValue.parse(value).token if kind is Kind.SEALED else _indexed(value)
+    if kind is not Kind.SEALED:
+        return _indexed(value)
+    if type(value) is not str:
+        raise DamagedStateError("a fragment's stored state is damaged: a sealed value is no text")
+    return SealedValue.parse(value).token
 
 
 def _indexed(value: Any) -> _Field:

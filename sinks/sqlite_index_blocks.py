@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Sequence
-from itertools import groupby
+from itertools import groupby, pairwise
 from operator import itemgetter
 
 from model import native
@@ -27,6 +27,8 @@ Block = tuple[bytes, bytes]
 """Its first token, and what is in it."""
 
 _Entry = tuple[bytes, list[int]]
+_DAMAGE = "a damaged block of postings"
+_LONGEST = 2**32 - 1
 
 
 def build(documents: Sequence[bytes]) -> list[Block]:
@@ -50,7 +52,7 @@ def merge(parts: tuple[Part, ...]) -> list[Block]:
         _blocks(
             (token, numbers)
             for token, same in groupby(entries, itemgetter(0))
-            if (numbers := [number for _, found in same for number in found])
+            if (numbers := _rising([number for _, found in same for number in found]))
         )
     )
 
@@ -73,7 +75,21 @@ def _living(part: Part) -> Iterator[_Entry]:
     blocks, shift, alive = part
     for block in blocks:
         for token, numbers in _entries(block):
+            if any(step > _LONGEST for step in _steps(numbers)):
+                raise ValueError(_DAMAGE)
+            _rising(numbers)
             yield token, [shift + each for each in numbers if alive is None or alive[each : each + 1] > _DEAD]
+
+
+def _rising(numbers: list[int]) -> list[int]:
+    """The same; raises ValueError where one is not above the one before it."""
+    if any(before >= each for before, each in pairwise(numbers)):
+        raise ValueError(_DAMAGE)
+    return numbers
+
+
+def _steps(numbers: list[int]) -> Iterator[int]:
+    return (each - before for before, each in zip([0, *numbers], numbers, strict=False))
 
 
 def _unpacked(packed: bytes) -> Iterator[bytes]:
@@ -81,6 +97,8 @@ def _unpacked(packed: bytes) -> Iterator[bytes]:
     while place < len(packed):
         start = place + 2
         place = start + int.from_bytes(packed[place:start], "little")
+        if place > len(packed):
+            raise ValueError("tokens that are not packed")
         yield packed[start:place]
 
 
@@ -104,16 +122,13 @@ def _entries(block: bytes) -> Iterator[_Entry]:
                 numbers.append(number)
             yield token, numbers
     except (IndexError, ValueError):
-        raise ValueError("a damaged block of postings") from None
+        raise ValueError(_DAMAGE) from None
 
 
 def _blocks(entries: Iterator[_Entry]) -> Iterator[Block]:
     block, first, last = bytearray(), b"", b""
     for token, numbers in entries:
-        steps = b"".join(
-            _written(each - before) for before, each in zip([0, *numbers], numbers, strict=False)
-        )
-        counted = _written(len(numbers)) + steps
+        counted = _written(len(numbers)) + b"".join(map(_written, _steps(numbers)))
         entry = _token(token, _shared(last, token)) + counted
         if block and len(block) + len(entry) > BLOCK_BYTES:
             yield first, bytes(block)

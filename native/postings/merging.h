@@ -68,10 +68,15 @@ static int merge_documents(struct part *part, struct merged *merged)
         if (part->alive.start != NULL && (document >= part->alive.size || !part->alive.start[document])) {
             continue;
         }
-        if (put_number(&merged->documents, part->shift + document - merged->before)) {
+        uint64_t number = part->shift + document;
+        if (merged->size && number <= merged->before) {
+            PyErr_SetString(PyExc_ValueError, "a damaged block of postings");
             return -1;
         }
-        merged->before = part->shift + document;
+        if (put_number(&merged->documents, number - merged->before)) {
+            return -1;
+        }
+        merged->before = number;
         merged->size++;
     }
     return 0;

@@ -20,7 +20,7 @@ static bool is_simple(const struct text *text)
     for (Py_ssize_t each = 0; each < text->size; each++) {
         unsigned char character = (unsigned char)text->start[each];
         all |= character;
-        odd |= (character == '\\') | (character == '"');
+        odd |= (character == '\\') | (character == '"') | (character < ' ');
     }
     return all < 128 && !odd;
 }

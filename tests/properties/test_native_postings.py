@@ -156,14 +156,26 @@ def test_no_byte_of_a_block_is_trusted(given_documents: list[list[bytes]], data:
         one, other = both(lambda b=bytes(damaged): find(b, b"a", b"b", 7))  # type: ignore[misc]
         # They need not look at the same bytes of what they skip.
         assert one == other or DAMAGED in (one, other)
-        try:
-            merge((((bytes(damaged),), 0, b"\1" * 5), ((block,), 12, None)))
-        except ValueError as error:
-            assert f"ValueError: {error}" == DAMAGED  # noqa: PT017 - it need not be raised
+        for parts in (
+            (((bytes(damaged),), 0, b"\1" * 5), ((block,), 12, None)),
+            (((bytes(damaged),), 0, None), ((block,), 12, None)),
+        ):
+            # Not all damage shows: tokens may be others, or in another order.
+            for told in both(lambda p=parts: merge(p)):  # type: ignore[misc]
+                assert told == DAMAGED or told.startswith("[")
+
+
+# Found by review: these were written as numbers that no reader takes, or as those of other documents.
+@pytest.mark.parametrize("further", [b"\x96\1", b"\xd7\1", b"\xe8\7", b"\0", b"\xff\xff\xff\xff\x7f"])
+def test_documents_that_do_not_rise_are_damage(further: bytes) -> None:
+    """Of a block with the documents 0 and one further on, before one that begins at 100."""
+    damaged, whole = b"\0\1a\2\0" + further, b"\0\1a\2\0\1"
+    one, other = both(lambda: merge((((damaged,), 0, None), ((whole,), 100, None))))
+    assert one == other == DAMAGED
 
 
 @pytest.mark.parametrize("given_documents", [[b"\5"], [b"\5\0abc"], [b"\1\0a\xff"]])
-def test_what_is_not_packed_is_refused_natively(given_documents: list[bytes]) -> None:
-    assert native.postings is not None
-    with pytest.raises(ValueError, match="not packed"):
-        native.postings.build(given_documents)
+def test_what_is_not_packed_is_refused(given_documents: list[bytes]) -> None:
+    one, other = both(lambda: build(given_documents))
+    assert "not packed" in one
+    assert "not packed" in other
