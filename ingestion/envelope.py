@@ -61,7 +61,7 @@ class EnvelopeReader:
             id=None if event_id is None else event_text(event_id, "id"),
             ordinal=None if ordinal is None else read_ordinal(ordinal),
             position=record.position,
-            payload=paths.value_at(body, self._payload) if self._payload else body,
+            payload=_payload(body, self._payload) if self._payload else body,
             raw=record.value,
         )
 
@@ -78,6 +78,25 @@ class _PlaceReader:
         if self.is_content:
             return hashlib.sha256(record.value).hexdigest()[:32]
         return self.const
+
+
+def _payload(body: dict[str, Any], keys: tuple[str, ...]) -> Any:
+    """What stands where the source's configuration looks for the payload: an object, an array, or null, which says nothing.
+    Raises EventError for anything else: mapped to nothing, all events of a source whose path is misspelt would be gone."""
+    found = paths.value_at(body, keys)
+    if type(found) in (dict, list):
+        return found
+    if found is not None:
+        raise EventError(
+            DeadLetterReason.NOT_OBJECT, f"the record's payload is {kind(found)}, not a JSON object"
+        )
+    around = paths.value_at(body, keys[:-1])
+    if type(around) is not dict or keys[-1] not in around:
+        raise EventError(
+            DeadLetterReason.NOT_OBJECT,
+            "the record has no payload where the source's configuration looks for it",
+        )
+    return None
 
 
 def event_text(value: Any, what: str) -> str:

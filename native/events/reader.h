@@ -36,6 +36,9 @@ static int read_fields(PyObject *parts, PyObject *body, PyObject **fields)
     if (fields[PAYLOAD] == NULL) {
         return -1;
     }
+    if (!PyDict_CheckExact(fields[PAYLOAD])) {
+        return 0;
+    }
     if (fields[ORDINAL] != Py_None) {
         Py_SETREF(fields[ORDINAL], ordinal_of(fields[ORDINAL], PyTuple_GET_ITEM(parts, READ_ORDINAL)));
     }

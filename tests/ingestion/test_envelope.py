@@ -53,6 +53,11 @@ def test_an_id_from_the_content_is_the_same_for_the_same_bytes() -> None:
         (b'{"a":' * 100_000, {}, DeadLetterReason.NOT_JSON),
         (b"[1]", {}, DeadLetterReason.NOT_OBJECT),
         (b"7", {}, DeadLetterReason.NOT_OBJECT),
+        # Found by use: a misspelt path mapped all events of a source to nothing, without a letter.
+        ({"record": {"a": 1}}, {"payload": "recrod"}, DeadLetterReason.NOT_OBJECT),
+        ({"record": 5}, {"payload": "record"}, DeadLetterReason.NOT_OBJECT),
+        ({"record": "a"}, {"payload": "record.a"}, DeadLetterReason.NOT_OBJECT),
+        ({"record": {}}, {"payload": "record.a"}, DeadLetterReason.NOT_OBJECT),
         ({"a": 1}, {"type": {"path": "t"}}, DeadLetterReason.MISSING_TYPE),
         ({"t": {}}, {"type": {"path": "t"}}, DeadLetterReason.WRONG_TYPE),
         ({"t": True}, {"type": {"path": "t"}}, DeadLetterReason.WRONG_TYPE),
@@ -72,11 +77,17 @@ def test_bad_records_have_a_reason(record: Any, config: dict[str, Any], reason: 
     assert caught.value.reason == reason
 
 
+@pytest.mark.parametrize("payload", [{"a": 1}, {}, [{"a": 1}], None])
+def test_a_payload_is_an_object_an_array_or_null(payload: Any) -> None:
+    assert read({"record": {"after": payload}}, payload="record.after").payload == payload
+
+
 def test_messages_quote_nothing_of_the_record() -> None:
     for record, config in (
         (b'{"secret-4711" 1}', {}),
         ({"o": "secret-4711"}, {"ordinal": {"path": "o"}}),
         ({"t": ["secret-4711"]}, {"type": {"path": "t"}}),
+        ({"t": "secret-4711"}, {"payload": "t"}),
     ):
         with pytest.raises(EventError) as caught:
             read(record, **config)
