@@ -22,6 +22,7 @@ _EXPECTED = {
     "bool_parsing": "true or false",
     "int_type": "an integer",
     "int_parsing": "an integer",
+    "int_parsing_size": "an integer of fewer digits",
     "int_from_float": "an integer",
     "list_type": "an array",
     "tuple_type": "an array",

@@ -32,7 +32,7 @@ from pydantic_settings import (
 from app.key_settings import KeySettings
 from app.metrics_settings import MetricsSettings
 from app.service_urls import http_url, without_credentials
-from app.settings_mistakes import explain, misspelt_variables, place
+from app.settings_mistakes import explain, misspelt_variables, mistyped, place, wrong_kind
 from app.source_settings import Source, absolute, require_one_flow, require_registry
 from ingestion.configuration import FileSource, FlowConfig
 from ingestion.file_globs import require_name
@@ -241,19 +241,8 @@ def load(path: Path | None = None) -> Settings:
     """
     chosen = path or (Path(os.environ["IDGRAPH_CONFIG"]) if os.environ.get("IDGRAPH_CONFIG") else None)
     file = chosen or DEFAULT_FILE
-    content: dict[str, Any] = {}
-    text = ""
     found = chosen is not None or file.exists()
-    if found:
-        try:
-            text = file.read_text(encoding="utf-8-sig")
-            content = tomllib.loads(text)
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(
-                f"{file}: cannot be read: {getattr(error, 'strerror', None) or type(error).__name__}"
-            ) from None
-        except tomllib.TOMLDecodeError as error:
-            raise ConfigError(f"{file}: not TOML: {error}") from None
+    text, content = _read(file) if found else ("", {})
     for key in content:
         # As keywords they would steer pydantic-settings itself.
         if key.startswith("_"):
@@ -264,6 +253,8 @@ def load(path: Path | None = None) -> Settings:
         raise ConfigError(explain(error, Settings, file, text)) from None
     except SettingsError as error:
         raise ConfigError(f"the environment: {error}: not JSON") from None
+    if wrong := [wrong_kind(file, text, *each) for each in mistyped(content, settings)]:
+        raise ConfigError("\n".join(wrong))
     for told in misspelt_variables(Settings):
         log.warning("%s", told)
     names = [source.name for source in settings.sources]
@@ -278,6 +269,19 @@ def load(path: Path | None = None) -> Settings:
                 "folder, or let specs choose among the events of one source by `type`"
             )
     return settings
+
+
+def _read(file: Path) -> tuple[str, dict[str, Any]]:
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+        return text, tomllib.loads(text)
+    except OSError as error:
+        raise ConfigError(f"{file}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{file}, line {line}: not UTF-8, as TOML is") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{file}: not TOML: {error}") from None
 
 
 def _absolute(settings: Settings, base: Path) -> Settings:

@@ -6,9 +6,9 @@ import difflib
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ValidationError
 from pydantic_settings import BaseSettings
@@ -22,6 +22,18 @@ _OF_SERVICES = re.compile(r"(SERVICE_(HOST|PORT)(_\w+)?|PORT(_\d+_(TCP|UDP)(_\w+
 
 KINDS = {"files": "FileSource", "kafka": "KafkaSource"}
 """Kinds of sources, and the models of their keys."""
+
+
+class _Told(NamedTuple):
+    taken: tuple[type, ...]
+    named: str
+
+
+_TOLD_AS = {
+    bool: _Told((bool,), "true or false"),
+    int: _Told((int,), "an integer"),
+    float: _Told((int, float), "a number"),
+}
 
 
 def misspelt_variables(settings: type[BaseSettings]) -> Iterator[str]:
@@ -59,6 +71,30 @@ def explain(error: ValidationError, settings: type[BaseSettings], file: Path, te
         keys = _as_written(keys)
         lines.append(": ".join(filter(None, (place(file, text, keys), ".".join(keys), message))))
     return "\n".join(lines)
+
+
+def mistyped(
+    content: Mapping[str, Any], settings: BaseModel, keys: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], str]]:
+    """What the file says of a number or a choice that it says of none: pydantic takes "3" and true for numbers, as it must of
+    variables, which are text. Gives keys and what was expected."""
+    for key, told in content.items():
+        value = getattr(settings, key, None)
+        inner = (*keys, key)
+        if isinstance(value, BaseModel) and isinstance(told, Mapping):
+            yield from mistyped(told, value, inner)
+        elif isinstance(value, tuple) and isinstance(told, list) and len(told) == len(value):
+            for number, (part, made) in enumerate(zip(told, value, strict=True)):
+                if isinstance(made, BaseModel) and isinstance(part, Mapping):
+                    yield from mistyped(part, made, (*inner, str(number)))
+        elif (kinds := _TOLD_AS.get(type(value))) and type(told) not in kinds.taken:
+            yield inner, kinds.named
+
+
+def wrong_kind(file: Path, text: str, keys: Sequence[str], expected: str) -> str:
+    """What `mistyped` found, which is of the file whatever variables say."""
+    line = line_of(text, keys)
+    return f"{file}{f', line {line}' if line else ''}: {'.'.join(keys)}: expected {expected}"
 
 
 def place(file: Path, text: str, keys: Sequence[str]) -> str:

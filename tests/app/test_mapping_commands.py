@@ -275,6 +275,10 @@ def test_check_tells_every_mistake_with_its_place(idgraph: CommandLine) -> None:
         (b"[" * 100_000, "1:201: not JSON: nested deeper than 200 levels"),
         (b'{"operaton": "sort"}', "1:1: the key 'operation' is missing (is 'operaton' meant"),
         (
+            b'{"operations": [], "priority": 1e99}',
+            "1:32: /priority: expected an integer of fewer digits, found 1e+99",
+        ),
+        (
             b'{"operations": 5}',
             "1:16: /operations: expected an array of operations, or one operation, found 5",
         ),

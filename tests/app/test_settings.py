@@ -129,6 +129,15 @@ def test_no_key_reaches_the_machinery_behind(key: str, tmp_path: Path) -> None:
             "[flow]\nmax_future_skew_seconds = 9999999999999999",
             "line 2: flow.max_future_skew_seconds: .*less",
         ),
+        ("[flow]\npartitions = true", "line 2: flow.partitions: expected an integer"),
+        ('[flow]\npartitions = "3"\ntrigger_seconds = "1"', "(?s)line 2: .*line 3: .*: expected a number"),
+        ("[flow]\nmax_event_bytes = 77.0", "line 2: flow.max_event_bytes: expected an integer"),
+        ("[flow.dead_letters]\nmax_rate = false", "line 2: flow.dead_letters.max_rate: expected a number"),
+        ('[spark]\nshared_files = "yes"', "line 2: spark.shared_files: expected true or false"),
+        (
+            '[[sources]]\nname = "a"\npath = "a"\nhash_file_names = "no"',
+            "line 4: sources.0.hash_file_names: expected true or false",
+        ),
         ("flow = 3", "line 1: flow"),
         ("[flow", "not TOML"),
         ("[flow]\npartitions = 'x'\nsplit_bytes = 'y'", "(?s)partitions.*\n.*split_bytes"),
@@ -141,7 +150,7 @@ def test_a_wrong_value_is_told_with_its_place(text: str, told: str, tmp_path: Pa
 def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "idgraph.toml"
     file.write_bytes(b"\xff\xfe")
-    with pytest.raises(ConfigError, match="cannot be read"):
+    with pytest.raises(ConfigError, match="line 1: not UTF-8"):
         load(file)
 
 
@@ -165,6 +174,15 @@ def test_the_environment_overrides_single_keys(tmp_path: Path, monkeypatch: pyte
     settings = load(file)
     assert (settings.metadata.url, settings.metadata.max_updates) == ("http://b", 7)
     assert (settings.flow.partitions, settings.flow.dead_letters.max_rate) == (3, 0.5)
+
+
+def test_numbers_and_choices_of_variables_are_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = written(tmp_path, "[flow]\npartitions = 2\ntrigger_seconds = 3\n")
+    monkeypatch.setenv("IDGRAPH_FLOW__PARTITIONS", "4")
+    monkeypatch.setenv("IDGRAPH_SPARK__SHARED_FILES", "true")
+    settings = load(file)
+    assert (settings.flow.partitions, settings.flow.trigger_seconds) == (4, 3.0)
+    assert settings.spark.shared_files
 
 
 def test_a_wrong_value_of_a_variable_is_not_told_of_the_file(
