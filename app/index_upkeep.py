@@ -48,6 +48,7 @@ def reindexing(settings: Settings) -> Iterator[Reindexing]:
         opened_versions(settings) as versions,
         wiring.opened(settings) as resources,
     ):
+        wiring.require_own_keyring(settings, resources, notes=False)
         point = ResumePoint(state / _POINT, resources.sealer, "reindex")
         yield Reindexing(resources.store, versions, policies, point)
 
@@ -56,6 +57,7 @@ def reindexing(settings: Settings) -> Iterator[Reindexing]:
 def reconciling(settings: Settings, repairs: bool) -> Iterator[Reconciling]:
     """What compares index and store. Raises as `reindexing` does."""
     with _upkeep(settings, "reconcile") as (state, policies), wiring.opened(settings) as resources:
+        wiring.require_own_keyring(settings, resources, notes=False)
         point = ResumePoint(state / _POINT, resources.sealer, "reconcile")
         yield Reconciling(resources.store, resources.index, policies, point, repairs)
 
@@ -73,6 +75,7 @@ def following(settings: Settings) -> Iterator[StreamFollowing]:
         wiring.opened(settings) as resources,
         closing(DynamoStream(place_of_tables)) as stream,
     ):
+        wiring.require_own_keyring(settings, resources, notes=False)
         places = StreamPlaces(state / "places.json")
         yield StreamFollowing(resources.store, resources.index, stream, places, policies)
 

@@ -1,14 +1,29 @@
-"""Noticing that the data keys are gone while what they protect is still there."""
+"""Noticing that the data keys are gone while what they protect is still there, or that the keyring is another one."""
 
 from __future__ import annotations
 
+from hashlib import sha256
 from pathlib import Path
+from typing import NamedTuple
 
 from merge import codec
 from merge.store import ProfileStore, StoredFragment, scan_all
-from model.errors import DamagedStateError, StoreError
+from model.errors import (
+    DamagedStateError,
+    KeyProviderError,
+    KeyServiceError,
+    StoreError,
+    UnknownKeyVersionError,
+)
 from model.fragments import Kind
-from transforms.keys import DataKeyStore
+from transforms.keys import DataKeyStore, KeyProvider
+from transforms.sealing import context
+
+LOOKED_AT = 500
+"""Data keys that are tried, until one opens."""
+
+_NOTED = "keyring"
+"""The mark of a store that one or more keyrings are noted with."""
 
 
 def require_data_keys(profiles: Path, keys: Path, store: ProfileStore, key_store: DataKeyStore) -> None:
@@ -27,6 +42,81 @@ def require_data_keys(profiles: Path, keys: Path, store: ProfileStore, key_store
         )
     # Makes the file, so that the values are looked through once only.
     key_store.get([""])
+
+
+def require_own_keyring(provider: KeyProvider, store: ProfileStore, key_store: DataKeyStore) -> None:
+    """Raises KeyProviderError when the keyring opens none of some data keys, or where there are none is not the one that
+    is noted with the profiles: another installation's, or an older copy. Under it identifiers have other hashes, so that
+    a person becomes a second one and tombstones keep nobody away."""
+    refused = _refused(provider, key_store)
+    if refused is None:
+        return
+    is_noted = store.remembers(_mark(provider))
+    if refused.keys and not (is_noted and refused.are_damaged):
+        raise refused.told()
+    if not is_noted and store.remembers(_NOTED) and _holds_anything(store):
+        raise KeyProviderError(
+            "the keyring is not the one that these profiles were made under, so that erased persons would come back: "
+            "restore that one. If it is lost, `idgraph keys adopt` goes on with this one"
+        )
+
+
+def adopt_keyring(provider: KeyProvider, store: ProfileStore, key_store: DataKeyStore) -> None:
+    """Note another keyring as that of the profiles. Raises KeyProviderError when it opens none of their data keys."""
+    refused = _refused(provider, key_store)
+    if refused is not None and refused.keys:
+        raise refused.told()
+    note_keyring(provider, store)
+
+
+def note_keyring(provider: KeyProvider, store: ProfileStore) -> None:
+    """Note with the profiles which keyring is theirs. Durable when it returns; it gives nothing of the keyring away."""
+    mark = _mark(provider)
+    if not store.remembers(mark):
+        store.remember(mark)
+    # Behind it: a note without its keyring would refuse all.
+    if not store.remembers(_NOTED):
+        store.remember(_NOTED)
+
+
+class _Refused(NamedTuple):
+    """Data keys none of which a keyring opens."""
+
+    keys: int = 0
+    are_damaged: bool = False
+    """Rather than of a version that the keyring never had, as those that are newer than a copy of it."""
+    error: KeyProviderError | None = None
+
+    def told(self) -> KeyProviderError:
+        return KeyProviderError(
+            f"the keyring opens none of {self.keys} data keys that were tried, so it is not the one that they were made "
+            f"under, or an older copy: restore that one ({self.error}). If it is lost, so are all protected values, and "
+            'docs/operate.md ("A lost keyring") says how to go on without them'
+        )
+
+
+def _refused(provider: KeyProvider, key_store: DataKeyStore) -> _Refused | None:
+    """None if a data key opens. Raises KeyServiceError."""
+    refused = _Refused()
+    for name, key in key_store.some(LOOKED_AT).items():
+        try:
+            provider.unwrap(key, context(name))
+        except KeyServiceError:
+            raise
+        except KeyProviderError as error:
+            is_damaged = refused.are_damaged or not isinstance(error, UnknownKeyVersionError)
+            refused = _Refused(refused.keys + 1, is_damaged, error)
+        else:
+            return None
+    return refused
+
+
+def _mark(provider: KeyProvider) -> str:
+    return f"{_NOTED}:{sha256(provider.purpose_key('keyring-mark')).hexdigest()[:32]}"
+
+
+def _holds_anything(store: ProfileStore) -> bool:
+    return bool(store.scan(limit=1) or store.all_tombstones())
 
 
 def _holds_sealed_values(store: ProfileStore) -> bool:

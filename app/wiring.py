@@ -121,9 +121,10 @@ def opened(settings: Settings) -> Iterator[WorkerResources]:
 
 
 @contextmanager
-def opened_keys(settings: Settings) -> Iterator[tuple[RotatingKeyProvider, DataKeyStore]]:
-    """The key provider and the data keys alone. Raises KeyProviderError, and StoreError when the data keys
-    are lost: an empty file in their place would count none in use."""
+def opened_keys(settings: Settings, own: bool = False) -> Iterator[tuple[RotatingKeyProvider, DataKeyStore]]:
+    """The key provider and the data keys alone. Raises KeyProviderError, with `own` also when the keyring is another
+    one's; StoreError when the data keys are lost: an empty file in their place would count none in use."""
+    from app import lost_keys
     from transforms.tombstone_names import TombstoneNames
 
     provider = provider_of(settings)
@@ -131,7 +132,29 @@ def opened_keys(settings: Settings) -> Iterator[tuple[RotatingKeyProvider, DataK
     with closing(open_data_keys(told)) as key_store:
         with closing(open_profiles(told, TombstoneNames(provider))) as store:
             require_whole(told, store, key_store)
+            if own:
+                lost_keys.require_own_keyring(provider, store, key_store)
         yield provider, key_store
+
+
+def require_own_keyring(settings: Settings, resources: WorkerResources, notes: bool = True) -> None:
+    """Before anything is written or erased by the keyring's names. Raises KeyProviderError when it is another one. With
+    `notes` it is theirs from now on that are made."""
+    from app import lost_keys
+
+    provider = provider_of(settings)
+    with closing(open_data_keys(told_of(settings))) as key_store:
+        lost_keys.require_own_keyring(provider, resources.store, key_store)
+    if notes:
+        lost_keys.note_keyring(provider, resources.store)
+
+
+def adopt_keyring(settings: Settings) -> None:
+    """The keyring is that of the profiles from now on. Raises KeyProviderError when it opens none of their data keys."""
+    from app import lost_keys
+
+    with opened(settings) as resources, closing(open_data_keys(told_of(settings))) as key_store:
+        lost_keys.adopt_keyring(provider_of(settings), resources.store, key_store)
 
 
 def metadata_client(settings: Settings, timeout: float = 10.0) -> MetadataClient:

@@ -102,6 +102,8 @@ class ProfileReader:
         self.outdated = 0
         """How many profiles were given whose id is stored in the clear, though policy protects it by now. Until it is
         sealed, what is stored under today's name is another profile of the same id."""
+        self.unreadable = 0
+        """How many protected values were to be revealed and could not be opened."""
         self._declared_types = declared_types(snapshot)
 
     def lookup(self, identifier: Identifier, reveal: bool = False) -> list[Profile]:
@@ -180,6 +182,7 @@ class ProfileReader:
             protected = each.is_sealed or self._attributes.policy(each.path).is_protected
             masked = protected and not reveal
             value = MASK if masked else self._value(keys.get(fragment_id), each)
+            self.unreadable += value is UNREADABLE
             yield ProfileLeaf(each.path, value, protected, each.named(self._names.origin))
 
     def _value(self, key: Any, each: Shown) -> Any:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, TypeVar
 
 from model.errors import ClosedVersionError
@@ -82,6 +83,14 @@ class DynamoDataKeys:
             if len(found) == limit:
                 break
         return found
+
+    def some(self, limit: int) -> dict[str, WrappedKey]:
+        # Pages of as many: an item may be what a lease left of a fragment without a key.
+        items = self._scan("fragment, kek, enveloped", Limit=limit)
+        return {
+            item["fragment"]["S"]: _key(item)
+            for item in islice((item for item in items if "enveloped" in item), limit)
+        }
 
     def counts(self) -> dict[int, int]:
         """Reads the whole table."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import TypeVar
 
 from model.errors import ClosedVersionError, StoreError
@@ -46,6 +47,10 @@ class MemoryDataKeys:
             found = [name for name, key in keys.items() if key.kek_version == version]
             # By code point, which is the order of UTF-8 bytes, hence SQLite's.
             return {name: keys[name] for name in sorted(name for name in found if name > after)[:limit]}
+
+    def some(self, limit: int) -> dict[str, WrappedKey]:
+        with self._lock:
+            return dict(islice(self._open().items(), limit))
 
     def counts(self) -> dict[int, int]:
         with self._lock:

@@ -76,6 +76,16 @@ class SqliteDataKeys:
             }
         )
 
+    def some(self, limit: int) -> dict[str, WrappedKey]:
+        return self._file.read(
+            lambda connection: {
+                fragment: WrappedKey(version, wrapped)
+                for fragment, version, wrapped in connection.execute(
+                    "SELECT fragment, kek_version, wrapped FROM data_keys LIMIT ?", (limit,)
+                )
+            }
+        )
+
     def counts(self) -> dict[int, int]:
         return self._file.read(
             lambda connection: dict(

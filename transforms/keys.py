@@ -81,6 +81,10 @@ class RotatingKeyProvider(KeyProvider, Protocol):
         """All there ever were, oldest first, as of now. The last one is current."""
         ...
 
+    def add(self) -> int:
+        """Make a new version current, and give it: from now on it wraps, and all older ones unwrap."""
+        ...
+
     def begin_rotation(self, after: int) -> int:
         """Make a new version current, unless another than `after` is so already, and mark all older ones
         retiring, both in one step. Gives the current version."""
@@ -118,6 +122,10 @@ class DataKeyStore(Protocol):
     def wrapped_by(self, version: int, after: str, limit: int) -> dict[str, WrappedKey]:
         """At most `limit` keys of this KEK version by fragment id, in an order of the store's own, from behind the
         fragment `after` on; `""` is the start."""
+        ...
+
+    def some(self, limit: int) -> dict[str, WrappedKey]:
+        """At most `limit` keys by fragment id, whichever are had soonest; none only if there are none."""
         ...
 
     def counts(self) -> dict[int, int]:

@@ -48,8 +48,9 @@ def rotate(
     page of at most `page` data keys, each page durable. The same object is given again and again.
 
     Blocks. Raises KeyProviderError and StoreError; run it again then. A data key that cannot be unwrapped
-    is counted and left.
+    is counted and left. Begins nothing under a keyring that is not these data keys' (`require_versions`).
     """
+    require_versions(provider, store)
     counts = store.counts()
     known = provider.versions()
     current = known[-1].version
@@ -63,6 +64,24 @@ def rotate(
     yield progress
     for version in sorted(counts):
         yield from _rewrap(provider, store, version, page, progress)
+
+
+def require_versions(provider: RotatingKeyProvider, store: DataKeyStore) -> None:
+    """Raises KeyProviderError where data keys are wrapped by a version that the provider never had: it is an older copy,
+    which would make a second, other key of the same number."""
+    # Counted first: another rotation may make a version in between, and none ever goes.
+    counts = store.counts()
+    had = {key.version for key in provider.versions()}
+    missing = {version: number for version, number in sorted(counts.items()) if version not in had}
+    if missing:
+        named = [name for version in missing for name in users(store, version)][:SHOWN]
+        used = sum(missing.values())
+        raise KeyProviderError(
+            f"the keyring never had key version {', '.join(map(str, missing))}, by which {used:,} data "
+            f"key{'s are' if used != 1 else ' is'} wrapped ({', '.join(named)}{', …' * (used > SHOWN)}): it is older than they "
+            "are, or another one. Restore the newer one; if there is none, erase these persons, whose protected "
+            "values nobody can open"
+        )
 
 
 def retire(provider: RotatingKeyProvider, store: DataKeyStore, version: int) -> None:

@@ -112,6 +112,7 @@ def replay(
         if pinned is None:
             raise MetadataError("there is no metadata to replay under: start the metadata service")
         with wiring.opened(settings) as resources:
+            wiring.require_own_keyring(settings, resources)
             letters = resources.dead_letters
             chosen, missing = _chosen(letters, ids, reason, source, everything)
             report = replay_letters(

@@ -63,6 +63,7 @@ def erase(
         settings = settings_of(context)
         ensure_keyring(settings)
         with wiring.opened(settings) as resources:
+            wiring.require_own_keyring(settings, resources)
             if again:
                 done = wiring.erasure(settings, resources).again()
                 _show(done, as_json)

@@ -11,8 +11,9 @@ import typer
 from app import wiring
 from app.commands.context import Json, settings_of
 from app.exits import Exit, told
-from app.key_providers import create_keyring, provider_of
+from app.key_providers import create_keyring, ensure_keyring
 from app.output import counted, print_json, print_table
+from app.question import confirmed
 
 if TYPE_CHECKING:
     from transforms.keys import KeyVersion
@@ -54,9 +55,11 @@ def init(
 @commands.command()
 def add(context: typer.Context) -> None:
     """Add a key-encryption key, which new data keys are wrapped by from now on."""
-    with told():
-        version = provider_of(settings_of(context)).add()
-        print(f"version {version} is current")
+    from transforms.rotation import require_versions
+
+    with told(), wiring.opened_keys(settings_of(context), own=True) as (provider, store):
+        require_versions(provider, store)
+        print(f"version {provider.add()} is current")
 
 
 @commands.command()
@@ -64,14 +67,14 @@ def rotate(context: typer.Context, rate: Rate = None, as_json: Json = False) -> 
     """Make a new key-encryption key current and wrap every data key by it, beside a running flow.
 
     If it is cut short, run it again: it goes on where it was. Exit code 1 if some data keys cannot be
-    unwrapped; they stay as they are.
+    unwrapped, which stay as they are, or if the keyring is another one or an older copy, under which nothing is begun.
     """
     from app.progress_view import paced
     from app.rotation_view import shown
     from transforms.rotation import PAGE
     from transforms.rotation import rotate as rotation
 
-    with told(), wiring.opened_keys(settings_of(context)) as (provider, store):
+    with told(), wiring.opened_keys(settings_of(context), own=True) as (provider, store):
         page = min(PAGE, rate) if rate else PAGE
         done = shown(paced(rotation(provider, store, page), rate, lambda progress: progress.looked_at))
         if as_json:
@@ -92,6 +95,28 @@ def rotate(context: typer.Context, rate: Rate = None, as_json: Json = False) -> 
                 file=sys.stderr,
             )
             raise typer.Exit(Exit.FAILED)
+
+
+@commands.command()
+def adopt(
+    context: typer.Context, yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
+) -> None:
+    """Go on with this keyring where the one that the profiles were made under is lost.
+
+    What stands under that one's names is found by nothing any more: protected identifiers, so that their persons
+    become second ones, and who was erased, so that the same events bring them back; erase them again. Exit code 1
+    if the keyring does not open the data keys that there are.
+    """
+    with told():
+        settings = settings_of(context)
+        ensure_keyring(settings)
+        if not (
+            yes or confirmed("erased persons may come back, and nothing protected is found any more; go on?")
+        ):
+            print("nothing was changed", file=sys.stderr)
+            raise typer.Exit(Exit.FAILED)
+        wiring.adopt_keyring(settings)
+        print(f"{settings.keyring_file()} is the keyring of these profiles from now on")
 
 
 @commands.command("list")

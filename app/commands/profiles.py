@@ -47,6 +47,9 @@ def lookup(
         with wiring.opened(settings) as resources:
             reader = wiring.profile_reader(settings, resources)
             found = reader.lookup(wanted, reveal)
+            if not found:
+                # By another keyring's hashes nobody is found, which is no answer.
+                wiring.require_own_keyring(settings, resources, notes=False)
         _show(found, as_json)
         _tell_exceptions(reader)
         if not found:
@@ -88,6 +91,7 @@ def search(
             reader = wiring.profile_reader(settings, resources, pinned)
             total = reader.count(query)
             if not total:
+                wiring.require_own_keyring(settings, resources, notes=False)
                 for hint in (*_hints(query, types), *_hints_of_loss(resources)):
                     print(visible(hint), file=sys.stderr)
             if count:
@@ -143,6 +147,12 @@ def _tell_exceptions(reader: ProfileReader) -> None:
         print(
             f"{counted(reader.outdated, 'profile')} stored under an id that policy protects by now; until a flow or "
             "`idgraph seal` has renamed what is stored, one id can show twice",
+            file=sys.stderr,
+        )
+    if reader.unreadable:
+        print(
+            f"{counted(reader.unreadable, 'protected value')} cannot be opened: the data key is gone, or by this keyring it "
+            "cannot be unwrapped (`idgraph keys list` tells versions that are missing)",
             file=sys.stderr,
         )
     if reader.damaged:

@@ -61,6 +61,7 @@ def seal(
         if pinned is None:
             raise MetadataError("there is no metadata to seal by: start the metadata service")
         with wiring.opened(settings) as resources:
+            wiring.require_own_keyring(settings, resources, notes=not dry_run)
             readable: list[bytes] = []
             sealing = StoredSealing(
                 resources,

@@ -92,8 +92,7 @@ def test_a_rotation_tells_scripts_what_it_did(filled: CommandLine) -> None:
 def test_keys_that_cannot_be_unwrapped_are_told(filled: CommandLine) -> None:
     with closing(SqliteDataKeys(filled.settings().directory / "data-keys.db")) as store:
         ((name, key),) = store.wrapped_by(1, "", 1).items()
-        store.replace({name: (key, key._replace(kek_version=5))})
-    assert filled.json("keys", "list", "--json")[-1] == {"version": 5, "status": "missing", "data_keys": 1}
+        store.replace({name: (key, key._replace(wrapped=bytes(len(key.wrapped))))})
     result = filled("keys", "rotate", "--json")
     assert result.exit_code == 1
     told = json.loads(result.stdout)
@@ -101,11 +100,25 @@ def test_keys_that_cannot_be_unwrapped_are_told(filled: CommandLine) -> None:
     assert f"1 data key cannot be unwrapped and stayed: {name}" in result.stderr
 
 
-@pytest.mark.parametrize("words", [("rotate",), ("list",), ("retire", "1")])
+@pytest.mark.parametrize("word", ["rotate", "add"])
+def test_no_version_is_made_under_an_older_keyring(filled: CommandLine, word: str) -> None:
+    """Found by use: it had the number of the one that was missing, and nothing told of the older keyring any more."""
+    with closing(SqliteDataKeys(filled.settings().directory / "data-keys.db")) as store:
+        ((name, key),) = store.wrapped_by(1, "", 1).items()
+        store.replace({name: (key, key._replace(kek_version=5))})
+    listed = filled.json("keys", "list", "--json")
+    assert listed[-1] == {"version": 5, "status": "missing", "data_keys": 1}
+    result = filled("keys", word)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert f"never had key version 5, by which 1 data key is wrapped ({name})" in result.stderr
+    assert filled.json("keys", "list", "--json") == listed
+
+
+@pytest.mark.parametrize("words", [("rotate",), ("list",), ("retire", "1"), ("add",)])
 def test_lost_data_keys_do_not_count_as_unused(filled: CommandLine, words: tuple[str, ...]) -> None:
     keys = filled.settings().directory / "data-keys.db"
-    keys.unlink()
     assert filled("keys", "add").exit_code == 0
+    keys.unlink()
     result = filled("keys", *words)
     assert (result.exit_code, result.stdout) == (1, "")
     assert "data-keys.db is missing" in result.stderr

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import pytest
 
 from app import wiring
-from merge.store import FragmentWrite
+from merge import codec
+from merge.fragments import FragmentState
+from merge.store import NEW, FragmentWrite
+from sinks.sqlite_data_keys import SqliteDataKeys
 from tests.app.conftest import CommandLine
 from tests.retail import UNDETECTED, Pipeline, durable_keys, order, snapshot
 
@@ -38,6 +43,117 @@ def test_who_gives_the_values_up_goes_on_with_the_others(filled: CommandLine) ->
     (profile,) = filled.json("lookup", "user_id:4493", "--reveal", "--json")
     assert profile["attributes"]["identity"]["email"] == {"$protected": "unreadable"}
     assert profile["attributes"]["demographics"]["age"] == 37
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["erase", "user_id:4493", "--yes"],
+        ["dead-letters", "replay", "--all"],
+        ["seal"],
+        ["keys", "add"],
+        ["keys", "rotate"],
+        ["reindex"],
+        ["reconcile"],
+        ["lookup", "email:nobody@example.com"],
+        ["search", "identity.email=nobody@example.com"],
+    ],
+    ids=" ".join,
+)
+def test_nothing_is_done_under_another_keyring(words: list[str], filled: CommandLine) -> None:
+    """Found by use: a person became two, an erasure's tombstone held under the other keyring's names only, values were
+    sealed that the own keyring could not open, and the answer about a person who was there was nobody."""
+    keyring, keys = filled.settings().keyring_file(), filled.settings().directory / "data-keys.db"
+    own = keyring.read_bytes()
+    other = _another_keyring(filled)
+    before = keys.read_bytes()
+    result = filled(*words)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "it is not the one that they were made under" in result.stderr
+    assert (keyring.read_bytes(), keys.read_bytes()) == (other, before)
+    shown = filled("lookup", "user_id:4493", "--reveal")
+    assert "protected values cannot be opened" in shown.stderr
+    assert "opens none of" in filled("keys", "adopt", "--yes").stderr
+    keyring.write_bytes(own)
+    assert "cannot be opened" not in filled("lookup", "user_id:4493", "--reveal").stderr
+    assert "not the one" not in filled(*words).stderr
+
+
+def test_data_keys_are_tried_wherever_they_stand(filled: CommandLine) -> None:
+    """Found by use: the first twenty profiles had none, so that any keyring was taken for the own one."""
+    state = codec.encode(FragmentState())
+    with wiring.opened(filled.settings()) as resources:
+        first = [FragmentWrite(f"a:{number}", NEW, state, frozenset()) for number in range(30)]
+        assert resources.store.write(first) == set()
+    _another_keyring(filled)
+    for words in (["seal"], ["keys", "adopt", "--yes"]):
+        refused = filled(*words)
+        assert (refused.exit_code, refused.stdout) == (1, "")
+        assert "opens none of" in refused.stderr
+
+
+def test_without_data_keys_the_keyring_is_known_by_its_mark(with_keys: CommandLine) -> None:
+    """Found by use: a person who was erased came back in a flow under a keyring that was made anew."""
+    settings = with_keys.settings()
+    keyring = settings.keyring_file()
+    with wiring.opened(settings) as resources:
+        keys = durable_keys(settings.directory)
+        known = snapshot(declared=[], defaults=UNDETECTED)
+        pipeline = Pipeline(settings.directory, keys, resources.store, resources.index, snapshot=known)
+        pipeline.process([order(1)])
+        (person,) = [each.id for each in resources.store.scan(limit=2)]
+        pipeline.data_keys.close()
+        keys.close()
+    assert with_keys("erase", "--fragment", person, "--yes").exit_code == 0
+    own = keyring.read_bytes()
+    _another_keyring(with_keys)
+    # Only the tombstone is left, and is what would not be found.
+    refused = with_keys("erase", "--fragment", "user_id:1", "--yes")
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert "not the one that these profiles were made under" in refused.stderr
+    keyring.write_bytes(own)
+    assert with_keys("erase", "--fragment", "user_id:1", "--yes").exit_code == 0
+    _another_keyring(with_keys)
+    assert with_keys("erase", "--fragment", "user_id:2", "--yes").exit_code == 1
+    assert with_keys("keys", "adopt", given=b"n\n").exit_code == 1
+    assert with_keys("erase", "--fragment", "user_id:2", "--yes").exit_code == 1
+    assert with_keys("keys", "adopt", "--yes").exit_code == 0
+    assert with_keys("erase", "--fragment", "user_id:2", "--yes").exit_code == 0
+
+
+def test_an_empty_store_takes_any_keyring(with_keys: CommandLine) -> None:
+    with wiring.opened(with_keys.settings()) as resources:
+        wiring.require_own_keyring(with_keys.settings(), resources)
+    _another_keyring(with_keys)
+    assert with_keys("erase", "--fragment", "user_id:1", "--yes").exit_code == 0
+
+
+def _another_keyring(idgraph: CommandLine) -> bytes:
+    keyring = idgraph.settings().keyring_file()
+    keyring.unlink()
+    assert idgraph("keys", "init").exit_code == 0
+    return keyring.read_bytes()
+
+
+def test_one_damaged_data_key_is_not_another_keyring(filled: CommandLine) -> None:
+    settings = filled.settings()
+    with closing(SqliteDataKeys(settings.directory / "data-keys.db")) as store:
+        ((name, key),) = store.wrapped_by(1, "", 1).items()
+        store.replace({name: (key, key._replace(wrapped=bytes(len(key.wrapped))))})
+    assert filled("erase", "user_id:4493", "--yes").exit_code == 0
+
+
+def test_damaged_data_keys_of_a_noted_keyring_are_no_other_keyring(filled: CommandLine) -> None:
+    """Found by review: where few persons have one, a damaged data key stopped flow, erasure and replay."""
+    settings = filled.settings()
+    with wiring.opened(settings) as resources:
+        wiring.require_own_keyring(settings, resources)
+    with closing(SqliteDataKeys(settings.directory / "data-keys.db")) as store:
+        keys = store.some(1000)
+        store.replace({name: (key, key._replace(wrapped=bytes(9))) for name, key in keys.items()})
+    assert filled("erase", "user_id:4493", "--yes").exit_code == 0
+    _another_keyring(filled)
+    assert filled("erase", "user_id:4493", "--yes").exit_code == 1
 
 
 def test_a_damaged_fragment_among_them_hides_no_loss(filled: CommandLine) -> None:

@@ -142,11 +142,16 @@ def test_keys_are_found_by_version_in_pages(keys: DataKeyStore) -> None:
     assert sorted(seen) == sorted(mine)
     assert len(seen) == len(set(seen))
     assert keys.wrapped_by(3, "", 7) == {}
+    few = keys.some(7)
+    assert len(few) == 7
+    assert keys.some(1000) == keys.get([*mine, *(f"{name}x" for name in mine)])
+    assert few.items() < keys.some(1000).items()
 
 
 def test_nothing_is_counted_in_an_empty_store(keys: DataKeyStore) -> None:
     assert keys.counts() == {}
     assert keys.wrapped_by(1, "", 1) == {}
+    assert keys.some(1) == {}
 
 
 def test_a_closed_version_comes_in_no_more(keys: DataKeyStore) -> None:
@@ -188,6 +193,7 @@ def test_closed_keys_say_so(keys: DataKeyStore) -> None:
         lambda: keys.replace({"a:1": (KEY, OTHER)}),
         lambda: keys.wrapped_by(1, "", 1),
         keys.counts,
+        lambda: keys.some(1),
         lambda: keys.close_versions([1]),
     ):
         with pytest.raises(StoreError, match="closed"):

@@ -18,7 +18,7 @@ from tests.contracts.processes import finish, start
 from tests.transforms import rotation_killed
 from tests.transforms.forks import Forks
 from transforms.keys import DataKeyStore, WrappedKey
-from transforms.rotation import RotationProgress, retire, rotate
+from transforms.rotation import RotationProgress, require_versions, retire, rotate
 from transforms.sealing import DataKeys
 
 NAMES = [f"user_id:{number:02}" for number in range(20)]
@@ -65,6 +65,25 @@ def store() -> Watched:
 def seal_all(provider: KeyringFile, store: DataKeyStore, names: list[str] = NAMES) -> dict[str, str]:
     keys = DataKeys(provider, store).fetch(names, create=True)
     return {name: key.seal(name, *PLACE) for name, key in keys.items()}
+
+
+def test_a_version_that_is_made_meanwhile_is_not_one_that_never_was(
+    path: Path, keyring: KeyringFile, store: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by review: two rotations at once share the work, and the second said that its keyring was too old."""
+    seal_all(keyring, store)
+    count = store.counts
+
+    def counts() -> dict[int, int]:
+        monkeypatch.undo()
+        other = KeyringFile(path)
+        other.add()
+        seal_all(other, store, ["user_id:meanwhile"])
+        return count()
+
+    monkeypatch.setattr(store, "counts", counts)
+    require_versions(keyring, store)
+    assert count() == {1: len(NAMES), 2: 1}
 
 
 def assert_readable(provider: KeyringFile, store: DataKeyStore, sealed: Mapping[str, str]) -> None:
@@ -265,6 +284,10 @@ def test_a_keyring_older_than_the_data_keys_is_told(keyring: KeyringFile, tmp_pa
         keys.fetch(NAMES, create=True)
     with pytest.raises(KeyProviderError, match="has no key-encryption key of version 2"):
         keys.fetch(NAMES[:1], create=False)[NAMES[0]].open(sealed[NAMES[0]], *PLACE)
+    # Found by use: it made a second, other version 2, after which nothing told of the older keyring any more.
+    with pytest.raises(KeyProviderError, match="never had key version 2, by which 1 data key"):
+        rotated(KeyringFile(path), store)
+    assert KeyringFile(path).versions()[-1].version == 1
     store.close()
 
 
