@@ -35,6 +35,7 @@ from app.commands.reconcile import reconcile
 from app.commands.reindex import reindex
 from app.exits import told
 from app.observation.json_logs import BATCHES, JsonFormatter
+from app.standard_streams import open_closed_streams
 
 EPILOG = (
     "Exit codes: 0 done, 1 something failed, 2 wrong command line or configuration, or a file that cannot be read, 3 not found, "
@@ -135,6 +136,7 @@ app.add_typer(dev.commands, name="dev")
 
 def main() -> None:
     """The entry point of `idgraph`."""
+    open_closed_streams()
     try:
         # Commands do it themselves; the help that is shown before one of them may fail to be written too.
         with told():

@@ -67,6 +67,7 @@ COMMANDS = {
     "tokens revoke": "from now on",
     "keys init": "Make a keyring",
     "keys add": "Add a key-encryption key",
+    "keys adopt": "is lost",
     "keys list": "List key-encryption keys",
     "keys rotate": "beside a running flow",
     "keys retire": "no way back",
@@ -511,3 +512,26 @@ def test_bench_passes_its_words_on() -> None:
     assert (known.returncode, "--shops" in known.stdout) == (0, True)
     unknown = bench("nonsense", "--shops", "1")
     assert (unknown.returncode, "there are throughput, latency" in unknown.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("command", ["map {spec}", "--version", "search x=1", "specs validate-no-such"])
+def test_standard_streams_that_are_closed_are_as_dev_null(tmp_path: Path, closed: str, command: str) -> None:
+    """Found by use: `AttributeError: 'NoneType' object has no attribute 'flush'`, and messages among the output."""
+    spec = tmp_path / "spec.json"
+    spec.write_text('{"operation": "shift", "spec": {"a": "b"}}')
+    line = f"echo nonsense | {sys.executable} -m app.cli {command.format(spec=spec)}"
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    given, plain = (
+        subprocess.run(
+            ["sh", "-c", f"{line} {end}"], cwd=tmp_path, capture_output=True, check=False, env=environment
+        )
+        for end in (closed, "")
+    )
+    assert b"Traceback" not in given.stdout + given.stderr
+    if closed == "<&-" and command.startswith("map"):
+        assert (given.returncode, given.stdout) == (0, b"")
+    else:
+        assert given.returncode == (0 if "<" in closed and "map" in command else plain.returncode)
+        assert given.stdout in (b"", plain.stdout)
+    assert given.stderr in (b"", plain.stderr)
