@@ -36,7 +36,7 @@ from ingestion.session import start_session, stop_session
 from ingestion.snapshots import SnapshotFollower
 from ingestion.source_files import file_sources, folder_of, path_below
 from ingestion.workers import WorkerResources
-from model.errors import ConfigError, ProfileIndexError
+from model.errors import ConfigError, FlowInterruptedError, FlowStoppedError, ProfileIndexError
 from model.queries import Query
 
 log = logging.getLogger(__name__)
@@ -59,7 +59,8 @@ def run_flow(
         raise ConfigError("no sources are configured; add a [[sources]] table to idgraph.toml")
     failure_handler(settings.flow.on_failure)
     require_shared(settings)
-    require_java()
+    with _telling_of_interruption(stop):
+        require_java()
     jars = needed_jars(settings)
     wiring.prepare_directory(settings)
     ensure_keyring(settings)
@@ -73,6 +74,7 @@ def run_flow(
         checkpoints.mend(state / "checkpoint", keeps_files=not kafka_sources(settings.sources_by_name()))
         client = stack.enter_context(closing(wiring.metadata_client(settings)))
         resources = stack.enter_context(wiring.opened(settings))
+        wiring.require_own_keyring(settings, resources)
         require_formats(settings, resources.formats)
         wiring.erasure(settings, resources).mend()
         snapshots = stack.enter_context(SnapshotFollower(client, wiring.snapshot_file(settings)))
@@ -101,7 +103,7 @@ def run_flow(
             )
         )
         on_start()
-        with _keeping_interrupt_handler():
+        with _keeping_interrupt_handler(), _telling_of_interruption(stop):
             session = start_session(
                 settings.flow, settings.spark, state / "spark", state / "spark.log", class_archives(), jars
             )
@@ -127,6 +129,17 @@ def run_flow(
             flow.run(stop, intake)
         finally:
             running.clear()
+
+
+@contextmanager
+def _telling_of_interruption(stop: threading.Event) -> Iterator[None]:
+    """Around what starts Java: asked to end with the flow, it says that it cannot be started."""
+    try:
+        yield
+    except (ConfigError, FlowStoppedError):
+        if not stop.is_set():
+            raise
+        raise FlowInterruptedError("Java ended with it before the flow had begun") from None
 
 
 def _tell_of_another_store(resources: WorkerResources) -> None:

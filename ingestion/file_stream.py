@@ -5,6 +5,7 @@ It never opens a file (docs/adr/0006-files.md).
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
@@ -12,9 +13,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ingestion import local_disk
 from ingestion.configuration import FileSource
+from ingestion.files import size_of
 from ingestion.intake import Intake
-from ingestion.source_files import spark_path
+from ingestion.source_files import source_of, spark_path
 from ingestion.taken_files import files_of
+
+log = logging.getLogger(__name__)
 
 # binaryFile reads a file's content only when that column is asked for.
 _FILE_SCHEMA = "path string, modificationTime timestamp, length long, content binary"
@@ -27,11 +31,14 @@ class FileStream:
         self._sources = sources
         self._max_files_per_batch = max_files_per_batch
         self._checkpoint = checkpoint
+        self._session: SparkSession | None = None
+        self._noted: tuple[int, list[Path]] = (-1, [])
         self._hide: Callable[[Iterable[Path]], None] = lambda _: None
 
     def load(self, session: SparkSession, intake: Intake) -> DataFrame:
         """One column, `path`."""
         self._hide = local_disk.hiding(session)
+        self._session, self._noted = session, (-1, [])
         return (
             session.readStream.format("binaryFile")
             .schema(_FILE_SCHEMA)
@@ -40,6 +47,9 @@ class FileStream:
             .option("maxFileAge", "36500d")
             # Sub-directories belong to their source, and their names are no columns.
             .option("recursiveFileLookup", "true")
+            # What is gone when a task looks at it is not in its rows, as what was gone when the micro-batch was planned; the
+            # flow looks for both (`is_whole`).
+            .option("ignoreMissingFiles", "true")
             .load(spark_path(self._sources))
             .select("path")
         )
@@ -48,14 +58,28 @@ class FileStream:
         """As Spark packed them: up to `split_bytes` are one task."""
         return batch
 
-    def in_other_tasks(self, number: int) -> DataFrame | None:  # noqa: ARG002 - the protocol's
-        """Spark reads no record of files."""
-        return None
+    def is_whole(self, number: int, files: int) -> bool:
+        """Spark leaves out of a micro-batch, without a word, the files that are away when it plans or runs it: one that was
+        begun before the last start, on a share that is not mounted now. It never looks at them again."""
+        noted = self._files_of(number)
+        if files >= len(noted):
+            return True
+        # Of empty ones it says nothing either, and those of no source are letters and not counted.
+        due = [file for file in noted if source_of(file, self._sources) is not None]
+        return files >= len(due) or files >= len(due) - sum(map(_is_empty, due))
+
+    def in_other_tasks(self, number: int) -> DataFrame | None:
+        """All files that the checkpoint names, whether they are there or not, which the workers find out."""
+        noted = self._files_of(number)
+        if self._session is None or not noted:
+            return None
+        log.warning("of the files of micro-batch %d some were away; all of them are looked for again", number)
+        return self._session.createDataFrame([(f"file:{file}",) for file in noted], "path string")
 
     def took(self, number: int, records: int, seconds: float) -> dict[str, int]:  # noqa: ARG002
         """What waits is not counted."""
         # Spark would ask of each file that lies there when it was changed, to find that it has taken it.
-        self._hide(files_of(self._checkpoint, number))
+        self._hide(self._files_of(number))
         return {}
 
     def waiting(self) -> dict[str, int]:
@@ -73,8 +97,17 @@ class FileStream:
         """There are none."""
         return text
 
+    def _files_of(self, number: int) -> list[Path]:
+        if self._noted[0] != number:
+            self._noted = number, files_of(self._checkpoint, number)
+        return self._noted[1]
+
     def _most_at_once(self, intake: Intake) -> tuple[str, int]:
         # Spark takes one of these, not both.
         if intake.batch_bytes is None:
             return "maxFilesPerTrigger", self._max_files_per_batch
         return "maxBytesPerTrigger", intake.batch_bytes
+
+
+def _is_empty(file: Path) -> bool:
+    return not size_of(file) and file.exists()

@@ -25,7 +25,7 @@ from ingestion.micro_batch import MicroBatchRunner
 from ingestion.outcomes import BatchReport, StageReport
 from ingestion.pins import BatchPins
 from ingestion.schema_buffer import SchemaBuffer
-from ingestion.session import has_java_ended, unless_gone
+from ingestion.session import unless_gone, was_java_asked_to_end
 from ingestion.set_aside import BatchAttempt
 from ingestion.snapshot_file import PinnedSnapshot
 from ingestion.snapshots import SnapshotFollower
@@ -34,9 +34,11 @@ from ingestion.workers import WorkerPlan
 from merge.backoff import Backoff
 from model.dead_letters import DeadLetters
 from model.errors import (
+    FlowInterruptedError,
     FlowStoppedError,
     IdgraphError,
     JavaLostError,
+    SparkStoppedError,
     StoreError,
     UnreadableRecordError,
     WorkerLostError,
@@ -113,7 +115,9 @@ class Flow:
             if is_of_spark(error):
                 failure = self._failure or error_of_spark(error, self._stream.without_secrets)
             if self._is_end_of_java(failure):
-                raise JavaLostError("Spark's Java process ended before the micro-batch did") from None
+                raise FlowInterruptedError(
+                    "Spark's Java process ended with it: this micro-batch is taken up by the next run"
+                ) from None
             if failure is error:
                 raise
             raise failure from None
@@ -126,11 +130,12 @@ class Flow:
                 self._runner.close()
 
     def _is_end_of_java(self, failure: Exception) -> bool:
-        """Whether the flow was asked to stop and Spark's Java process was, too: what it says in its end may be anything."""
+        """Whether the flow was asked to stop and Spark's Java process was, too: what it says in its end may be anything. What
+        the flow itself says stands."""
         return (
             self._stop.is_set()
-            and type(failure) in (FlowStoppedError, WorkerLostError)
-            and has_java_ended(self._session, JAVA_END_SECONDS)
+            and isinstance(failure, (SparkStoppedError, WorkerLostError, JavaLostError))
+            and was_java_asked_to_end(self._session, JAVA_END_SECONDS)
         )
 
     def is_running(self) -> bool:
@@ -254,12 +259,18 @@ class Flow:
         self, rows: DataFrame, number: int, attempt: BatchAttempt, pinned: PinnedSnapshot, is_last: bool
     ) -> tuple[int, StageReport]:
         try:
-            return self._runner.run(rows, attempt, pinned, is_last)
+            tasks, counts = self._runner.run(rows, attempt, pinned, is_last)
+            if self._stream.is_whole(number, counts.files):
+                return tasks, counts
+            other = self._stream.in_other_tasks(number)
+            if other is None:
+                return tasks, counts
         except UnreadableRecordError:
             other = self._stream.in_other_tasks(number)
             if other is None:
                 raise
-            return self._runner.run(other, attempt._replace(is_again=True), pinned, is_last)
+        # What was done of it is done once more, which changes nothing.
+        return self._runner.run(other, attempt._replace(is_again=True), pinned, is_last)
 
     def _await_commit(self, query: StreamingQuery) -> None:
         """Spark writes that a micro-batch is done after `_process` returned, and reports progress after

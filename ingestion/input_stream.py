@@ -21,8 +21,12 @@ class InputStream(Protocol):
         ...
 
     def in_other_tasks(self, number: int) -> DataFrame | None:
-        """The same for a micro-batch of which Spark cannot take a record (UnreadableRecordError); None if there is no
-        other way to read it."""
+        """The same for a micro-batch of which Spark cannot take a record (UnreadableRecordError), or left something out
+        (`is_whole`); None if there is no other way to read it."""
+        ...
+
+    def is_whole(self, number: int, files: int) -> bool:
+        """Whether all of micro-batch `number` was read, of which the tasks have read so many files."""
         ...
 
     def took(self, number: int, records: int, seconds: float) -> dict[str, int]:

@@ -81,6 +81,10 @@ class KafkaStream:
             self._by_ranges = BATCHES_BY_RANGES
         return rows
 
+    def is_whole(self, number: int, files: int) -> bool:  # noqa: ARG002 - the protocol's
+        """Spark tells what it cannot read (`failOnDataLoss`)."""
+        return True
+
     def _in_ranges(self, number: int) -> DataFrame | None:
         ranges = ranges_of(self._checkpoint, number)
         if not self._reads_ranges or not ranges or self._session is None:

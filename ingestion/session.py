@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -22,6 +23,8 @@ from ingestion.worker_errors import is_of_spark, stopped_by_spark
 from model.errors import FlowStoppedError
 
 log = logging.getLogger(__name__)
+
+_ASKING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def start_session(
@@ -84,17 +87,18 @@ def _tell_no_tracebacks(session: SparkSession) -> None:
     session.sparkContext._accumulatorServer.handle_error = passed_over
 
 
-def has_java_ended(session: SparkSession, seconds: float) -> bool:
-    """Whether the Java process of a session ends by itself within some seconds; one that was not started with the
-    session does not."""
+def was_java_asked_to_end(session: SparkSession, seconds: float) -> bool:
+    """Whether the Java process of a session ends within some seconds by a signal that asks for it, not by one that kills
+    (as for want of memory) nor by itself. One that was not started with the session does not end."""
     process = getattr(session.sparkContext._gateway, "proc", None)
     if process is None:
         return False
     try:
-        process.wait(seconds)
+        code = process.wait(seconds)
     except subprocess.TimeoutExpired:
         return False
-    return True
+    # Java tells the signal that it handled as a shell does.
+    return code in {told for asked in _ASKING for told in (-asked, 128 + asked)}
 
 
 @contextmanager

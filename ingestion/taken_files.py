@@ -9,25 +9,63 @@ from pathlib import Path
 from urllib.parse import unquote
 
 TAIL_BYTES = 1 << 20
-"""Every tenth file of the log tells all files that were ever taken, the latest at its end; more of it is not read."""
+"""Every tenth file of the log tells all files that were ever taken, the latest at its end; more of it is read as needed."""
 
 
 def files_of(checkpoint: Path, number: int) -> list[Path]:
-    """The files that micro-batch `number` takes, as far as they can be told."""
+    """The files that micro-batch `number` takes: none where that cannot be told."""
+    log = checkpoint / "sources" / "0"
     try:
-        entry = json.loads((checkpoint / "offsets" / str(number)).read_bytes().splitlines()[-1])["logOffset"]
-        log = checkpoint / "sources" / "0"
-        file = log / f"{entry}.compact"
-        return list(_paths(file if file.exists() else log / str(entry), entry))
+        last = _entry(checkpoint, number)
+        first = _first_entry(checkpoint, number, last)
+        return [path for entry in range(first, last + 1) for path in _paths(log, entry)]
     except (OSError, ValueError, IndexError, KeyError, TypeError):
         return []
 
 
-def _paths(file: Path, entry: int) -> Iterator[Path]:
-    with file.open("rb") as stream:
-        stream.seek(max(0, stream.seek(0, os.SEEK_END) - TAIL_BYTES))
-        lines = stream.read().split(b"\n")
-    # The first may be the version, or cut.
-    for told in map(json.loads, lines[1:]):
+def _entry(checkpoint: Path, number: int) -> int:
+    """The last entry of the log of files that a micro-batch takes."""
+    told = json.loads((checkpoint / "offsets" / str(number)).read_bytes().splitlines()[-1])
+    return int(told["logOffset"])
+
+
+def _first_entry(checkpoint: Path, number: int, last: int) -> int:
+    """A stop between the two logs leaves files that were noted for a micro-batch that was not: the next has them too."""
+    try:
+        return _entry(checkpoint, number - 1) + 1 if number else 0
+    except FileNotFoundError:
+        # Spark keeps those of the last hundred micro-batches.
+        return last
+
+
+def _paths(log: Path, entry: int) -> Iterator[Path]:
+    for line in _last_lines(_file_of(log, entry), entry):
+        told = json.loads(line)
         if told["batchId"] == entry:
             yield Path(unquote(told["path"].removeprefix("file:")))
+
+
+def _file_of(log: Path, entry: int) -> Path:
+    """An entry's own file; where Spark has removed it, the next that tells all from the first on."""
+    own = log / str(entry)
+    told = sorted(int(each.stem) for each in log.glob("*.compact") if each.stem.isdecimal())
+    return next((log / f"{each}.compact" for each in told if each >= entry), own) if not own.exists() else own
+
+
+def _last_lines(file: Path, entry: int) -> list[bytes]:
+    """The lines at the end of a log's file that may be of this entry, which are all that are."""
+    mine = b'"batchId":%d}' % entry
+    tail = TAIL_BYTES
+    with file.open("rb") as stream:
+        size = stream.seek(0, os.SEEK_END)
+        while True:
+            stream.seek(max(0, size - tail))
+            # The first may be the version, or cut.
+            lines = stream.read().split(b"\n")[1:]
+            if tail >= size or (lines and _entry_told(lines[0]) < entry):
+                return [line for line in lines if line.endswith(mine)]
+            tail *= 4
+
+
+def _entry_told(line: bytes) -> int:
+    return int(json.loads(line)["batchId"]) if line else -1

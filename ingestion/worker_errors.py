@@ -6,7 +6,14 @@ import re
 from collections.abc import Callable
 
 from model import errors
-from model.errors import FlowStoppedError, IdgraphError, JavaLostError, UnreadableRecordError, WorkerLostError
+from model.errors import (
+    FlowStoppedError,
+    IdgraphError,
+    JavaLostError,
+    SparkStoppedError,
+    UnreadableRecordError,
+    WorkerLostError,
+)
 
 _OF_WORKERS = (
     errors.ConfigError,
@@ -74,10 +81,11 @@ def error_of_spark(error: Exception, without_secrets: Callable[[str], str]) -> I
 
 
 def _is_of_no_jvm(error: Exception) -> bool:
-    # Its socket's end; or no word of Java's, which it has whenever there is a JVM.
+    # Its socket's end; or no word of Java's, which it has whenever there is a JVM; or not even what a session began with.
     kind, text = type(error), str(error).strip()
     return kind.__name__ == "Py4JNetworkError" or (
-        kind.__name__ == "Py4JError" and text.startswith(_PREFACE) and "\n" not in text
+        kind.__name__ == "Py4JError"
+        and ((text.startswith(_PREFACE) and "\n" not in text) or text.endswith("does not exist in the JVM"))
     )
 
 
@@ -114,4 +122,4 @@ def stopped_by_spark(text: str) -> FlowStoppedError:
         reason = _REASON.search(text)
         told = reason[1].strip() if reason else told
         return FlowStoppedError(f"records in Kafka are gone that were not read yet (docs/kafka.md): {told}")
-    return FlowStoppedError(f"Spark stopped the flow: {told}")
+    return SparkStoppedError(f"Spark stopped the flow: {told}")

@@ -195,8 +195,16 @@ class WorkerLostError(FlowStoppedError):
     """A worker process of the flow died under its task: it was killed, or ran out of memory. Retryable."""
 
 
+class SparkStoppedError(FlowStoppedError):
+    """Spark ended the flow, and this is what it said."""
+
+
 class JavaLostError(FlowStoppedError):
     """Spark's Java process is gone under the flow: it was killed, or got a signal that went to all of a group."""
+
+
+class FlowInterruptedError(FlowStoppedError):
+    """The flow was asked to stop by a signal that went to Spark's Java process too, which did not wait."""
 
 
 class PublishError(IdgraphError):

@@ -84,8 +84,7 @@ def _run(found: Archive, source: str, stop: Event, rate: float | None, again: bo
 
         teller = Teller(on_step, stop)
         done = run_backfill(found, stop, rate, teller, announce)
-    if teller.is_unheard:
-        raise BrokenPipeError
+    teller.check()
     return done
 
 

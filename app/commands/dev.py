@@ -49,8 +49,7 @@ def up(
             raise ConfigError(
                 f"{directory or DEFAULT} is {error}; for a second one give another --directory"
             ) from None
-        if teller.is_unheard:
-            raise BrokenPipeError
+        teller.check()
 
 
 @commands.command("fetch")

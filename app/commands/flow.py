@@ -19,7 +19,7 @@ from app.commands.context import settings_of
 from app.exits import told
 from app.observation.json_logs import log_batch, say
 from app.output import counted, print_json
-from model.errors import AlreadyRunningError, ConfigError, JavaLostError, PublishError
+from model.errors import AlreadyRunningError, ConfigError, FlowInterruptedError, PublishError
 
 if TYPE_CHECKING:
     from ingestion.outcomes import BatchReport
@@ -67,27 +67,31 @@ def run(
                 f"the flow {settings.flow.name} is {error}; to run beside it, use another `[flow] name` with sources "
                 "of its own"
             ) from None
-        if teller.is_unheard:
-            raise BrokenPipeError
+        teller.check()
         if stop.is_set() and not until_done:
             say("stopped; the next run goes on from here")
 
 
 class Teller(Generic[Told]):
-    """Tells of micro-batches until nobody listens any more; then the flow ends as if it were asked to: a
-    micro-batch that is done must not fail because of it."""
+    """Tells of micro-batches until nobody listens any more, or the disk is full that it tells it to; then the flow ends as
+    if it were asked to: a micro-batch that is done must not fail because of it."""
 
     def __init__(self, tell: Callable[[Told], None], stop: threading.Event) -> None:
-        self.is_unheard = False
+        self._failure: OSError | None = None
         self._tell = tell
         self._stop = stop
 
     def __call__(self, report: Told) -> None:
         try:
             self._tell(report)
-        except BrokenPipeError:
-            self.is_unheard = True
+        except OSError as error:
+            self._failure = error
             self._stop.set()
+
+    def check(self) -> None:
+        """Raises why nobody listens any more, for `told`."""
+        if self._failure is not None:
+            raise self._failure
 
 
 def publish(
@@ -186,11 +190,9 @@ def stopping_on_signals(unit: str = "micro-batch") -> Iterator[threading.Event]:
         previous[name] = signal.signal(name, ask)
     try:
         yield stop
-    except JavaLostError:
-        if not stop.is_set():
-            raise
+    except FlowInterruptedError as error:
         # The signal went to all of the group, as a service manager's does.
-        say(f"Spark's Java process ended with it: this {unit} is taken up by the next run")
+        say(str(error))
         raise KeyboardInterrupt from None
     finally:
         for name, handler in previous.items():

@@ -37,13 +37,22 @@ class AwayAtFirst(SqliteDeadLetters):
 
 
 class Stream:
-    """One whose records all are read."""
+    """One whose records all are read, unless `left_out` says how often something is missing."""
+
+    left_out = 0
 
     def without_secrets(self, text: str) -> str:
         return text
 
     def in_tasks(self, rows: Any, number: int) -> Any:
         return rows
+
+    def is_whole(self, number: int, files: int) -> bool:
+        self.left_out -= 1
+        return self.left_out < 0
+
+    def in_other_tasks(self, number: int) -> Any:
+        return "all that was noted"
 
     def took(self, number: int, offsets: int, seconds: float) -> dict[str, int]:
         return {}
@@ -62,12 +71,14 @@ class Job:
 
     def __init__(self) -> None:
         self.attempts: list[BatchAttempt] = []
+        self.rows: list[Any] = []
         self.refused: list[str] = []
 
     def run(
         self, rows: Any, attempt: BatchAttempt, pinned: PinnedSnapshot, is_last: bool
     ) -> tuple[int, StageReport]:
         self.attempts.append(attempt)
+        self.rows.append(rows)
         letter = DeadLetter(
             id="a" * 32,
             reason=DeadLetterReason.NOT_JSON,
@@ -93,13 +104,13 @@ class Driver:
         pinned = PinnedSnapshot("etag", snapshot())
         follower = type("Follower", (), {"current": lambda _: pinned})()
         self.told: list[BatchReport] = []
-        self.job = Job()
+        self.job, self.stream = Job(), Stream()
         self.pipeline = pipeline = Pipeline(folder, now=lambda: NOW + 60 * 86_400)
         none = cast(Any, None)
         self.flow = Flow(
             none,
             plan,
-            cast(Any, Stream()),
+            cast(Any, self.stream),
             folder,
             follower,
             cast(Any, Schema()),
@@ -147,6 +158,18 @@ def test_once_put_a_letter_is_in_no_report(tmp_path: Path) -> None:
         driver = Driver(tmp_path, letters, retries=0)
         driver.take()
         assert [report.counts.letters for report in driver.told] == [[]]
+
+
+def test_what_spark_left_out_is_looked_for_once_more_and_told_once(tmp_path: Path) -> None:
+    with closing(AwayAtFirst(tmp_path / "letters.db")) as letters:
+        driver = Driver(tmp_path, letters, retries=0)
+        driver.stream.left_out = 1
+        driver.take()
+        assert driver.job.rows == [None, "all that was noted"]
+        assert [each.is_again for each in driver.job.attempts] == [False, True]
+        (report,) = driver.told
+        assert (report.attempts, report.counts.dead) == (1, {"not_json": 1})
+        assert len(list(letters.scan())) == 1
 
 
 def test_keys_of_refused_events_are_erased_once_all_letters_are_put(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from model.errors import (
     JavaLostError,
     KeyProviderError,
     SourceUnavailableError,
+    SparkStoppedError,
     StoreError,
     WorkerLostError,
 )
@@ -74,7 +75,8 @@ def test_an_error_of_ours_comes_through(said: str, kind: type[IdgraphError], mes
 )
 def test_of_what_spark_says_the_first_line_is_enough(text: str, message: str) -> None:
     for error in (error_of_worker(text), stopped_by_spark(text)):
-        assert (type(error), str(error)) == (FlowStoppedError, message)
+        kind = SparkStoppedError if message.startswith("Spark stopped") else FlowStoppedError
+        assert (type(error), str(error)) == (kind, message)
 
 
 @pytest.mark.parametrize(
@@ -147,11 +149,15 @@ Caused by: java.lang.ArithmeticException: long overflow
         (ConnectionResetError(), "Spark's Java process is gone: "),
         (Py4JNetworkError("Answer from Java side is empty"), "Spark's Java process is gone: "),
         (Py4JError("An error occurred while calling o33.collect"), "Spark's Java process is gone: "),
+        (
+            Py4JError("a.b.PythonRDD.setupBroadcast does not exist in the JVM"),
+            "Spark's Java process is gone: ",
+        ),
         (Py4JError("no secret"), "Spark stopped the flow: no word"),
     ],
 )
 def test_a_jvm_that_is_gone_is_told_as_such(raised: Exception, message: str) -> None:
     assert is_of_spark(raised)
     told = error_of_spark(raised, lambda text: text.replace("secret", "word"))
-    assert type(told) is (JavaLostError if "is gone" in message else FlowStoppedError)
+    assert type(told) is (JavaLostError if "is gone" in message else SparkStoppedError)
     assert str(told).startswith(message)

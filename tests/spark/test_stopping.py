@@ -7,6 +7,8 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -42,9 +44,8 @@ def test_ctrl_c_ends_after_the_micro_batch_and_a_killed_jvm_with_one_message(
     try:
         until(lambda: len(installation.batches()) > 1 or process.poll() is not None, what="the next run's")
         assert sum(batch["events"] for batch in installation.batches()) == 20
-        for pid in descendants(process.pid):
-            if Path(f"/proc/{pid}/comm").read_text().strip() == "java":
-                os.kill(pid, signal.SIGKILL)
+        for pid in _java_of(process):
+            os.kill(pid, signal.SIGKILL)
         assert process.wait(60) == 4
     finally:
         if process.poll() is None:
@@ -79,6 +80,53 @@ def test_a_signal_to_all_of_its_processes_is_an_interruption_and_no_failure(
     assert "this micro-batch is taken up by the next run" in said
     assert "error" not in said
     assert sum(batch["events"] for batch in installation.run()) == len(segment)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.7])
+def test_a_signal_to_all_of_its_processes_while_spark_starts_is_one_too(
+    tmp_path: Path, shop: Shop, seconds: float
+) -> None:
+    installation = Installation(tmp_path, shop)
+    process = installation.start()
+    try:
+        until(lambda: _java_of(process) or process.poll() is not None, what="Java")
+        time.sleep(seconds)
+        for pid in descendants(process.pid):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+        assert process.wait(60) == 130, (installation.folder / "flow.err").read_text()
+    finally:
+        if process.poll() is None:
+            kill_tree(process)
+    assert "error" not in (installation.folder / "flow.err").read_text()
+
+
+def test_java_that_is_killed_after_the_flow_was_asked_to_stop_is_a_failure(
+    tmp_path: Path, shop: Shop
+) -> None:
+    installation = Installation(tmp_path, shop, split_bytes=20_000)
+    installation.publish("segment", retail("segment")[:5000])
+    pin = installation.folder / ".idgraph/flows/shop/batch.json"
+    process = installation.start()
+    try:
+        until(lambda: pin.exists() or process.poll() is not None, what="the micro-batch's begin")
+        process.send_signal(signal.SIGTERM)
+        for pid in _java_of(process):
+            os.kill(pid, signal.SIGKILL)
+        assert process.wait(60) == 4, (installation.folder / "flow.err").read_text()
+    finally:
+        if process.poll() is None:
+            kill_tree(process)
+    assert "error: Spark's Java process is gone" in (installation.folder / "flow.err").read_text()
+
+
+def _java_of(process: subprocess.Popen[bytes]) -> list[int]:
+    found = []
+    for pid in descendants(process.pid):
+        with suppress(OSError):
+            if Path(f"/proc/{pid}/comm").read_text().strip() == "java":
+                found.append(pid)
+    return found
 
 
 def test_a_store_that_fails_ends_the_run_with_its_own_words(tmp_path: Path, shop: Shop) -> None:
