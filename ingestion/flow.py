@@ -29,7 +29,7 @@ from ingestion.session import unless_gone, was_java_asked_to_end
 from ingestion.set_aside import BatchAttempt
 from ingestion.snapshot_file import PinnedSnapshot
 from ingestion.snapshots import SnapshotFollower
-from ingestion.worker_errors import error_of_spark, is_of_spark, may_pass_again
+from ingestion.worker_errors import error_of_spark, is_of_spark, may_pass_again, stopped_by_spark
 from ingestion.workers import WorkerPlan
 from merge.backoff import Backoff
 from model.dead_letters import DeadLetters
@@ -49,8 +49,9 @@ log = logging.getLogger(__name__)
 # How long a stop waits for Spark to note a finished micro-batch. Not noted, it is only done once more.
 COMMIT_SECONDS = 10.0
 
-JAVA_END_SECONDS = 5.0
-"""How long Spark's Java process takes for its end, at most, after it was asked to."""
+JAVA_END_SECONDS = 20.0
+"""How long Spark's Java process takes for its end, at most, after it was asked to: half a second, on a machine that has read
+none of it yet more than five."""
 
 BATCH_PAUSE_SECONDS = 1.0
 LONGEST_BATCH_PAUSE_SECONDS = 30.0
@@ -189,10 +190,18 @@ class Flow:
             try:
                 self._run_batch(self._stream.in_tasks(rows, number), number)
                 self._last_batch = number
-            except IdgraphError as error:
-                # Spark hands only a text on; the caller of `run` wants the error.
-                self._failure = error
+            except Exception as error:
+                # Spark hands only a text on, and that to nobody once a stop was asked for; the caller of `run` wants the error.
+                self._failure = self._told(error)
                 raise
+
+    def _told(self, error: Exception) -> IdgraphError:
+        if isinstance(error, IdgraphError):
+            return error
+        if is_of_spark(error):
+            return error_of_spark(error, self._stream.without_secrets)
+        log.debug("a micro-batch broke off", exc_info=error)
+        return stopped_by_spark(f"{type(error).__name__}: {error}")
 
     def _run_batch(self, rows: DataFrame, number: int) -> None:
         started = time.monotonic()

@@ -19,7 +19,7 @@ from ingestion.configuration import FlowConfig
 from ingestion.further_options import given_by_file
 from ingestion.session_options import is_authenticated, session_options
 from ingestion.spark_configuration import SparkSettings, is_local
-from ingestion.worker_errors import is_of_spark, stopped_by_spark
+from ingestion.worker_errors import error_of_spark, is_of_spark
 from model.errors import FlowStoppedError
 
 log = logging.getLogger(__name__)
@@ -69,9 +69,7 @@ def start_session(
         except Exception as error:
             if not is_of_spark(error):
                 raise
-            told = str(stopped_by_spark(spark.without_secrets(str(error)))).removeprefix(
-                "Spark stopped the flow: "
-            )
+            told = str(error_of_spark(error, spark.without_secrets)).removeprefix("Spark stopped the flow: ")
             raise FlowStoppedError(f"Spark did not start: {told}; more in {log_file}") from None
         session.sparkContext.setLogLevel("ERROR")
     _tell_no_tracebacks(session)

@@ -72,21 +72,34 @@ def is_of_spark(error: Exception) -> bool:
 
 def error_of_spark(error: Exception, without_secrets: Callable[[str], str]) -> IdgraphError:
     """What Spark raised as an error of ours."""
-    if isinstance(error, ConnectionError) or _is_of_no_jvm(error):
+    text = _said(error)
+    if text is None:
         return JavaLostError(
             "Spark's Java process is gone: it was killed, for want of memory or by a signal to the whole group of processes; "
             "run again"
         )
-    return error_of_worker(without_secrets(str(error)))
+    return error_of_worker(without_secrets(text))
 
 
-def _is_of_no_jvm(error: Exception) -> bool:
-    # Its socket's end; or no word of Java's, which it has whenever there is a JVM; or not even what a session began with.
-    kind, text = type(error), str(error).strip()
-    return kind.__name__ == "Py4JNetworkError" or (
-        kind.__name__ == "Py4JError"
-        and ((text.startswith(_PREFACE) and "\n" not in text) or text.endswith("does not exist in the JVM"))
-    )
+def _said(error: Exception) -> str | None:
+    """What Spark said, which is nothing where there is no JVM any more: py4j asks it even for the words of errors that it
+    raised before."""
+    try:
+        text = str(error)
+    except Exception as later:
+        if not is_of_spark(later):
+            raise
+        return None
+    return None if isinstance(error, ConnectionError) or _is_of_no_jvm(error, text.strip()) else text
+
+
+def _is_of_no_jvm(error: Exception, text: str) -> bool:
+    name = type(error).__name__
+    if name != "Py4JError":
+        return name == "Py4JNetworkError"
+    # No word of Java's, which it has whenever there is a JVM; or not even what a session began with.
+    is_mute = text.startswith(_PREFACE) and "\n" not in text
+    return is_mute or text.endswith("does not exist in the JVM")
 
 
 def error_of_worker(text: str) -> IdgraphError:

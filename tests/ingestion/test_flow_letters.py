@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+import threading
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -12,13 +15,14 @@ import pytest
 from ingestion import flow as flows
 from ingestion.configuration import FlowConfig
 from ingestion.flow import Flow
+from ingestion.intake import Intake
 from ingestion.leftover_keys import LeftoverKeys
 from ingestion.outcomes import BatchReport, StageReport
 from ingestion.set_aside import BatchAttempt
 from ingestion.snapshot_file import PinnedSnapshot
 from ingestion.workers import WorkerPlan
 from model.dead_letters import DeadLetter, DeadLetterReason
-from model.errors import StoreError
+from model.errors import FlowStoppedError, StoreError
 from sinks.sqlite_dead_letters import SqliteDeadLetters
 from tests.ingestion.test_tombstones import at, may
 from tests.retail import NOW, Pipeline, snapshot
@@ -57,6 +61,8 @@ class Stream:
     def took(self, number: int, offsets: int, seconds: float) -> dict[str, int]:
         return {}
 
+    def close(self) -> None: ...
+
 
 class Schema:
     """Nobody is told of schema changes."""
@@ -73,12 +79,15 @@ class Job:
         self.attempts: list[BatchAttempt] = []
         self.rows: list[Any] = []
         self.refused: list[str] = []
+        self.failure: Exception | None = None
 
     def run(
         self, rows: Any, attempt: BatchAttempt, pinned: PinnedSnapshot, is_last: bool
     ) -> tuple[int, StageReport]:
         self.attempts.append(attempt)
         self.rows.append(rows)
+        if self.failure is not None:
+            raise self.failure
         letter = DeadLetter(
             id="a" * 32,
             reason=DeadLetterReason.NOT_JSON,
@@ -95,6 +104,8 @@ class Job:
         )
         return 1, StageReport(events=1, dead={"not_json": 1}, letters=[letter], refused=self.refused[:])
 
+    def close(self) -> None: ...
+
 
 class Driver:
     """A flow without its session."""
@@ -106,9 +117,9 @@ class Driver:
         self.told: list[BatchReport] = []
         self.job, self.stream = Job(), Stream()
         self.pipeline = pipeline = Pipeline(folder, now=lambda: NOW + 60 * 86_400)
-        none = cast(Any, None)
+        session = SimpleNamespace(sparkContext=SimpleNamespace(_gateway=None))
         self.flow = Flow(
-            none,
+            cast(Any, session),
             plan,
             cast(Any, self.stream),
             folder,
@@ -151,6 +162,30 @@ def test_a_store_that_stays_away_stops_the_flow_and_the_micro_batch_is_not_done(
             driver.take()
         assert driver.told == []
         assert list(letters.scan()) == []
+
+
+@pytest.mark.parametrize(
+    ("raised", "told"),
+    [
+        (OSError(5, "Input/output error"), "Spark stopped the flow: OSError: [Errno 5] Input/output error"),
+        (ConnectionResetError(), "Spark's Java process is gone: "),
+    ],
+)
+def test_a_micro_batch_that_broke_off_is_never_taken_for_one_that_ended(
+    raised: Exception, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by CI: a flow that was asked to stop meanwhile said that it had stopped well, with code 0."""
+    with closing(AwayAtFirst(tmp_path / "letters.db")) as letters:
+        driver = Driver(tmp_path, letters, retries=2)
+        driver.job.failure = raised
+        with pytest.raises(type(raised)):
+            driver.take()
+        query = SimpleNamespace(isActive=True, lastProgress=None, stop=lambda: None)
+        monkeypatch.setattr(driver.flow, "_start", lambda _: query)
+        stop = threading.Event()
+        stop.set()
+        with pytest.raises(FlowStoppedError, match=re.escape(told)):
+            driver.flow.run(stop, Intake(until_done=False))
 
 
 def test_once_put_a_letter_is_in_no_report(tmp_path: Path) -> None:

@@ -142,9 +142,28 @@ Caused by: java.lang.ArithmeticException: long overflow
         assert "gone" not in told
 
 
+class WordlessError(Py4JError):  # type: ignore[misc]
+    """As py4j's error of what Java raised, which asks Java for its words."""
+
+    def __init__(self, later: Exception) -> None:
+        super().__init__()
+        self._later = later
+
+    def __str__(self) -> str:
+        raise self._later
+
+
+WordlessError.__module__ = Py4JError.__module__
+
+
 @pytest.mark.parametrize(
     ("raised", "message"),
     [
+        (
+            WordlessError(Py4JNetworkError("Error while sending or receiving")),
+            "Spark's Java process is gone: ",
+        ),
+        (WordlessError(ConnectionRefusedError(111, "refused")), "Spark's Java process is gone: "),
         (ConnectionRefusedError(111, "refused"), "Spark's Java process is gone: "),
         (ConnectionResetError(), "Spark's Java process is gone: "),
         (Py4JNetworkError("Answer from Java side is empty"), "Spark's Java process is gone: "),

@@ -70,8 +70,7 @@ def test_a_signal_to_all_of_its_processes_is_an_interruption_and_no_failure(
     process = installation.start()
     try:
         until(lambda: pin.exists() or process.poll() is not None, what="the micro-batch's begin")
-        for pid in descendants(process.pid):
-            os.kill(pid, signal.SIGTERM)
+        _ask_all(process)
         assert process.wait(60) == 130, (installation.folder / "flow.err").read_text()
     finally:
         if process.poll() is None:
@@ -91,9 +90,7 @@ def test_a_signal_to_all_of_its_processes_while_spark_starts_is_one_too(
     try:
         until(lambda: _java_of(process) or process.poll() is not None, what="Java")
         time.sleep(seconds)
-        for pid in descendants(process.pid):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGTERM)
+        _ask_all(process)
         assert process.wait(60) == 130, (installation.folder / "flow.err").read_text()
     finally:
         if process.poll() is None:
@@ -118,6 +115,13 @@ def test_java_that_is_killed_after_the_flow_was_asked_to_stop_is_a_failure(
         if process.poll() is None:
             kill_tree(process)
     assert "error: Spark's Java process is gone" in (installation.folder / "flow.err").read_text()
+
+
+def _ask_all(process: subprocess.Popen[bytes]) -> None:
+    """What is sent to a process and all below it asks them to end."""
+    for pid in descendants(process.pid):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
 
 
 def _java_of(process: subprocess.Popen[bytes]) -> list[int]:
