@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple
 
 from merge import codec
 from merge.store import ProfileStore, StoredFragment, scan_all
@@ -48,12 +47,14 @@ def require_own_keyring(provider: KeyProvider, store: ProfileStore, key_store: D
     """Raises KeyProviderError when the keyring opens none of some data keys, or where there are none is not the one that
     is noted with the profiles: another installation's, or an older copy. Under it identifiers have other hashes, so that
     a person becomes a second one and tombstones keep nobody away."""
-    refused = _refused(provider, key_store)
-    if refused is None:
+    refusals = _refusals(provider, key_store)
+    if refusals is None:
         return
     is_noted = store.remembers(_mark(provider))
-    if refused.keys and not (is_noted and refused.are_damaged):
-        raise refused.told()
+    # One that is older than the data keys never had their version; it is noted all the same.
+    are_newer = all(isinstance(each, UnknownKeyVersionError) for each in refusals)
+    if refusals and (are_newer or not is_noted):
+        raise _not_theirs(refusals)
     if not is_noted and store.remembers(_NOTED) and _holds_anything(store):
         raise KeyProviderError(
             "the keyring is not the one that these profiles were made under, so that erased persons would come back: "
@@ -63,9 +64,8 @@ def require_own_keyring(provider: KeyProvider, store: ProfileStore, key_store: D
 
 def adopt_keyring(provider: KeyProvider, store: ProfileStore, key_store: DataKeyStore) -> None:
     """Note another keyring as that of the profiles. Raises KeyProviderError when it opens none of their data keys."""
-    refused = _refused(provider, key_store)
-    if refused is not None and refused.keys:
-        raise refused.told()
+    if refusals := _refusals(provider, key_store):
+        raise _not_theirs(refusals)
     note_keyring(provider, store)
 
 
@@ -79,36 +79,28 @@ def note_keyring(provider: KeyProvider, store: ProfileStore) -> None:
         store.remember(_NOTED)
 
 
-class _Refused(NamedTuple):
-    """Data keys none of which a keyring opens."""
-
-    keys: int = 0
-    are_damaged: bool = False
-    """Rather than of a version that the keyring never had, as those that are newer than a copy of it."""
-    error: KeyProviderError | None = None
-
-    def told(self) -> KeyProviderError:
-        return KeyProviderError(
-            f"the keyring opens none of {self.keys} data keys that were tried, so it is not the one that they were made "
-            f"under, or an older copy: restore that one ({self.error}). If it is lost, so are all protected values, and "
-            'docs/operate.md ("A lost keyring") says how to go on without them'
-        )
-
-
-def _refused(provider: KeyProvider, key_store: DataKeyStore) -> _Refused | None:
-    """None if a data key opens. Raises KeyServiceError."""
-    refused = _Refused()
+def _refusals(provider: KeyProvider, key_store: DataKeyStore) -> list[KeyProviderError] | None:
+    """Why the keyring opens none of the data keys that are tried, an error for each; None if it opens one. Raises
+    KeyServiceError."""
+    refusals = []
     for name, key in key_store.some(LOOKED_AT).items():
         try:
             provider.unwrap(key, context(name))
         except KeyServiceError:
             raise
         except KeyProviderError as error:
-            is_damaged = refused.are_damaged or not isinstance(error, UnknownKeyVersionError)
-            refused = _Refused(refused.keys + 1, is_damaged, error)
+            refusals.append(error)
         else:
             return None
-    return refused
+    return refusals
+
+
+def _not_theirs(refusals: list[KeyProviderError]) -> KeyProviderError:
+    return KeyProviderError(
+        f"the keyring opens none of {len(refusals)} data keys that were tried, so it is not the one that they were made "
+        f"under, or an older copy: restore that one ({refusals[-1]}). If it is lost, so are all protected values, and "
+        'docs/operate.md ("A lost keyring") says how to go on without them'
+    )
 
 
 def _mark(provider: KeyProvider) -> str:

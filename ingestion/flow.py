@@ -269,15 +269,15 @@ class Flow:
     ) -> tuple[int, StageReport]:
         try:
             tasks, counts = self._runner.run(rows, attempt, pinned, is_last)
-            if self._stream.is_whole(number, counts.files):
-                return tasks, counts
-            other = self._stream.in_other_tasks(number)
-            if other is None:
-                return tasks, counts
         except UnreadableRecordError:
             other = self._stream.in_other_tasks(number)
             if other is None:
                 raise
+        else:
+            is_whole = self._stream.is_whole(number, counts.files)
+            other = None if is_whole else self._stream.in_other_tasks(number)
+            if other is None:
+                return tasks, counts
         # What was done of it is done once more, which changes nothing.
         return self._runner.run(other, attempt._replace(is_again=True), pinned, is_last)
 

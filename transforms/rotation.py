@@ -48,10 +48,9 @@ def rotate(
     page of at most `page` data keys, each page durable. The same object is given again and again.
 
     Blocks. Raises KeyProviderError and StoreError; run it again then. A data key that cannot be unwrapped
-    is counted and left. Begins nothing under a keyring that is not these data keys' (`require_versions`).
+    is counted and left. Begins nothing under a keyring that is not these data keys' (`known_counts`).
     """
-    require_versions(provider, store)
-    counts = store.counts()
+    counts = known_counts(provider, store)
     known = provider.versions()
     current = known[-1].version
     resumed = any(key.status is KeyStatus.RETIRING and counts.get(key.version) for key in known)
@@ -66,9 +65,9 @@ def rotate(
         yield from _rewrap(provider, store, version, page, progress)
 
 
-def require_versions(provider: RotatingKeyProvider, store: DataKeyStore) -> None:
-    """Raises KeyProviderError where data keys are wrapped by a version that the provider never had: it is an older copy,
-    which would make a second, other key of the same number."""
+def known_counts(provider: RotatingKeyProvider, store: DataKeyStore) -> dict[int, int]:
+    """How many data keys each version wraps. Raises KeyProviderError where one wraps some that the provider never had: it
+    is an older copy, which would make a second, other key of the same number."""
     # Counted first: another rotation may make a version in between, and none ever goes.
     counts = store.counts()
     had = {key.version for key in provider.versions()}
@@ -82,6 +81,7 @@ def require_versions(provider: RotatingKeyProvider, store: DataKeyStore) -> None
             "are, or another one. Restore the newer one; if there is none, erase these persons, whose protected "
             "values nobody can open"
         )
+    return counts
 
 
 def retire(provider: RotatingKeyProvider, store: DataKeyStore, version: int) -> None:

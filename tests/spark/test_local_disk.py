@@ -2,49 +2,30 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.spark.own_session import told_by
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
 
 ODD = ("a b.jsonl", "ä%41ö.jsonl", "plus+&=?#.jsonl", "deep/er/c,{d}.jsonl")
 
 FOLLOWED = """
-import json, sys, time
-from pathlib import Path
-from app.java import class_archives
-from ingestion import local_disk
-from ingestion.configuration import FileSource, FlowConfig
-from ingestion.file_stream import FileStream
-from ingestion.intake import Intake
-from ingestion.session import start_session
-from ingestion.spark_configuration import SparkSettings
 from ingestion.taken_files import files_of
 
-folder = Path(sys.argv[1])
-session = start_session(
-    # Spark's log of files is compacted so often that few micro-batches show it.
-    FlowConfig(master="local[1]"), SparkSettings(options={"spark.sql.streaming.fileSource.log.compactInterval": "4"}),
-    # The machine's archive of classes: to write one of its own would take longer than all else.
-    folder / "scratch", folder / "log", class_archives()
-)
-local_disk.install(session)
-checkpoint, inbox = folder / "checkpoint", folder / "inbox"
 hadoop = session._jvm.org.apache.hadoop.fs
 disk = hadoop.FileSystem.get(session._jvm.java.net.URI("file:///"), session.sparkContext._jsc.hadoopConfiguration())
 listed = lambda path: sorted(each.getPath().toString() for each in disk.listStatus(hadoop.Path(str(path))))
-told = {"class": disk.getClass().getName(), "batches": [], "noted": [], "listed": []}
+told.update({"class": disk.getClass().getName(), "batches": [], "noted": [], "listed": []})
 
 def run(runs):
     stream = FileStream({"all": FileSource(name="all", path=inbox)}, 3, checkpoint)
 
     def process(rows, number):
-        told["batches"].append(sorted(row.path.removeprefix("file:") for row in rows.collect()))
+        told["batches"].append(names(rows))
         told["noted"].append(sorted(map(str, files_of(checkpoint, number))))
         stream.took(number, 0, 0.0)
         told["listed"].append(listed(inbox))
@@ -61,8 +42,6 @@ before = listed(inbox)
 run(["late-1.jsonl", "late-2.jsonl"])
 run(["later.jsonl", "deep/latest.jsonl"])
 told["unhidden"] = len(listed(inbox)) - len(before)
-(folder / "told.json").write_text(json.dumps(told))
-session.stop()
 """
 
 
@@ -75,17 +54,9 @@ def test_each_file_is_taken_once_and_then_hidden_from_its_query(tmp_path: Path) 
     (inbox / ".half.jsonl.part").write_text("{")
     umask = os.umask(0)
     try:
-        done = subprocess.run(
-            [sys.executable, "-c", FOLLOWED, str(tmp_path)],
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=Path(__file__).parents[2],
-        )
+        told = told_by(FOLLOWED, tmp_path)
     finally:
         os.umask(umask)
-    assert done.returncode == 0, done.stderr
-    told = json.loads((tmp_path / "told.json").read_text())
     assert told["class"] == "idgraph.LocalDisk"
     taken = [file for batch in told["batches"] for file in batch]
     late = ["late-1.jsonl", "late-2.jsonl", "later.jsonl", "deep/latest.jsonl"]

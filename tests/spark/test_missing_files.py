@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.installation import Installation, Shop, retail
+from tests.spark.own_session import told_by
 from tests.undisturbed import take
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
@@ -52,25 +50,8 @@ def _forget_the_end(installation: Installation, number: int) -> None:
 
 
 FOLLOWED = """
-import json, sys
-from pathlib import Path
-from app.java import class_archives
-from ingestion.configuration import FileSource, FlowConfig
-from ingestion.file_stream import FileStream
-from ingestion.intake import Intake
-from ingestion.session import start_session
-from ingestion.spark_configuration import SparkSettings
-from ingestion import local_disk
-
-folder = Path(sys.argv[1])
-session = start_session(
-    FlowConfig(master="local[1]"), SparkSettings(), folder / "scratch", folder / "log", class_archives()
-)
-local_disk.install(session)
-inbox, away = folder / "inbox", folder / "away"
-stream = FileStream({"all": FileSource(name="all", path=inbox)}, 9, folder / "checkpoint")
-told = {}
-names = lambda rows: sorted(Path(row.path.removeprefix("file:")).name for row in rows.collect())
+stream = FileStream({"all": FileSource(name="all", path=inbox)}, 9, checkpoint)
+away = folder / "away"
 
 def process(rows, number):
     (inbox / "b %41.jsonl").rename(away)
@@ -80,9 +61,7 @@ def process(rows, number):
     told["all"] = names(stream.in_other_tasks(number))
 
 query = stream.load(session, Intake(until_done=True)).writeStream.foreachBatch(process)
-query.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start().awaitTermination()
-(folder / "told.json").write_text(json.dumps(told))
-session.stop()
+query.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start().awaitTermination()
 """
 
 
@@ -90,15 +69,11 @@ def test_a_file_that_comes_back_before_anyone_looks_again_is_still_known(tmp_pat
     (tmp_path / "inbox").mkdir()
     for name, content in {"a.jsonl": "{}", "b %41.jsonl": "{}", "empty.jsonl": ""}.items():
         (tmp_path / "inbox" / name).write_text(content)
-    done = subprocess.run(
-        [sys.executable, "-c", FOLLOWED, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=Path(__file__).parents[2],
-    )
-    assert done.returncode == 0, done.stderr
-    told = json.loads((tmp_path / "told.json").read_text())
-    assert told["left"] == ["a.jsonl"]
+    told = told_by(FOLLOWED, tmp_path)
+    assert _names(told["left"]) == ["a.jsonl"]
     assert told["whole"] == [False, False, True, True]
-    assert told["all"] == ["a.jsonl", "b %41.jsonl", "empty.jsonl"]
+    assert _names(told["all"]) == ["a.jsonl", "b %41.jsonl", "empty.jsonl"]
+
+
+def _names(paths: list[str]) -> list[str]:
+    return [Path(path).name for path in paths]
