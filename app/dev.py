@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -102,10 +103,12 @@ def require_parts() -> None:
 
 def fetch() -> Path:
     """Fetch all that `up` needs from Maven Central; gives the folder. Raises ConfigError."""
-    for number, wanted in enumerate(JARS, 1):
-        if not (cache_folder() / wanted.name).is_dir():
-            _say(f"fetching {wanted.name} from Maven Central, once ({number} of {len(JARS)})")
-        jars(wanted)
+    missing = [wanted.name for wanted in JARS if not (cache_folder() / wanted.name).is_dir()]
+    if missing:
+        _say(f"fetching from Maven Central, once: {', '.join(missing)}")
+    # Ivy asks for one file after another and mostly waits.
+    with ThreadPoolExecutor(len(JARS)) as pool:
+        list(pool.map(jars, JARS))
     return cache_folder()
 
 
