@@ -41,6 +41,7 @@ from model.errors import (
     SparkStoppedError,
     StoreError,
     UnreadableRecordError,
+    WorkerInterruptedError,
     WorkerLostError,
 )
 
@@ -115,9 +116,9 @@ class Flow:
             failure = error
             if is_of_spark(error):
                 failure = self._failure or error_of_spark(error, self._stream.without_secrets)
-            if self._is_end_of_java(failure):
+            if self._is_interruption(failure):
                 raise FlowInterruptedError(
-                    "Spark's Java process ended with it: this micro-batch is taken up by the next run"
+                    "Spark's processes ended with it: this micro-batch is taken up by the next run"
                 ) from None
             if failure is error:
                 raise
@@ -130,14 +131,16 @@ class Flow:
             with unless_gone():
                 self._runner.close()
 
-    def _is_end_of_java(self, failure: Exception) -> bool:
-        """Whether the flow was asked to stop and Spark's Java process was, too: what it says in its end may be anything. What
-        the flow itself says stands."""
-        return (
-            self._stop.is_set()
-            and isinstance(failure, (SparkStoppedError, WorkerLostError, JavaLostError))
-            and was_java_asked_to_end(self._session, JAVA_END_SECONDS)
-        )
+    def _is_interruption(self, failure: Exception) -> bool:
+        """Whether the flow was asked to stop by a signal that went to Spark's processes, too: what they say in their end may be
+        anything. What the flow itself says stands."""
+        if not self._stop.is_set():
+            return False
+        if isinstance(failure, WorkerInterruptedError):
+            return True
+        return isinstance(
+            failure, (SparkStoppedError, WorkerLostError, JavaLostError)
+        ) and was_java_asked_to_end(self._session, JAVA_END_SECONDS)
 
     def is_running(self) -> bool:
         """Whether events are taken, and no stop was asked for. For any thread."""

@@ -12,6 +12,7 @@ from model.errors import (
     JavaLostError,
     SparkStoppedError,
     UnreadableRecordError,
+    WorkerInterruptedError,
     WorkerLostError,
 )
 
@@ -45,6 +46,7 @@ _LOST = re.compile(
     # When the worker, or the process that begins workers, dies while it is written to or asked for another one.
     r"|java\.io\.IOException: Broken pipe|EOFException occurred while reading the port number"
 )
+_INTERRUPTED = re.compile(r"^KeyboardInterrupt$", re.MULTILINE)
 _GONE = re.compile(r"KAFKA_DATA_LOSS|KafkaIllegalStateException")
 """How Spark's connector says that offsets are gone which were not read yet."""
 _ODD_TIME = re.compile(r"Record at topic (\S+) partition (\d+) offset (\d+) has timestamp value")
@@ -106,6 +108,8 @@ def error_of_worker(text: str) -> IdgraphError:
     """The error of ours that stands in a message of Spark, else one that quotes its first line."""
     found = re.search(r"^model\.errors\.(\w+): (.*)$", text, re.MULTILINE)
     if found is None:
+        if _INTERRUPTED.search(text):
+            return WorkerInterruptedError("a Python worker was interrupted under its task; run again")
         if _LOST.search(text):
             return WorkerLostError(
                 "a Python worker or an executor died under its task, most often for want of memory; run again"

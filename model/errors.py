@@ -195,6 +195,10 @@ class WorkerLostError(FlowStoppedError):
     """A worker process of the flow died under its task: it was killed, or ran out of memory. Retryable."""
 
 
+class WorkerInterruptedError(WorkerLostError):
+    """A worker process of the flow got a signal as Ctrl-C sends it: one that went to all processes. Retryable."""
+
+
 class SparkStoppedError(FlowStoppedError):
     """Spark ended the flow, and this is what it said."""
 

@@ -22,7 +22,7 @@ from ingestion.set_aside import BatchAttempt
 from ingestion.snapshot_file import PinnedSnapshot
 from ingestion.workers import WorkerPlan
 from model.dead_letters import DeadLetter, DeadLetterReason
-from model.errors import FlowStoppedError, StoreError
+from model.errors import FlowInterruptedError, FlowStoppedError, StoreError, WorkerInterruptedError
 from sinks.sqlite_dead_letters import SqliteDeadLetters
 from tests.ingestion.test_tombstones import at, may
 from tests.retail import NOW, Pipeline, snapshot
@@ -180,12 +180,30 @@ def test_a_micro_batch_that_broke_off_is_never_taken_for_one_that_ended(
         driver.job.failure = raised
         with pytest.raises(type(raised)):
             driver.take()
-        query = SimpleNamespace(isActive=True, lastProgress=None, stop=lambda: None)
-        monkeypatch.setattr(driver.flow, "_start", lambda _: query)
-        stop = threading.Event()
-        stop.set()
         with pytest.raises(FlowStoppedError, match=re.escape(told)):
-            driver.flow.run(stop, Intake(until_done=False))
+            _stopped(driver, monkeypatch)
+
+
+def test_workers_that_got_the_signal_too_are_an_interruption(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by use: code 4, and a message without its end."""
+    with closing(AwayAtFirst(tmp_path / "letters.db")) as letters:
+        driver = Driver(tmp_path, letters, retries=0)
+        driver.job.failure = WorkerInterruptedError("interrupted")
+        with pytest.raises(WorkerInterruptedError):
+            driver.take()
+        with pytest.raises(FlowInterruptedError, match="taken up by the next run"):
+            _stopped(driver, monkeypatch)
+
+
+def _stopped(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its flow, run when it was asked to stop already."""
+    query = SimpleNamespace(isActive=True, lastProgress=None, stop=lambda: None)
+    monkeypatch.setattr(driver.flow, "_start", lambda _: query)
+    stop = threading.Event()
+    stop.set()
+    driver.flow.run(stop, Intake(until_done=False))
 
 
 def test_once_put_a_letter_is_in_no_report(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from model.errors import (
     SourceUnavailableError,
     SparkStoppedError,
     StoreError,
+    WorkerInterruptedError,
     WorkerLostError,
 )
 
@@ -101,6 +102,16 @@ def test_a_worker_that_died_is_told_as_such() -> None:
     error = error_of_worker("SparkException: Python worker exited unexpectedly (crashed). Consider ...")
     assert type(error) is WorkerLostError
     assert "died under its task" in str(error)
+
+
+def test_a_worker_that_was_interrupted_is_told_as_such() -> None:
+    text = (
+        "org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n"
+        '  File "worker.py", line 3412, in main\n    process()\nKeyboardInterrupt\n\n\tat org.apache.spark'
+    )
+    error = error_of_worker(text)
+    assert type(error) is WorkerInterruptedError
+    assert may_pass_again(error)
 
 
 def test_records_of_kafka_that_are_gone_are_told_with_their_place() -> None:
