@@ -12,6 +12,7 @@ from pathlib import Path
 from model.errors import ConfigError
 
 MINIMUM = 17
+VERSION_SECONDS = 60.0
 
 
 def require_java() -> str:
@@ -23,11 +24,15 @@ def require_java() -> str:
             f"Spark needs Java {MINIMUM} or newer and none was found. Install it with:\n  {_install()}"
         )
     try:
-        answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=60)  # noqa: S603
+        answer = subprocess.run(  # noqa: S603
+            [java, "-version"], capture_output=True, text=True, check=False, timeout=VERSION_SECONDS
+        )
     except OSError:
         raise ConfigError(
             f"JAVA_HOME is {home}, where there is no bin/java; correct it, or:\n  {_install()}"
         ) from None
+    except subprocess.TimeoutExpired:
+        raise ConfigError(f"{java} -version gave no answer within {VERSION_SECONDS:g} s") from None
     found = re.search(r'version "(?:1\.)?(\d+)', answer.stderr)
     if found is None:
         said = " / ".join(answer.stderr.split("\n")[:5]).strip(" /") or "nothing"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from app import java
 from app.java import require_java
 from model.errors import ConfigError
 
@@ -18,9 +19,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def answering(home: Path, script: str) -> None:
-    java = home / "bin" / "java"
-    java.write_text(f"#!/bin/sh\n{script}\n")
-    java.chmod(0o755)
+    program = home / "bin" / "java"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
 
 
 @pytest.mark.parametrize("version", ["17.0.9", "21", "1.25.0"])
@@ -42,3 +43,10 @@ def test_one_that_cannot_start_is_quoted(home: Path) -> None:
     assert "exit code 1; it said: Error occurred during initialization of VM / no memory)" in str(
         caught.value
     )
+
+
+def test_one_that_never_answers_is_told(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(java, "VERSION_SECONDS", 0.2)
+    answering(home, "exec sleep 50")
+    with pytest.raises(ConfigError, match=r"java -version gave no answer within 0\.2 s"):
+        require_java()

@@ -87,15 +87,46 @@ def test_a_signal_to_all_of_its_processes_while_spark_starts_is_one_too(
 ) -> None:
     installation = Installation(tmp_path, shop)
     process = installation.start()
+    _ask_all_once(process, "SparkSubmit", seconds)
+    assert process.returncode == 130, (installation.folder / "flow.err").read_text()
+    assert "error" not in (installation.folder / "flow.err").read_text()
+
+
+def test_a_signal_to_all_of_its_processes_while_java_is_looked_for_is_one_too(
+    tmp_path: Path, shop: Shop
+) -> None:
+    java = tmp_path / "java" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text("#!/bin/sh\nexec sleep 50\n")
+    java.chmod(0o755)
+    installation = Installation(tmp_path / "flow", shop)
+    process = installation.start(JAVA_HOME=str(tmp_path / "java"))
+    _ask_all_once(process, "sleep")
+    assert process.returncode == 130, (installation.folder / "flow.err").read_text()
+    assert "error" not in (installation.folder / "flow.err").read_text()
+
+
+def _ask_all_once(process: subprocess.Popen[bytes], running: str, seconds: float = 0.0) -> None:
+    """Ask a process and all below it to end, some time after one of them runs a program; waits for its end."""
     try:
-        until(lambda: _java_of(process) or process.poll() is not None, what="Java")
+        until(
+            lambda: process.poll() is not None or any(running in line for line in _command_lines(process)),
+            what=running,
+        )
         time.sleep(seconds)
         _ask_all(process)
-        assert process.wait(60) == 130, (installation.folder / "flow.err").read_text()
+        process.wait(60)
     finally:
         if process.poll() is None:
             kill_tree(process)
-    assert "error" not in (installation.folder / "flow.err").read_text()
+
+
+def _command_lines(process: subprocess.Popen[bytes]) -> list[str]:
+    found = []
+    for pid in descendants(process.pid):
+        with suppress(OSError):
+            found.append(Path(f"/proc/{pid}/cmdline").read_text())
+    return found
 
 
 def test_java_that_is_killed_after_the_flow_was_asked_to_stop_is_a_failure(
