@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import signal
 from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """pytest-xdist hands files out as they were collected, not those of most tests first: here these are the cheapest."""
     if hasattr(config.option, "loadscopereorder"):
         config.option.loadscopereorder = False
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # `nohup` and background jobs start programs so, and the tests' children would inherit it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -25,8 +25,12 @@ def start(program: str, *arguments: str | Path) -> subprocess.Popen[str]:
 
 def finish(process: subprocess.Popen[str]) -> str:
     """What the process printed. Fails with its errors when it failed."""
-    output, errors = process.communicate(timeout=120)
-    assert process.returncode == 0, errors
+    assert process.stdout is not None
+    assert process.stderr is not None
+    # Not `communicate`, which reads past these streams and loses what `readline` took into their buffers.
+    output, errors = process.stdout.read(), process.stderr.read()
+    assert process.wait(timeout=120) == 0, errors
+    process.communicate()
     return output
 
 
