@@ -30,4 +30,4 @@ lock: $(VENV)/.dev ## Resolve the dependencies anew (needs uv).
 	@uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml --all-extras -c requirements-dev.lock -o deploy/requirements.lock -q --upgrade
 
 clean:
-	rm -rf $(VENV) model/_*.so build *.egg-info .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) idgraph/native/_*.so build *.egg-info .mypy_cache .pytest_cache .ruff_cache

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 
 from elasticsearch import Elasticsearch
 
-from merge.index import IndexDocument
-from sinks.elasticsearch_schema import MAPPING
-from sinks.elasticsearch_tokens import source
+from idgraph.model.index import IndexDocument
+from sinks.elasticsearch.schema import MAPPING
+from sinks.elasticsearch.tokens import source
 
 INDEX = "bare"
 

@@ -11,19 +11,19 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from app import wiring
-from app.servers.dynamodb import dynamodb
-from app.servers.elasticsearch import elasticsearch
-from app.servers.kafka import kafka
-from app.servers.spark import spark_cluster
-from app.settings import load
 from benchmarks.flow_run import FlowRun, run_until_done
 from benchmarks.product import command, installed
 from benchmarks.workload import SOURCES, clear, events, renamed
-from model import canonical
-from model.queries import Query
-from sinks.kafka_publisher import KafkaPublisher
-from sinks.kafka_topics import make_topics
+from idgraph.app import wiring
+from idgraph.app.servers.dynamodb import dynamodb
+from idgraph.app.servers.elasticsearch import elasticsearch
+from idgraph.app.servers.kafka import kafka
+from idgraph.app.servers.spark import spark_cluster
+from idgraph.app.settings.document import load
+from idgraph.model import canonical
+from idgraph.model.queries import Query
+from sinks.kafka.publisher import KafkaPublisher
+from sinks.kafka.topics import make_topics
 
 PARTITIONS = 4
 TYPES = {

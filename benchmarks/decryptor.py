@@ -13,11 +13,11 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from app.decryptors import open_decryptor
-from ingestion.configuration import FileSource
-from ingestion.decryption import Decryption, Decryptors
-from ingestion.decryptor_configuration import DecryptorConfig
-from model.events import RawRecord
+from idgraph.app.adapters.decryptors import open_decryptor
+from idgraph.model.events import RawRecord
+from ingestion.sources.configuration import FileSource
+from ingestion.sources.decryptor import DecryptorConfig
+from ingestion.stages.decrypt import Decryption, Decryptors
 
 SECONDS, AT_ONCE = 0.5, 8
 CAPACITIES = (1, 2, 4, 8, 16, 32)

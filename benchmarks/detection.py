@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.workload import events
-from model.attributes import AttributeMetadata, AttributeStatus
-from model.fragments import Origin
-from model.snapshots import DetectionMode, DiscoveryDefaults, MetadataSnapshot
-from model.stamps import SpecRef, Stamp
+from idgraph.model.attributes import AttributeMetadata, AttributeStatus
+from idgraph.model.fragments import Origin
+from idgraph.model.snapshots import DetectionMode, DiscoveryDefaults, MetadataSnapshot
+from idgraph.model.stamps import SpecRef, Stamp
 from tests.transforms.detection.scores import Judge, by_both, by_name, by_value, labelled, scores
-from transforms.schema import AttributeTree
+from transforms.schema.diff import AttributeTree
 
 SECURITY = Path(__file__).resolve().parents[1] / "examples" / "security" / "data" / "audit"
 ROUNDS = 5

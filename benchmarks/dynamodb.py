@@ -15,12 +15,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from app.servers.dynamodb import dynamodb
-from merge.store import NEW, FragmentWrite
-from sinks.dynamo_client import DynamoClient
-from sinks.dynamo_connection import Place
-from sinks.dynamo_profiles import DynamoProfileStore
-from sinks.dynamo_schema import FRAGMENTS, create_tables
+from idgraph.app.servers.dynamodb import dynamodb
+from idgraph.model.store import NEW, FragmentWrite
+from sinks.dynamodb.client import DynamoClient
+from sinks.dynamodb.connection import Place
+from sinks.dynamodb.profiles import DynamoProfileStore
+from sinks.dynamodb.schema import FRAGMENTS, create_tables
 
 T = TypeVar("T")
 

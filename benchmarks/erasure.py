@@ -14,25 +14,25 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ingestion.erasure import Erasure
-from ingestion.letter_search import LetterSearch
-from ingestion.set_aside import BatchAttempt, LetterWriter
-from ingestion.workers import WorkerResources
-from merge.index import IndexDocument
-from merge.store import FragmentWrite
-from model.dead_letters import DeadLetterReason
-from model.events import RawRecord
-from sinks.keyring import KeyringFile
-from sinks.sqlite_data_keys import SqliteDataKeys
-from sinks.sqlite_dead_letters import SqliteDeadLetters
-from sinks.sqlite_index import SqliteProfileIndex
-from sinks.sqlite_profiles import SqliteProfileStore
+from idgraph.jobs.erase.dead_letter_search import LetterSearch
+from idgraph.jobs.erase.erasure import Erasure
+from idgraph.model.dead_letters import DeadLetterReason
+from idgraph.model.events import RawRecord
+from idgraph.model.index import IndexDocument
+from idgraph.model.store import FragmentWrite
+from ingestion.spark.workers import WorkerResources
+from ingestion.stages.dead_letters import BatchAttempt, LetterWriter
+from sinks.keyring.provider import KeyringFile
+from sinks.sqlite.data_keys import SqliteDataKeys
+from sinks.sqlite.dead_letters import SqliteDeadLetters
+from sinks.sqlite.index.index import SqliteProfileIndex
+from sinks.sqlite.profiles import SqliteProfileStore
 from sinks.tombstone_file import TombstoneFile
-from transforms.blind_index import BlindIndex
-from transforms.dead_letter_sealing import DeadLetterSealer
-from transforms.parcel_sealing import ParcelKeys
-from transforms.sealing import DataKeys
-from transforms.tombstone_names import TombstoneNames
+from transforms.privacy.blind_index import BlindIndex
+from transforms.privacy.dead_letter_sealing import DeadLetterSealer
+from transforms.privacy.sealing import DataKeys
+from transforms.privacy.shuffle_sealing import ParcelKeys
+from transforms.privacy.tombstone_names import TombstoneNames
 
 FRAGMENTS = 50_000
 LETTERS = 1_000

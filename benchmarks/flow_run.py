@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from app.settings import Settings
 from benchmarks.processes import ProcessWatch, Sample
 from benchmarks.product import RunningFlow
+from idgraph.app.settings.document import Settings
 
 
 class FlowRun(NamedTuple):

@@ -11,10 +11,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from merge.index import IndexDocument
-from model import canonical
-from model.queries import FullText, Prefix, Query, Range, Scalar, Term
-from sinks.sqlite_index import SqliteProfileIndex
+from idgraph.model import canonical
+from idgraph.model.index import IndexDocument
+from idgraph.model.queries import FullText, Prefix, Query, Range, Scalar, Term
+from sinks.sqlite.index.index import SqliteProfileIndex
 
 DOCUMENTS = 20_000
 BATCH = 1_000

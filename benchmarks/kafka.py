@@ -10,17 +10,17 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from app import wiring
-from app.servers.kafka import kafka
-from app.settings import load
 from benchmarks.flow_run import run_until_done
 from benchmarks.latency import POLL_SECONDS, marked, percentiles, until
 from benchmarks.product import RunningFlow, installed
 from benchmarks.topics import SteadyPublisher, consumer, consuming_seconds, publish_all
 from benchmarks.workload import SOURCES, clear, events, renamed
-from merge.store import ProfileStore
-from sinks.kafka_publisher import KafkaPublisher
-from sinks.kafka_topics import make_topics
+from idgraph.app import wiring
+from idgraph.app.servers.kafka import kafka
+from idgraph.app.settings.document import load
+from idgraph.model.store import ProfileStore
+from sinks.kafka.publisher import KafkaPublisher
+from sinks.kafka.topics import make_topics
 
 PARTITIONS = 2
 EVENTS_PER_SECOND = 1000

@@ -17,10 +17,10 @@ from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 
 from benchmarks.sealing_cost import cost_of_sealing
 from benchmarks.workload import clear
-from sinks.keyring import KeyringFile
-from sinks.sqlite_data_keys import SqliteDataKeys
-from transforms.rotation import PAGE, rotate
-from transforms.sealing import DataKeys
+from sinks.keyring.provider import KeyringFile
+from sinks.sqlite.data_keys import SqliteDataKeys
+from transforms.privacy.rotation import PAGE, rotate
+from transforms.privacy.sealing import DataKeys
 
 DATA_KEYS = 100_000
 

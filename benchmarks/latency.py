@@ -13,16 +13,16 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from app import wiring
-from app.publish import publish_lines
-from app.settings import Settings
 from benchmarks.product import RunningFlow, installed
 from benchmarks.workload import EXAMPLE, clear, endless
+from idgraph.app import wiring
+from idgraph.app.publish import publish_lines
+from idgraph.app.settings.document import Settings
+from idgraph.model import canonical
+from idgraph.model.queries import Query, Term
+from idgraph.model.specs import SpecDefinition
+from idgraph.model.store import ProfileStore
 from merge import codec
-from merge.store import ProfileStore
-from model import canonical
-from model.queries import Query, Term
-from model.specs import SpecDefinition
 
 POLL_SECONDS = 0.004
 FILES_PER_SECOND = 20

@@ -8,7 +8,7 @@ import sysconfig
 from collections.abc import Mapping
 from typing import Any
 
-from model import native
+from idgraph import native
 
 
 def machine() -> dict[str, Any]:

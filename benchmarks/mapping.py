@@ -20,7 +20,7 @@ from typing import Any
 
 from benchmarks.mapping_cases import MappingCase, cases, long_spec
 from benchmarks.mapping_java import JavaJolt
-from model import canonical
+from idgraph.model import canonical
 from transforms import compile_spec
 
 ROUNDS = 15

@@ -8,22 +8,22 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from app import wiring
-from app.settings import Settings, load
 from benchmarks.workload import clear, lay_out
-from ingestion.commit_stage import CommitOutput, CommitStage
-from ingestion.files import DamagedRecord
-from ingestion.map_output import MapOutput
-from ingestion.map_stage import MapStage
-from ingestion.set_aside import BatchAttempt, LetterWriter
-from ingestion.workers import WorkerResources
+from idgraph.app import wiring
+from idgraph.app.settings.document import Settings, load
+from idgraph.model.batch_size import BatchSize
+from idgraph.model.events import RawRecord
+from idgraph.model.snapshots import MetadataSnapshot
+from ingestion.sources.files.lines import DamagedRecord
+from ingestion.spark.workers import WorkerResources
+from ingestion.stages.commit import CommitOutput, CommitStage
+from ingestion.stages.dead_letters import BatchAttempt, LetterWriter
+from ingestion.stages.map import MapStage
+from ingestion.stages.map_output import MapOutput
 from merge import codec
-from merge.batch_size import BatchSize
-from model.events import RawRecord
-from model.snapshots import MetadataSnapshot
-from sinks.keyring import KeyringFile
-from transforms.compiled import CompiledSnapshot
-from transforms.sealing import DataKeys
+from sinks.keyring.provider import KeyringFile
+from transforms.privacy.sealing import DataKeys
+from transforms.spec.snapshot import CompiledSnapshot
 
 
 class Pipeline:

@@ -8,12 +8,12 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from idgraph.model.attributes import Reconciliation, ReconciliationPolicy
+from idgraph.model.fragments import FragmentChange, Kind, Origin, Register
+from idgraph.model.identifiers import Identifier
+from idgraph.model.stamps import SpecRef, Stamp
 from merge import codec
 from merge.fragments import FragmentState
-from model.attributes import Reconciliation, ReconciliationPolicy
-from model.fragments import FragmentChange, Kind, Origin, Register
-from model.identifiers import Identifier
-from model.stamps import SpecRef, Stamp
 
 _ROUNDS = 7
 _SPEC = SpecRef("shop-segment", 1)

@@ -15,11 +15,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from app import wiring
-from app.settings import Settings, load
 from benchmarks.workload import EXAMPLE, lay_out
+from idgraph.app import wiring
+from idgraph.app.settings.document import Settings, load
 
-PROGRAM = [sys.executable, "-m", "app.cli"]
+PROGRAM = [sys.executable, "-m", "idgraph.app.cli"]
 
 
 def free_port() -> int:

@@ -14,9 +14,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from app import wiring
-from app.dev import PARTITIONS, Shape, started
-from app.settings import Settings
 from benchmarks.bare_bulk import BareBulk
 from benchmarks.dynamodb import opened as opened_tables
 from benchmarks.latency import until
@@ -27,13 +24,16 @@ from benchmarks.sealing_cost import snapshot
 from benchmarks.steady_rate import SteadyRate
 from benchmarks.topics import consuming_seconds, publish_all
 from benchmarks.workload import SOURCES, clear, events, renamed
-from ingestion.indexing import documents_of
-from ingestion.workers import WorkerResources
-from merge.store import scan_pages
-from model.events import RawRecord
-from model.index_rules import IndexRules
-from model.queries import Query
-from sinks.kafka_topics import make_topics
+from idgraph.app import wiring
+from idgraph.app.dev.machine import PARTITIONS, Shape, started
+from idgraph.app.settings.document import Settings
+from idgraph.model.events import RawRecord
+from idgraph.model.index_rules import IndexRules
+from idgraph.model.queries import Query
+from idgraph.model.store import scan_pages
+from idgraph.projection.indexing import documents_of
+from ingestion.spark.workers import WorkerResources
+from sinks.kafka.topics import make_topics
 
 EVENTS = 2_000
 """Of each source of a shop, in the backlog."""

@@ -14,28 +14,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from app.servers.elasticsearch import elasticsearch
 from benchmarks.index import BATCH, PATHS, value_at
-from ingestion.index_policies import IndexPolicy
-from ingestion.indexing import documents_of
-from ingestion.reconciling import Reconciling
-from ingestion.reindexing import Reindexing
-from ingestion.resume_points import ResumePoint
+from idgraph.app.servers.elasticsearch import elasticsearch
+from idgraph.jobs.reconcile import Reconciling
+from idgraph.jobs.reindex import Reindexing
+from idgraph.jobs.resume_points import ResumePoint
+from idgraph.model.errors import ServerUnavailableError
+from idgraph.model.fragments import FragmentChange, Kind, Origin, Register
+from idgraph.model.index import IndexDocument, ProfileIndex
+from idgraph.model.index_rules import IndexRules
+from idgraph.model.index_versions import IndexVersions
+from idgraph.model.stamps import SpecRef, Stamp
+from idgraph.model.store import NEW, FragmentWrite, ProfileStore, scan_pages
+from idgraph.projection.index_policies import IndexPolicy
+from idgraph.projection.indexing import documents_of
 from merge import codec
 from merge.fragments import FragmentState
-from merge.index import IndexDocument, ProfileIndex
-from merge.index_versions import IndexVersions
-from merge.store import NEW, FragmentWrite, ProfileStore, scan_pages
-from model.errors import ServerUnavailableError
-from model.fragments import FragmentChange, Kind, Origin, Register
-from model.index_rules import IndexRules
-from model.stamps import SpecRef, Stamp
-from sinks.keyring import KeyringFile
-from sinks.sqlite_index import SqliteProfileIndex
-from sinks.sqlite_index_versions import SqliteIndexVersions
-from sinks.sqlite_profiles import SqliteProfileStore
-from transforms.dead_letter_sealing import DeadLetterSealer
-from transforms.tombstone_names import TombstoneNames
+from sinks.keyring.provider import KeyringFile
+from sinks.sqlite.index.index import SqliteProfileIndex
+from sinks.sqlite.index.versions import SqliteIndexVersions
+from sinks.sqlite.profiles import SqliteProfileStore
+from transforms.privacy.dead_letter_sealing import DeadLetterSealer
+from transforms.privacy.tombstone_names import TombstoneNames
 
 PROFILES = 20_000
 
@@ -129,10 +129,10 @@ def _embedded(folder: Path, names: TombstoneNames) -> Iterator[_Kind]:
 @contextmanager
 def _elasticsearch(folder: Path, names: TombstoneNames) -> Iterator[_Kind]:
     from benchmarks.bare_bulk import BareBulk
-    from sinks.elasticsearch_connection import Place
-    from sinks.elasticsearch_index import ElasticsearchProfileIndex
-    from sinks.elasticsearch_schema import Shape
-    from sinks.elasticsearch_versions import ElasticsearchIndexVersions
+    from sinks.elasticsearch.connection import Place
+    from sinks.elasticsearch.index import ElasticsearchProfileIndex
+    from sinks.elasticsearch.schema import Shape
+    from sinks.elasticsearch.versions import ElasticsearchIndexVersions
 
     with elasticsearch(folder / "elasticsearch") as node:
         place = Place(node.url, "bench")

@@ -7,19 +7,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from app import wiring
 from benchmarks.pipeline import Pipeline, prepared, wire, without_collector
 from benchmarks.workload import EXAMPLE, SOURCES, write_inbox
-from ingestion.files import read_records
-from model import canonical
-from model.attributes import AttributeMetadata
-from model.snapshots import DiscoveryDefaults, MetadataSnapshot
-from model.specs import SpecDocument
-from sinks.keyring import KeyringFile
-from sinks.sqlite_data_keys import SqliteDataKeys
-from transforms.compiled import CompiledSnapshot
-from transforms.keys import WrappedKey
-from transforms.sealing import DataKeys, SealingKey
+from idgraph.app import wiring
+from idgraph.model import canonical
+from idgraph.model.attributes import AttributeMetadata
+from idgraph.model.snapshots import DiscoveryDefaults, MetadataSnapshot
+from idgraph.model.specs import SpecDocument
+from ingestion.sources.files.lines import read_records
+from sinks.keyring.provider import KeyringFile
+from sinks.sqlite.data_keys import SqliteDataKeys
+from transforms.privacy.keys import WrappedKey
+from transforms.privacy.sealing import DataKeys, SealingKey
+from transforms.spec.snapshot import CompiledSnapshot
 
 ROUNDS = 3
 

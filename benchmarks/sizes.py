@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from app import wiring
 from benchmarks.flow_run import mib, resident_mib, run_until_done, stored
 from benchmarks.product import installed
 from benchmarks.workload import clear, write_inbox
+from idgraph.app import wiring
 
 
 def measure(folder: Path, sizes: Sequence[int]) -> dict[str, Any]:

@@ -10,13 +10,13 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from app import wiring
-from app.settings import Settings
 from benchmarks.pipeline import Clock, Pipeline, wire, without_collector
 from benchmarks.product import installed
 from benchmarks.workload import SOURCES, clear, write_inbox
-from ingestion.files import read_records
-from transforms.compiled import CompiledSnapshot
+from idgraph.app import wiring
+from idgraph.app.settings.document import Settings
+from ingestion.sources.files.lines import read_records
+from transforms.spec.snapshot import CompiledSnapshot
 
 
 def measure(folder: Path, shops: int) -> dict[str, Any]:

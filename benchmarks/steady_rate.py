@@ -11,8 +11,8 @@ from typing import Any
 from benchmarks.latency import percentiles, until
 from benchmarks.product import RunningFlow
 from benchmarks.topics import SteadyPublisher
-from ingestion.workers import WorkerResources
-from model.queries import Prefix, Query
+from idgraph.model.queries import Prefix, Query
+from ingestion.spark.workers import WorkerResources
 
 PROBE_EVERY = 5
 """Groups: four probes a second."""

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
-from merge.store import FragmentWrite
-from sinks.sqlite_profiles import SqliteProfileStore
+from idgraph.model.store import FragmentWrite
+from sinks.sqlite.profiles import SqliteProfileStore
 
 T = TypeVar("T")
 

@@ -10,9 +10,9 @@ from typing import Any
 from benchmarks.pipeline import pipeline, wire
 from benchmarks.sealing_cost import snapshot
 from benchmarks.workload import SOURCES, write_inbox
-from ingestion.files import read_records
-from ingestion.stored_sealing import StoredSealing
-from transforms.compiled import CompiledSnapshot
+from idgraph.jobs.reencrypt.stored_sealing import StoredSealing
+from ingestion.sources.files.lines import read_records
+from transforms.spec.snapshot import CompiledSnapshot
 
 
 def measure(folder: Path) -> dict[str, Any]:

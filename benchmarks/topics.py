@@ -12,7 +12,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
 from benchmarks.latency import marked
 from benchmarks.workload import endless
-from sinks.kafka_publisher import KafkaPublisher
+from sinks.kafka.publisher import KafkaPublisher
 
 GROUPS_PER_SECOND = 20
 

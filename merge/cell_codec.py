@@ -17,13 +17,13 @@ from typing import Any
 
 import msgspec
 
+from idgraph.model import canonical
+from idgraph.model.attributes import ReconciliationPolicy
+from idgraph.model.fragments import Kind, Origin, Register
+from idgraph.model.stamps import SpecRef, Stamp
 from merge.cells import Cell
 from merge.packed import LARGE, Bytes, Packed, Run
 from merge.policies import POLICIES, Policy
-from model import canonical
-from model.attributes import ReconciliationPolicy
-from model.fragments import Kind, Origin, Register
-from model.stamps import SpecRef, Stamp
 
 Maker = tuple[int, str, str, int]
 Event = tuple[int, int, str]

@@ -21,11 +21,11 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import NamedTuple
 
+from idgraph.model.fragments import Kind, Origin, Register
+from idgraph.model.stamps import Stamp
 from merge.packed import Packed
 from merge.policies.policy import Kept, Policy
 from merge.registers import later
-from model.fragments import Kind, Origin, Register
-from model.stamps import Stamp
 
 _FEW = 8
 """A cell is joined in its bytes to one of so many times as many entries."""

@@ -2,7 +2,7 @@
 
 Byte 0 is the format: 0x01, or 0x02 for a state with cells, so that an idgraph that knows no cells refuses what
 it would lose; bytes 1 to 4 are the CRC-32 of byte 0 and of all that follows them, so that a
-damaged state is seen as one and not read as another. Then canonical JSON (`model.canonical`), an array of
+damaged state is seen as one and not read as another. Then canonical JSON (`idgraph.model.canonical`), an array of
 
     [origins:     [[priority, ordinal, source, event id, spec name, spec version], ...] sorted,
      registers:   {path: [origin, kind, value]},
@@ -27,12 +27,13 @@ from zlib import crc32
 
 import msgspec
 
+from idgraph import native
+from idgraph.model import canonical
+from idgraph.model.errors import DamagedStateError, StoreError
+from idgraph.model.fragments import Kind, Origin, Register
+from idgraph.model.stamps import SpecRef, Stamp
 from merge import cell_codec
 from merge.fragments import FragmentState
-from model import canonical, native
-from model.errors import DamagedStateError, StoreError
-from model.fragments import Kind, Origin, Register
-from model.stamps import SpecRef, Stamp
 
 FORMAT = b"\x01"
 WITH_CELLS = b"\x02"

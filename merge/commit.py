@@ -11,15 +11,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
+from idgraph.model.backoff import Backoff
+from idgraph.model.dead_letters import DeadLetterReason
+from idgraph.model.errors import ConflictError, DamagedStateError, StoreError, UnstorableError
+from idgraph.model.store import NEW, FragmentWrite, ProfileStore, StoredFragment
+from idgraph.model.tombstones import UNJUDGED, Tombstone
 from merge import codec
-from merge.backoff import Backoff
 from merge.encoded import state_of
 from merge.failures import CommitFailure
 from merge.fragments import FragmentState
-from merge.store import NEW, FragmentWrite, ProfileStore, StoredFragment
-from merge.tombstones import UNJUDGED, Tombstone
-from model.dead_letters import DeadLetterReason
-from model.errors import ConflictError, DamagedStateError, StoreError, UnstorableError
 
 LARGEST_STATE = 16 << 20
 """Bytes. What its bounds leave of a fragment is joined, indexed and written whole at each change: one that grows without end

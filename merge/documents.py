@@ -7,17 +7,18 @@ from decimal import Decimal
 from math import isinf
 from typing import Any
 
+from idgraph import native
+from idgraph.model import canonical
+from idgraph.model.attributes import ReconciliationPolicy
+from idgraph.model.errors import DamagedStateError
+from idgraph.model.fragments import Kind
+from idgraph.model.index import IndexDocument
+from idgraph.model.index_rules import IndexRules
+from idgraph.model.queries import Scalar
+from idgraph.model.sealed import SealedValue
 from merge import codec
 from merge.fragments import FragmentState
-from merge.index import IndexDocument
 from merge.shown import Shown, shown
-from model import canonical, native
-from model.attributes import ReconciliationPolicy
-from model.errors import DamagedStateError
-from model.fragments import Kind
-from model.index_rules import IndexRules
-from model.queries import Scalar
-from model.sealed import SealedValue
 
 
 def document(fragment_id: str, version: int, state: FragmentState, rules: IndexRules) -> IndexDocument:

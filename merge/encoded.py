@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any, TypeGuard
 
+from idgraph import native
+from idgraph.model.tombstones import UNJUDGED
 from merge import codec
 from merge.fragments import FragmentState
-from merge.tombstones import UNJUDGED
-from model import native
 
 _DECODED = frozenset(FragmentState.__slots__) - {"_newest", "encoded", "judged"}
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import NamedTuple
 
+from idgraph.model.dead_letters import DeadLetterReason
 from merge.fragments import FragmentState
-from model.dead_letters import DeadLetterReason
 
 
 class CommitFailure(NamedTuple):

@@ -23,14 +23,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
+from idgraph.model import paths
+from idgraph.model.attributes import ReconciliationPolicy
+from idgraph.model.fragments import FragmentChange, Kind, Origin, Register
+from idgraph.model.stamps import Stamp
+from idgraph.model.tombstones import UNJUDGED
 from merge.cells import Cell, Removals
 from merge.policies import POLICIES
 from merge.registers import tie_break
-from merge.tombstones import UNJUDGED
-from model import paths
-from model.attributes import ReconciliationPolicy
-from model.fragments import FragmentChange, Kind, Origin, Register
-from model.stamps import Stamp
 
 _FEW = 100
 

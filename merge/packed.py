@@ -15,12 +15,12 @@ from zlib import crc32
 
 import msgspec
 
+from idgraph.model import canonical
+from idgraph.model.errors import DamagedStateError
+from idgraph.model.fragments import Kind, Origin, Register
+from idgraph.model.stamps import SpecRef, Stamp
 from merge.policies.policy import Policy
 from merge.registers import later
-from model import canonical
-from model.errors import DamagedStateError
-from model.fragments import Kind, Origin, Register
-from model.stamps import SpecRef, Stamp
 
 LARGE = 128
 """Entries from which on a cell is kept so."""

@@ -7,8 +7,8 @@ then decide, so that any two values have one winner whatever the order of arriva
 
 from __future__ import annotations
 
-from model import canonical
-from model.fragments import Register
+from idgraph.model import canonical
+from idgraph.model.fragments import Register
 
 
 def later(a: Register, b: Register) -> Register:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from model import paths
+from idgraph.model import paths
 
 
 def tree(leaves: Iterable[tuple[str, Any]]) -> dict[str, Any]:

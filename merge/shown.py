@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from idgraph.model.attributes import Reconciliation, ReconciliationPolicy
+from idgraph.model.fragments import Kind, Origin, Register
 from merge.fragments import FragmentState
 from merge.policies import POLICIES
-from model.attributes import Reconciliation, ReconciliationPolicy
-from model.fragments import Kind, Origin, Register
 
 
 class Shown(NamedTuple):

@@ -1,4 +1,4 @@
-"""Builds what is native beside `model/native.py`, which uses it: `python native/build.py`.
+"""Builds what is native beside `idgraph/native/__init__.py`, which uses it: `python native/build.py`.
 
 Where they cannot be built one line on standard error says why, and the exit code is 0: everything runs
 without them. `--strict` makes a warning of the compiler an error, and a failure exit code 1.
@@ -25,7 +25,7 @@ MODULES = {
     "_programs": FOLDER / "programs.c",
     "_functions": FOLDER / "functions.c",
 }
-TARGET = Path(__file__).parents[1] / "model"
+TARGET = Path(__file__).parents[1] / "idgraph" / "native"
 FLAGS = ("-std=c11", "-O3", "-Wall", "-Wextra")
 
 
@@ -90,7 +90,7 @@ def _build(module: str, folder: Path, more: tuple[str, ...]) -> str | None:
 
 
 def _digest(source: Path) -> int:
-    # `model/native.py` computes the same.
+    # `idgraph/native/__init__.py` computes the same.
     parts = (*sorted(FOLDER.glob("*.h")), source, *sorted(source.with_suffix("").glob("*.h")))
     return crc32(b"".join(each.read_bytes() for each in parts))
 

@@ -48,7 +48,7 @@ static PyObject *by_twin(PyObject *twin, PyObject *const *arguments, Py_ssize_t 
     return PyObject_Vectorcall(twin, arguments, (size_t)given, NULL);
 }
 
-/* ---- transforms.readings ---- */
+/* ---- transforms.spec.readings ---- */
 
 static bool is_leap(long year)
 {
@@ -179,7 +179,7 @@ static PyObject *strip(PyObject *twin, PyObject *const *arguments, Py_ssize_t gi
     return stays ? Py_NewRef(arguments[0]) : by_twin(twin, arguments, given);
 }
 
-/* ---- transforms.jolt.functions.numeric, transforms.expressions.functions ---- */
+/* ---- transforms.spec.jolt.functions.numeric, transforms.spec.jmespath.functions ---- */
 
 static PyObject *read_whole(PyObject *twin, PyObject *const *arguments, Py_ssize_t given, int longest)
 {
@@ -252,7 +252,7 @@ static PyObject *to_number_exact(PyObject *twin, PyObject *const *arguments, Py_
     return by_twin(twin, arguments, given);
 }
 
-/* ---- transforms.jolt.views, transforms.jolt.readers ---- */
+/* ---- transforms.spec.jolt.views, transforms.spec.jolt.readers ---- */
 
 static PyObject *is_long_key(PyObject *twin, PyObject *const *arguments, Py_ssize_t given)
 {
@@ -435,7 +435,7 @@ static bool are_short_texts(PyObject *const *keys, Py_ssize_t size)
     return characters <= MOST_CHARACTERS;
 }
 
-/* transforms.jolt.key_plans.planner: the same keys, as the same objects, have the same plan. */
+/* transforms.spec.jolt.key_plans.planner: the same keys, as the same objects, have the same plan. */
 static PyObject *plan(PyObject *object, PyObject *const *arguments, size_t flags, PyObject *Py_UNUSED(names))
 {
     Twin *self = (Twin *)object;
@@ -466,7 +466,7 @@ static PyObject *plan(PyObject *object, PyObject *const *arguments, size_t flags
     return answer;
 }
 
-/* transforms.jolt.writers.element_finder: an object that is there, or a new one at the end. */
+/* transforms.spec.jolt.writers.element_finder: an object that is there, or a new one at the end. */
 static PyObject *find(PyObject *object, PyObject *const *arguments, size_t flags, PyObject *Py_UNUSED(names))
 {
     Twin *self = (Twin *)object;
@@ -486,7 +486,7 @@ static PyObject *find(PyObject *object, PyObject *const *arguments, size_t flags
     return by_own_twin(self, arguments, given);
 }
 
-/* transforms.jolt.views.literal_view: a text that is none of the keys has nothing below it. */
+/* transforms.spec.jolt.views.literal_view: a text that is none of the keys has nothing below it. */
 static PyObject *view(PyObject *object, PyObject *const *arguments, size_t flags, PyObject *Py_UNUSED(names))
 {
     Twin *self = (Twin *)object;

@@ -1,4 +1,4 @@
-/* Canonical JSON, as model.canonical writes it: values, and keys in their order. */
+/* Canonical JSON, as idgraph.model.canonical writes it: values, and keys in their order. */
 #ifndef IDGRAPH_JSON_H
 #define IDGRAPH_JSON_H
 

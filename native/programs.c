@@ -1,4 +1,4 @@
-/* Runs mapping functions: the second back end of generated code. transforms/generation/lowering.py turns a verified
+/* Runs mapping functions: the second back end of generated code. transforms/spec/generation/lowering.py turns a verified
  * syntax tree into a program for the machine below; the function that Python's compiler makes of the same tree says
  * what is right, and tests/transforms/generation hold the two equal. See README.md.
  *

@@ -1,4 +1,4 @@
-/* sinks.sqlite_index_tokens: the packed tokens of plain values, and what those of their path begin with. */
+/* sinks.sqlite.index.tokens: the packed tokens of plain values, and what those of their path begin with. */
 #ifndef IDGRAPH_TOKENS_H
 #define IDGRAPH_TOKENS_H
 

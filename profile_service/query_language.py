@@ -14,10 +14,10 @@ import re
 from collections.abc import Callable, Iterable
 from decimal import Decimal
 
-from model import canonical
-from model.attributes import DataType
-from model.errors import QueryError
-from model.queries import Clause, FullText, Prefix, Query, Range, Term
+from idgraph.model import canonical
+from idgraph.model.attributes import DataType
+from idgraph.model.errors import QueryError
+from idgraph.model.queries import Clause, FullText, Prefix, Query, Range, Term
 
 # What looks like an operator is read whole, so that one of another language is no part of a path or value.
 _CLAUSE = re.compile(

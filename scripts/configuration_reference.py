@@ -14,13 +14,13 @@ from typing import Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
-from app.key_settings import KeySettings
-from app.metrics_settings import MetricsSettings
-from app.settings import IndexSettings, MetadataSettings, Settings, StoreSettings
-from ingestion.configuration import DeadLetterLimits, FileSource, FlowConfig, Place, SourceConfig
-from ingestion.decryptor_configuration import DecryptorConfig
-from ingestion.kafka_configuration import KafkaSettings, KafkaSource, RegistrySettings
-from ingestion.spark_configuration import SparkSettings
+from idgraph.app.settings.document import IndexSettings, MetadataSettings, Settings, StoreSettings
+from idgraph.app.settings.keys import KeySettings
+from idgraph.app.settings.metrics import MetricsSettings
+from ingestion.sources.configuration import DeadLetterLimits, FileSource, FlowConfig, Place, SourceConfig
+from ingestion.sources.decryptor import DecryptorConfig
+from ingestion.sources.kafka.configuration import KafkaSettings, KafkaSource, RegistrySettings
+from ingestion.spark.configuration import SparkSettings
 
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "configuration.md"
 BEGIN = "<!-- made by scripts/configuration_reference.py: begin -->"

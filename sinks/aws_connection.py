@@ -12,7 +12,7 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import IncompleteReadError
 
-from model.errors import IdgraphError, StoreError
+from idgraph.model.errors import IdgraphError, StoreError
 
 RETRY_SECONDS = 30.0
 _BASE, _CAP = 0.025, 2.0

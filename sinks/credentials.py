@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from model.errors import ConfigError
+from idgraph.model.errors import ConfigError
 
 
 def secret(variable: str, file: str | None) -> str | None:

@@ -6,7 +6,7 @@ import base64
 import binascii
 import hashlib
 
-from model.errors import QueryError
+from idgraph.model.errors import QueryError
 
 _DIGEST = 6
 

@@ -16,8 +16,8 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any
 
-from model.errors import QueryError
-from model.queries import Query
+from idgraph.model.errors import QueryError
+from idgraph.model.queries import Query
 
 ORDERED_CHARACTERS = 256
 SEARCHED_CHARACTERS = 4096

@@ -15,11 +15,10 @@ from pathlib import Path
 
 import msgspec
 
-from merge.tombstones import UNJUDGED, Tombstone
-from model import canonical
-from model.errors import StoreError
-from sinks.file_lock import held
-from sinks.folders import sync_folder
+from idgraph.files import file_lock, sync_folder
+from idgraph.model import canonical
+from idgraph.model.errors import StoreError
+from idgraph.model.tombstones import UNJUDGED, Tombstone
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +48,7 @@ class TombstoneFile:
 
         with ExitStack() as stack:
             try:
-                stack.enter_context(held(lock, waiting))
+                stack.enter_context(file_lock(lock, waiting))
             except OSError as error:
                 raise StoreError(f"{lock}: {error.strerror}") from None
             yield

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from model import native
+from idgraph import native
 
 # How long an example takes says nothing on a machine that others use too; `pytest-timeout` ends what hangs.
 settings.register_profile("idgraph", deadline=None)

@@ -19,14 +19,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from app import wiring
-from app.input_streams import needed_jars
-from app.settings import load
-from model import canonical
+from idgraph.app import wiring
+from idgraph.app.adapters.input_streams import needed_jars
+from idgraph.app.settings.document import load
+from idgraph.model import canonical
 from tests.shared_java import shared_java
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
-PROGRAM = [sys.executable, "-m", "app.cli"]
+PROGRAM = [sys.executable, "-m", "idgraph.app.cli"]
 RUN_SECONDS = 240
 FLOWS = ("run", "backfill")
 """Commands that start Spark."""

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
+from idgraph.model import canonical
+from idgraph.model.attributes import Reconciliation, ReconciliationPolicy
+from idgraph.model.fragments import FragmentChange, Kind, Origin, Register
+from idgraph.model.identifiers import Identifier
+from idgraph.model.stamps import SpecRef, Stamp
 from merge import codec
 from merge.fragments import FragmentState
 from merge.policies import POLICIES
 from merge.shown import shown
-from model import canonical
-from model.attributes import Reconciliation, ReconciliationPolicy
-from model.fragments import FragmentChange, Kind, Origin, Register
-from model.identifiers import Identifier
-from model.stamps import SpecRef, Stamp
 
 PATHS = ("a", "a.b", "d")
 SOURCES = ("s", "t")

@@ -13,38 +13,38 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from app.settings import load
-from ingestion.commit_stage import CommitOutput, CommitStage
-from ingestion.configuration import FlowConfig
-from ingestion.files import DamagedRecord
-from ingestion.key_guard import KeyGuard
-from ingestion.leftover_keys import LeftoverKeys
-from ingestion.map_output import MapOutput
-from ingestion.map_stage import MapStage
-from ingestion.payload_formats import PayloadFormats
-from ingestion.set_aside import BatchAttempt, LetterWriter
-from ingestion.workers import WorkerPlan, WorkerResources
-from merge.index import ProfileIndex
-from merge.store import ProfileStore
-from model import canonical
-from model.attributes import AttributeDefinition, AttributeMetadata
-from model.events import RawRecord
-from model.snapshots import DetectionMode, DiscoveryDefaults, MetadataSnapshot
-from model.specs import SpecDefinition, SpecDocument
-from profile_service.profiles import ProfileReader
-from sinks.keyring import KeyringFile
-from sinks.keyring_envelope import BARE, Envelope
-from sinks.memory_data_keys import MemoryDataKeys
-from sinks.memory_index import MemoryProfileIndex
-from sinks.memory_profiles import MemoryProfileStore
-from sinks.sqlite_data_keys import SqliteDataKeys
-from sinks.sqlite_dead_letters import SqliteDeadLetters
-from transforms.blind_index import BlindIndex
-from transforms.compiled import CompiledSnapshot
-from transforms.dead_letter_sealing import DeadLetterSealer
-from transforms.keys import DataKeyStore
-from transforms.parcel_sealing import ParcelKeys
-from transforms.sealing import DataKeys
+from idgraph.app.settings.document import load
+from idgraph.model import canonical
+from idgraph.model.attributes import AttributeDefinition, AttributeMetadata
+from idgraph.model.events import RawRecord
+from idgraph.model.index import ProfileIndex
+from idgraph.model.snapshots import DetectionMode, DiscoveryDefaults, MetadataSnapshot
+from idgraph.model.specs import SpecDefinition, SpecDocument
+from idgraph.model.store import ProfileStore
+from ingestion.sources.configuration import FlowConfig
+from ingestion.sources.files.lines import DamagedRecord
+from ingestion.sources.payload_formats import PayloadFormats
+from ingestion.spark.workers import WorkerPlan, WorkerResources
+from ingestion.stages.commit import CommitOutput, CommitStage
+from ingestion.stages.dead_letters import BatchAttempt, LetterWriter
+from ingestion.stages.key_guard import KeyGuard
+from ingestion.stages.leftover_keys import LeftoverKeys
+from ingestion.stages.map import MapStage
+from ingestion.stages.map_output import MapOutput
+from profile_service.reader import ProfileReader
+from sinks.keyring.envelope import BARE, Envelope
+from sinks.keyring.provider import KeyringFile
+from sinks.memory.data_keys import MemoryDataKeys
+from sinks.memory.index import MemoryProfileIndex
+from sinks.memory.profiles import MemoryProfileStore
+from sinks.sqlite.data_keys import SqliteDataKeys
+from sinks.sqlite.dead_letters import SqliteDeadLetters
+from transforms.privacy.blind_index import BlindIndex
+from transforms.privacy.dead_letter_sealing import DeadLetterSealer
+from transforms.privacy.keys import DataKeyStore
+from transforms.privacy.sealing import DataKeys
+from transforms.privacy.shuffle_sealing import ParcelKeys
+from transforms.spec.snapshot import CompiledSnapshot
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "retail"
 CREATED = datetime(2024, 1, 1, tzinfo=UTC)

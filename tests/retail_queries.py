@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from model.queries import FullText, Prefix, Query, Range, Term
+from idgraph.model.queries import FullText, Prefix, Query, Range, Term
 
 QUERIES = [
     Query(),

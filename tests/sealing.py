@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ingestion.stored_sealing import PAGE, SealingProgress, StoredSealing
-from ingestion.workers import WorkerResources
+from idgraph.jobs.reencrypt.stored_sealing import PAGE, SealingProgress, StoredSealing
+from ingestion.spark.workers import WorkerResources
 from tests.retail import Pipeline
-from transforms.compiled import CompiledSnapshot
+from transforms.spec.snapshot import CompiledSnapshot
 
 
 def sealing_of(pipeline: Pipeline) -> StoredSealing:

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from app.java import class_archives
-from app.private_files import owner_only
-from ingestion.configuration import FlowConfig
-from ingestion.session_options import session_options
-from ingestion.spark_configuration import SparkSettings
+from idgraph.app.java import class_archives
+from idgraph.files import owner_only
+from ingestion.sources.configuration import FlowConfig
+from ingestion.spark.configuration import SparkSettings
+from ingestion.spark.session_options import session_options
 
 ROOT = Path(__file__).resolve().parents[1]
 DRIVER_MEMORY = "512m"

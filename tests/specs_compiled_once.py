@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from model import native
+from idgraph import native
 from transforms import compile_spec
-from transforms.chain import Transform
+from transforms.spec.chain import Transform
 
 
 @pytest.fixture(scope="package", autouse=True)
@@ -25,5 +25,5 @@ def each_spec_is_compiled_once() -> Iterator[None]:
         return known[key]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("transforms.mapping.compile_spec", compiled)
+        patch.setattr("transforms.spec.mapping.compile_spec", compiled)
         yield

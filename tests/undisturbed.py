@@ -7,14 +7,14 @@ from types import SimpleNamespace
 
 import pyarrow as pa
 
-from app import wiring
-from app.settings import load
-from ingestion.outcomes import StageReport
-from ingestion.parcels import decode_reports
-from ingestion.sent_snapshots import SentSnapshot, packed
-from ingestion.set_aside import BatchAttempt
-from ingestion.tasks import quick_task
-from ingestion.worker_process import BatchOrder
+from idgraph.app import wiring
+from idgraph.app.settings.document import load
+from ingestion.spark.sent_snapshots import SentSnapshot, packed
+from ingestion.spark.shuffle_blocks import decode_reports
+from ingestion.spark.tasks import quick_task
+from ingestion.spark.worker_process import BatchOrder
+from ingestion.stages.dead_letters import BatchAttempt
+from ingestion.stages.outcomes import StageReport
 from tests.installation import Installation
 
 

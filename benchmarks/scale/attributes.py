@@ -8,9 +8,9 @@ from typing import Any
 from benchmarks.flow_run import stored
 from benchmarks.pipeline import Pipeline, cpu_seconds, pipeline, wire, without_collector
 from benchmarks.sealing_cost import snapshot
-from model import canonical
-from model.events import RawRecord
-from model.snapshots import MetadataSnapshot
+from idgraph.model import canonical
+from idgraph.model.events import RawRecord
+from idgraph.model.snapshots import MetadataSnapshot
 
 SIZES = (10, 100, 1000, 10_000)
 MOST_IN_EVENT = 9000

@@ -11,19 +11,19 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from app import wiring
 from benchmarks.flow_run import mib
 from benchmarks.pipeline import Pipeline, cpu_seconds, without_collector
 from benchmarks.product import installed
 from benchmarks.scale.growing_store import records
 from benchmarks.workload import events
-from ingestion.sent_snapshots import SnapshotSender
-from ingestion.snapshot_file import PinnedSnapshot, SnapshotFile
-from model.attributes import DataType
-from model.schema_changes import SchemaChange
-from model.snapshots import MetadataSnapshot
-from sinks.metadata_client import MetadataClient
-from transforms.compiled import CompiledSnapshot
+from idgraph.app import wiring
+from idgraph.model.attributes import DataType
+from idgraph.model.schema_changes import SchemaChange
+from idgraph.model.snapshots import MetadataSnapshot
+from ingestion.metadata.snapshot_file import PinnedSnapshot, SnapshotFile
+from ingestion.spark.sent_snapshots import SnapshotSender
+from sinks.http.metadata import MetadataClient
+from transforms.spec.snapshot import CompiledSnapshot
 
 SIZES = (1000, 10_000, 100_000)
 AT_ONCE = 5000

@@ -15,13 +15,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from app.publish import publish_lines
-from app.settings import Settings
 from benchmarks.flow_run import mib
 from benchmarks.latency import marked, percentiles, until
 from benchmarks.processes import ProcessWatch
 from benchmarks.product import RunningFlow, installed
 from benchmarks.workload import clear
+from idgraph.app.publish import publish_lines
+from idgraph.app.settings.document import Settings
 
 SECONDS = 20.0
 FILES_PER_SECOND = 20

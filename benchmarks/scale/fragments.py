@@ -15,8 +15,8 @@ from benchmarks.pipeline import Clock, Pipeline, pipeline, wire, without_collect
 from benchmarks.scale.growing_store import FIRST_SHOP, GrowingStore, records
 from benchmarks.sealing_cost import snapshot
 from benchmarks.workload import SOURCES, events
-from model.events import RawRecord
-from model.queries import Query, Term
+from idgraph.model.events import RawRecord
+from idgraph.model.queries import Query, Term
 
 SIZES = (10_000, 100_000, 1_000_000, 10_000_000)
 ROUNDS = 3

@@ -13,8 +13,8 @@ from typing import Any
 
 from benchmarks.pipeline import Pipeline, wire
 from benchmarks.workload import SOURCES, events, renamed
+from idgraph.model.events import RawRecord
 from merge import codec
-from model.events import RawRecord
 
 FIRST_SHOP = 1_000_000
 _MARKER = 7_654_321

@@ -11,14 +11,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from app import wiring
-from app.publish import publish_lines
-from app.settings import Settings
 from benchmarks.latency import FILES_PER_SECOND, POLL_SECONDS, marked, percentiles, until
 from benchmarks.product import RunningFlow, installed
 from benchmarks.scale.interference import Mood, Proxy
 from benchmarks.workload import clear, endless
-from merge.store import ProfileStore
+from idgraph.app import wiring
+from idgraph.app.publish import publish_lines
+from idgraph.app.settings.document import Settings
+from idgraph.model.store import ProfileStore
 
 RATE = 1000
 """Events a second, unless another rate is asked for."""

@@ -10,9 +10,9 @@ from benchmarks.pipeline import cpu_seconds, pipeline, without_collector
 from benchmarks.scale.growing_store import records
 from benchmarks.sealing_cost import snapshot
 from benchmarks.workload import events
-from model.events import RawRecord
-from model.snapshots import MetadataSnapshot
-from transforms.compiled import MAX_CACHED_ROUTES, CompiledSnapshot
+from idgraph.model.events import RawRecord
+from idgraph.model.snapshots import MetadataSnapshot
+from transforms.spec.snapshot import MAX_CACHED_ROUTES, CompiledSnapshot
 
 SIZES = (10, 100, 1000)
 EVENTS = 10_000

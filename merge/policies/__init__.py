@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from idgraph.model.attributes import ReconciliationPolicy
 from merge.policies.append import Append
 from merge.policies.count import Count
 from merge.policies.first import First
@@ -11,7 +12,6 @@ from merge.policies.policy import Policy
 from merge.policies.source_priority import SourcePriority
 from merge.policies.sum import Sum
 from merge.policies.union import Union
-from model.attributes import ReconciliationPolicy
 
 __all__ = ["POLICIES", "Policy"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from idgraph.model.fragments import Kind, Register
 from merge.policies.policy import Kept, Policy
-from model.fragments import Kind, Register
 
 
 class Count(Policy):

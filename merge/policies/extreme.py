@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
+from idgraph.model.fragments import Register
 from merge.policies.policy import Kept, Policy
-from model.fragments import Register
 
 
 class Extreme(Policy):

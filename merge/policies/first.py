@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from idgraph.model.fragments import Kind, Register
 from merge.policies.extreme import Extreme
 from merge.registers import tie_break
-from model.fragments import Kind, Register
 
 
 class First(Extreme):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
-from model import canonical
+from idgraph.model import canonical
 
 NUMBERS = frozenset({int, float, Decimal})
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from idgraph.model.fragments import Register
 from merge.policies.extreme import Extreme
 from merge.policies.magnitude import magnitude
 from merge.policies.policy import is_plain
 from merge.registers import later
-from model.fragments import Register
 
 
 class Maximum(Extreme):

@@ -6,9 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
+from idgraph.model.fragments import Kind, Register
+from idgraph.model.stamps import Stamp
 from merge.registers import tie_break
-from model.fragments import Kind, Register
-from model.stamps import Stamp
 
 
 class Kept(NamedTuple):

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
+from idgraph.model.fragments import Kind, Register
 from merge.policies.policy import Kept, Policy
 from merge.registers import later
-from model.fragments import Kind, Register
 
 
 class SourcePriority(Policy):

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from typing import Any
 
+from idgraph.model import canonical
+from idgraph.model.fragments import Register
 from merge.policies.magnitude import NUMBERS, exact
 from merge.policies.policy import Kept, Policy, is_plain
-from model import canonical
-from model.fragments import Register
 
 _LARGEST_INTEGER = 10**sys.int_info.default_max_str_digits
 _EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any
 
+from idgraph.model import canonical
+from idgraph.model.fragments import Kind, Register
+from idgraph.model.sealed import SealedValue
 from merge.policies.magnitude import magnitude
 from merge.policies.policy import Kept, Policy, is_plain
 from merge.registers import later
-from model import canonical
-from model.fragments import Kind, Register
-from model.sealed import SealedValue
 
 
 class Union(Policy):

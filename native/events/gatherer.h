@@ -1,4 +1,4 @@
-/* ingestion.event_mapping.EventMapper._map_chunk: the records of a chunk become events of fragments. It calls what maps
+/* ingestion.stages.event_mapping.EventMapper._map_chunk: the records of a chunk become events of fragments. It calls what maps
  * one event, step by step; a record at which a step fails, or finds what is not of the common form, is the twin's. */
 #pragma once
 
@@ -8,7 +8,7 @@ enum { RECORD_TYPE, DECRYPTED_TYPE, ORIGIN_TYPE, LEAVES_TYPE, MAPPED_EVENT_TYPE,
 enum { OF_TYPES, READERS, ROUTES, FIND_ROUTE, PROTECT, LEAVES, TAKE_BACK, TIMED, GATHERER_PARTS };
 /* Of a route: the spec's function, its reference, and signs: an event id with none of them is not hashed. */
 enum { MAP, SPEC_REF, SIGNS, ROUTE_PARTS };
-/* What model.native's `state` is given beside an event's own, and how many leaves an event may have. */
+/* What idgraph.native's `state` is given beside an event's own, and how many leaves an event may have. */
 enum { STATE, ROOT, SKIPPED, POLICIES, WALK_REST, ENCODE, MOST_LEAVES, LEAVES_PARTS };
 enum { PLAIN_LEAVES, TO_SEAL, UNEXPECTED, FOUND_PARTS };
 

@@ -1,4 +1,4 @@
-/* transforms.mapping.MappingSpec._map: an event becomes a mapped one. */
+/* transforms.spec.mapping.MappingSpec._map: an event becomes a mapped one. */
 #pragma once
 
 #include "values.h"

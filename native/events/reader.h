@@ -1,4 +1,4 @@
-/* ingestion.envelope.EnvelopeReader._read: a record becomes an event. */
+/* ingestion.stages.decode.EnvelopeReader._read: a record becomes an event. */
 #pragma once
 
 #include "values.h"

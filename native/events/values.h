@@ -8,7 +8,7 @@
 #define LONGEST_ID 1024
 #define MOST_IDENTIFIERS 16
 
-/* The fields of model.events.Event. */
+/* The fields of idgraph.model.events.Event. */
 enum { SOURCE_NAME, TYPE, ID, ORDINAL, POSITION, PAYLOAD, RAW, CARRIED, FIELDS };
 
 /* Whether this is a tuple of texts, as paths.split gives: what a place is. */
@@ -30,7 +30,7 @@ static bool is_place_or_none(PyObject *place)
     return place == Py_None || is_place(place);
 }
 
-/* model.paths.value_at: the value at a place, None where there is none; NULL with an exception. */
+/* idgraph.model.paths.value_at: the value at a place, None where there is none; NULL with an exception. */
 static PyObject *value_at(PyObject *tree, PyObject *keys)
 {
     PyObject *value = Py_NewRef(tree);
@@ -74,7 +74,7 @@ static PyObject *text_of(PyObject *value, Py_ssize_t longest)
     return is_short_integer(value) ? PyObject_Str(value) : NULL;
 }
 
-/* An ordinal as it is, or what model.ordinals.read_ordinal makes of it. */
+/* An ordinal as it is, or what idgraph.model.ordinals.read_ordinal makes of it. */
 static PyObject *ordinal_of(PyObject *value, PyObject *read_ordinal)
 {
     return is_short_integer(value) ? Py_NewRef(value) : PyObject_CallOneArg(read_ordinal, value);

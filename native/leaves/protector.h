@@ -1,4 +1,4 @@
-/* transforms.protected_names.ProtectedNames.protector: which identifiers of an event are hashed. */
+/* transforms.privacy.protected_names.ProtectedNames.protector: which identifiers of an event are hashed. */
 #pragma once
 
 #include "words.h"

@@ -1,4 +1,4 @@
-/* transforms.schema.AttributeTree._walk: the leaves of a tree, each with its node. */
+/* transforms.schema.diff.AttributeTree._walk: the leaves of a tree, each with its node. */
 #pragma once
 
 #include "words.h"

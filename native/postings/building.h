@@ -1,4 +1,4 @@
-/* sinks.sqlite_index_blocks.build: tokens of documents become blocks. */
+/* sinks.sqlite.index.blocks.build: tokens of documents become blocks. */
 #pragma once
 
 #include "gathering.h"

@@ -1,4 +1,4 @@
-/* sinks.sqlite_index_blocks.find: the documents of some tokens of a block. */
+/* sinks.sqlite.index.blocks.find: the documents of some tokens of a block. */
 #pragma once
 
 #include "reading.h"

@@ -1,4 +1,4 @@
-/* sinks.sqlite_index_blocks.merge: blocks of several segments become those of one. */
+/* sinks.sqlite.index.blocks.merge: blocks of several segments become those of one. */
 #pragma once
 
 #include "writing.h"

@@ -1,4 +1,4 @@
-/* sinks.sqlite_index_tokens.Tokenizer.tokens: the packed tokens of fields. */
+/* sinks.sqlite.index.tokens.Tokenizer.tokens: the packed tokens of fields. */
 #pragma once
 
 #include "../tokens.h"

@@ -1,4 +1,4 @@
-/* sinks.sqlite_index_blocks._blocks: entries become blocks. */
+/* sinks.sqlite.index.blocks._blocks: entries become blocks. */
 #pragma once
 
 #include "reading.h"

@@ -1,4 +1,4 @@
-/* ingestion.combining.Combiner: what EventStates has of each fragment is joined and framed. */
+/* ingestion.stages.aggregate.Combiner: what EventStates has of each fragment is joined and framed. */
 #pragma once
 
 #include "event_states.h"

@@ -1,4 +1,4 @@
-/* ingestion.event_states.EventStates: the states of events by fragment, in one piece of memory. An object for each would
+/* ingestion.stages.event_states.EventStates: the states of events by fragment, in one piece of memory. An object for each would
  * be cold again when its fragment is joined. */
 #pragma once
 

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdint.h>
 
-/* So few characters that a double holds the number: as in model.canonical. */
+/* So few characters that a double holds the number: as in idgraph.model.canonical. */
 #define SAFE_LITERAL 15
 
 /* A JSON number that is a plain int or float for certain: NULL without an exception for others. */
@@ -51,7 +51,7 @@ static PyObject *scalar_of(const struct text *value)
     return first == '-' || (first >= '0' && first <= '9') ? number_of(value) : NULL;
 }
 
-/* The token of a sealed value, as model.sealed says, or None: NULL without an exception for odd ones. */
+/* The token of a sealed value, as idgraph.model.sealed says, or None: NULL without an exception for odd ones. */
 static PyObject *token_of(const struct text *value)
 {
     const char *end = value->start + value->size - 1;

@@ -13,11 +13,11 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner, Result
 
-from app import wiring
-from app.cli import app
-from app.metadata_server import serving_here
-from app.settings import Settings, load
-from ingestion.durable_files import write_atomically
+from idgraph.app import wiring
+from idgraph.app.cli import app
+from idgraph.app.metadata_server import serving_here
+from idgraph.app.settings.document import Settings, load
+from idgraph.files import write_atomically
 from tests.retail import EXAMPLE, Pipeline, durable_keys, order, records, snapshot
 from tests.specs_compiled_once import each_spec_is_compiled_once  # noqa: F401 - a fixture
 

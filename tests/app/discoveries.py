@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from app import wiring
-from model.attributes import DataType
-from model.classification import Classification
-from model.proposals import Proposal, SensitiveKind
-from model.schema_changes import SchemaChange
+from idgraph.app import wiring
+from idgraph.model.attributes import DataType
+from idgraph.model.classification import Classification
+from idgraph.model.proposals import Proposal, SensitiveKind
+from idgraph.model.schema_changes import SchemaChange
 from tests.app.conftest import CommandLine
 
 AN_EMAIL = Proposal(

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def program(idgraph: CommandLine, *words: str) -> list[str]:
-    return [sys.executable, "-m", "app.cli", "-c", f"{idgraph.folder}/idgraph.toml", *words]
+    return [sys.executable, "-m", "idgraph.app.cli", "-c", f"{idgraph.folder}/idgraph.toml", *words]
 
 
 def on_a_terminal(command: list[str]) -> tuple[bytes, str]:

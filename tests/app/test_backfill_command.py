@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from app.backfill import BackfillStep, find_archive
-from app.backfill_view import duration, line, showing
-from app.settings import Settings
-from ingestion.archive import Tally
-from ingestion.outcomes import BatchReport, StageReport
-from model.errors import AlreadyRunningError, ConfigError
+from idgraph.app.jobs.backfill import BackfillStep, find_archive
+from idgraph.app.jobs.backfill_view import duration, line, showing
+from idgraph.app.settings.document import Settings
+from idgraph.jobs.backfill.archive import Tally
+from idgraph.model.errors import AlreadyRunningError, ConfigError
+from ingestion.stages.outcomes import BatchReport, StageReport
 from tests.app.conftest import CommandLine
 from tests.retail import lines
 
@@ -115,8 +115,8 @@ def run_with(program: str, idgraph: CommandLine, *words: str) -> subprocess.Comp
 
 
 FLOW = """
-from app import backfill, cli
-from ingestion.outcomes import BatchReport, StageReport
+from idgraph.app import backfill, cli
+from ingestion.stages.outcomes import BatchReport, StageReport
 
 def run_flow(settings, stop, intake, on_batch, on_start):
     assert intake.until_done
@@ -190,13 +190,13 @@ def test_as_json_logs_it_says_nothing_else(with_keys: CommandLine, archive: Path
 
 
 def test_a_backfill_runs_once(with_keys: CommandLine, archive: Path) -> None:
-    from app import wiring
-    from app.alone import alone
-    from app.backfill import forget
+    from idgraph.app import wiring
+    from idgraph.app.jobs.backfill import forget
+    from idgraph.files import exclusive_lock
 
     found = find_archive(with_keys.settings(), "orders", archive)
     wiring.prepare_directory(found.settings)
-    with alone(found.state()):
+    with exclusive_lock(found.state()):
         with pytest.raises(AlreadyRunningError, match="running already"):
             forget(found)
         for options in ([], ["--again"], ["--rate", "5"]):

@@ -24,8 +24,8 @@ import pytest
 import typer.main
 from typer.testing import CliRunner
 
-from app.cli import app
-from model import native
+from idgraph import native
+from idgraph.app.cli import app
 from tests.app.conftest import CommandLine
 from tests.retail import lines
 
@@ -116,7 +116,7 @@ def test_help_at_the_top() -> None:
 def test_help_for_a_full_disk_is_one_line() -> None:
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "app.cli", "--help"],
+            [sys.executable, "-m", "idgraph.app.cli", "--help"],
             cwd=ROOT,
             stdout=full,
             stderr=subprocess.PIPE,
@@ -134,7 +134,7 @@ def test_version() -> None:
 
 def test_help_loads_nothing_heavy() -> None:
     program = (
-        "import sys, app.cli; heavy = {'pyspark', 'pyarrow', 'pandas', 'fastapi', 'sqlalchemy', 'uvicorn', "
+        "import sys, idgraph.app.cli; heavy = {'pyspark', 'pyarrow', 'pandas', 'fastapi', 'sqlalchemy', 'uvicorn', "
         "'httpx', 'cryptography', 'pydantic'}; print(sorted(heavy & set(sys.modules)))"
     )
     done = subprocess.run(
@@ -150,8 +150,8 @@ def test_help_loads_nothing_heavy() -> None:
 )
 def test_reading_waits_for_nothing_that_only_a_flow_needs(words: list[str], filled: CommandLine) -> None:
     program = (
-        "import sys; from app.cli import app; app(standalone_mode=False); flow = {'pyspark', 'pyarrow', 'numpy', "
-        "'pandas', 'fastapi', 'sqlalchemy', 'ingestion.map_stage'}; print(sorted(flow & set(sys.modules)))"
+        "import sys; from idgraph.app.cli import app; app(standalone_mode=False); flow = {'pyspark', 'pyarrow', 'numpy', "
+        "'pandas', 'fastapi', 'sqlalchemy', 'ingestion.stages.map'}; print(sorted(flow & set(sys.modules)))"
     )
     command = [sys.executable, "-c", program, "-c", f"{filled.folder}/idgraph.toml", *words]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
@@ -331,7 +331,7 @@ def test_publish_brings_the_files_name_to_disk_too(
 
 @pytest.mark.parametrize("words", [["export"], ["search", "--json", "--limit", "1000"], ["keys", "list"]])
 def test_a_reader_that_goes_away_is_no_error_to_talk_of(words: list[str], filled: CommandLine) -> None:
-    command = [sys.executable, "-m", "app.cli", "-c", f"{filled.folder}/idgraph.toml", *words]
+    command = [sys.executable, "-m", "idgraph.app.cli", "-c", f"{filled.folder}/idgraph.toml", *words]
     reading, writing = os.pipe()
     os.close(reading)
     done = subprocess.run(command, cwd=ROOT, stdout=writing, stderr=subprocess.PIPE, check=False)
@@ -343,9 +343,9 @@ def test_a_reader_that_goes_away_is_no_error_to_talk_of(words: list[str], filled
 def test_a_flow_ends_well_when_nobody_reads_its_reports_any_more(idgraph: CommandLine) -> None:
     program = """
 import sys
-from app import cli, flow_runner
-from ingestion.outcomes import BatchReport
-from ingestion.outcomes import StageReport
+from idgraph.app import cli, flow_runner
+from ingestion.stages.outcomes import BatchReport
+from ingestion.stages.outcomes import StageReport
 
 def run_flow(settings, stop, intake, on_batch, on_start):
     for number in range(3):
@@ -471,7 +471,7 @@ def test_an_address_in_use_is_told(with_keys: CommandLine) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_the_metadata_service_cleanly(number: signal.Signals, idgraph: CommandLine) -> None:
-    command = [sys.executable, "-m", "app.cli", "-c", f"{idgraph.folder}/idgraph.toml"]
+    command = [sys.executable, "-m", "idgraph.app.cli", "-c", f"{idgraph.folder}/idgraph.toml"]
     server = subprocess.Popen(
         [*command, "serve", "metadata", "--port", "0"],
         cwd=ROOT,
@@ -505,7 +505,7 @@ def test_a_signal_ends_the_metadata_service_cleanly(number: signal.Signals, idgr
 
 def test_bench_passes_its_words_on() -> None:
     def bench(*words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "app.cli", "bench", *words]
+        command = [sys.executable, "-m", "idgraph.app.cli", "bench", *words]
         return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
     known = bench("--", "--help")
@@ -520,7 +520,7 @@ def test_standard_streams_that_are_closed_are_as_dev_null(tmp_path: Path, closed
     """Found by use: `AttributeError: 'NoneType' object has no attribute 'flush'`, and messages among the output."""
     spec = tmp_path / "spec.json"
     spec.write_text('{"operation": "shift", "spec": {"a": "b"}}')
-    line = f"echo nonsense | {sys.executable} -m app.cli {command.format(spec=spec)}"
+    line = f"echo nonsense | {sys.executable} -m idgraph.app.cli {command.format(spec=spec)}"
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     given, plain = (
         subprocess.run(

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from app.cluster import require_shared
-from app.package import write_archive
-from app.settings import load
-from ingestion.session_options import session_options
-from ingestion.spark_configuration import REFUSED
-from model.errors import ConfigError
+from idgraph.app.cluster import require_shared
+from idgraph.app.package import write_archive
+from idgraph.app.settings.document import load
+from idgraph.model.errors import ConfigError
+from ingestion.spark.configuration import REFUSED
+from ingestion.spark.session_options import session_options
 
 DYNAMODB = '[store]\nkind = "dynamodb"\nregion = "eu-central-1"\n'
 ELASTICSEARCH = '[index]\nkind = "elasticsearch"\n'

@@ -14,20 +14,20 @@ from typing import Any
 
 import pytest
 
-from app import wiring
-from ingestion.durable_files import write_atomically
-from model.events import RawRecord
-from model.queries import Query
-from model.snapshots import MetadataSnapshot
+from idgraph.app import wiring
+from idgraph.files import write_atomically
+from idgraph.model.events import RawRecord
+from idgraph.model.queries import Query
+from idgraph.model.snapshots import MetadataSnapshot
 from tests.app.conftest import CommandLine
 from tests.app.processes import program
 from tests.crashes.points import Point, dying
 from tests.ingestion.renamed_orders import AFTER, BEFORE, later
 from tests.retail import EXAMPLE, UNDETECTED, Pipeline, durable_keys, raw, records, snapshot
 
-STORE = "sinks.sqlite_profiles:SqliteProfileStore"
-INDEX = "sinks.sqlite_index:SqliteProfileIndex"
-LETTERS = "sinks.sqlite_dead_letters:SqliteDeadLetters"
+STORE = "sinks.sqlite.profiles:SqliteProfileStore"
+INDEX = "sinks.sqlite.index.index:SqliteProfileIndex"
+LETTERS = "sinks.sqlite.dead_letters:SqliteDeadLetters"
 
 
 def after(words: str, target: str, call: int = 1) -> Point:
@@ -39,12 +39,12 @@ SEALING = (
     after("fragments are joined to those of their new names", f"{STORE}.write"),
     after("the old ones are withdrawn", f"{STORE}.withdraw"),
     after("their documents are gone", f"{INDEX}.erase"),
-    after("their data keys are gone", "ingestion.leftover_keys:LeftoverKeys.erase"),
+    after("their data keys are gone", "ingestion.stages.leftover_keys:LeftoverKeys.erase"),
     after("values are sealed in their places", f"{STORE}.write", 2),
     after("the index is compacted", f"{INDEX}.compact"),
 )
 REPLAY = (
-    after("data keys are made", "transforms.sealing:DataKeys.fetch"),
+    after("data keys are made", "transforms.privacy.sealing:DataKeys.fetch"),
     after("the store has written", f"{STORE}.write"),
     after("new letters are put", f"{LETTERS}.put"),
     after("letters are dropped", f"{LETTERS}.drop", 2),

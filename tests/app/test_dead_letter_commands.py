@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from app import wiring
-from ingestion.set_aside import BatchAttempt, LetterWriter
+from idgraph.app import wiring
+from idgraph.model.dead_letters import DeadLetterReason
+from ingestion.stages.dead_letters import BatchAttempt, LetterWriter
 from merge.failures import CommitFailure
 from merge.fragments import FragmentState
-from model.dead_letters import DeadLetterReason
-from sinks.sqlite_dead_letters import SqliteDeadLetters
+from sinks.sqlite.dead_letters import SqliteDeadLetters
 from tests.app.conftest import CommandLine
 from tests.retail import EXAMPLE, Pipeline, durable_keys, order, raw, snapshot
 

@@ -10,15 +10,15 @@ import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 
-from app import wiring
-from app.settings import load
-from ingestion.outcomes import StageReport
-from ingestion.parcels import decode_reports
-from ingestion.sent_snapshots import SentSnapshot, packed
-from ingestion.set_aside import BatchAttempt
-from ingestion.tasks import quick_task
-from ingestion.worker_process import BatchOrder
-from model.errors import ConfigError, DecryptionError
+from idgraph.app import wiring
+from idgraph.app.settings.document import load
+from idgraph.model.errors import ConfigError, DecryptionError
+from ingestion.spark.sent_snapshots import SentSnapshot, packed
+from ingestion.spark.shuffle_blocks import decode_reports
+from ingestion.spark.tasks import quick_task
+from ingestion.spark.worker_process import BatchOrder
+from ingestion.stages.dead_letters import BatchAttempt
+from ingestion.stages.outcomes import StageReport
 from tests.app.conftest import CommandLine
 from tests.retail import EXAMPLE, order, snapshot
 from tests.servers.decryption_service import Service, decryption_service, encrypted, status

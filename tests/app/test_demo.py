@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from app import demo
-from app.cli import app
-from ingestion.outcomes import StageReport
+from idgraph.app.cli import app
+from idgraph.app.demo import walk as demo
+from ingestion.stages.outcomes import StageReport
 from tests.app.conftest import CommandLine
 
 
@@ -37,7 +37,7 @@ def test_a_demo_that_is_stopped_in_its_middle_does_not_end_as_if_done(
     idgraph: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(demo, "require_java", lambda: None)
-    monkeypatch.setattr("app.demo_example.Example.files", lambda *_: iter([("orders", [b"{}\n"])]))
+    monkeypatch.setattr("idgraph.app.demo.example.Example.files", lambda *_: iter([("orders", [b"{}\n"])]))
     stop = threading.Event()
     monkeypatch.setattr(demo, "RunningFlow", lambda _: _Flow(stop))
     with pytest.raises(KeyboardInterrupt):
@@ -51,7 +51,7 @@ def test_what_the_flow_does_in_the_background_is_told_on_request(
     heard: list[str] = []
 
     def run_demo(*_: object) -> None:
-        flow = logging.getLogger("ingestion.background_sealing")
+        flow = logging.getLogger("idgraph.jobs.reencrypt.background_sealing")
         heard.extend(level for level in ("INFO", "WARNING") if flow.isEnabledFor(getattr(logging, level)))
 
     monkeypatch.setattr(demo, "run_demo", run_demo)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app import dev
+from idgraph.app.dev import machine as dev
 from tests.ingestion.patience import eventually
 
 

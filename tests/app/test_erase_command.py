@@ -18,17 +18,17 @@ from typing import Any
 
 import pytest
 
-from app import wiring
-from app.erasure_receipt import receipt_hash
-from ingestion.durable_files import write_atomically
-from ingestion.erasure import Erasure
-from merge.tombstones import UNJUDGED, Holding, Tombstone
-from model.errors import ProfileIndexError, StoreError
-from model.events import RawRecord
-from model.identifiers import Identifier
-from model.queries import Query
-from sinks.sqlite_index import SqliteProfileIndex
-from sinks.sqlite_profiles import SqliteProfileStore
+from idgraph.app import wiring
+from idgraph.files import write_atomically
+from idgraph.jobs.erase.erasure import Erasure
+from idgraph.jobs.erase.receipt import receipt_hash
+from idgraph.model.errors import ProfileIndexError, StoreError
+from idgraph.model.events import RawRecord
+from idgraph.model.identifiers import Identifier
+from idgraph.model.queries import Query
+from idgraph.model.tombstones import UNJUDGED, Holding, Tombstone
+from sinks.sqlite.index.index import SqliteProfileIndex
+from sinks.sqlite.profiles import SqliteProfileStore
 from sinks.tombstone_file import TombstoneFile
 from tests.app.conftest import CommandLine
 from tests.canaries import places
@@ -191,7 +191,15 @@ def test_without_yes_it_asks(filled: CommandLine) -> None:
 
 def test_an_interrupted_question_erases_nothing(filled: CommandLine) -> None:
     before = export(filled)
-    command = [sys.executable, "-m", "app.cli", "-c", str(filled.folder / "idgraph.toml"), "erase", *WHOM]
+    command = [
+        sys.executable,
+        "-m",
+        "idgraph.app.cli",
+        "-c",
+        str(filled.folder / "idgraph.toml"),
+        "erase",
+        *WHOM,
+    ]
     root = Path(__file__).parents[2]
     with subprocess.Popen(
         command, cwd=root, stdin=subprocess.PIPE, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL

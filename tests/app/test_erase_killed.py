@@ -11,24 +11,24 @@ from pathlib import Path
 
 import pytest
 
-from app import wiring
-from app.erasure_receipt import receipt_hash
-from model.queries import Query
-from sinks.keyring import KeyringFile
+from idgraph.app import wiring
+from idgraph.jobs.erase.receipt import receipt_hash
+from idgraph.model.queries import Query
+from sinks.keyring.provider import KeyringFile
 from tests.app.conftest import CommandLine
 from tests.app.test_erase_command import MAIL, WHOM, export, filled, ids_of, person, process, seen
-from transforms.tombstone_names import TombstoneNames
+from transforms.privacy.tombstone_names import TombstoneNames
 
 __all__ = ["filled"]
 
 STEPS = (
     "sinks.tombstone_file:TombstoneFile.append",
-    "transforms.sealing:DataKeys.erase",
-    "sinks.sqlite_profiles:SqliteProfileStore.erase",
-    "sinks.sqlite_index:SqliteProfileIndex.erase",
-    "sinks.sqlite_dead_letters:SqliteDeadLetters.drop",
-    "sinks.sqlite_dead_letters:SqliteDeadLetters.compact",
-    "sinks.sqlite_index:SqliteProfileIndex.compact",
+    "transforms.privacy.sealing:DataKeys.erase",
+    "sinks.sqlite.profiles:SqliteProfileStore.erase",
+    "sinks.sqlite.index.index:SqliteProfileIndex.erase",
+    "sinks.sqlite.dead_letters:SqliteDeadLetters.drop",
+    "sinks.sqlite.dead_letters:SqliteDeadLetters.compact",
+    "sinks.sqlite.index.index:SqliteProfileIndex.compact",
 )
 
 # The command as it is, but that its process dies as soon as one method has returned.
@@ -43,7 +43,7 @@ def dies(*given):
     whole(*given)
     os.kill(os.getpid(), signal.SIGKILL)
 setattr(kind, name, dies)
-from app.cli import main
+from idgraph.app.cli import main
 main()
 """
 

@@ -10,7 +10,7 @@ import typer.main
 from rich.text import Text
 from typer.core import TyperGroup
 
-from app.cli import app
+from idgraph.app.cli import app
 
 
 def _all(command: Any, path: str) -> Iterator[tuple[str, Any]]:

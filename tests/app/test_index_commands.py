@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from app import wiring
-from app.alone import alone
-from app.flow_runner import _tell_of_another_store
-from merge.index import IndexDocument
-from model.queries import Query
+from idgraph.app import wiring
+from idgraph.app.flow_runner import _tell_of_another_store
+from idgraph.files import exclusive_lock
+from idgraph.model.index import IndexDocument
+from idgraph.model.queries import Query
 from tests.app.conftest import CommandLine
 from tests.app.processes import on_a_terminal, program
 from tests.contracts.processes import ROOT
@@ -142,7 +142,7 @@ def listed(idgraph: CommandLine) -> list[dict[str, object]]:
 def test_one_at_a_time(filled: CommandLine) -> None:
     state = filled.settings().directory / "reindex"
     state.mkdir()
-    with alone(state):
+    with exclusive_lock(state):
         result = filled("reindex")
     assert result.exit_code == 2
     assert "`idgraph reindex` is running already" in result.stderr

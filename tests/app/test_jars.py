@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from app.jars import maven
-from app.servers.dynamodb import DYNAMODB_LOCAL
-from model.errors import ConfigError
+from idgraph.app.jars import maven
+from idgraph.app.servers.dynamodb import DYNAMODB_LOCAL
+from idgraph.model.errors import ConfigError
 
 
 @pytest.fixture

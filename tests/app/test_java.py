@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from app import java
-from app.java import require_java
-from model.errors import ConfigError
+from idgraph.app import java
+from idgraph.app.java import require_java
+from idgraph.model.errors import ConfigError
 
 
 @pytest.fixture

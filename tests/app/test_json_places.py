@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from app.json_places import find_places, offset_within
-from app.json_syntax import JsonSyntaxError, place_at
-from model import canonical
+from idgraph.app.documents.json_places import find_places, offset_within
+from idgraph.app.documents.json_syntax import JsonSyntaxError, place_at
+from idgraph.model import canonical
 
 VALUES: list[Any] = [
     {"a": [1, 2.5, -3e10, True, None, "x\n\u00e9\U0001f600"], "b/c": {"~": {}}},

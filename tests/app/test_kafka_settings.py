@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from app.payload_formats import open_formats, require_formats, told_of_formats
-from app.settings import Settings, load
-from ingestion.kafka_configuration import REFUSED, KafkaSource
-from ingestion.kafka_stream import KafkaStream
-from model.errors import ConfigError
+from idgraph.app.adapters.payload_formats import open_formats, require_formats, told_of_formats
+from idgraph.app.settings.document import Settings, load
+from idgraph.model.errors import ConfigError
+from ingestion.sources.kafka.configuration import REFUSED, KafkaSource
+from ingestion.sources.kafka.stream import KafkaStream
 
 KAFKA = '[[sources]]\nname = "shop"\nkind = "kafka"\ntopics = ["shop"]\n'
 FILES = '[[sources]]\nname = "web"\npath = "inbox"\n'

@@ -13,11 +13,13 @@ from pathlib import Path
 import pytest
 from pyspark import cloudpickle
 
-from app import progress_view, rotation_view, wiring
-from sinks.sqlite_data_keys import SqliteDataKeys
+from idgraph.app import wiring
+from idgraph.app.jobs import progress as progress_view
+from idgraph.app.jobs import rotation_view
+from sinks.sqlite.data_keys import SqliteDataKeys
 from tests.app.conftest import CommandLine
 from tests.app.processes import on_a_terminal, program
-from transforms.rotation import RotationProgress
+from transforms.privacy.rotation import RotationProgress
 
 ROOT = Path(__file__).parents[2]
 

@@ -6,11 +6,11 @@ from contextlib import closing
 
 import pytest
 
-from app import wiring
+from idgraph.app import wiring
+from idgraph.model.store import NEW, FragmentWrite
 from merge import codec
 from merge.fragments import FragmentState
-from merge.store import NEW, FragmentWrite
-from sinks.sqlite_data_keys import SqliteDataKeys
+from sinks.sqlite.data_keys import SqliteDataKeys
 from tests.app.conftest import CommandLine
 from tests.retail import UNDETECTED, Pipeline, durable_keys, order, snapshot
 

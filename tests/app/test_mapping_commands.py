@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from model import canonical
+from idgraph.model import canonical
 from tests.app.conftest import CommandLine
 from tests.retail import EXAMPLE, lines
 
@@ -60,7 +60,7 @@ def test_map_tells_bad_lines_and_goes_on(idgraph: CommandLine) -> None:
 def test_map_holds_no_line_without_bound(
     packed: bool, idgraph: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.payload_lines.MAX_LINE", 1 << 20)
+    monkeypatch.setattr("idgraph.app.payload_lines.MAX_LINE", 1 << 20)
     spec = written(idgraph.folder, RENAME)
     full = b'{"a":"' + b"x" * ((1 << 20) - 8) + b'"}'
     given = full + b"\n" + full + b" \n" + b"y" * (5 << 20) + b"\n" + b'{"a":1}\n' + b"z" * (3 << 20)
@@ -82,7 +82,7 @@ def test_map_keeps_every_digit(idgraph: CommandLine) -> None:
 def test_map_in_a_pipe_that_closes_early(tmp_path: Path) -> None:
     spec = written(tmp_path, RENAME)
     program = (
-        f"yes '{{\"a\":1}}' | head -n 100000 | {sys.executable} -m app.cli map {spec} | head -n 1; "
+        f"yes '{{\"a\":1}}' | head -n 100000 | {sys.executable} -m idgraph.app.cli map {spec} | head -n 1; "
         "echo ended >&2"
     )
     root = Path(__file__).parents[2]

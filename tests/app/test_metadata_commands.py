@@ -149,7 +149,7 @@ def test_a_search_says_when_it_shows_only_the_first(served: CommandLine) -> None
 def test_many_attributes_are_not_counted_to_the_last(
     served: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.commands.attributes._MOST_COUNTED", 5)
+    monkeypatch.setattr("idgraph.app.commands.attributes._MOST_COUNTED", 5)
     send(served, *(discovered(f"made.a{number}") for number in range(9)))
     assert served("attributes", "search", "--limit", "3").stderr == "3 of more than 8; more with --limit\n"
     assert served("attributes", "search", "--limit", "4").stderr == "4 of 9; more with --limit\n"

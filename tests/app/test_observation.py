@@ -19,13 +19,13 @@ from urllib.request import urlopen
 
 import pytest
 
-from app.observation import json_logs
-from app.observation.flow_observation import OUTBOX_COUNTED, observed
-from app.observation.http_server import Page, serving, verdict
-from app.servers.processes import free_port
-from app.settings import load
-from ingestion.outcomes import TOLD_SET_ASIDE, BatchReport, SetAside, StageReport
-from model.errors import ConfigError, SourceUnavailableError, StoreError
+from idgraph.app.observation import json_logs
+from idgraph.app.observation.flow_observation import OUTBOX_COUNTED, observed
+from idgraph.app.observation.http_server import Page, serving, verdict
+from idgraph.app.servers.processes import free_port
+from idgraph.app.settings.document import load
+from idgraph.model.errors import ConfigError, SourceUnavailableError, StoreError
+from ingestion.stages.outcomes import TOLD_SET_ASIDE, BatchReport, SetAside, StageReport
 from tests.installation import until
 
 prometheus_client = pytest.importorskip(
@@ -178,7 +178,7 @@ type = { const = "customer" }
 
 
 def test_the_lag_is_told_once_something_was_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.observation.watch.EARLY_SECONDS", 0.01)
+    monkeypatch.setattr("idgraph.app.observation.watch.EARLY_SECONDS", 0.01)
     name = "idgraph_source_lag_records partition=3 topic=crm.a-b"
     world = World()
     with world.observed(tmp_path, KAFKA) as (url, _):
@@ -264,7 +264,7 @@ def test_a_batch_is_logged_with_the_positions_of_what_it_set_aside(caplog: pytes
 
 
 def test_an_error_of_a_command_is_json_too(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "app.cli", "-c", str(tmp_path / "none.toml")]
+    command = [sys.executable, "-m", "idgraph.app.cli", "-c", str(tmp_path / "none.toml")]
     for words, told in (([], "error: "), (["--log-format", "json"], '{"time": ')):
         done = subprocess.run(
             [*command, *words, "run"], capture_output=True, text=True, check=False, cwd=ROOT
@@ -273,7 +273,7 @@ def test_an_error_of_a_command_is_json_too(tmp_path: Path) -> None:
         assert done.stderr.startswith(told)
         assert "none.toml: cannot be read: No such file" in done.stderr
     line = json.loads(done.stderr)
-    assert (line["level"], line["logger"]) == ("ERROR", "app")
+    assert (line["level"], line["logger"]) == ("ERROR", "idgraph")
 
 
 def test_only_so_many_are_told_one_by_one() -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from app.commands.flow import described, print_batch
-from app.output import counted
-from ingestion.outcomes import BatchReport, StageReport
+from idgraph.app.commands.flow import described, print_batch
+from idgraph.app.terminal.output import counted
+from ingestion.stages.outcomes import BatchReport, StageReport
 
 
 @pytest.mark.parametrize(

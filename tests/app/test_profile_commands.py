@@ -15,15 +15,15 @@ from typing import Any
 
 import pytest
 
-from app import wiring
-from app.private_files import write_export
-from ingestion.durable_files import write_atomically
-from model import canonical
-from model.identifiers import Identifier
+from idgraph.app import wiring
+from idgraph.files import write_atomically
+from idgraph.jobs.export_file import write_export
+from idgraph.model import canonical
+from idgraph.model.identifiers import Identifier
 from tests.app.conftest import CommandLine
 from tests.app.processes import ROOT
 from tests.retail import attribute, attributes, lines, snapshot
-from transforms.blind_index import BlindIndex
+from transforms.privacy.blind_index import BlindIndex
 
 SEGMENT_USER = "4493"
 EMAIL = "charles.wang@example.com"
@@ -241,7 +241,7 @@ def test_an_export_into_ones_own_output_keeps_what_it_held(tmp_path: Path) -> No
     file.write_bytes(b"earlier\n")
     (tmp_path / "link").symlink_to("/dev/stdout")
     for output in ("/dev/stdout", "/proc/self/fd/1", "/dev/fd/1", str(tmp_path / "link")):
-        program = f"from pathlib import Path; from app.private_files import write_export; write_export(Path({output!r}), [b'one\\n'])"
+        program = f"from pathlib import Path; from idgraph.jobs.export_file import write_export; write_export(Path({output!r}), [b'one\\n'])"
         with file.open("ab") as stream:
             subprocess.run([sys.executable, "-c", program], cwd=ROOT, stdout=stream, check=True)
     assert file.read_bytes() == b"earlier\n" + b"one\n" * 4
@@ -316,7 +316,7 @@ def test_an_export_that_fails_leaves_nothing_behind(
         raise RuntimeError
 
     with monkeypatch.context() as patched:
-        patched.setattr("model.canonical.encode", failing)
+        patched.setattr("idgraph.model.canonical.encode", failing)
         assert filled("export", "--reveal", "-o", filled.folder / "all.jsonl").exit_code == 1
     assert [each.name for each in filled.folder.glob("*all*")] == []
 
@@ -358,7 +358,9 @@ def test_a_service_that_is_away_is_told_and_the_last_snapshot_used(filled: Comma
 
 
 def test_a_reader_that_goes_away_is_no_traceback(filled: CommandLine) -> None:
-    program = f"{sys.executable} -m app.cli -c {filled.folder}/idgraph.toml export --provenance | head -c 1"
+    program = (
+        f"{sys.executable} -m idgraph.app.cli -c {filled.folder}/idgraph.toml export --provenance | head -c 1"
+    )
     root = Path(__file__).parents[2]
     done = subprocess.run(["sh", "-c", program], cwd=root, capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("{", "")

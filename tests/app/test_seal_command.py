@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from app import wiring
-from ingestion.durable_files import write_atomically
+from idgraph.app import wiring
+from idgraph.files import write_atomically
+from idgraph.model.fragments import Kind
+from idgraph.model.snapshots import MetadataSnapshot
+from idgraph.model.store import FragmentWrite, scan_all
 from merge import codec
-from merge.store import FragmentWrite, scan_all
-from model.fragments import Kind
-from model.snapshots import MetadataSnapshot
 from tests.app.conftest import CommandLine
 from tests.app.processes import on_a_terminal, program
 from tests.canaries import places

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from app.servers import kafka
-from app.servers.dynamodb import dynamodb
-from app.servers.processes import free_port, listens, running
-from model.errors import ServerUnavailableError
+from idgraph.app.servers import kafka
+from idgraph.app.servers.dynamodb import dynamodb
+from idgraph.app.servers.processes import free_port, listens, running
+from idgraph.model.errors import ServerUnavailableError
 from tests.installation import until
 
 SERVE = (
@@ -57,7 +57,7 @@ def test_a_server_ends_with_who_started_it_however_that_ends(tmp_path: Path) -> 
     port = free_port()
     starter = (
         "import os, pathlib, signal, sys\n"
-        "from app.servers.processes import listens, running\n"
+        "from idgraph.app.servers.processes import listens, running\n"
         f"with running('it', [sys.executable, '-c', {SERVE!r}, '{port}'], pathlib.Path('log'), lambda: listens({port})):\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
     )

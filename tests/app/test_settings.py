@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from app.indexes import place
-from app.settings import Settings, load
-from app.stores import told_of
-from ingestion.configuration import FileSource
-from model.errors import ConfigError
+from idgraph.app.adapters.indexes import place
+from idgraph.app.adapters.stores import told_of
+from idgraph.app.settings.document import Settings, load
+from idgraph.model.errors import ConfigError
+from ingestion.sources.configuration import FileSource
 
 
 @pytest.fixture(autouse=True)

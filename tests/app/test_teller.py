@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from app.commands.flow import Teller
+from idgraph.app.commands.flow import Teller
 
 
 @pytest.mark.parametrize(

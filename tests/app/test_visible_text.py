@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from app import wiring
-from app.visible_text import visible, visible_lines
-from ingestion.durable_files import write_atomically
-from model import canonical, paths
-from model.attributes import DataType
-from model.schema_changes import SchemaChange
+from idgraph.app import wiring
+from idgraph.app.terminal.escapes import visible, visible_lines
+from idgraph.files import write_atomically
+from idgraph.model import canonical, paths
+from idgraph.model.attributes import DataType
+from idgraph.model.schema_changes import SchemaChange
 from tests.app.conftest import CommandLine
 from tests.retail import UNDETECTED, Pipeline, durable_keys, raw, snapshot, spec
 
@@ -123,7 +123,7 @@ def test_an_export_to_a_terminal_does_not_steer_it(hostile: CommandLine) -> None
     ours, theirs = pty.openpty()
     config = hostile.folder / "idgraph.toml"
     process = subprocess.Popen(
-        [sys.executable, "-m", "app.cli", "-c", config, "export"], stdout=theirs, cwd=ROOT
+        [sys.executable, "-m", "idgraph.app.cli", "-c", config, "export"], stdout=theirs, cwd=ROOT
     )
     os.close(theirs)
     shown = b""

@@ -16,12 +16,12 @@ from benchmarks.scale.interference import Mood, Proxy
 from benchmarks.scale.memory import in_month
 from benchmarks.sealing_cost import snapshot
 from benchmarks.workload import SOURCES, events, renamed
+from idgraph.model.events import RawRecord
+from idgraph.model.store import scan_all
 from merge import codec
-from merge.store import scan_all
-from metadata_service.app import create_app
-from metadata_service.server import serving
-from metadata_service.settings import ServiceSettings
-from model.events import RawRecord
+from metadata_service.api.app import create_app
+from metadata_service.api.server import serving
+from metadata_service.api.settings import ServiceSettings
 
 
 def test_the_store_grows_by_whole_fragments_that_differ(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import jmespath
 import pytest
 from jmespath.exceptions import JMESPathError
 
-from model.errors import SpecError, TransformError
+from idgraph.model.errors import SpecError, TransformError
 from tests.transforms.jolt_cases import exact
 from transforms import compile_spec
 

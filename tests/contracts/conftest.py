@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from merge.store import ProfileStore
+from idgraph.model.store import ProfileStore
 from tests.contracts.implementations import PROFILE_STORES, Implementation
 
 DURABLE = [each for each in PROFILE_STORES if each.durable]

@@ -13,22 +13,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
-from ingestion.patient_index import PatientIndex
-from merge.index import ProfileIndex
-from merge.index_versions import IndexVersions
-from merge.store import ProfileStore
-from model.dead_letters import DeadLetters
-from sinks.memory_data_keys import MemoryDataKeys
-from sinks.memory_index import MemoryProfileIndex
-from sinks.memory_profiles import MemoryProfileStore
-from sinks.sqlite_data_keys import SqliteDataKeys
-from sinks.sqlite_dead_letters import SqliteDeadLetters
-from sinks.sqlite_index import SqliteProfileIndex
-from sinks.sqlite_index_versions import SqliteIndexVersions
-from sinks.sqlite_profiles import SqliteProfileStore
+from idgraph.model.dead_letters import DeadLetters
+from idgraph.model.index import ProfileIndex
+from idgraph.model.index_versions import IndexVersions
+from idgraph.model.store import ProfileStore
+from idgraph.projection.patient_index import PatientIndex
+from sinks.memory.data_keys import MemoryDataKeys
+from sinks.memory.index import MemoryProfileIndex
+from sinks.memory.profiles import MemoryProfileStore
+from sinks.sqlite.data_keys import SqliteDataKeys
+from sinks.sqlite.dead_letters import SqliteDeadLetters
+from sinks.sqlite.index.index import SqliteProfileIndex
+from sinks.sqlite.index.versions import SqliteIndexVersions
+from sinks.sqlite.profiles import SqliteProfileStore
 from tests.servers.dynamodb import place, require_dynamodb
 from tests.servers.elasticsearch import place_of_index, require_elasticsearch
-from transforms.keys import DataKeyStore
+from transforms.privacy.keys import DataKeyStore
 
 
 class Closable(Protocol):
@@ -76,19 +76,19 @@ def hashed_name(text: str) -> bytes:
 
 
 def _dynamodb_profiles(folder: Path) -> ProfileStore:
-    from sinks.dynamo_profiles import DynamoProfileStore
+    from sinks.dynamodb.profiles import DynamoProfileStore
 
     return DynamoProfileStore(place(folder), hashed_name)
 
 
 def _dynamodb_data_keys(folder: Path) -> DataKeyStore:
-    from sinks.dynamo_data_keys import DynamoDataKeys
+    from sinks.dynamodb.data_keys import DynamoDataKeys
 
     return DynamoDataKeys(place(folder))
 
 
 def _elasticsearch_index(folder: Path) -> ProfileIndex:
-    from sinks.elasticsearch_index import ElasticsearchProfileIndex
+    from sinks.elasticsearch.index import ElasticsearchProfileIndex
 
     return ElasticsearchProfileIndex(place_of_index(folder), hashed_name)
 
@@ -129,8 +129,8 @@ PROFILE_INDEXES: list[Implementation[ProfileIndex]] = [
 
 
 def _elasticsearch_versions(folder: Path) -> IndexVersions:
-    from sinks.elasticsearch_schema import Shape
-    from sinks.elasticsearch_versions import ElasticsearchIndexVersions
+    from sinks.elasticsearch.schema import Shape
+    from sinks.elasticsearch.versions import ElasticsearchIndexVersions
 
     return ElasticsearchIndexVersions(place_of_index(folder), hashed_name, Shape(replicas=0))
 

@@ -1,4 +1,4 @@
-"""What every store of wrapped data keys promises (`transforms.keys.DataKeyStore`)."""
+"""What every store of wrapped data keys promises (`transforms.privacy.keys.DataKeyStore`)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from model.errors import ClosedVersionError, StoreError
+from idgraph.model.errors import ClosedVersionError, StoreError
 from tests.contracts.implementations import DATA_KEYS, Implementation
 from tests.contracts.processes import finish, start
-from transforms.keys import DataKeyStore, WrappedKey
+from transforms.privacy.keys import DataKeyStore, WrappedKey
 
 DURABLE = [each for each in DATA_KEYS if each.durable]
 KEY = WrappedKey(1, b"\x00wrapped\xff")
@@ -204,7 +204,7 @@ _CREATE = """
 import json, sys
 from pathlib import Path
 from tests.contracts.implementations import DATA_KEYS
-from transforms.keys import WrappedKey
+from transforms.privacy.keys import WrappedKey
 keys = next(each for each in DATA_KEYS if each.name == sys.argv[1]).open(Path(sys.argv[2]))
 worker = int(sys.argv[3])
 mine = {}
@@ -230,7 +230,7 @@ _REPLACE = """
 import sys
 from pathlib import Path
 from tests.contracts.implementations import DATA_KEYS
-from transforms.keys import WrappedKey
+from transforms.privacy.keys import WrappedKey
 keys = next(each for each in DATA_KEYS if each.name == sys.argv[1]).open(Path(sys.argv[2]))
 new = WrappedKey(int(sys.argv[3]), b"new")
 print(sum(keys.replace({f"a:{number}": (WrappedKey(1, b"old"), new)}) for number in range(int(sys.argv[4]))))

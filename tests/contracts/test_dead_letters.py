@@ -1,4 +1,4 @@
-"""What every dead-letter store promises (`model.dead_letters.DeadLetters`)."""
+"""What every dead-letter store promises (`idgraph.model.dead_letters.DeadLetters`)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from model.dead_letters import DeadLetter, DeadLetterReason, DeadLetters
-from model.errors import StoreError
+from idgraph.model.dead_letters import DeadLetter, DeadLetterReason, DeadLetters
+from idgraph.model.errors import StoreError
 from tests.contracts.implementations import DEAD_LETTERS, Implementation
 
 

@@ -1,4 +1,4 @@
-"""What every profile store promises of erased fragments (`merge.store.ProfileStore`)."""
+"""What every profile store promises of erased fragments (`idgraph.model.store.ProfileStore`)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from merge.store import NEW, FragmentWrite, OutboxEntry, ProfileStore, StoredFragment, scan_all
-from merge.tombstones import UNJUDGED, Holding, Tombstone
-from model.errors import StoreError
-from sinks.sqlite_profiles import SqliteProfileStore
+from idgraph.model.errors import StoreError
+from idgraph.model.store import NEW, FragmentWrite, OutboxEntry, ProfileStore, StoredFragment, scan_all
+from idgraph.model.tombstones import UNJUDGED, Holding, Tombstone
+from sinks.sqlite.profiles import SqliteProfileStore
 from tests.contracts.implementations import Implementation
 from tests.contracts.processes import finish, killed_after, start
 
@@ -214,7 +214,7 @@ def test_no_byte_of_an_erased_fragment_is_left_in_a_file(
 _WRITE_FOR_EVER = """
 import sys
 from pathlib import Path
-from merge.store import FragmentWrite
+from idgraph.model.store import FragmentWrite
 from tests.contracts.implementations import PROFILE_STORES
 store = next(each for each in PROFILE_STORES if each.name == sys.argv[1]).open(Path(sys.argv[2]))
 for number in range(100_000):
@@ -246,7 +246,7 @@ def test_writers_in_other_processes_are_refused_from_the_erasure_on(
 _ERASE_ALL = """
 import sys
 from pathlib import Path
-from merge.store import FragmentWrite
+from idgraph.model.store import FragmentWrite
 from tests.contracts.implementations import PROFILE_STORES
 store = next(each for each in PROFILE_STORES if each.name == sys.argv[1]).open(Path(sys.argv[2]))
 ids = [f"a:{number}" for number in range(int(sys.argv[3]))]

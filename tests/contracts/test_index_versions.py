@@ -1,4 +1,4 @@
-"""What the versions of every index promise (`merge.index_versions.IndexVersions`)."""
+"""What the versions of every index promise (`idgraph.model.index_versions.IndexVersions`)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from merge.index import IndexDocument, ProfileIndex
-from merge.index_versions import IndexVersions, VersionState
-from merge.tombstones import UNJUDGED, Tombstone
-from model.errors import StoreError, VersionInUseError, VersionNotFoundError
-from model.queries import Query, Term
+from idgraph.model.errors import StoreError, VersionInUseError, VersionNotFoundError
+from idgraph.model.index import IndexDocument, ProfileIndex
+from idgraph.model.index_versions import IndexVersions, VersionState
+from idgraph.model.queries import Query, Term
+from idgraph.model.tombstones import UNJUDGED, Tombstone
 from tests.contracts.implementations import (
     INDEX_VERSIONS,
     PROFILE_INDEXES,
@@ -220,7 +220,7 @@ def test_versions_that_are_not_in_use_are_deleted_when_somebody_says_so(both: Bo
 _PUT_ON_AND_ON = """
 import sys
 from pathlib import Path
-from merge.index import IndexDocument
+from idgraph.model.index import IndexDocument
 from tests.contracts.implementations import PROFILE_INDEXES
 index = next(each for each in PROFILE_INDEXES if each.name == sys.argv[1]).open(Path(sys.argv[2]))
 for number in range(10**6):

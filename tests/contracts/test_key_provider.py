@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from model.errors import KeyInUseError, KeyProviderError, UnknownKeyVersionError
-from sinks.keyring import KeyringFile
+from idgraph.model.errors import KeyInUseError, KeyProviderError, UnknownKeyVersionError
+from sinks.keyring.provider import KeyringFile
 from tests.servers.kms import Kms, running_kms
 from tests.transforms.key_canary import shown
-from transforms.keys import RotatingKeyProvider
-from transforms.secret import Secret
+from transforms.privacy.keys import RotatingKeyProvider
+from transforms.privacy.secret import Secret
 
 if TYPE_CHECKING:
-    from sinks.kms_envelope import KmsKey
+    from sinks.kms.envelope import KmsKey
 
 DATA_KEY = bytes(range(64))
 Opener = Callable[[], RotatingKeyProvider]
@@ -32,7 +32,7 @@ def _keyring_file(directory: Path) -> Opener:
 
 def _in_kms(directory: Path) -> Opener:
     kms = running_kms()
-    from sinks.kms_envelope import KmsEnvelope
+    from sinks.kms.envelope import KmsEnvelope
 
     # One for all: another keyring under the same KMS key must not open its keys either.
     key = _kms_key(kms)

@@ -1,4 +1,4 @@
-"""What every profile index promises (`merge.index.ProfileIndex`)."""
+"""What every profile index promises (`idgraph.model.index.ProfileIndex`)."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
+from idgraph.model.errors import ProfileIndexError, QueryError
+from idgraph.model.fragments import Kind, Origin, Register
+from idgraph.model.index import IndexDocument, Indexed, ProfileIndex
+from idgraph.model.index_rules import IndexRules
+from idgraph.model.queries import Clause, FullText, Prefix, Query, Range, Term
+from idgraph.model.stamps import SpecRef, Stamp
 from merge import codec
 from merge.documents import document
 from merge.encoded import state_of
 from merge.fragments import FragmentState
-from merge.index import IndexDocument, Indexed, ProfileIndex
-from model.errors import ProfileIndexError, QueryError
-from model.fragments import Kind, Origin, Register
-from model.index_rules import IndexRules
-from model.queries import Clause, FullText, Prefix, Query, Range, Term
-from model.stamps import SpecRef, Stamp
 from tests.contracts.implementations import PROFILE_INDEXES, Implementation
 from tests.contracts.processes import finish, killed_after, start
 
@@ -395,7 +395,7 @@ def test_a_closed_index_says_so(index: ProfileIndex) -> None:
 _PUT_EACH_OTHERS = """
 import sys
 from pathlib import Path
-from merge.index import IndexDocument
+from idgraph.model.index import IndexDocument
 from tests.contracts.implementations import PROFILE_INDEXES
 index = next(each for each in PROFILE_INDEXES if each.name == sys.argv[1]).open(Path(sys.argv[2]))
 worker = int(sys.argv[3])
@@ -420,7 +420,7 @@ def test_processes_put_at_once(durable: Implementation[ProfileIndex], tmp_path: 
 _REPLACE_ALL = """
 import sys
 from pathlib import Path
-from merge.index import IndexDocument
+from idgraph.model.index import IndexDocument
 from tests.contracts.implementations import PROFILE_INDEXES
 index = next(each for each in PROFILE_INDEXES if each.name == sys.argv[1]).open(Path(sys.argv[2]))
 version = 0

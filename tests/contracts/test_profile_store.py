@@ -1,4 +1,4 @@
-"""What every profile store promises (`merge.store.ProfileStore`)."""
+"""What every profile store promises (`idgraph.model.store.ProfileStore`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from merge.store import (
+from idgraph.model.errors import StoreError, UnstorableError
+from idgraph.model.store import (
     NEW,
     FragmentWrite,
     OutboxEntry,
@@ -18,7 +19,6 @@ from merge.store import (
     scan_all,
     sorted_all,
 )
-from model.errors import StoreError, UnstorableError
 from tests.contracts.implementations import Implementation
 from tests.contracts.processes import finish, killed_after, start
 
@@ -267,7 +267,7 @@ def test_what_was_written_is_there_when_opened_again(
 _COUNT_UP = """
 import sys
 from pathlib import Path
-from merge.store import FragmentWrite
+from idgraph.model.store import FragmentWrite
 from tests.contracts.implementations import PROFILE_STORES
 store = next(each for each in PROFILE_STORES if each.name == sys.argv[1]).open(Path(sys.argv[2]))
 for number in range(int(sys.argv[4])):
@@ -308,7 +308,7 @@ _REWRITE_ALL = """
 import sys
 many = int(sys.argv[3])
 from pathlib import Path
-from merge.store import FragmentWrite
+from idgraph.model.store import FragmentWrite
 from tests.contracts.implementations import PROFILE_STORES
 store = next(each for each in PROFILE_STORES if each.name == sys.argv[1]).open(Path(sys.argv[2]))
 version = 0

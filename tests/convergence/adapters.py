@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from merge.index import ProfileIndex
-from merge.store import ProfileStore
-from sinks.keyring import KeyringFile
-from sinks.memory_data_keys import MemoryDataKeys
-from sinks.memory_index import MemoryProfileIndex
-from sinks.memory_profiles import MemoryProfileStore
-from sinks.sqlite_data_keys import SqliteDataKeys
-from sinks.sqlite_index import SqliteProfileIndex
-from sinks.sqlite_profiles import SqliteProfileStore
+from idgraph.model.index import ProfileIndex
+from idgraph.model.store import ProfileStore
+from sinks.keyring.provider import KeyringFile
+from sinks.memory.data_keys import MemoryDataKeys
+from sinks.memory.index import MemoryProfileIndex
+from sinks.memory.profiles import MemoryProfileStore
+from sinks.sqlite.data_keys import SqliteDataKeys
+from sinks.sqlite.index.index import SqliteProfileIndex
+from sinks.sqlite.profiles import SqliteProfileStore
 from tests.servers.dynamodb import emptied_place, place
-from transforms.keys import DataKeyStore
-from transforms.tombstone_names import TombstoneNames
+from transforms.privacy.keys import DataKeyStore
+from transforms.privacy.tombstone_names import TombstoneNames
 
 
 @cache
@@ -64,8 +64,8 @@ def sqlite(folder: Path) -> Adapters:
 
 def dynamodb(folder: Path) -> Adapters:
     """Fragments and keys in DynamoDB Local, emptied for the first that is opened there, the index in a file."""
-    from sinks.dynamo_data_keys import DynamoDataKeys
-    from sinks.dynamo_profiles import DynamoProfileStore
+    from sinks.dynamodb.data_keys import DynamoDataKeys
+    from sinks.dynamodb.profiles import DynamoProfileStore
 
     index, names = folder / "index.db", TombstoneNames(provider())
     at = (place if index.exists() else emptied_place)(Path(_kept_folder().name))

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-from model import canonical
-from model.attributes import AttributeMetadata, ReconciliationPolicy
-from model.events import RawRecord
-from model.snapshots import MetadataSnapshot
-from model.specs import SpecDocument
+from idgraph.model import canonical
+from idgraph.model.attributes import AttributeMetadata, ReconciliationPolicy
+from idgraph.model.events import RawRecord
+from idgraph.model.snapshots import MetadataSnapshot
+from idgraph.model.specs import SpecDocument
 from tests.retail import NOW, UNDETECTED, attribute
 
 SOURCES = ("shop", "crm")

@@ -10,8 +10,8 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from model.attributes import AttributeMetadata
-from model.snapshots import MetadataSnapshot
+from idgraph.model.attributes import AttributeMetadata
+from idgraph.model.snapshots import MetadataSnapshot
 from tests.convergence.ledger import Pair, person_of
 
 PATH, TREE = "n", "k"

@@ -6,14 +6,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, TypeVar
 
-from merge.index import IndexDocument
-from merge.store import FragmentWrite
-from merge.tombstones import Holding
-from model.errors import IdgraphError, KeyServiceError, ProfileIndexError, StoreError, UnstorableError
+from idgraph.model.errors import IdgraphError, KeyServiceError, ProfileIndexError, StoreError, UnstorableError
+from idgraph.model.index import IndexDocument
+from idgraph.model.store import FragmentWrite
+from idgraph.model.tombstones import Holding
 from tests.convergence.adapters import Adapters, provider
-from transforms.key_holder import KeyHolder
-from transforms.keys import WrappedKey
-from transforms.secret import Secret
+from transforms.privacy.keys import WrappedKey
+from transforms.privacy.not_picklable import KeyHolder
+from transforms.privacy.secret import Secret
 
 T = TypeVar("T")
 

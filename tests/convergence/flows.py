@@ -7,20 +7,20 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from ingestion.commit_stage import CommitStage
-from ingestion.configuration import FileSource, FlowConfig
-from ingestion.key_guard import KeyGuard
-from ingestion.leftover_keys import LeftoverKeys
-from ingestion.map_output import MapOutput
-from ingestion.map_stage import MapStage
-from ingestion.set_aside import BatchAttempt, LetterWriter
-from ingestion.worker_errors import may_pass_again
-from ingestion.workers import WorkerResources
-from merge.backoff import Backoff
-from merge.batch_size import BatchSize
-from model.errors import IdgraphError
-from model.identifiers import Identifier
-from sinks.sqlite_dead_letters import SqliteDeadLetters
+from idgraph.model.backoff import Backoff
+from idgraph.model.batch_size import BatchSize
+from idgraph.model.errors import IdgraphError
+from idgraph.model.identifiers import Identifier
+from ingestion.sources.configuration import FileSource, FlowConfig
+from ingestion.spark.worker_errors import may_pass_again
+from ingestion.spark.workers import WorkerResources
+from ingestion.stages.commit import CommitStage
+from ingestion.stages.dead_letters import BatchAttempt, LetterWriter
+from ingestion.stages.key_guard import KeyGuard
+from ingestion.stages.leftover_keys import LeftoverKeys
+from ingestion.stages.map import MapStage
+from ingestion.stages.map_output import MapOutput
+from sinks.sqlite.dead_letters import SqliteDeadLetters
 from sinks.tombstone_file import TombstoneFile
 from tests.convergence.adapters import Adapters, memory, provider
 from tests.convergence.events import DEVICES, PERSONS
@@ -28,11 +28,11 @@ from tests.convergence.faults import Faults, ReachedKeys
 from tests.convergence.ledger import Pair
 from tests.convergence.ways import Way, runs
 from tests.retail import NOW
-from transforms.blind_index import BlindIndex
-from transforms.compiled import CompiledSnapshot
-from transforms.dead_letter_sealing import DeadLetterSealer
-from transforms.parcel_sealing import ParcelKeys
-from transforms.sealing import DataKeys
+from transforms.privacy.blind_index import BlindIndex
+from transforms.privacy.dead_letter_sealing import DeadLetterSealer
+from transforms.privacy.sealing import DataKeys
+from transforms.privacy.shuffle_sealing import ParcelKeys
+from transforms.spec.snapshot import CompiledSnapshot
 
 AT_ONCE = Backoff(12, 0.0)
 """Retries do not wait."""

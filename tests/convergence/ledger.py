@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
-from model.events import RawRecord
+from idgraph.model.events import RawRecord
 from tests.convergence.events import FUTURE, is_readable
 
 

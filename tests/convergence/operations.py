@@ -10,7 +10,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from model.errors import ProfileIndexError, StoreError
+from idgraph.model.errors import ProfileIndexError, StoreError
 from tests.convergence.events import LAST_ORDINAL, payloads
 from tests.convergence.flows import Held
 from tests.convergence.sites import Site

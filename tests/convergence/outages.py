@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from ingestion.worker_errors import may_pass_again
-from model.errors import IdgraphError
+from idgraph.model.errors import IdgraphError
+from ingestion.spark.worker_errors import may_pass_again
 from tests.convergence.events import payloads
 from tests.convergence.faults import Answer
 from tests.convergence.flows import A_FEW, PATIENCE, WITHOUT_KEYS

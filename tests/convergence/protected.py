@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from model.events import RawRecord
-from model.snapshots import MetadataSnapshot
+from idgraph.model.events import RawRecord
+from idgraph.model.snapshots import MetadataSnapshot
 from tests.convergence.expected import leaves
 
 _PLACES = {"u": ("u", "id"), "d": ("d", "id")}

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from ingestion.indexing import index_again
+from idgraph.model.fragments import Kind
+from idgraph.model.index import IndexDocument, Indexed
+from idgraph.model.index_rules import IndexRules
+from idgraph.model.queries import FullText, Query, Range, Term
+from idgraph.model.snapshots import MetadataSnapshot
+from idgraph.model.store import OutboxEntry
+from idgraph.projection.indexing import index_again
 from merge import codec
 from merge.documents import document
-from merge.index import IndexDocument, Indexed
-from merge.store import OutboxEntry
-from model.fragments import Kind
-from model.index_rules import IndexRules
-from model.queries import FullText, Query, Range, Term
-from model.snapshots import MetadataSnapshot
 from tests.convergence.events import BIG, COMPOSED
 from tests.convergence.protected import is_protected
 from tests.convergence.sites import Site

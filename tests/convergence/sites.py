@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from ingestion.erasure import Erasure
-from ingestion.letter_search import LetterSearch
-from ingestion.outbox import drain_outbox
-from ingestion.replay import replay
-from ingestion.stored_sealing import PAGE, StoredSealing
-from ingestion.workers import WorkerPlan
-from model import canonical
-from model.dead_letters import FRAGMENT
-from profile_service.profiles import ProfileReader
+from idgraph.jobs.erase.dead_letter_search import LetterSearch
+from idgraph.jobs.erase.erasure import Erasure
+from idgraph.jobs.reencrypt.stored_sealing import PAGE, StoredSealing
+from idgraph.jobs.replay import replay
+from idgraph.model import canonical
+from idgraph.model.dead_letters import FRAGMENT
+from idgraph.projection.outbox import drain_outbox
+from ingestion.spark.workers import WorkerPlan
+from profile_service.reader import ProfileReader
 from tests.convergence.adapters import provider
 from tests.convergence.events import PERSONS
 from tests.convergence.flows import A_FEW, AT_ONCE, FlowSite
-from transforms.sealing import DataKeys
-from transforms.tombstone_names import TombstoneNames
+from transforms.privacy.sealing import DataKeys
+from transforms.privacy.tombstone_names import TombstoneNames
 
 
 class Site(FlowSite):

@@ -1,4 +1,4 @@
-"""The ways from mapped outputs to the store, as a flow's tasks go them (`ingestion/tasks.py`)."""
+"""The ways from mapped outputs to the store, as a flow's tasks go them (`ingestion/spark/tasks.py`)."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from itertools import islice
 
 import pytest
 
-from ingestion.map_output import MapOutput
-from ingestion.parcels import Parcel, read_parcels, sealed_rows
-from ingestion.tasks import _judged
+from ingestion.spark.shuffle_blocks import Parcel, read_parcels, sealed_rows
+from ingestion.spark.tasks import _judged
+from ingestion.stages.map_output import MapOutput
 from merge.fragments import FragmentState
-from transforms.parcel_sealing import ParcelSealer
+from transforms.privacy.shuffle_sealing import ParcelSealer
 
 
 @contextmanager
 def small_chunks() -> Iterator[None]:
     """Two events a chunk: an output of the map stage is joined of several."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("ingestion.chunks.CHUNK_EVENTS", 2)
+        patched.setattr("ingestion.stages.chunks.CHUNK_EVENTS", 2)
         yield
 
 

@@ -10,10 +10,10 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition
 
-from ingestion.configuration import FileSource
-from model.events import RawRecord
-from model.snapshot_changes import changes_between
-from model.snapshots import MetadataSnapshot
+from idgraph.model.events import RawRecord
+from idgraph.model.snapshot_changes import changes_between
+from idgraph.model.snapshots import MetadataSnapshot
+from ingestion.sources.configuration import FileSource
 from tests.convergence.adapters import Adapters, memory, sqlite
 from tests.convergence.events import (
     AGREED,
@@ -40,7 +40,7 @@ from tests.convergence.ways import Way, small_chunks
 from tests.folders import in_memory
 from tests.policies import small_blocks, small_bounds
 from tests.retail import raw
-from transforms.compiled import CompiledSnapshot
+from transforms.spec.snapshot import CompiledSnapshot
 
 persons = st.sampled_from([*PERSONS])
 sources = st.sampled_from([*SOURCES])

@@ -48,28 +48,38 @@ def dying(*deaths: Mapping[str, Any]) -> dict[str, str]:
     return {"IDGRAPH_TEST_DEATHS": json.dumps(deaths), "PYTHONPATH": f"{DYING}:{DYING.parents[2]}"}
 
 
-STORE = "sinks.sqlite_profiles:SqliteProfileStore"
-LETTERS = "sinks.sqlite_dead_letters:SqliteDeadLetters"
+STORE = "sinks.sqlite.profiles:SqliteProfileStore"
+LETTERS = "sinks.sqlite.dead_letters:SqliteDeadLetters"
 
 POINTS = (
-    Point("the snapshot is pinned", "driver", "after", "ingestion.pins:BatchPins.pin", 2),
-    Point("data keys are made", "worker", "after", "transforms.sealing:DataKeys.fetch"),
+    Point("the snapshot is pinned", "driver", "after", "ingestion.spark.pins:BatchPins.pin", 2),
+    Point("data keys are made", "worker", "after", "transforms.privacy.sealing:DataKeys.fetch"),
     Point("dead letters are put", "worker", "after", f"{LETTERS}.put"),
-    Point("the first commit", "worker", "before", "ingestion.commit_stage:CommitStage.run"),
+    Point("the first commit", "worker", "before", "ingestion.stages.commit:CommitStage.run"),
     Point("the second write", "worker", "before", f"{STORE}.write", 2),
-    Point("rows are written, not committed", "worker", "after", "sinks.sqlite_profiles:_write", 2),
+    Point("rows are written, not committed", "worker", "after", "sinks.sqlite.profiles:_write", 2),
     Point("the store has written", "worker", "after", f"{STORE}.write", 2),
-    Point("the index has written", "worker", "after", "sinks.sqlite_index:SqliteProfileIndex.put"),
+    Point("the index has written", "worker", "after", "sinks.sqlite.index.index:SqliteProfileIndex.put"),
     Point("the outbox is settled", "worker", "after", f"{STORE}.settle"),
-    Point("schema changes go to the journal", "driver", "before", "ingestion.schema_buffer:SchemaBuffer.add"),
-    Point("schema changes are in the journal", "driver", "after", "ingestion.schema_buffer:SchemaBuffer.add"),
+    Point(
+        "schema changes go to the journal",
+        "driver",
+        "before",
+        "ingestion.metadata.schema_buffer:SchemaBuffer.add",
+    ),
+    Point(
+        "schema changes are in the journal",
+        "driver",
+        "after",
+        "ingestion.metadata.schema_buffer:SchemaBuffer.add",
+    ),
     Point("dead letters are settled", "driver", "after", f"{LETTERS}.settle_batch"),
-    Point("the next micro-batch begins", "driver", "before", "ingestion.flow:Flow._run_batch", 2),
+    Point("the next micro-batch begins", "driver", "before", "ingestion.spark.query:Flow._run_batch", 2),
     Point(
         "segments of the index are merged, not committed",
         "worker",
         "after",
-        "sinks.sqlite_index_segments:_merge",
+        "sinks.sqlite.index.segments:_merge",
         machine="low_latency",
     ),
 )

@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from app import wiring
-from app.settings import load
-from model import canonical
-from model.queries import Query
+from idgraph.app import wiring
+from idgraph.app.settings.document import load
+from idgraph.model import canonical
+from idgraph.model.queries import Query
 from tests.crashes.points import Point, dying
 from tests.installation import Installation, Shop, kill_tree, retail, until
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from app.java import require_java
-from model.errors import ConfigError
+from idgraph.app.java import require_java
+from idgraph.model.errors import ConfigError
 from tests.crashes.__main__ import BEGIN, DOCUMENT, END, Outcome, play, rewritten, undisturbed
 from tests.crashes.cells import cells
 from tests.crashes.scenes import Scene

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from app.java import require_java
-from model.errors import ConfigError
+from idgraph.app.java import require_java
+from idgraph.model.errors import ConfigError
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 KUBERNETES = sorted(file for file in (DEPLOY / "kubernetes").glob("*.yaml") if file.stem != "kustomization")

@@ -15,10 +15,10 @@ import pytest
 import typer
 from typer.main import get_command
 
-from app.cli import app
-from app.cluster import require_shared
-from app.java import require_java
-from app.settings import load
+from idgraph.app.cli import app
+from idgraph.app.cluster import require_shared
+from idgraph.app.java import require_java
+from idgraph.app.settings.document import load
 from tests.deploy.manifests import DEPLOY, KUBERNETES, containers, spark_jars
 
 

@@ -65,5 +65,5 @@ def test_servers_are_of_the_versions_that_are_tested(name: str, jars: str) -> No
     composed = (DEPLOY / "compose" / "compose.yaml").read_text()
     versions = set(re.findall(rf"image: \S+/{name}:(\S+)", composed))
     assert versions == {
-        file.stem.rpartition("-")[2] for file in (ROOT / "app" / "jars").glob(f"{jars}-[0-9]*")
+        file.stem.rpartition("-")[2] for file in (ROOT / "idgraph" / "app" / "jars").glob(f"{jars}-[0-9]*")
     }

@@ -12,10 +12,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from app.settings import Settings, load
-from metadata_service.app import create_app
-from metadata_service.server import serving
-from metadata_service.settings import ServiceSettings
+from idgraph.app.settings.document import Settings, load
+from metadata_service.api.app import create_app
+from metadata_service.api.server import serving
+from metadata_service.api.settings import ServiceSettings
 from tests.app.test_observation import World, got
 from tests.deploy.manifests import DEPLOY, containers
 

@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 from pydantic import BaseModel
 
-from app.settings import load
+from idgraph.app.settings.document import load
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")

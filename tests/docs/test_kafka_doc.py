@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from app.settings import load
-from ingestion.kafka_configuration import REFUSED, KafkaSource
-from ingestion.kafka_records import source_of_topic
-from model.specs import SpecDefinition, SpecDocument
+from idgraph.app.settings.document import load
+from idgraph.model.specs import SpecDefinition, SpecDocument
+from ingestion.sources.kafka.configuration import REFUSED, KafkaSource
+from ingestion.sources.kafka.records import source_of_topic
 from tests.ingestion.test_kafka_stages import CHANGED, pipeline, record
 from tests.retail import CREATED
 

@@ -10,16 +10,16 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from ingestion.configuration import FileSource, Place
-from model.dead_letters import DeadLetterReason
-from model.specs import SpecDefinition, SpecDocument
+from idgraph.model.dead_letters import DeadLetterReason
+from idgraph.model.specs import SpecDefinition, SpecDocument
+from ingestion.sources.configuration import FileSource, Place
 from tests.oracle.comparison import ordered
 from tests.retail import CREATED, UNDETECTED, Pipeline, attribute, raw, snapshot
 from transforms import compile_spec
-from transforms.expressions.functions import CUSTOM_FUNCTIONS
-from transforms.jolt.functions import FUNCTIONS
-from transforms.limits import DEFAULT_LIMITS
-from transforms.operations import OPERATIONS
+from transforms.spec.jmespath.functions import CUSTOM_FUNCTIONS
+from transforms.spec.jolt.functions import FUNCTIONS
+from transforms.spec.limits import DEFAULT_LIMITS
+from transforms.spec.operations import OPERATIONS
 
 DOCS = Path(__file__).parents[2] / "docs"
 TEXT = (DOCS / "mapping.md").read_text(encoding="utf-8")

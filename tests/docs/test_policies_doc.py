@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from app.java import require_java
+from idgraph.app.java import require_java
+from idgraph.model.attributes import ReconciliationPolicy
+from idgraph.model.errors import ConfigError
 from merge.policies import POLICIES
-from model.attributes import ReconciliationPolicy
-from model.errors import ConfigError
 from tests.docs.shell_pages import DOCS, run_page, steps
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from app.java import require_java
-from model.errors import ConfigError
+from idgraph.app.java import require_java
+from idgraph.model.errors import ConfigError
 from tests.docs.shell_pages import run_page, steps
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.settings import Settings, load
+from idgraph.app.settings.document import Settings, load
 
 DOCS = Path(__file__).parents[2] / "docs"
 

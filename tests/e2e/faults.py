@@ -14,16 +14,16 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Protocol
 
-from app import wiring
-from app.flow_offsets import partition_states
-from app.servers.dynamodb import dynamodb
-from app.servers.elasticsearch import elasticsearch
-from app.servers.processes import free_port, listens
-from app.settings import load
-from model import canonical
-from model.queries import Query
-from sinks.keyring import KeyringFile
-from sinks.metadata_client import MetadataClient
+from idgraph.app import wiring
+from idgraph.app.flow_offsets import partition_states
+from idgraph.app.servers.dynamodb import dynamodb
+from idgraph.app.servers.elasticsearch import elasticsearch
+from idgraph.app.servers.processes import free_port, listens
+from idgraph.app.settings.document import load
+from idgraph.model import canonical
+from idgraph.model.queries import Query
+from sinks.http.metadata import MetadataClient
+from sinks.keyring.provider import KeyringFile
 from tests.installation import PROGRAM, Installation, Shop, retail, until
 from tests.servers.faulty_proxy import Answer, Fault, faulty_proxy, passed_on
 from tests.servers.kafka import Kafka, running_kafka

@@ -8,8 +8,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from app import wiring
-from app.settings import Settings, load
+from idgraph.app import wiring
+from idgraph.app.settings.document import Settings, load
 from tests.installation import PROGRAM, RUN_SECONDS, Shop, until
 
 START_SECONDS = 240

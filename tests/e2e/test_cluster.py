@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from app.package import write_archive
-from app.servers.spark import SparkCluster, spark_cluster
-from sinks.metadata_client import MetadataClient
+from idgraph.app.package import write_archive
+from idgraph.app.servers.spark import SparkCluster, spark_cluster
+from sinks.http.metadata import MetadataClient
 from tests.e2e.faults import at_a_write, purchases
 from tests.installation import Installation, Shop, descendants, retail, until
 from tests.servers.dynamodb import require_dynamodb
@@ -75,9 +75,9 @@ def test_the_archive_has_all_that_a_worker_needs(tmp_path: Path, archive: Path) 
         opened.extractall(tmp_path, filter="data")
     assert not (tmp_path / "pyspark").exists()
     code = (
-        "import ingestion.tasks, app.wiring, sinks.dynamo_profiles, sinks.elasticsearch_index\n"
-        "from model import native\n"
-        "print(native.state, ingestion.tasks.__file__)"
+        "import ingestion.spark.tasks, idgraph.app.wiring, sinks.dynamodb.profiles, sinks.elasticsearch.index\n"
+        "from idgraph import native\n"
+        "print(native.state, ingestion.spark.tasks.__file__)"
     )
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(tmp_path), "PYTHONSAFEPATH": "1"}
     done = subprocess.run(

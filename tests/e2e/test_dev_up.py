@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from app import dev, wiring
-from app.settings import load
-from merge.index import ProfileIndex
-from model.errors import ConfigError
-from model.queries import Query
+from idgraph.app import wiring
+from idgraph.app.dev import machine as dev
+from idgraph.app.settings.document import load
+from idgraph.model.errors import ConfigError
+from idgraph.model.index import ProfileIndex
+from idgraph.model.queries import Query
 from tests.e2e.production_shape import ProductionShape, alive, interrupt, kill
 from tests.installation import Installation, descendants, profiles_by, retail, until
 from tests.properties.test_indexes import all_pages

@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 import pytest
 
-from ingestion.workers import WorkerResources
-from metadata_service.app import create_app
-from metadata_service.server import serving
-from metadata_service.settings import ServiceSettings
-from metadata_service.tokens import Role, create_token, revoke_token
-from sinks.metadata_client import MetadataClient
+from ingestion.spark.workers import WorkerResources
+from metadata_service.api.app import create_app
+from metadata_service.api.server import serving
+from metadata_service.api.settings import ServiceSettings
+from metadata_service.storage.tokens import Role, create_token, revoke_token
+from sinks.http.metadata import MetadataClient
 from tests.retail import Pipeline, declared, definition
 from tests.specs_compiled_once import each_spec_is_compiled_once  # noqa: F401 - a fixture
 
@@ -42,7 +42,7 @@ def running(folder: Path, port: int = 0) -> Iterator[Service]:
 def nothing_is_looked_away_from() -> Iterator[None]:
     """A worker process walks all its objects once; tests stand for hundreds of workers, in a process of more objects."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ingestion.worker_process._look_away_from_what_stays", lambda: None)
+        patch.setattr("ingestion.spark.worker_process._look_away_from_what_stays", lambda: None)
         yield
 
 

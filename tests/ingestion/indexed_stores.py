@@ -9,23 +9,23 @@ from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
-from ingestion.index_policies import IndexPolicy
-from ingestion.indexing import index_again
-from ingestion.reconciling import Reconciling
-from ingestion.reindexing import Reindexing
-from ingestion.resume_points import ResumePoint
+from idgraph.jobs.reconcile import Reconciling
+from idgraph.jobs.reindex import Reindexing
+from idgraph.jobs.resume_points import ResumePoint
+from idgraph.model.fragments import FragmentChange, Kind, Origin, Register
+from idgraph.model.index import ProfileIndex
+from idgraph.model.index_rules import IndexRules
+from idgraph.model.index_versions import IndexVersions
+from idgraph.model.queries import Query, Scalar, Term
+from idgraph.model.stamps import SpecRef, Stamp
+from idgraph.model.store import NEW, FragmentWrite, OutboxEntry, ProfileStore
+from idgraph.model.tombstones import UNJUDGED, Tombstone
+from idgraph.projection.index_policies import IndexPolicy
+from idgraph.projection.indexing import index_again
 from merge import codec
 from merge.fragments import FragmentState
-from merge.index import ProfileIndex
-from merge.index_versions import IndexVersions
-from merge.store import NEW, FragmentWrite, OutboxEntry, ProfileStore
-from merge.tombstones import UNJUDGED, Tombstone
-from model.fragments import FragmentChange, Kind, Origin, Register
-from model.index_rules import IndexRules
-from model.queries import Query, Scalar, Term
-from model.stamps import SpecRef, Stamp
-from sinks.keyring import KeyringFile
-from sinks.memory_profiles import MemoryProfileStore
+from sinks.keyring.provider import KeyringFile
+from sinks.memory.profiles import MemoryProfileStore
 from tests.contracts.implementations import (
     INDEX_VERSIONS,
     PROFILE_INDEXES,
@@ -34,7 +34,7 @@ from tests.contracts.implementations import (
     reversed_name,
 )
 from tests.servers.elasticsearch import place_of_index
-from transforms.dead_letter_sealing import DeadLetterSealer
+from transforms.privacy.dead_letter_sealing import DeadLetterSealer
 
 KINDS = INDEX_VERSIONS
 
@@ -103,8 +103,8 @@ class IndexedStore:
             connection.commit()
             connection.close()
             return
-        from sinks.elasticsearch_bulk import alive, key_of
-        from sinks.elasticsearch_client import ElasticsearchClient
+        from sinks.elasticsearch.bulk import alive, key_of
+        from sinks.elasticsearch.client import ElasticsearchClient
 
         place = place_of_index(self.folder)
         client = ElasticsearchClient(place)

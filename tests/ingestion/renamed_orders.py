@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from model.events import RawRecord
-from model.identifiers import Identifier
+from idgraph.model.events import RawRecord
+from idgraph.model.identifiers import Identifier
 from tests.retail import UNDETECTED, Pipeline, attribute, order, snapshot
 
 # The person's name is sealed from the start, so that there is something under the old fragment's data key.

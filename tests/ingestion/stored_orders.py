@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from merge.index import IndexDocument
-from merge.store import FragmentWrite, ProfileStore
-from model.errors import ProfileIndexError
-from model.events import RawRecord
-from model.snapshots import MetadataSnapshot
-from sinks.memory_index import MemoryProfileIndex
-from sinks.memory_profiles import MemoryProfileStore
+from idgraph.model.errors import ProfileIndexError
+from idgraph.model.events import RawRecord
+from idgraph.model.index import IndexDocument
+from idgraph.model.snapshots import MetadataSnapshot
+from idgraph.model.store import FragmentWrite, ProfileStore
+from sinks.memory.index import MemoryProfileIndex
+from sinks.memory.profiles import MemoryProfileStore
 from tests.retail import Pipeline, order
 
 ORDERS = (order(1), order(2, 2))

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from ingestion.archive import BackfillProgress, Tally, archive_files, archive_path, bytes_an_event
-from ingestion.configuration import FileSource
-from ingestion.outcomes import BatchReport, StageReport
-from model.errors import ConfigError, StoreError
+from idgraph.jobs.backfill.archive import BackfillProgress, Tally, archive_files, archive_path, bytes_an_event
+from idgraph.model.errors import ConfigError, StoreError
+from ingestion.sources.configuration import FileSource
+from ingestion.stages.outcomes import BatchReport, StageReport
 
 
 def config(path: Path) -> FileSource:

@@ -14,18 +14,23 @@ from pathlib import Path
 
 import pytest
 
-from ingestion.background_sealing import BackgroundSealing, keep_sealed_by, mark_of, protection_of
-from ingestion.pins import BatchPins
-from ingestion.snapshot_file import PinnedSnapshot
-from merge.index import IndexDocument
-from merge.store import FragmentWrite, ProfileStore, StoredFragment
-from model.dead_letters import DeadLetters
-from model.errors import StoreError
-from model.queries import FullText, Query
-from model.snapshots import DiscoveryDefaults, MetadataSnapshot
-from sinks.memory_data_keys import MemoryDataKeys
-from sinks.memory_profiles import MemoryProfileStore
-from sinks.sqlite_profiles import SqliteProfileStore
+from idgraph.jobs.reencrypt.background_sealing import (
+    BackgroundSealing,
+    keep_sealed_by,
+    mark_of,
+    protection_of,
+)
+from idgraph.model.dead_letters import DeadLetters
+from idgraph.model.errors import StoreError
+from idgraph.model.index import IndexDocument
+from idgraph.model.queries import FullText, Query
+from idgraph.model.snapshots import DiscoveryDefaults, MetadataSnapshot
+from idgraph.model.store import FragmentWrite, ProfileStore, StoredFragment
+from ingestion.metadata.snapshot_file import PinnedSnapshot
+from ingestion.spark.pins import BatchPins
+from sinks.memory.data_keys import MemoryDataKeys
+from sinks.memory.profiles import MemoryProfileStore
+from sinks.sqlite.profiles import SqliteProfileStore
 from tests.contracts.processes import start
 from tests.ingestion.patience import eventually
 from tests.retail import (
@@ -38,7 +43,7 @@ from tests.retail import (
     snapshot,
     spec,
 )
-from transforms.keys import DataKeyStore
+from transforms.privacy.keys import DataKeyStore
 
 OPEN = [each for each in attributes() if each.path == "identity.email"]
 BEFORE = snapshot(1, declared=OPEN, defaults=UNDETECTED)
@@ -95,9 +100,9 @@ class Beside:
 
 @pytest.fixture
 def beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Beside]:
-    monkeypatch.setattr("ingestion.background_sealing.POLL_SECONDS", 0.01)
-    monkeypatch.setattr("ingestion.background_sealing.RETRY_SECONDS", 0.01)
-    monkeypatch.setattr("ingestion.background_sealing.BRISK_SECONDS", 0.0)
+    monkeypatch.setattr("idgraph.jobs.reencrypt.background_sealing.POLL_SECONDS", 0.01)
+    monkeypatch.setattr("idgraph.jobs.reencrypt.background_sealing.RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("idgraph.jobs.reencrypt.background_sealing.BRISK_SECONDS", 0.0)
     made = Beside(tmp_path)
     yield made
     for letters in made.opened:
@@ -178,7 +183,7 @@ def opened(folder: Path) -> Beside:
 
 
 def test_a_killed_run_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ingestion.background_sealing.POLL_SECONDS", 0.01)
+    monkeypatch.setattr("idgraph.jobs.reencrypt.background_sealing.POLL_SECONDS", 0.01)
     beside = opened(tmp_path)
     process = start(PROGRAM, tmp_path)
     try:
@@ -316,7 +321,7 @@ def test_whatever_judges_stored_values_otherwise_makes_it_look_again(
 
 
 def test_changes_without_end_do_not_put_it_off(beside: Beside, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ingestion.background_sealing.LATEST_SECONDS", 0.3)
+    monkeypatch.setattr("idgraph.jobs.reencrypt.background_sealing.LATEST_SECONDS", 0.3)
     beside.current = PinnedSnapshot('"1"', BEFORE)
     changes = itertools.count()
 
@@ -346,7 +351,7 @@ def test_a_stop_ends_it_however_many_came_since_it_began(
 
 
 def test_what_could_not_be_sealed_is_tried_again(beside: Beside, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ingestion.background_sealing.AGAIN_SECONDS", 0.1)
+    monkeypatch.setattr("idgraph.jobs.reencrypt.background_sealing.AGAIN_SECONDS", 0.1)
     store = beside.pipeline.store
     victim = store.scan(limit=1)[0]
     store.write([FragmentWrite(victim.id, victim.version, b"damaged", frozenset())])
@@ -359,7 +364,7 @@ def test_what_could_not_be_sealed_is_tried_again(beside: Beside, monkeypatch: py
 
 
 def test_it_looks_again_while_the_index_refuses(beside: Beside, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ingestion.background_sealing.AGAIN_SECONDS", 0.1)
+    monkeypatch.setattr("idgraph.jobs.reencrypt.background_sealing.AGAIN_SECONDS", 0.1)
     index = beside.pipeline.index
     put = index.put
     refuses = threading.Event()
@@ -400,7 +405,7 @@ def test_a_store_that_was_restored_from_before_is_sealed_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What policy protects was in the clear again, and nobody looked."""
-    monkeypatch.setattr("ingestion.background_sealing.POLL_SECONDS", 0.01)
+    monkeypatch.setattr("idgraph.jobs.reencrypt.background_sealing.POLL_SECONDS", 0.01)
     file = tmp_path / "profiles.db"
     beside = Beside(tmp_path, SqliteProfileStore(file, str.encode), durable_keys(tmp_path))
     backup = tmp_path / "backup.db"

@@ -7,9 +7,9 @@ from zlib import crc32
 
 import pytest
 
-from ingestion.checkpoints import is_done, mend, query_id
-from ingestion.kafka_offsets import ranges_of, taken
-from model.errors import ConfigError
+from idgraph.model.errors import ConfigError
+from ingestion.sources.kafka.offsets import ranges_of, taken
+from ingestion.spark.checkpoints import is_done, mend, query_id
 
 ENTRY = 'v1\n{"path":"file:///inbox/a.jsonl","timestamp":1,"batchId":0}'
 

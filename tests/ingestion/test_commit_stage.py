@@ -8,27 +8,27 @@ from pathlib import Path
 
 import pytest
 
-from ingestion import commit_stage
-from ingestion.commit_stage import CommitStage
-from ingestion.outbox import drain_outbox
+from idgraph.model.backoff import Backoff
+from idgraph.model.batch_size import MOST_BYTES, UNWEIGHED, BatchSize
+from idgraph.model.errors import ProfileIndexError, StoreError
+from idgraph.model.fragments import FragmentChange, Kind, Origin, Register
+from idgraph.model.identifiers import Identifier
+from idgraph.model.index import IndexDocument, SearchPage
+from idgraph.model.index_rules import IndexRules
+from idgraph.model.queries import Query, Range, Term
+from idgraph.model.stamps import SpecRef, Stamp
+from idgraph.model.store import FragmentWrite, OutboxEntry, StoredFragment, scan_all
+from idgraph.model.tombstones import Tombstone
+from idgraph.projection.outbox import drain_outbox
+from ingestion.stages import commit as commit_stage
+from ingestion.stages.commit import CommitStage
 from merge import codec
-from merge.backoff import Backoff
-from merge.batch_size import MOST_BYTES, UNWEIGHED, BatchSize
 from merge.encoded import state_of
 from merge.fragments import FragmentState
-from merge.index import IndexDocument, SearchPage
-from merge.store import FragmentWrite, OutboxEntry, StoredFragment, scan_all
-from merge.tombstones import Tombstone
-from model.errors import ProfileIndexError, StoreError
-from model.fragments import FragmentChange, Kind, Origin, Register
-from model.identifiers import Identifier
-from model.index_rules import IndexRules
-from model.queries import Query, Range, Term
-from model.stamps import SpecRef, Stamp
-from sinks.memory_index import MemoryProfileIndex
-from sinks.memory_profiles import MemoryProfileStore
-from sinks.sqlite_index import SqliteProfileIndex
-from sinks.sqlite_profiles import SqliteProfileStore
+from sinks.memory.index import MemoryProfileIndex
+from sinks.memory.profiles import MemoryProfileStore
+from sinks.sqlite.index.index import SqliteProfileIndex
+from sinks.sqlite.profiles import SqliteProfileStore
 from tests.contracts.processes import finish, start
 from tests.retail import Pipeline, durable_keys, records
 

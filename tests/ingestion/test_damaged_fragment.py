@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from ingestion.outbox import drain_outbox
-from ingestion.replay import replay
-from ingestion.set_aside import BatchAttempt, LetterWriter
+from idgraph.jobs.replay import replay
+from idgraph.model.dead_letters import DeadLetterReason
+from idgraph.model.events import RawRecord
+from idgraph.model.index_rules import IndexRules
+from idgraph.model.schema_changes import SchemaChange
+from idgraph.model.store import FragmentWrite
+from idgraph.projection.outbox import drain_outbox
+from ingestion.stages.dead_letters import BatchAttempt, LetterWriter
 from merge.failures import CommitFailure
 from merge.fragments import FragmentState
-from merge.store import FragmentWrite
-from model.dead_letters import DeadLetterReason
-from model.events import RawRecord
-from model.index_rules import IndexRules
-from model.schema_changes import SchemaChange
 from tests.retail import Pipeline, records
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from ingestion.configuration import DeadLetterLimits
-from ingestion.dead_letter_guard import DeadLetterGuard
-from ingestion.outcomes import StageReport
-from model.errors import FlowStoppedError
+from idgraph.model.errors import FlowStoppedError
+from ingestion.sources.configuration import DeadLetterLimits
+from ingestion.spark.dead_letter_guard import DeadLetterGuard
+from ingestion.stages.outcomes import StageReport
 
 
 def report(events: int, dead: int, reason: str = "not_json") -> StageReport:

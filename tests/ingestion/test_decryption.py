@@ -12,18 +12,18 @@ from typing import Any
 
 import pytest
 
-from app.decryptors import open_decryptor
-from ingestion.configuration import FileSource, Place, SourceConfig
-from ingestion.decryption import Decryption, Decryptors
-from ingestion.decryptor_configuration import DecryptorConfig
-from ingestion.files import DamagedRecord
-from ingestion.kafka_configuration import KafkaSource
-from ingestion.kafka_frames import frame, unframe
-from ingestion.replay import replay
-from ingestion.worker_errors import error_of_worker, may_pass_again
-from model.dead_letters import DeadLetterReason
-from model.errors import DecryptionError
-from model.events import RawRecord
+from idgraph.app.adapters.decryptors import open_decryptor
+from idgraph.jobs.replay import replay
+from idgraph.model.dead_letters import DeadLetterReason
+from idgraph.model.errors import DecryptionError
+from idgraph.model.events import RawRecord
+from ingestion.sources.configuration import FileSource, Place, SourceConfig
+from ingestion.sources.decryptor import DecryptorConfig
+from ingestion.sources.files.lines import DamagedRecord
+from ingestion.sources.kafka.configuration import KafkaSource
+from ingestion.sources.kafka.frames import frame, unframe
+from ingestion.spark.worker_errors import error_of_worker, may_pass_again
+from ingestion.stages.decrypt import Decryption, Decryptors
 from tests.retail import SOURCES, Pipeline, order, records, snapshot, spec
 from tests.servers.decryption_service import Service, decryption_service, encrypted, status
 
@@ -165,7 +165,7 @@ def test_a_flow_that_is_to_stop_says_where(served: tuple[str, Service], decrypto
             )
         )
     assert may_pass_again(caught.value)
-    assert type(error_of_worker(f"model.errors.DecryptionError: {caught.value}\n")) is DecryptionError
+    assert type(error_of_worker(f"idgraph.model.errors.DecryptionError: {caught.value}\n")) is DecryptionError
 
 
 @pytest.mark.parametrize("code", [400, 413, 422])

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from ingestion.configuration import FileSource
-from ingestion.envelope import EnvelopeReader
-from model import canonical
-from model.dead_letters import DeadLetterReason
-from model.errors import EventError
-from model.events import RawRecord
+from idgraph.model import canonical
+from idgraph.model.dead_letters import DeadLetterReason
+from idgraph.model.errors import EventError
+from idgraph.model.events import RawRecord
+from ingestion.sources.configuration import FileSource
+from ingestion.stages.decode import EnvelopeReader
 
 
 def read(record: Any, **config: Any) -> Any:

@@ -9,14 +9,14 @@ from typing import Any, cast
 
 import pytest
 
-from ingestion.erasure import Erasure
-from ingestion.letter_search import LetterSearch
-from merge.store import ProfileStore
-from model.identifiers import Identifier
-from sinks.memory_profiles import MemoryProfileStore
+from idgraph.jobs.erase.dead_letter_search import LetterSearch
+from idgraph.jobs.erase.erasure import Erasure
+from idgraph.model.identifiers import Identifier
+from idgraph.model.store import ProfileStore
+from sinks.memory.profiles import MemoryProfileStore
 from sinks.tombstone_file import TombstoneFile
 from tests.retail import NOW, UNDETECTED, Pipeline, attribute, order, snapshot
-from transforms.tombstone_names import TombstoneNames
+from transforms.privacy.tombstone_names import TombstoneNames
 
 PLAIN = "email:p1@example.com"
 BEFORE = snapshot(1, declared=[attribute("identity.email")], defaults=UNDETECTED)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from ingestion.failure_handlers import failure_handler, to_set_aside
+from idgraph.model.dead_letters import DeadLetterReason
+from idgraph.model.errors import ConfigError, FlowStoppedError
+from ingestion.stages.failure_handlers import failure_handler, to_set_aside
 from merge.failures import CommitFailure, Verdict
 from merge.fragments import FragmentState
-from model.dead_letters import DeadLetterReason
-from model.errors import ConfigError, FlowStoppedError
 
 FAILURES = [
     CommitFailure(name, DeadLetterReason.REFUSED_BY_STORE, "too large", FragmentState())

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from ingestion.configuration import FileSource
-from ingestion.file_names import FileNames, looks_sensitive
-from ingestion.files import read_records
-from model.events import RawRecord
-from sinks.keyring import KeyringFile
-from transforms.blind_index import BlindIndex
+from idgraph.model.events import RawRecord
+from ingestion.sources.configuration import FileSource
+from ingestion.sources.files.lines import read_records
+from ingestion.sources.files.names import FileNames, looks_sensitive
+from sinks.keyring.provider import KeyringFile
+from transforms.privacy.blind_index import BlindIndex
 
 SENSITIVE = [
     "ann.lee@example.com.jsonl",

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from ingestion import files
-from ingestion.files import DamagedRecord, read_records
-from model.dead_letters import DeadLetterReason
-from model.errors import SourceUnavailableError
-from model.events import RawRecord
+from idgraph.model.dead_letters import DeadLetterReason
+from idgraph.model.errors import SourceUnavailableError
+from idgraph.model.events import RawRecord
+from ingestion.sources.files import lines as files
+from ingestion.sources.files.lines import DamagedRecord, read_records
 
 LINES = [b'{"n":%d}' % n for n in range(5000)]
 

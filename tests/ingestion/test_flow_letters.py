@@ -12,18 +12,18 @@ from typing import Any, cast
 
 import pytest
 
-from ingestion import flow as flows
-from ingestion.configuration import FlowConfig
-from ingestion.flow import Flow
-from ingestion.intake import Intake
-from ingestion.leftover_keys import LeftoverKeys
-from ingestion.outcomes import BatchReport, StageReport
-from ingestion.set_aside import BatchAttempt
-from ingestion.snapshot_file import PinnedSnapshot
-from ingestion.workers import WorkerPlan
-from model.dead_letters import DeadLetter, DeadLetterReason
-from model.errors import FlowInterruptedError, FlowStoppedError, StoreError, WorkerInterruptedError
-from sinks.sqlite_dead_letters import SqliteDeadLetters
+from idgraph.model.dead_letters import DeadLetter, DeadLetterReason
+from idgraph.model.errors import FlowInterruptedError, FlowStoppedError, StoreError, WorkerInterruptedError
+from ingestion.metadata.snapshot_file import PinnedSnapshot
+from ingestion.sources.configuration import FlowConfig
+from ingestion.sources.intake import Intake
+from ingestion.spark import query as flows
+from ingestion.spark.query import Flow
+from ingestion.spark.workers import WorkerPlan
+from ingestion.stages.dead_letters import BatchAttempt
+from ingestion.stages.leftover_keys import LeftoverKeys
+from ingestion.stages.outcomes import BatchReport, StageReport
+from sinks.sqlite.dead_letters import SqliteDeadLetters
 from tests.ingestion.test_tombstones import at, may
 from tests.retail import NOW, Pipeline, snapshot
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-from ingestion.intake import Throttle
+from ingestion.sources.intake import Throttle
 
 
 class _Clock:

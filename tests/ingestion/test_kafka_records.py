@@ -8,14 +8,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ingestion.configuration import Place
-from ingestion.files import DamagedRecord
-from ingestion.kafka_configuration import KafkaSource
-from ingestion.kafka_envelope import KafkaEnvelopeReader
-from ingestion.kafka_frames import frame, unframe
-from ingestion.kafka_records import KafkaRecords, source_of_topic
-from model.errors import ConfigError, EventError
-from model.events import Event, RawRecord
+from idgraph.model.errors import ConfigError, EventError
+from idgraph.model.events import Event, RawRecord
+from ingestion.sources.configuration import Place
+from ingestion.sources.files.lines import DamagedRecord
+from ingestion.sources.kafka.configuration import KafkaSource
+from ingestion.sources.kafka.envelope import KafkaEnvelopeReader
+from ingestion.sources.kafka.frames import frame, unframe
+from ingestion.sources.kafka.records import KafkaRecords, source_of_topic
 
 HEADERS = st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=9)), max_size=4)
 

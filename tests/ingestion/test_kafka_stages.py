@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from ingestion.kafka_configuration import KafkaSource
-from ingestion.kafka_frames import frame
-from ingestion.letter_search import LetterSearch
-from model.events import RawRecord
-from model.specs import SpecDocument
+from idgraph.jobs.erase.dead_letter_search import LetterSearch
+from idgraph.model.events import RawRecord
+from idgraph.model.specs import SpecDocument
+from ingestion.sources.kafka.configuration import KafkaSource
+from ingestion.sources.kafka.frames import frame
 from tests.retail import CREATED, UNDETECTED, Pipeline, snapshot
 
 AT = 1_711_000_000_000

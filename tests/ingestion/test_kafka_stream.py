@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ingestion.backpressure import FIRST_OFFSETS
-from ingestion.kafka_configuration import KafkaSettings
-from ingestion.kafka_stream import KafkaStream
+from ingestion.sources.kafka.backpressure import FIRST_OFFSETS
+from ingestion.sources.kafka.configuration import KafkaSettings
+from ingestion.sources.kafka.stream import KafkaStream
 
 MOST = 100_000
 

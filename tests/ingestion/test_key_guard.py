@@ -7,27 +7,27 @@ from pathlib import Path
 
 import pytest
 
-from ingestion.commit_stage import CommitStage
-from ingestion.erasure import Erasure
-from ingestion.letter_search import LetterSearch
-from ingestion.map_output import MapOutput
-from ingestion.replay import replay
-from ingestion.set_aside import LetterWriter
+from idgraph.jobs.erase.dead_letter_search import LetterSearch
+from idgraph.jobs.erase.erasure import Erasure
+from idgraph.jobs.replay import replay
+from idgraph.model.dead_letters import DeadLetterReason
+from idgraph.model.errors import ConflictError, ProfileIndexError, StoreError
+from idgraph.model.events import RawRecord
+from idgraph.model.snapshots import MetadataSnapshot
+from idgraph.model.store import FragmentWrite
+from idgraph.model.tombstones import Tombstone
+from ingestion.stages.commit import CommitStage
+from ingestion.stages.dead_letters import LetterWriter
+from ingestion.stages.map_output import MapOutput
 from merge.failures import CommitFailure
 from merge.fragments import FragmentState
-from merge.store import FragmentWrite
-from merge.tombstones import Tombstone
-from model.dead_letters import DeadLetterReason
-from model.errors import ConflictError, ProfileIndexError, StoreError
-from model.events import RawRecord
-from model.snapshots import MetadataSnapshot
-from sinks.memory_data_keys import MemoryDataKeys
-from sinks.sqlite_profiles import SqliteProfileStore
+from sinks.memory.data_keys import MemoryDataKeys
+from sinks.sqlite.profiles import SqliteProfileStore
 from sinks.tombstone_file import TombstoneFile
 from tests.ingestion.test_tombstones import at, may
 from tests.retail import NOW, UNDETECTED, Pipeline, attributes, durable_keys, order, snapshot
 from tests.sealing import sealing_of
-from transforms.keys import WrappedKey
+from transforms.privacy.keys import WrappedKey
 
 LATER = NOW + 60 * 86_400
 

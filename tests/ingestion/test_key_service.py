@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ingestion.configuration import FlowConfig
-from ingestion.replay import replay
-from ingestion.worker_errors import error_of_worker, may_pass_again
+from idgraph.jobs.replay import replay
+from idgraph.model.dead_letters import DeadLetterReason
+from idgraph.model.errors import KeyServiceError
+from ingestion.sources.configuration import FlowConfig
+from ingestion.spark.worker_errors import error_of_worker, may_pass_again
 from merge import codec
-from model.dead_letters import DeadLetterReason
-from model.errors import KeyServiceError
-from sinks.memory_data_keys import MemoryDataKeys
+from sinks.memory.data_keys import MemoryDataKeys
 from tests.retail import Pipeline, order, raw
 from tests.servers.kms import Kms, running_kms
-from transforms.sealing import DataKeys
+from transforms.privacy.sealing import DataKeys
 
 if TYPE_CHECKING:
-    from sinks.kms_envelope import KmsEnvelope
+    from sinks.kms.envelope import KmsEnvelope
 
 PLAIN = {"user_id": "1", "time": 1, "insert_id": "i", "event_type": "View", "platform": "iOS"}
 CANARY = "Canary-Holly"
@@ -37,7 +37,7 @@ class Disabling:
         self.kms, self.key = kms, kms.new_key()
 
     def envelope(self) -> KmsEnvelope:
-        from sinks.kms_envelope import KmsEnvelope
+        from sinks.kms.envelope import KmsEnvelope
 
         return KmsEnvelope(self.key, keep_uses=1, retry_seconds=0.2)
 
@@ -50,7 +50,7 @@ class Disabling:
 
 @pytest.fixture
 def disabling(kms: Kms, monkeypatch: pytest.MonkeyPatch) -> Disabling:
-    monkeypatch.setattr("sinks.keyring_secrets.REFUSED_SECONDS", 0.0)
+    monkeypatch.setattr("sinks.keyring.secrets.REFUSED_SECONDS", 0.0)
     return Disabling(kms)
 
 

@@ -11,19 +11,19 @@ from pathlib import Path
 
 import pytest
 
-from ingestion.combining import Combiner
-from ingestion.key_guard import KeyGuard
-from ingestion.replay import ReplayReport, replay
-from ingestion.set_aside import BatchAttempt, LetterWriter
+from idgraph.jobs.replay import ReplayReport, replay
+from idgraph.model.dead_letters import DeadLetterReason
+from idgraph.model.errors import ConflictError, StoreError, UnstorableError
+from idgraph.model.snapshots import MetadataSnapshot
+from idgraph.model.store import FragmentWrite, StoredFragment
+from idgraph.model.tombstones import Tombstone
+from ingestion.stages.aggregate import Combiner
+from ingestion.stages.dead_letters import BatchAttempt, LetterWriter
+from ingestion.stages.key_guard import KeyGuard
 from merge.failures import CommitFailure
 from merge.fragments import FragmentState
-from merge.store import FragmentWrite, StoredFragment
-from merge.tombstones import Tombstone
-from model.dead_letters import DeadLetterReason
-from model.errors import ConflictError, StoreError, UnstorableError
-from model.snapshots import MetadataSnapshot
-from sinks.memory_profiles import MemoryProfileStore
-from sinks.sqlite_dead_letters import SqliteDeadLetters
+from sinks.memory.profiles import MemoryProfileStore
+from sinks.sqlite.dead_letters import SqliteDeadLetters
 from tests.ingestion.renamed_orders import AFTER, BEFORE, PLAIN, hashed, later
 from tests.ingestion.stored_orders import beside
 from tests.ingestion.test_renaming_races import ordinal_of

@@ -10,20 +10,20 @@ from typing import Any
 
 import pytest
 
-from app.decryptors import open_decryptor
-from ingestion.configuration import FileSource, Place
-from ingestion.decryption import Decryptors
-from ingestion.decryptor_configuration import DecryptorConfig
-from ingestion.letter_search import FoundLetter, LetterSearch
-from ingestion.record_values import names
-from ingestion.set_aside import LetterWriter
+from idgraph.app.adapters.decryptors import open_decryptor
+from idgraph.jobs.erase.dead_letter_search import FoundLetter, LetterSearch
+from idgraph.jobs.erase.record_values import names
+from idgraph.model.dead_letters import FRAGMENT, DeadLetter, DeadLetterReason
+from idgraph.model.errors import DecryptionError
+from idgraph.model.identifiers import Identifier
+from idgraph.model.snapshots import MetadataSnapshot
+from idgraph.model.specs import IdentifierPlace, SpecDocument
+from ingestion.sources.configuration import FileSource, Place
+from ingestion.sources.decryptor import DecryptorConfig
+from ingestion.stages.dead_letters import LetterWriter
+from ingestion.stages.decrypt import Decryptors
 from merge.encoded import state_of
 from merge.failures import CommitFailure
-from model.dead_letters import FRAGMENT, DeadLetter, DeadLetterReason
-from model.errors import DecryptionError
-from model.identifiers import Identifier
-from model.snapshots import MetadataSnapshot
-from model.specs import IdentifierPlace, SpecDocument
 from tests.retail import Pipeline, order, raw, snapshot, spec
 from tests.servers.decryption_service import decryption_service, encrypted, status
 

@@ -8,25 +8,25 @@ from typing import Any
 
 import pytest
 
-from ingestion.configuration import FileSource, FlowConfig, Place
-from ingestion.files import DamagedRecord
-from ingestion.map_output import MapOutput
+from idgraph.model import canonical
+from idgraph.model.attributes import DataType, EncryptionLevel
+from idgraph.model.dead_letters import DeadLetter, DeadLetterReason
+from idgraph.model.errors import KeyProviderError, StoreError
+from idgraph.model.events import Event, RawRecord
+from idgraph.model.fragments import Kind
+from idgraph.model.identifiers import Identifier
+from idgraph.model.snapshots import DetectionMode, DiscoveryDefaults
+from idgraph.model.specs import SpecDocument
+from idgraph.model.stamps import SpecRef
+from ingestion.sources.configuration import FileSource, FlowConfig, Place
+from ingestion.sources.files.lines import DamagedRecord
+from ingestion.stages.map_output import MapOutput
 from merge import codec
-from model import canonical
-from model.attributes import DataType, EncryptionLevel
-from model.dead_letters import DeadLetter, DeadLetterReason
-from model.errors import KeyProviderError, StoreError
-from model.events import Event, RawRecord
-from model.fragments import Kind
-from model.identifiers import Identifier
-from model.snapshots import DetectionMode, DiscoveryDefaults
-from model.specs import SpecDocument
-from model.stamps import SpecRef
-from sinks.memory_data_keys import MemoryDataKeys
+from sinks.memory.data_keys import MemoryDataKeys
 from tests.retail import NOW, UNDETECTED, Pipeline, attribute, attributes, order, raw, records, snapshot, spec
-from transforms.mapping import MappedEvent, MappingSpec
-from transforms.sealing import DataKeys, SealingKey
-from transforms.sealing_key import UnusableKey
+from transforms.privacy.sealing import DataKeys, SealingKey
+from transforms.privacy.sealing_key import UnusableKey
+from transforms.spec.mapping import MappedEvent, MappingSpec
 
 Reason = DeadLetterReason
 
@@ -264,7 +264,7 @@ def test_a_crash_while_sealing_the_latest_leaves_the_one_before(
 def test_what_a_later_event_replaces_is_never_sealed(
     chunk: int, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ingestion.chunks.CHUNK_EVENTS", chunk)
+    monkeypatch.setattr("ingestion.stages.chunks.CHUNK_EVENTS", chunk)
     streets: list[Any] = []
     seal = SealingKey.seal
 
@@ -590,8 +590,8 @@ def test_an_event_id_that_is_a_sealed_attribute_is_hashed_in_the_stamp(tmp_path:
 def test_a_chunk_and_an_output_end_by_their_bytes_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ingestion.chunks.CHUNK_BYTES", 2000)
-    monkeypatch.setattr("ingestion.map_stage.OUTPUT_BYTES", 4000)
+    monkeypatch.setattr("ingestion.stages.chunks.CHUNK_BYTES", 2000)
+    monkeypatch.setattr("ingestion.stages.map.OUTPUT_BYTES", 4000)
     outputs = list(Pipeline(tmp_path).map_stage().run(records(40)))
     assert len(outputs) > 1
     assert all(output.bytes >= 4000 for output in outputs[:-1])
@@ -603,7 +603,7 @@ def test_chunks_of_one_output_give_the_same_as_one_chunk(
 ) -> None:
     pipeline = Pipeline(tmp_path)
     [whole] = pipeline.map_stage().run(records(40))
-    monkeypatch.setattr("ingestion.chunks.CHUNK_EVENTS", 7)
+    monkeypatch.setattr("ingestion.stages.chunks.CHUNK_EVENTS", 7)
     [joined] = pipeline.map_stage().run(records(40))
     assert joined.events == 40
     assert encoded(joined) == encoded(whole)

@@ -7,17 +7,17 @@ from collections.abc import Sequence
 
 import pytest
 
-from ingestion import outbox
-from ingestion.outbox import OutboxDrainer, drain_outbox
+from idgraph.model.batch_size import MOST_BYTES, UNWEIGHED
+from idgraph.model.errors import ProfileIndexError, StoreError
+from idgraph.model.index import IndexDocument
+from idgraph.model.index_rules import IndexRules
+from idgraph.model.queries import Query
+from idgraph.model.store import FragmentWrite, OutboxEntry
+from idgraph.projection import outbox
+from idgraph.projection.outbox import OutboxDrainer, drain_outbox
 from merge import codec
-from merge.batch_size import MOST_BYTES, UNWEIGHED
-from merge.index import IndexDocument
-from merge.store import FragmentWrite, OutboxEntry
-from model.errors import ProfileIndexError, StoreError
-from model.index_rules import IndexRules
-from model.queries import Query
-from sinks.memory_index import MemoryProfileIndex
-from sinks.memory_profiles import MemoryProfileStore
+from sinks.memory.index import MemoryProfileIndex
+from sinks.memory.profiles import MemoryProfileStore
 from tests.ingestion.patience import eventually
 from tests.ingestion.weighed_stores import HEAVY, WeighedStore
 from tests.merge.test_commit import state

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from ingestion import event_mapping, outcomes
-from ingestion.outcomes import StageReport, reported_changes
-from ingestion.schema_journal import SchemaJournal
-from model.proposals import SensitiveKind
+from idgraph.model.proposals import SensitiveKind
+from ingestion.metadata.schema_journal import SchemaJournal
+from ingestion.stages import event_mapping, outcomes
+from ingestion.stages.outcomes import StageReport, reported_changes
 from tests.retail import Pipeline, raw, snapshot, spec
 
 CANARY = "kahuna@example.com"

@@ -7,11 +7,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from ingestion.outcomes import StageReport
-from ingestion.parcels import Parcel, decode_reports, read_parcels, report_row, sealed_rows
-from model.errors import StoreError
-from sinks.keyring import KeyringFile
-from transforms.parcel_sealing import ParcelKeys, ParcelSealer
+from idgraph.model.errors import StoreError
+from ingestion.spark.shuffle_blocks import Parcel, decode_reports, read_parcels, report_row, sealed_rows
+from ingestion.stages.outcomes import StageReport
+from sinks.keyring.provider import KeyringFile
+from transforms.privacy.shuffle_sealing import ParcelKeys, ParcelSealer
 
 NAME = "user_id:canary-71"
 PARCELS = [

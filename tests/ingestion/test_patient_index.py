@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from ingestion.commit_stage import CommitStage
-from ingestion.outbox import drain_outbox
-from ingestion.patient_index import PatientIndex
-from ingestion.worker_process import resources
-from merge.index import IndexDocument
-from model.errors import ProfileIndexError
-from model.queries import Query
-from sinks.memory_index import MemoryProfileIndex
-from sinks.memory_profiles import MemoryProfileStore
-from sinks.sqlite_index import SqliteProfileIndex
+from idgraph.model.errors import ProfileIndexError
+from idgraph.model.index import IndexDocument
+from idgraph.model.queries import Query
+from idgraph.projection.outbox import drain_outbox
+from idgraph.projection.patient_index import PatientIndex
+from ingestion.spark.worker_process import resources
+from ingestion.stages.commit import CommitStage
+from sinks.memory.index import MemoryProfileIndex
+from sinks.memory.profiles import MemoryProfileStore
+from sinks.sqlite.index.index import SqliteProfileIndex
 from tests.ingestion.patience import eventually
 from tests.ingestion.test_commit_stage import EVERYTHING, one
 from tests.retail import Pipeline

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ingestion.pins import BatchPins
-from ingestion.snapshot_file import PinnedSnapshot
+from ingestion.metadata.snapshot_file import PinnedSnapshot
+from ingestion.spark.pins import BatchPins
 from tests.retail import snapshot
 
 OLD, NEW = PinnedSnapshot('"1"', snapshot(1)), PinnedSnapshot('"2"', snapshot(2))

@@ -11,36 +11,37 @@ from typing import Any
 
 import pytest
 
-from ingestion.commit_stage import CommitStage
-from ingestion.event_mapping import EventMapper
-from ingestion.files import DamagedRecord, read_records
-from ingestion.outbox import drain_outbox
-from ingestion.outcomes import StageReport
-from ingestion.replay import replay
-from ingestion.set_aside import BatchAttempt, LetterWriter
-from ingestion.source_files import file_sources, folder_of
-from ingestion.tasks import quick_task, whole_task
+from idgraph import native
+from idgraph.jobs.replay import replay
+from idgraph.model import canonical
+from idgraph.model.attributes import Reconciliation, ReconciliationPolicy
+from idgraph.model.errors import StoreError
+from idgraph.model.events import RawRecord
+from idgraph.model.fragments import FragmentChange, Kind, Origin, Register
+from idgraph.model.identifiers import Identifier
+from idgraph.model.index import IndexDocument
+from idgraph.model.stamps import SpecRef, Stamp
+from idgraph.projection.outbox import drain_outbox
+from ingestion.sources.files.lines import DamagedRecord, read_records
+from ingestion.sources.files.ownership import file_sources, folder_of
+from ingestion.spark.tasks import quick_task, whole_task
+from ingestion.stages.commit import CommitStage
+from ingestion.stages.dead_letters import BatchAttempt, LetterWriter
+from ingestion.stages.event_mapping import EventMapper
+from ingestion.stages.outcomes import StageReport
 from merge import codec
 from merge.cells import Cell
 from merge.fragments import FragmentState
-from merge.index import IndexDocument
 from merge.policies import POLICIES
 from merge.policies.policy import Kept
 from merge.policies.union import Union
-from model import canonical, native
-from model.attributes import Reconciliation, ReconciliationPolicy
-from model.errors import StoreError
-from model.events import RawRecord
-from model.fragments import FragmentChange, Kind, Origin, Register
-from model.identifiers import Identifier
-from model.stamps import SpecRef, Stamp
-from sinks.memory_index import MemoryProfileIndex
-from sinks.memory_profiles import MemoryProfileStore
-from sinks.sqlite_index import SqliteProfileIndex
+from sinks.memory.index import MemoryProfileIndex
+from sinks.memory.profiles import MemoryProfileStore
+from sinks.sqlite.index.index import SqliteProfileIndex
 from tests.ingestion.test_commit_stage import EVERYTHING, one
 from tests.ingestion.test_tasks import Worker
 from tests.retail import Pipeline, attribute, snapshot, spec
-from transforms.compiled import CompiledSnapshot
+from transforms.spec.snapshot import CompiledSnapshot
 
 POISON = 666
 UNION = ReconciliationPolicy.UNION
@@ -226,8 +227,8 @@ def test_want_of_memory_is_no_fault_of_a_document(is_drained: bool, monkeypatch:
         raise MemoryError
 
     with monkeypatch.context() as want:
-        want.setattr("ingestion.commit_stage.document", document)
-        want.setattr("ingestion.indexing.document", document)
+        want.setattr("ingestion.stages.commit.document", document)
+        want.setattr("idgraph.projection.indexing.document", document)
         stage = CommitStage(store, index, EVERYTHING, indexes=not is_drained)
         with pytest.raises(MemoryError):
             _ = stage.run([one(1)]), drain_outbox(store, index, EVERYTHING)

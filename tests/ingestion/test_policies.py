@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from idgraph.model.attributes import AttributeMetadata
+from idgraph.model.queries import Query, Range, Term
+from idgraph.model.snapshots import MetadataSnapshot
 from merge import codec
-from model.attributes import AttributeMetadata
-from model.queries import Query, Range, Term
-from model.snapshots import MetadataSnapshot
-from sinks.memory_data_keys import MemoryDataKeys
+from sinks.memory.data_keys import MemoryDataKeys
 from tests.retail import UNDETECTED, Pipeline, attribute, attributes, order, snapshot
 from tests.sealing import sealed
 

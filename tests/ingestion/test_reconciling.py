@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from ingestion.indexing import documents_of, index_again
-from ingestion.patient_index import PatientIndex
-from ingestion.reconciling import ReconcileProgress
-from merge.batch_size import MOST_BYTES
-from merge.index import IndexDocument
-from merge.store import FragmentWrite
-from model.errors import ProfileIndexError
-from sinks.memory_index import MemoryProfileIndex
+from idgraph.jobs.reconcile import ReconcileProgress
+from idgraph.model.batch_size import MOST_BYTES
+from idgraph.model.errors import ProfileIndexError
+from idgraph.model.index import IndexDocument
+from idgraph.model.store import FragmentWrite
+from idgraph.projection.indexing import documents_of, index_again
+from idgraph.projection.patient_index import PatientIndex
+from sinks.memory.index import MemoryProfileIndex
 from tests.ingestion.indexed_stores import KINDS, IndexedStore, allowing, indexed_store
 from tests.ingestion.weighed_stores import HEAVY, WeighedStore
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from model.dead_letters import DeadLetterReason
-from model.events import RawRecord
-from model.snapshots import MetadataSnapshot
+from idgraph.model.dead_letters import DeadLetterReason
+from idgraph.model.events import RawRecord
+from idgraph.model.snapshots import MetadataSnapshot
 from tests.retail import Pipeline, order, records, snapshot, spec
 
 

@@ -15,17 +15,17 @@ from hypothesis import strategies as st
 pytest.importorskip("fastavro", reason="fastavro is not installed: pip install idgraph[schemas]")
 pytest.importorskip("google.protobuf", reason="protobuf is not installed: pip install idgraph[schemas]")
 
-from ingestion import registry_payloads
-from ingestion.kafka_configuration import KafkaSource
-from ingestion.kafka_frames import frame
-from ingestion.letter_search import LetterSearch
-from ingestion.payload_formats import PayloadFormats
-from ingestion.registry_payloads import RegistryPayloads, schema_decoder
-from merge.backoff import Backoff
-from model.errors import ConfigError, EventError, SchemaRegistryError
-from model.events import RawRecord
-from model.specs import SpecDocument
-from sinks.schema_registry import HttpSchemaRegistry, Place
+from idgraph.jobs.erase.dead_letter_search import LetterSearch
+from idgraph.model.backoff import Backoff
+from idgraph.model.errors import ConfigError, EventError, SchemaRegistryError
+from idgraph.model.events import RawRecord
+from idgraph.model.specs import SpecDocument
+from ingestion.sources import registry_payloads
+from ingestion.sources.kafka.configuration import KafkaSource
+from ingestion.sources.kafka.frames import frame
+from ingestion.sources.payload_formats import PayloadFormats
+from ingestion.sources.registry_payloads import RegistryPayloads, schema_decoder
+from sinks.http.schema_registry import HttpSchemaRegistry, Place
 from tests.retail import CREATED, UNDETECTED, Pipeline, snapshot
 from tests.servers.schema_registry import Registry, schema_registry
 from tests.transforms.payloads.misfits import fits_or_is_told

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from ingestion.index_policies import IndexPolicies, fingerprint
-from ingestion.indexing import documents_of
-from ingestion.outbox import drain_outbox
-from ingestion.reindexing import ReindexProgress
-from merge.batch_size import MOST_BYTES
-from merge.store import FragmentWrite
-from model.errors import ProfileIndexError
-from model.index_rules import IndexRules
+from idgraph.jobs.reindex import ReindexProgress
+from idgraph.model.batch_size import MOST_BYTES
+from idgraph.model.errors import ProfileIndexError
+from idgraph.model.index_rules import IndexRules
+from idgraph.model.store import FragmentWrite
+from idgraph.projection.index_policies import IndexPolicies, fingerprint
+from idgraph.projection.indexing import documents_of
+from idgraph.projection.outbox import drain_outbox
 from tests.ingestion.indexed_stores import KINDS, IndexedStore, allowing, empty_store, indexed_store
 from tests.ingestion.weighed_stores import HEAVY, WeighedStore
 from tests.retail import attribute, attributes, snapshot

@@ -7,25 +7,25 @@ from pathlib import Path
 
 import pytest
 
-from ingestion.erasure import Erased, Erasure
-from ingestion.letter_search import LetterSearch
-from ingestion.replay import replay
-from ingestion.set_aside import LetterWriter
+from idgraph.jobs.erase.dead_letter_search import LetterSearch
+from idgraph.jobs.erase.erasure import Erased, Erasure
+from idgraph.jobs.replay import replay
+from idgraph.model.dead_letters import DeadLetter
+from idgraph.model.queries import Query, Term
+from idgraph.model.specs import IdentifierPlace, SpecDocument
+from idgraph.model.store import FragmentWrite
+from idgraph.model.tombstones import UNJUDGED
+from ingestion.stages.dead_letters import LetterWriter
 from merge import codec
 from merge.encoded import EncodedState
-from merge.store import FragmentWrite
-from merge.tombstones import UNJUDGED
-from model.dead_letters import DeadLetter
-from model.queries import Query, Term
-from model.specs import IdentifierPlace, SpecDocument
-from sinks.memory_profiles import MemoryProfileStore
-from sinks.sqlite_dead_letters import SqliteDeadLetters
+from sinks.memory.profiles import MemoryProfileStore
+from sinks.sqlite.dead_letters import SqliteDeadLetters
 from sinks.tombstone_file import TombstoneFile
 from tests.ingestion.renamed_orders import AFTER, BEFORE, OTHER, PLAIN, hashed, later
 from tests.ingestion.stored_orders import beside, from_the_start, states, stored_orders
 from tests.retail import NOW, UNDETECTED, Pipeline, attribute, attributes, order, raw, records, snapshot, spec
 from tests.sealing import sealed, sealing_of
-from transforms.tombstone_names import TombstoneNames
+from transforms.privacy.tombstone_names import TombstoneNames
 
 
 @pytest.fixture
@@ -202,7 +202,7 @@ def test_letters_are_renamed_one_by_one_however_many_there_are(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Read all at once, the letters of a bad day would be gigabytes; they are a hundred a page of the file."""
-    monkeypatch.setattr("ingestion.letter_renaming.DROPPED_AT_ONCE", 3)
+    monkeypatch.setattr("idgraph.jobs.reencrypt.dead_letter_renaming.DROPPED_AT_ONCE", 3)
     (present,) = pipeline.store.read([PLAIN]).values()
     pipeline.store.write([FragmentWrite(PLAIN, present.version, b"damaged", frozenset())])
     flow = beside(pipeline, BEFORE)

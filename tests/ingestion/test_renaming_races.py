@@ -9,25 +9,25 @@ from pathlib import Path
 
 import pytest
 
-from ingestion.erasure import Erasure
-from ingestion.letter_search import LetterSearch
-from ingestion.replay import replay
-from ingestion.set_aside import LetterWriter
+from idgraph.jobs.erase.dead_letter_search import LetterSearch
+from idgraph.jobs.erase.erasure import Erasure
+from idgraph.jobs.replay import replay
+from idgraph.model import canonical
+from idgraph.model.dead_letters import DeadLetterReason
+from idgraph.model.errors import ConflictError, ProfileIndexError, StoreError
+from idgraph.model.events import RawRecord
+from idgraph.model.snapshots import MetadataSnapshot
+from ingestion.stages.dead_letters import LetterWriter
 from merge.failures import CommitFailure
-from model import canonical
-from model.dead_letters import DeadLetterReason
-from model.errors import ConflictError, ProfileIndexError, StoreError
-from model.events import RawRecord
-from model.snapshots import MetadataSnapshot
-from sinks.memory_data_keys import MemoryDataKeys
-from sinks.memory_index import MemoryProfileIndex
-from sinks.memory_profiles import MemoryProfileStore
+from sinks.memory.data_keys import MemoryDataKeys
+from sinks.memory.index import MemoryProfileIndex
+from sinks.memory.profiles import MemoryProfileStore
 from sinks.tombstone_file import TombstoneFile
 from tests.ingestion.renamed_orders import AFTER, BEFORE, OTHER, PLAIN, hashed, later
 from tests.ingestion.stored_orders import AwayIndex, Meddled, beside, from_the_start, states, stored_orders
 from tests.retail import Pipeline, order
 from tests.sealing import sealed, sealing_of
-from transforms.keys import WrappedKey
+from transforms.privacy.keys import WrappedKey
 
 UNMAPPED = order(1, 9, created_at="no time")
 

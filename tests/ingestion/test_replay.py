@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from ingestion.files import DamagedRecord
-from ingestion.replay import ReplayReport, replay
-from ingestion.set_aside import LetterWriter
-from ingestion.workers import WorkerResources
+from idgraph.jobs.replay import ReplayReport, replay
+from idgraph.model.dead_letters import COMMIT, FRAGMENT, DeadLetter, DeadLetterReason
+from idgraph.model.errors import KeyProviderError, MetadataError, StoreError
+from idgraph.model.events import RawRecord
+from idgraph.model.schema_changes import SchemaChange
+from idgraph.model.snapshots import MetadataSnapshot
+from idgraph.model.store import FragmentWrite
+from ingestion.sources.files.lines import DamagedRecord
+from ingestion.spark.workers import WorkerResources
+from ingestion.stages.dead_letters import LetterWriter
 from merge import codec
-from merge.store import FragmentWrite
-from model.dead_letters import COMMIT, FRAGMENT, DeadLetter, DeadLetterReason
-from model.errors import KeyProviderError, MetadataError, StoreError
-from model.events import RawRecord
-from model.schema_changes import SchemaChange
-from model.snapshots import MetadataSnapshot
 from tests.retail import Pipeline, order, raw, records, snapshot, spec
 
 Reason = DeadLetterReason
@@ -258,7 +258,7 @@ def test_keys_that_are_away_make_key_letters_and_later_none(
 def test_more_letters_than_are_taken_at_once(
     pipeline: Pipeline, resources: WorkerResources, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ingestion.replay.LETTERS_AT_ONCE", 3)
+    monkeypatch.setattr("idgraph.jobs.replay.LETTERS_AT_ONCE", 3)
     set_aside(pipeline, resources, *(raw(b"{", line) for line in range(4)))
     pipeline.snapshot = only("segment")
     set_aside(pipeline, resources, *(order(number, 10 + number) for number in range(4)))
@@ -272,7 +272,7 @@ def test_heavy_letters_are_replayed_a_few_at_a_time(
     pipeline: Pipeline, resources: WorkerResources, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A thousand letters of a megabyte, sealed and opened, would be gigabytes."""
-    monkeypatch.setattr("ingestion.replay.LETTER_BYTES_AT_ONCE", 100_000)
+    monkeypatch.setattr("idgraph.jobs.replay.LETTER_BYTES_AT_ONCE", 100_000)
     pipeline.snapshot = only("segment")
     sizes = [*(20_000 for _ in range(12)), 150_000, 20_000]
     set_aside(

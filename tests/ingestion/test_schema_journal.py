@@ -8,11 +8,11 @@ from typing import IO
 
 import pytest
 
-from ingestion import schema_journal
-from ingestion.durable_files import replacing
-from ingestion.schema_journal import SchemaJournal
-from model.attributes import DataType
-from model.schema_changes import SchemaChange
+from idgraph.files import replacing
+from idgraph.model.attributes import DataType
+from idgraph.model.schema_changes import SchemaChange
+from ingestion.metadata import schema_journal
+from ingestion.metadata.schema_journal import SchemaJournal
 
 
 def change(path: str) -> SchemaChange:
@@ -94,7 +94,7 @@ def test_a_write_that_failed_half_way_leaves_nothing(tmp_path: Path, monkeypatch
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("ingestion.schema_journal.os.fsync", full)
+        patched.setattr("ingestion.metadata.schema_journal.os.fsync", full)
         with pytest.raises(OSError, match="No space"):
             journal.append([change("lost" * 100)])
     assert journal.waiting == 1

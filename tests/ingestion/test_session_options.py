@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ingestion.configuration import FlowConfig
-from ingestion.session_options import session_options
-from ingestion.spark_configuration import SparkSettings
+from ingestion.sources.configuration import FlowConfig
+from ingestion.spark.configuration import SparkSettings
+from ingestion.spark.session_options import session_options
 
 LONGEST = 103
 NAME = ".00000000-0000-0000-0000-000000000000.sock"

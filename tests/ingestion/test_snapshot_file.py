@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ingestion import snapshot_file
-from ingestion.snapshot_file import PinnedSnapshot, SnapshotFile, kept_snapshot
+from ingestion.metadata import snapshot_file
+from ingestion.metadata.snapshot_file import PinnedSnapshot, SnapshotFile, kept_snapshot
 from tests.retail import attribute, snapshot, spec
 
 

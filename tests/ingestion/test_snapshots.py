@@ -12,11 +12,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from ingestion import snapshots
-from ingestion.snapshot_file import kept_snapshot
-from ingestion.snapshots import SnapshotFollower
-from model.errors import MetadataError, UnauthorizedError
-from model.snapshots import MetadataSnapshot
+from idgraph.model.errors import MetadataError, UnauthorizedError
+from idgraph.model.snapshots import MetadataSnapshot
+from ingestion.metadata import follower as snapshots
+from ingestion.metadata.follower import SnapshotFollower
+from ingestion.metadata.snapshot_file import kept_snapshot
 from tests.ingestion.conftest import Service, client_of, running
 from tests.ingestion.patience import eventually
 from tests.retail import attribute, definition, snapshot

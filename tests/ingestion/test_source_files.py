@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from ingestion.configuration import FileSource
-from ingestion.file_globs import is_glob, require_plain_glob
-from ingestion.source_files import source_of, spark_path
+from ingestion.sources.configuration import FileSource
+from ingestion.sources.files.globs import is_glob, require_plain_glob
+from ingestion.sources.files.ownership import source_of, spark_path
 
 
 def sources(**paths: str) -> dict[str, FileSource]:

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from idgraph.model import paths
+from idgraph.model.attributes import AttributeMetadata, AttributeStatus
+from idgraph.model.errors import EventError
+from idgraph.model.fragments import Kind, Origin, Register
+from idgraph.model.snapshots import DetectionMode, DiscoveryDefaults
 from merge import codec
-from model import paths
-from model.attributes import AttributeMetadata, AttributeStatus
-from model.errors import EventError
-from model.fragments import Kind, Origin, Register
-from model.snapshots import DetectionMode, DiscoveryDefaults
 from tests.ingestion.test_map_stage import WHOLE, event, passing
 from tests.retail import UNDETECTED, Pipeline, attribute, attributes, snapshot
 from tests.sealing import sealed, sealing_of
-from transforms.compiled import CompiledSnapshot
+from transforms.spec.snapshot import CompiledSnapshot
 
 KEY = "bob@example.com"
 SHOWN = f"prefs.{paths.escape(KEY)}"

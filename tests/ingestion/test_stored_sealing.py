@@ -8,21 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from ingestion.replay import replay
-from ingestion.set_aside import LetterWriter
-from ingestion.stored_sealing import SealingProgress
-from merge.store import FragmentWrite
-from model.errors import ConflictError, ProfileIndexError, StoreError
-from model.queries import FullText, Query, Term
-from model.snapshots import MetadataSnapshot
-from sinks.memory_data_keys import MemoryDataKeys
-from sinks.memory_profiles import MemoryProfileStore
-from sinks.sqlite_index import SqliteProfileIndex
-from sinks.sqlite_profiles import SqliteProfileStore
+from idgraph.jobs.reencrypt.stored_sealing import SealingProgress
+from idgraph.jobs.replay import replay
+from idgraph.model.errors import ConflictError, ProfileIndexError, StoreError
+from idgraph.model.queries import FullText, Query, Term
+from idgraph.model.snapshots import MetadataSnapshot
+from idgraph.model.store import FragmentWrite
+from ingestion.stages.dead_letters import LetterWriter
+from sinks.memory.data_keys import MemoryDataKeys
+from sinks.memory.profiles import MemoryProfileStore
+from sinks.sqlite.index.index import SqliteProfileIndex
+from sinks.sqlite.profiles import SqliteProfileStore
 from tests.ingestion.stored_orders import AwayIndex, Meddled, beside, from_the_start, states, stored_orders
 from tests.retail import UNDETECTED, Pipeline, attribute, attributes, order, records, snapshot
 from tests.sealing import sealed, sealing_of
-from transforms.tombstone_names import TombstoneNames
+from transforms.privacy.tombstone_names import TombstoneNames
 
 OPEN = [each for each in attributes() if each.path == "identity.email"]
 BEFORE = snapshot(1, declared=OPEN, defaults=UNDETECTED)

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ingestion.stream_following import StreamFollowing, StreamPlaces, readable
-from merge.change_streams import Shard, ShardPage
-from merge.store import OutboxEntry, StoredFragment
-from model.errors import StoreError
-from model.queries import Query
-from sinks.memory_index import MemoryProfileIndex
-from sinks.memory_profiles import MemoryProfileStore
+from idgraph.model.change_streams import Shard, ShardPage
+from idgraph.model.errors import StoreError
+from idgraph.model.queries import Query
+from idgraph.model.store import OutboxEntry, StoredFragment
+from idgraph.projection.stream_following import StreamFollowing, StreamPlaces, readable
+from sinks.memory.index import MemoryProfileIndex
+from sinks.memory.profiles import MemoryProfileStore
 from tests.ingestion.indexed_stores import allowing, write
 
 
@@ -122,7 +122,7 @@ def test_some_shard_can_be_read_until_all_have_ended(
 
 
 def test_a_store_that_is_away_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ingestion.stream_following.RETRY_SECONDS", 0.001)
+    monkeypatch.setattr("idgraph.projection.stream_following.RETRY_SECONDS", 0.001)
     store, index = MemoryProfileStore(), MemoryProfileIndex()
     stream = Shards(store, {"shard0": (None, 5)}, failures=2)
     stream.write_all()
@@ -141,8 +141,8 @@ def test_the_outbox_is_drained_though_something_comes_all_the_time(
     follow(stream, index, tmp_path / "places.json", 3)
     assert "dropped" in index.versions(["dropped"])
     # Flows that fill it as fast as it is drained do not hold up the stream.
-    monkeypatch.setattr("ingestion.stream_following.DRAIN_SECONDS", 0.0)
-    monkeypatch.setattr("ingestion.stream_following.LONGEST_DRAIN_SECONDS", 0.0)
+    monkeypatch.setattr("idgraph.projection.stream_following.DRAIN_SECONDS", 0.0)
+    monkeypatch.setattr("idgraph.projection.stream_following.LONGEST_DRAIN_SECONDS", 0.0)
     settle, filled = store.settle, count()
 
     def filling(entries: Sequence[OutboxEntry]) -> None:
@@ -165,7 +165,7 @@ def test_the_list_of_shards_is_asked_for_again_when_one_has_ended_or_after_a_whi
     follow(stream, index, tmp_path / "places.json", 6)
     # At the start, after the end of the first and after that of its child.
     assert stream.lists == 3
-    monkeypatch.setattr("ingestion.stream_following.SHARDS_SECONDS", 0.0)
+    monkeypatch.setattr("idgraph.projection.stream_following.SHARDS_SECONDS", 0.0)
     follow(stream, index, tmp_path / "places.json", 6)
     assert stream.lists == 9
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ingestion import taken_files
-from ingestion.taken_files import files_of
+from ingestion.sources.files import taken as taken_files
+from ingestion.sources.files.taken import files_of
 
 
 def checkpoint(folder: Path, ends: dict[int, int], removed: int = 0) -> Path:

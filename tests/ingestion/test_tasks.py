@@ -14,19 +14,19 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 
-from ingestion.configuration import FlowConfig
-from ingestion.outcomes import StageReport
-from ingestion.parcels import decode_reports
-from ingestion.sent_snapshots import SentSnapshot, packed
-from ingestion.set_aside import BatchAttempt
-from ingestion.tasks import Task, commit_task, map_task, quick_task, whole_task
-from ingestion.worker_process import BatchOrder
-from ingestion.workers import WorkerPlan, WorkerResources
+from idgraph.model.errors import ConflictError, FlowStoppedError, SourceUnavailableError
+from idgraph.model.stamps import ORDINAL_MAX
+from idgraph.model.store import FragmentWrite
+from ingestion.sources.configuration import FlowConfig
+from ingestion.spark.sent_snapshots import SentSnapshot, packed
+from ingestion.spark.shuffle_blocks import decode_reports
+from ingestion.spark.tasks import Task, commit_task, map_task, quick_task, whole_task
+from ingestion.spark.worker_process import BatchOrder
+from ingestion.spark.workers import WorkerPlan, WorkerResources
+from ingestion.stages.dead_letters import BatchAttempt
+from ingestion.stages.outcomes import StageReport
 from merge.failures import CommitFailure, Verdict
-from merge.store import FragmentWrite
-from model.errors import ConflictError, FlowStoppedError, SourceUnavailableError
-from model.stamps import ORDINAL_MAX
-from sinks.memory_profiles import MemoryProfileStore
+from sinks.memory.profiles import MemoryProfileStore
 from tests.retail import Pipeline, lines
 
 EVENTS = 60
@@ -153,9 +153,9 @@ def test_letters_that_only_the_driver_can_put(
         assert list(there.scan()) == []
         # As many bytes as there are is not too much, one byte less is.
         sealed = sum(len(letter.payload) for letter in report.letters)
-        monkeypatch.setattr("ingestion.task_letters.REPORTED_BYTES", sealed)
+        monkeypatch.setattr("ingestion.spark.task_dead_letters.REPORTED_BYTES", sealed)
         assert worker.run_by(strategy).dead == report.dead
-        monkeypatch.setattr("ingestion.task_letters.REPORTED_BYTES", sealed - 1)
+        monkeypatch.setattr("ingestion.spark.task_dead_letters.REPORTED_BYTES", sealed - 1)
         with pytest.raises(FlowStoppedError, match="which the driver would have to hold"):
             worker.run_by(strategy)
 

@@ -8,24 +8,24 @@ from pathlib import Path
 
 import pytest
 
-from ingestion.combining import Combiner
-from ingestion.map_output import MapOutput
-from ingestion.mapped_events import MappedChunk
-from ingestion.parcels import Parcel
-from ingestion.set_aside import LetterWriter, read_changes
-from ingestion.tasks import _judged
+from idgraph.model.dead_letters import DeadLetterReason
+from idgraph.model.errors import KeyProviderError
+from idgraph.model.events import RawRecord
+from idgraph.model.stamps import ORDINAL_MAX
+from idgraph.model.store import FragmentWrite, StoredFragment
+from idgraph.model.tombstones import UNJUDGED, Tombstone
+from ingestion.spark.shuffle_blocks import Parcel
+from ingestion.spark.tasks import _judged
+from ingestion.stages.aggregate import Combiner
+from ingestion.stages.dead_letters import LetterWriter, read_changes
+from ingestion.stages.map_output import MapOutput
+from ingestion.stages.mapped_events import MappedChunk
 from merge import codec
 from merge.failures import CommitFailure
 from merge.fragments import FragmentState
-from merge.store import FragmentWrite, StoredFragment
-from merge.tombstones import UNJUDGED, Tombstone
-from model.dead_letters import DeadLetterReason
-from model.errors import KeyProviderError
-from model.events import RawRecord
-from model.stamps import ORDINAL_MAX
-from sinks.memory_profiles import MemoryProfileStore
+from sinks.memory.profiles import MemoryProfileStore
 from tests.retail import NOW, SOURCES, Pipeline, order, snapshot
-from transforms.sealing import SealingKey
+from transforms.privacy.sealing import SealingKey
 
 DAY = 86_400_000
 APRIL = int(NOW * 1000)
@@ -162,7 +162,7 @@ def test_of_changes_that_meet_where_all_were_judged_before_no_data_key_stays(lat
 def test_what_comes_after_an_erasure_between_two_chunks_stays(
     later: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ingestion.chunks.CHUNK_EVENTS", 1)
+    monkeypatch.setattr("ingestion.stages.chunks.CHUNK_EVENTS", 1)
     name = only_id(later)
 
     def given() -> Iterator[RawRecord]:
@@ -179,7 +179,7 @@ def test_what_comes_after_an_erasure_between_two_chunks_stays(
 def test_what_comes_after_a_lift_between_two_chunks_stays(
     later: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ingestion.chunks.CHUNK_EVENTS", 1)
+    monkeypatch.setattr("ingestion.stages.chunks.CHUNK_EVENTS", 1)
     name = only_id(later)
     later.store.erase([name], may(9))
     later.store.finish([name])
@@ -200,7 +200,7 @@ def test_what_comes_after_a_lift_between_two_chunks_stays(
 def test_what_comes_after_an_erasure_stays_where_a_broken_fragment_is_mapped_again(
     later: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ingestion.chunks.CHUNK_EVENTS", 1)
+    monkeypatch.setattr("ingestion.stages.chunks.CHUNK_EVENTS", 1)
     monkeypatch.setattr(Combiner, "combine", _breaking)
     name, looks, tombstones = only_id(later), list[str](), later.store.tombstones
 
@@ -225,7 +225,7 @@ def _breaking(_: Combiner, chunk: MappedChunk, output: MapOutput) -> None:
 
 
 def test_a_letter_alone_is_an_output_too(later: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ingestion.chunks.CHUNK_EVENTS", 1)
+    monkeypatch.setattr("ingestion.stages.chunks.CHUNK_EVENTS", 1)
     name = only_id(later)
     stage = later.map_stage()
 

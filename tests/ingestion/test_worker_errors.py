@@ -5,14 +5,7 @@ from __future__ import annotations
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
 
-from ingestion.worker_errors import (
-    error_of_spark,
-    error_of_worker,
-    is_of_spark,
-    may_pass_again,
-    stopped_by_spark,
-)
-from model.errors import (
+from idgraph.model.errors import (
     ConfigError,
     FlowStoppedError,
     IdgraphError,
@@ -24,12 +17,19 @@ from model.errors import (
     WorkerInterruptedError,
     WorkerLostError,
 )
+from ingestion.spark.worker_errors import (
+    error_of_spark,
+    error_of_worker,
+    is_of_spark,
+    may_pass_again,
+    stopped_by_spark,
+)
 
 TRACEBACK = """Job aborted due to stage failure: Task 0 in stage 1.0 failed 1 times
 Traceback (most recent call last):
   File "worker.py", line 3, in main
     process()
-model.errors.{error}
+idgraph.model.errors.{error}
 
 \tat org.apache.spark.api.python.BasePythonRunner
 """

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pyspark.core.broadcast import Broadcast
 
-from ingestion.worker_process import telling_only_our_errors
+from ingestion.spark.worker_process import telling_only_our_errors
 
 
 def test_the_collector_does_not_run_within_a_task_that_reads_a_broadcast_value(tmp_path: Path) -> None:

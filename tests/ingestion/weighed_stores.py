@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from idgraph.model.fragments import Kind, Register
+from idgraph.model.store import NEW, FragmentWrite, StoredFragment
 from merge import codec
-from merge.store import NEW, FragmentWrite, StoredFragment
-from model.fragments import Kind, Register
-from sinks.memory_profiles import MemoryProfileStore
+from sinks.memory.profiles import MemoryProfileStore
 from tests.merge.test_commit import state
 
 HEAVY = 300_000

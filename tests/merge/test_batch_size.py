@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from merge.batch_size import MOST_BYTES, SLOW_SECONDS, UNWEIGHED, BatchSize
+from idgraph.model.batch_size import MOST_BYTES, SLOW_SECONDS, UNWEIGHED, BatchSize
 
 
 def _weighed(most: int) -> BatchSize:

@@ -6,17 +6,17 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from idgraph.model.backoff import Backoff
+from idgraph.model.errors import ConflictError, StoreError
+from idgraph.model.fragments import FragmentChange, Kind, Origin, Register
+from idgraph.model.identifiers import Identifier
+from idgraph.model.stamps import SpecRef, Stamp
+from idgraph.model.store import FragmentWrite, StoredFragment
+from idgraph.model.tombstones import Tombstone
 from merge import codec
-from merge.backoff import Backoff
 from merge.commit import Committer
 from merge.fragments import FragmentState
-from merge.store import FragmentWrite, StoredFragment
-from merge.tombstones import Tombstone
-from model.errors import ConflictError, StoreError
-from model.fragments import FragmentChange, Kind, Origin, Register
-from model.identifiers import Identifier
-from model.stamps import SpecRef, Stamp
-from sinks.memory_profiles import MemoryProfileStore
+from sinks.memory.profiles import MemoryProfileStore
 
 
 def state(ordinal: int, name: str = "user_id:1", path: str = "a") -> FragmentState:

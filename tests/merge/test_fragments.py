@@ -7,13 +7,13 @@ from zlib import crc32
 
 import pytest
 
+from idgraph.model.errors import DamagedStateError, StoreError
+from idgraph.model.fragments import FragmentChange, Kind, Origin, Register
+from idgraph.model.identifiers import Identifier
+from idgraph.model.stamps import SpecRef, Stamp
 from merge import codec
 from merge.fragments import FragmentState
 from merge.render import tree
-from model.errors import DamagedStateError, StoreError
-from model.fragments import FragmentChange, Kind, Origin, Register
-from model.identifiers import Identifier
-from model.stamps import SpecRef, Stamp
 
 SPEC = SpecRef("spec", 1)
 

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from idgraph.model.attributes import Reconciliation, ReconciliationPolicy
+from idgraph.model.errors import DamagedStateError
+from idgraph.model.fragments import FragmentChange, Kind, Origin, Register
+from idgraph.model.identifiers import Identifier
+from idgraph.model.stamps import SpecRef, Stamp
 from merge import cell_codec, codec, packed
 from merge.cells import Cell, Removals
 from merge.fragments import FragmentState
 from merge.policies import POLICIES
-from model.attributes import Reconciliation, ReconciliationPolicy
-from model.errors import DamagedStateError
-from model.fragments import FragmentChange, Kind, Origin, Register
-from model.identifiers import Identifier
-from model.stamps import SpecRef, Stamp
 from tests.policies import origins, small_blocks, small_bounds
 
 NAME = Identifier("u", "1")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from merge.batch_size import MOST_BYTES, UNWEIGHED, BatchSize
-from merge.store import read_pages, scan_all, scan_pages, sorted_all
+from idgraph.model.batch_size import MOST_BYTES, UNWEIGHED, BatchSize
+from idgraph.model.store import read_pages, scan_all, scan_pages, sorted_all
 from tests.ingestion.weighed_stores import HEAVY, WeighedStore
 
 

@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from merge.backoff import Backoff
+from idgraph.model.attributes import Reconciliation, ReconciliationPolicy
+from idgraph.model.backoff import Backoff
+from idgraph.model.dead_letters import DeadLetterReason
+from idgraph.model.errors import ConflictError, StoreError, UnstorableError
+from idgraph.model.fragments import FragmentChange, Kind, Origin, Register
+from idgraph.model.stamps import SpecRef, Stamp
+from idgraph.model.store import FragmentWrite, StoredFragment
+from idgraph.model.tombstones import Tombstone
 from merge.commit import Committer
 from merge.fragments import FragmentState
-from merge.store import FragmentWrite, StoredFragment
-from merge.tombstones import Tombstone
-from model.attributes import Reconciliation, ReconciliationPolicy
-from model.dead_letters import DeadLetterReason
-from model.errors import ConflictError, StoreError, UnstorableError
-from model.fragments import FragmentChange, Kind, Origin, Register
-from model.stamps import SpecRef, Stamp
-from sinks.memory_profiles import MemoryProfileStore
+from sinks.memory.profiles import MemoryProfileStore
 from tests.merge.test_commit import state, value
 
 

@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
+from idgraph.model import canonical
+from idgraph.model.attributes import Reconciliation, ReconciliationPolicy
+from idgraph.model.fragments import LATEST_ONLY, FragmentChange, Kind, Origin, Register
+from idgraph.model.identifiers import Identifier
+from idgraph.model.index_rules import IndexRules
+from idgraph.model.stamps import SpecRef, Stamp
 from merge import codec
 from merge.documents import document
 from merge.fragments import FragmentState
 from merge.policies import POLICIES
 from merge.render import tree
 from merge.shown import shown
-from model import canonical
-from model.attributes import Reconciliation, ReconciliationPolicy
-from model.fragments import LATEST_ONLY, FragmentChange, Kind, Origin, Register
-from model.identifiers import Identifier
-from model.index_rules import IndexRules
-from model.stamps import SpecRef, Stamp
 from tests.policies import small_bounds
 
 LATEST = ReconciliationPolicy.LATEST
@@ -346,7 +346,7 @@ def test_the_index_finds_a_sealed_set_by_its_tokens_whatever_came_first(order: t
     ],
 )
 def test_damaged_cells_are_an_error_of_ours(cells: Any) -> None:
-    from model.errors import DamagedStateError
+    from idgraph.model.errors import DamagedStateError
 
     body = canonical.encode([[], {}, [], {}, [[0, "s", "m", 1]], cells])
     data = codec.WITH_CELLS + codec._checksum((body,), codec.WITH_CELLS) + body

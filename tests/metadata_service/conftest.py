@@ -11,12 +11,12 @@ import httpx
 import pytest
 from sqlalchemy import create_engine, text
 
-from metadata_service.app import create_app
-from metadata_service.database import Database, open_database
-from metadata_service.server import serving
-from metadata_service.settings import ServiceSettings
-from metadata_service.tokens import Role, create_token
-from model.errors import SpecError
+from idgraph.model.errors import SpecError
+from metadata_service.api.app import create_app
+from metadata_service.api.server import serving
+from metadata_service.api.settings import ServiceSettings
+from metadata_service.storage.database import Database, open_database
+from metadata_service.storage.tokens import Role, create_token
 from tests.servers.postgresql import ServerUnavailableError, postgresql
 
 TOKENS = {role: f"{role}-token-for-the-tests" for role in Role}

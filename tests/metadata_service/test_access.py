@@ -11,11 +11,11 @@ import httpx
 import pytest
 from sqlalchemy import select, text
 
-from metadata_service.database import Database
-from metadata_service.guard import is_allowed
-from metadata_service.refusals import ClashError, RefusedError, UnknownSubjectError
-from metadata_service.tables import TokenRow
-from metadata_service.tokens import Role, authenticate, create_token, list_tokens, revoke_token
+from idgraph.web.refusals import ClashError, RefusedError, UnknownSubjectError
+from metadata_service.api.guard import is_allowed
+from metadata_service.storage.database import Database
+from metadata_service.storage.tables import TokenRow
+from metadata_service.storage.tokens import Role, authenticate, create_token, list_tokens, revoke_token
 from tests.metadata_service.conftest import TOKENS, Running
 
 PATCH: dict[str, Any] = {"changes": []}

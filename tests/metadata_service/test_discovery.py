@@ -7,12 +7,12 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metadata_service.attributes import AttributeFilter, search_attributes
-from metadata_service.cursors import PageRequest
-from metadata_service.database import Database, open_database
-from metadata_service.discovery import apply_schema_changes
-from metadata_service.records import SchemaAnswer
-from model.attributes import DataType
+from idgraph.model.attributes import DataType
+from idgraph.web.cursors import PageRequest
+from metadata_service.api.records import SchemaAnswer
+from metadata_service.attributes.catalogue import AttributeFilter, search_attributes
+from metadata_service.attributes.discovery import apply_schema_changes
+from metadata_service.storage.database import Database, open_database
 from tests.folders import in_memory
 from tests.metadata_service.conftest import Running, sqlite_url
 

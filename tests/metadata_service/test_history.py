@@ -14,14 +14,14 @@ from alembic.migration import MigrationContext
 from sqlalchemy import inspect, text
 from sqlalchemy.exc import SQLAlchemyError
 
-from metadata_service.attributes import put_attribute
-from metadata_service.change_log import list_changes
-from metadata_service.cursors import PageRequest
-from metadata_service.database import Database, open_database
-from metadata_service.discovery import apply_schema_changes
-from metadata_service.tables import Base
-from model.attributes import AttributeDefinition, DataType
-from model.errors import ConfigError
+from idgraph.model.attributes import AttributeDefinition, DataType
+from idgraph.model.errors import ConfigError
+from idgraph.web.cursors import PageRequest
+from metadata_service.attributes.catalogue import put_attribute
+from metadata_service.attributes.discovery import apply_schema_changes
+from metadata_service.storage.change_log import list_changes
+from metadata_service.storage.database import Database, open_database
+from metadata_service.storage.tables import Base
 from tests.metadata_service.conftest import sqlite_url
 
 
@@ -147,8 +147,8 @@ def test_versions_are_gapless_under_concurrent_writers(database: Database) -> No
 
 PROCESS = """
 import sys
-from metadata_service.database import open_database
-from metadata_service.discovery import apply_schema_changes
+from metadata_service.storage.database import open_database
+from metadata_service.attributes.discovery import apply_schema_changes
 database = open_database(sys.argv[1])
 print("ready", flush=True)
 sys.stdin.readline()

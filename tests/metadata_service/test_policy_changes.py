@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from metadata_service.tokens import Role, create_token
+from metadata_service.storage.tokens import Role, create_token
 from tests.metadata_service.conftest import Running
 from tests.metadata_service.test_proposals import change, patched
 

@@ -8,11 +8,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metadata_service.attributes import find_attributes
-from metadata_service.database import Database, open_database
-from metadata_service.discovery import apply_schema_changes
-from model.attributes import AttributeMetadata
-from model.proposals import SensitiveKind
+from idgraph.model.attributes import AttributeMetadata
+from idgraph.model.proposals import SensitiveKind
+from metadata_service.attributes.catalogue import find_attributes
+from metadata_service.attributes.discovery import apply_schema_changes
+from metadata_service.storage.database import Database, open_database
 from tests.folders import in_memory
 from tests.metadata_service.conftest import Running, sqlite_url
 

@@ -8,11 +8,11 @@ from typing import Any
 import httpx
 import pytest
 
-from metadata_service.app import create_app
-from metadata_service.database import Database
-from metadata_service.server import serving
-from metadata_service.settings import ServiceSettings
-from metadata_service.tokens import Role, create_token
+from metadata_service.api.app import create_app
+from metadata_service.api.server import serving
+from metadata_service.api.settings import ServiceSettings
+from metadata_service.storage.database import Database
+from metadata_service.storage.tokens import Role, create_token
 from tests.metadata_service.conftest import TOKENS
 
 Spec = dict[str, Any]

@@ -11,11 +11,11 @@ from typing import Any
 import httpx
 from sqlalchemy import text
 
-from metadata_service.database import Database, open_database
-from metadata_service.discovery import apply_schema_changes
-from metadata_service.snapshots import SnapshotCache
-from metadata_service.watch import RevisionWatch
-from model.snapshots import MetadataSnapshot
+from idgraph.model.snapshots import MetadataSnapshot
+from metadata_service.api.watch import RevisionWatch
+from metadata_service.attributes.discovery import apply_schema_changes
+from metadata_service.storage.database import Database, open_database
+from metadata_service.storage.snapshots import SnapshotCache
 from tests.metadata_service.conftest import Running
 
 

@@ -10,13 +10,13 @@ from typing import Any
 import httpx
 import pytest
 
-from metadata_service import snapshot_changes
-from metadata_service.database import Database
-from metadata_service.refusals import GoneError
-from metadata_service.snapshot_changes import changes_since
-from metadata_service.snapshots import SnapshotCache
-from model.snapshot_changes import SnapshotChanges
-from model.snapshots import MetadataSnapshot
+from idgraph.model.snapshot_changes import SnapshotChanges
+from idgraph.model.snapshots import MetadataSnapshot
+from idgraph.web.refusals import GoneError
+from metadata_service.storage import snapshot_changes
+from metadata_service.storage.database import Database
+from metadata_service.storage.snapshot_changes import changes_since
+from metadata_service.storage.snapshots import SnapshotCache
 from tests.metadata_service.conftest import Running
 from tests.metadata_service.test_snapshot import discover, read, restore
 

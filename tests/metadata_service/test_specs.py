@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from metadata_service.spec_rules import check_spec, packaged_compiler
-from model.errors import SpecError
-from model.snapshots import MetadataSnapshot
-from model.specs import SpecDefinition
+from idgraph.model.errors import SpecError
+from idgraph.model.snapshots import MetadataSnapshot
+from idgraph.model.specs import SpecDefinition
+from metadata_service.specs.rules import check_spec, packaged_compiler
 from tests.metadata_service.conftest import Running
 
 Spec = dict[str, Any]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model import canonical
+from idgraph.model import canonical
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 numbers = (

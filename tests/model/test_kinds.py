@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from ingestion.configuration import FileSource
-from ingestion.envelope import EnvelopeReader
-from model import canonical
-from model.errors import EventError
-from model.events import RawRecord
-from model.ordinals import read_ordinal
+from idgraph.model import canonical
+from idgraph.model.errors import EventError
+from idgraph.model.events import RawRecord
+from idgraph.model.ordinals import read_ordinal
+from ingestion.sources.configuration import FileSource
+from ingestion.stages.decode import EnvelopeReader
 from tests.retail import SOURCES, order, spec
-from transforms.mapping import MappingSpec
+from transforms.spec.mapping import MappingSpec
 
 KINDS: list[tuple[Any, str]] = [
     ({"s3cr3t": 1}, "an object"),

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from model import native
+from idgraph import native
 
 ROOT = Path(__file__).parents[2]
 OTHER = "built from another source"
@@ -30,7 +30,7 @@ def run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 
 def state(folder: Path, **environment: str) -> str:
-    code = "from model import native; print(native.state, bool(native.loops), bool(native.programs))"
+    code = "from idgraph import native; print(native.state, bool(native.loops), bool(native.programs))"
     # -S: an installation of this checkout would lend its own build to the one in the folder.
     return run(sys.executable, "-S", "-P", "-c", code, PYTHONPATH=_path(folder), **environment).stdout.strip()
 
@@ -41,7 +41,7 @@ def _path(folder: Path) -> str:
 
 def copy(source: Path, folder: Path, *ignored: str) -> Path:
     """What of a checkout the loops need."""
-    for name in ("model", "native"):
+    for name in ("idgraph", "native"):
         shutil.copytree(source / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", *ignored))
     return folder
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.dead_letters import DeadLetterReason
-from model.errors import EventError
-from model.ordinals import read_ordinal
-from model.stamps import ORDINAL_MAX, ORDINAL_MIN
+from idgraph.model.dead_letters import DeadLetterReason
+from idgraph.model.errors import EventError
+from idgraph.model.ordinals import read_ordinal
+from idgraph.model.stamps import ORDINAL_MAX, ORDINAL_MIN
 
 offsets = st.integers(-23 * 60, 23 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))
 

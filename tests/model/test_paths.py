@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model import paths
+from idgraph.model import paths
 
 keys = st.text(st.sampled_from("ab.\\é"), max_size=4) | st.text(max_size=5)
 tuples = st.lists(keys, min_size=1, max_size=5).map(tuple)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.snapshots import MetadataSnapshot, pattern_matches
-from model.specs import SpecDocument
+from idgraph.model.snapshots import MetadataSnapshot, pattern_matches
+from idgraph.model.specs import SpecDocument
 from tests.retail import spec
 
 TEMPLATE = spec("orders")

@@ -7,7 +7,7 @@ import json
 from math import isfinite
 from typing import Any
 
-from model.errors import SpecError, TransformError
+from idgraph.model.errors import SpecError, TransformError
 from tests.transforms.jolt_cases import exact
 from transforms import compile_spec
 

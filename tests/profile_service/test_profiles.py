@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
+from idgraph.model import canonical
+from idgraph.model.attributes import AttributeMetadata
+from idgraph.model.errors import KeyProviderError, QueryError
+from idgraph.model.identifiers import Identifier
+from idgraph.model.queries import Clause, FullText, Prefix, Query, Range, Term
+from idgraph.model.store import FragmentWrite
 from merge import codec
-from merge.store import FragmentWrite
-from model import canonical
-from model.attributes import AttributeMetadata
-from model.errors import KeyProviderError, QueryError
-from model.identifiers import Identifier
-from model.queries import Clause, FullText, Prefix, Query, Range, Term
-from profile_service.profiles import MASK, UNREADABLE, Profile
+from profile_service.reader import MASK, UNREADABLE, Profile
 from tests.retail import UNDETECTED, Pipeline, attribute, order, raw, records, snapshot, spec
 from tests.sealing import sealed
 

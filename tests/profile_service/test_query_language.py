@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.attributes import DataType
-from model.errors import QueryError
-from model.queries import Clause, FullText, Prefix, Query, Range, Term
+from idgraph.model.attributes import DataType
+from idgraph.model.errors import QueryError
+from idgraph.model.queries import Clause, FullText, Prefix, Query, Range, Term
 from profile_service.query_language import parse_query
 
 TYPES = {"text": DataType.STRING, "whole": DataType.INTEGER, "truth": DataType.BOOLEAN}

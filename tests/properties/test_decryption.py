@@ -10,12 +10,12 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ingestion.configuration import FileSource
-from ingestion.decryption import Decryption, Decryptors
-from ingestion.decryptor_configuration import DecryptorConfig
-from ingestion.files import DamagedRecord
-from model.decryption import Decrypted
-from model.events import DecryptedRecord, RawRecord
+from idgraph.model.decryption import Decrypted
+from idgraph.model.events import DecryptedRecord, RawRecord
+from ingestion.sources.configuration import FileSource
+from ingestion.sources.decryptor import DecryptorConfig
+from ingestion.sources.files.lines import DamagedRecord
+from ingestion.stages.decrypt import Decryption, Decryptors
 
 
 class Answering:

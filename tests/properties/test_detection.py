@@ -12,22 +12,22 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.settings import load
-from ingestion.configuration import FlowConfig
-from ingestion.map_output import MapOutput
+from idgraph.app.settings.document import load
+from idgraph.model import paths
+from idgraph.model.events import RawRecord
+from idgraph.model.fragments import Kind
+from idgraph.model.identifiers import Identifier
+from idgraph.model.proposals import Proposal
+from idgraph.model.snapshots import MetadataSnapshot
+from idgraph.model.specs import IdentifierPlace, SpecDocument
+from ingestion.sources.configuration import FlowConfig
+from ingestion.stages.map_output import MapOutput
 from merge import codec
-from metadata_service.proposals import with_proposal
-from model import paths
-from model.events import RawRecord
-from model.fragments import Kind
-from model.identifiers import Identifier
-from model.proposals import Proposal
-from model.snapshots import MetadataSnapshot
-from model.specs import IdentifierPlace, SpecDocument
-from sinks.memory_data_keys import MemoryDataKeys
+from metadata_service.attributes.proposals import with_proposal
+from sinks.memory.data_keys import MemoryDataKeys
 from tests.folders import in_memory
 from tests.retail import CREATED, Pipeline, attribute, raw, snapshot, spec
-from transforms.detection.detection import detect, named, shaped
+from transforms.schema.detection.detection import detect, named, shaped
 
 CANARIES = (b"ann@example.com", b"4111111111111111", b"93.184.216.34", b"415-555-2671")
 VALUES: list[Any] = [

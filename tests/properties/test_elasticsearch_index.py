@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from merge.index import IndexDocument, ProfileIndex
-from model.queries import Query, Range, Term
-from sinks.memory_index import MemoryProfileIndex
+from idgraph.model.index import IndexDocument, ProfileIndex
+from idgraph.model.queries import Query, Range, Term
+from sinks.memory.index import MemoryProfileIndex
 from tests.contracts.implementations import PROFILE_INDEXES, Implementation
 from tests.properties.test_indexes import all_pages, documents, ids, queries
 

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from merge.index import IndexDocument, ProfileIndex
-from model.queries import FullText, Prefix, Query, Range, Term
+from idgraph.model.index import IndexDocument, ProfileIndex
+from idgraph.model.queries import FullText, Prefix, Query, Range, Term
 from sinks.index_values import ordered
-from sinks.memory_index import MemoryProfileIndex
+from sinks.memory.index import MemoryProfileIndex
 from sinks.number_keys import number_key, number_order
-from sinks.sqlite_index import SqliteProfileIndex
+from sinks.sqlite.index.index import SqliteProfileIndex
 from tests.contracts.implementations import reversed_name
 from tests.folders import in_memory
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ingestion.configuration import FlowConfig
-from model.events import RawRecord
-from sinks.memory_data_keys import MemoryDataKeys
+from idgraph.model.events import RawRecord
+from ingestion.sources.configuration import FlowConfig
+from sinks.memory.data_keys import MemoryDataKeys
 from tests.folders import in_memory
 from tests.retail import Pipeline, order, raw, records
 

@@ -11,25 +11,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ingestion.configuration import FileSource
-from ingestion.event_mapping import EventMapper
-from ingestion.files import DamagedRecord
-from ingestion.map_output import MapOutput
-from ingestion.mapped_events import MappedChunk, MappedEvent
-from ingestion.payload_formats import PayloadFormats
-from ingestion.set_aside import BatchAttempt, BatchLetters, LetterWriter
+from idgraph import native
+from idgraph.model import canonical
+from idgraph.model.attributes import ReconciliationPolicy
+from idgraph.model.dead_letters import DeadLetterReason
+from idgraph.model.events import DecryptedRecord, RawRecord, UndecryptedRecord
+from idgraph.model.fragments import FragmentChange
+from idgraph.model.snapshots import DetectionMode, DiscoveryDefaults, MetadataSnapshot
+from ingestion.sources.configuration import FileSource
+from ingestion.sources.files.lines import DamagedRecord
+from ingestion.sources.payload_formats import PayloadFormats
+from ingestion.stages.dead_letters import BatchAttempt, BatchLetters, LetterWriter
+from ingestion.stages.event_mapping import EventMapper
+from ingestion.stages.map_output import MapOutput
+from ingestion.stages.mapped_events import MappedChunk, MappedEvent
 from merge import codec
 from merge.fragments import FragmentState
-from model import canonical, native
-from model.attributes import ReconciliationPolicy
-from model.dead_letters import DeadLetterReason
-from model.events import DecryptedRecord, RawRecord, UndecryptedRecord
-from model.fragments import FragmentChange
-from model.snapshots import DetectionMode, DiscoveryDefaults, MetadataSnapshot
 from tests.properties import odd_values
 from tests.properties.twins import both
 from tests.retail import NOW, Pipeline, attribute, records, snapshot, spec
-from transforms.compiled import CompiledSnapshot
+from transforms.spec.snapshot import CompiledSnapshot
 
 pytestmark = pytest.mark.skipif(
     native.built_events is None or native.built_leaves is None, reason=f"the native loops are {native.state}"

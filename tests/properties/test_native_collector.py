@@ -13,21 +13,22 @@ from typing import Any
 
 import pytest
 
-from ingestion.configuration import FileSource
-from ingestion.envelope import EnvelopeReader
+from idgraph import native
+from idgraph.model import canonical
+from idgraph.model.events import RawRecord
+from idgraph.model.fragments import Kind, Origin, Register
+from idgraph.model.identifiers import Identifier
+from idgraph.model.snapshots import MetadataSnapshot
+from idgraph.model.stamps import SpecRef, Stamp
+from ingestion.sources.configuration import FileSource
+from ingestion.stages.decode import EnvelopeReader
 from merge import codec, documents
 from merge.fragments import FragmentState
-from model import canonical, native
-from model.events import RawRecord
-from model.fragments import Kind, Origin, Register
-from model.identifiers import Identifier
-from model.snapshots import MetadataSnapshot
-from model.stamps import SpecRef, Stamp
 from tests.properties.twins import ORIGIN
 from tests.retail import spec
-from transforms.leaves import Leaves
-from transforms.mapping import MappingSpec
-from transforms.schema import AttributeTree
+from transforms.schema.diff import AttributeTree
+from transforms.schema.leaves import Leaves
+from transforms.spec.mapping import MappingSpec
 
 pytestmark = pytest.mark.skipif(native.state != "in use", reason=f"the native loops are {native.state}")
 
@@ -71,9 +72,9 @@ JOIN_IN_A_FINALIZER = """
 import gc
 from merge import codec, documents
 from merge.fragments import FragmentState
-from model import native
-from model.fragments import Origin
-from model.stamps import SpecRef, Stamp
+from idgraph import native
+from idgraph.model.fragments import Origin
+from idgraph.model.stamps import SpecRef, Stamp
 
 def state(size, tag):
     made = FragmentState()
@@ -106,7 +107,7 @@ def test_a_join_while_identifiers_are_read() -> None:
 # An object that the collector does not know goes when what holds it is cleared: here, the function it calls.
 CALLED_WHEN_CLEARED = """
 import ctypes, gc
-from model import native
+from idgraph import native
 
 class Last:
     def __init__(self):

@@ -8,19 +8,20 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ingestion.configuration import FileSource
-from ingestion.envelope import EnvelopeReader
-from model import canonical, native
-from model.events import Event, RawRecord
-from model.identifiers import Identifier
-from model.specs import IdentifierPlace
+from idgraph import native
+from idgraph.model import canonical
+from idgraph.model.events import Event, RawRecord
+from idgraph.model.identifiers import Identifier
+from idgraph.model.specs import IdentifierPlace
+from ingestion.sources.configuration import FileSource
+from ingestion.stages.decode import EnvelopeReader
 from tests.properties import odd_values
 from tests.properties.twins import both, outcome
 from tests.retail import attribute, snapshot, spec
-from transforms.detection import detection
-from transforms.detection.detection import shaped
-from transforms.mapping import MOST_NATIVE_PLACES, MappingSpec
-from transforms.protected_names import ProtectedNames
+from transforms.privacy.protected_names import ProtectedNames
+from transforms.schema.detection import detection
+from transforms.schema.detection.detection import shaped
+from transforms.spec.mapping import MOST_NATIVE_PLACES, MappingSpec
 
 pytestmark = pytest.mark.skipif(
     native.built_events is None or native.built_leaves is None, reason=f"the native loops are {native.state}"

@@ -11,24 +11,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from merge import codec
-from merge.fragments import FragmentState
-from model import native
-from model.attributes import (
+from idgraph import native
+from idgraph.model.attributes import (
     AttributeMetadata,
     AttributeStatus,
     DataType,
     EncryptionLevel,
     ReconciliationPolicy,
 )
-from model.fragments import FragmentChange
-from model.identifiers import Identifier
-from model.snapshots import DetectionMode, DiscoveryDefaults, MetadataSnapshot
+from idgraph.model.fragments import FragmentChange
+from idgraph.model.identifiers import Identifier
+from idgraph.model.snapshots import DetectionMode, DiscoveryDefaults, MetadataSnapshot
+from merge import codec
+from merge.fragments import FragmentState
 from tests.properties import odd_values
 from tests.properties.twins import ORIGIN, both, outcome
-from transforms.detection import detection
-from transforms.leaves import Leaves
-from transforms.schema import AttributeTree
+from transforms.schema.detection import detection
+from transforms.schema.diff import AttributeTree
+from transforms.schema.leaves import Leaves
 
 pytestmark = pytest.mark.skipif(native.built_leaves is None, reason=f"the native loops are {native.state}")
 

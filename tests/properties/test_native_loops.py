@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from idgraph import native
+from idgraph.model import canonical
+from idgraph.model.fragments import Kind, Origin, Register
+from idgraph.model.index_rules import IndexRules
+from idgraph.model.stamps import SpecRef, Stamp
 from merge import codec
 from merge.documents import document
 from merge.fragments import FragmentState
-from model import canonical, native
-from model.fragments import Kind, Origin, Register
-from model.index_rules import IndexRules
-from model.stamps import SpecRef, Stamp
 from tests.properties import odd_values
 from tests.properties.twins import ORIGIN, both
 

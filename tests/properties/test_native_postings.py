@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model import native
-from sinks.sqlite_index_blocks import BLOCK_BYTES, build, find, merge
-from sinks.sqlite_index_tokens import PathTokens, Tokenizer, packed
+from idgraph import native
+from sinks.sqlite.index.blocks import BLOCK_BYTES, build, find, merge
+from sinks.sqlite.index.tokens import PathTokens, Tokenizer, packed
 from tests.properties import odd_values
 from tests.properties.twins import both, outcome
 

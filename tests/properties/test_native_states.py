@@ -9,18 +9,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ingestion.event_states import event_states, joined
+from idgraph import native
+from idgraph.model import canonical
+from idgraph.model.errors import DamagedStateError
+from idgraph.model.fragments import FragmentChange, Kind, Origin, Register
+from idgraph.model.identifiers import Identifier
+from idgraph.model.index_rules import IndexRules
+from idgraph.model.stamps import SpecRef, Stamp
+from ingestion.stages.event_states import event_states, joined
 from merge import codec
 from merge.documents import EncodedFields, document
 from merge.encoded import EncodedState, as_state, state_of
 from merge.fragments import FragmentState
-from model import canonical, native
-from model.errors import DamagedStateError
-from model.fragments import FragmentChange, Kind, Origin, Register
-from model.identifiers import Identifier
-from model.index_rules import IndexRules
-from model.stamps import SpecRef, Stamp
-from sinks.sqlite_index_tokens import PathTokens, Tokenizer
+from sinks.sqlite.index.tokens import PathTokens, Tokenizer
 from tests.properties import odd_values
 from tests.properties.test_native_loops import states as odd_states
 from tests.properties.twins import both

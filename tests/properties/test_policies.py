@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from idgraph.model.attributes import Reconciliation, ReconciliationPolicy
+from idgraph.model.fragments import FragmentChange, Kind, Origin, Register
+from idgraph.model.stamps import SpecRef, Stamp
 from merge import codec
 from merge.fragments import FragmentState
 from merge.policies import POLICIES
 from merge.shown import shown
-from model.attributes import Reconciliation, ReconciliationPolicy
-from model.fragments import FragmentChange, Kind, Origin, Register
-from model.stamps import SpecRef, Stamp
 from tests import policies
 from tests.policies import (
     NAME,

@@ -11,23 +11,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ingestion.key_guard import KeyGuard
-from ingestion.map_output import MapOutput
+from idgraph.model.attributes import AttributeMetadata
+from idgraph.model.backoff import Backoff
+from idgraph.model.classification import EncryptionLevel
+from idgraph.model.errors import ConflictError
+from idgraph.model.events import RawRecord
+from idgraph.model.fragments import Kind
+from idgraph.model.snapshots import DiscoveryDefaults, MetadataSnapshot
+from ingestion.stages.key_guard import KeyGuard
+from ingestion.stages.map_output import MapOutput
 from merge import codec
-from merge.backoff import Backoff
 from merge.commit import Committer
 from merge.documents import document
-from model.attributes import AttributeMetadata
-from model.classification import EncryptionLevel
-from model.errors import ConflictError
-from model.events import RawRecord
-from model.fragments import Kind
-from model.snapshots import DiscoveryDefaults, MetadataSnapshot
-from sinks.memory_data_keys import MemoryDataKeys
+from sinks.memory.data_keys import MemoryDataKeys
 from tests.folders import in_memory
 from tests.retail import UNDETECTED, Pipeline, attribute, attributes, order, records, snapshot
 from tests.sealing import sealed
-from transforms.compiled import CompiledSnapshot
+from transforms.spec.snapshot import CompiledSnapshot
 
 EVENTS = records(60)
 ARRAYS = [

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.attributes import AttributeMetadata, AttributeStatus, EncryptionLevel
-from model.identifiers import Identifier
-from model.snapshots import DiscoveryDefaults, MetadataSnapshot
-from model.specs import IdentifierPlace
+from idgraph.model.attributes import AttributeMetadata, AttributeStatus, EncryptionLevel
+from idgraph.model.identifiers import Identifier
+from idgraph.model.snapshots import DiscoveryDefaults, MetadataSnapshot
+from idgraph.model.specs import IdentifierPlace
 from tests.retail import attribute, spec
-from transforms.protected_names import ProtectedNames
-from transforms.schema import AttributeTree
+from transforms.privacy.protected_names import ProtectedNames
+from transforms.schema.diff import AttributeTree
 
 PLACE = "contact.nick"
 SOMEBODY = Identifier("contact", "somebody")

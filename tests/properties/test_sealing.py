@@ -10,14 +10,14 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from model import canonical
-from model.attributes import DataType
-from model.errors import SealError
-from model.identifiers import Identifier
-from transforms.blind_index import BlindIndex, normalise
-from transforms.keys import WrappedKey
-from transforms.sealing_key import SealingKey
-from transforms.secret import Secret
+from idgraph.model import canonical
+from idgraph.model.attributes import DataType
+from idgraph.model.errors import SealError
+from idgraph.model.identifiers import Identifier
+from transforms.privacy.blind_index import BlindIndex, normalise
+from transforms.privacy.keys import WrappedKey
+from transforms.privacy.sealing_key import SealingKey
+from transforms.privacy.secret import Secret
 
 KEY = bytes(range(64))
 text = st.text(st.characters(exclude_categories=["Cs"]))

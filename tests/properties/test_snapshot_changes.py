@@ -13,26 +13,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ingestion.background_sealing import protect_alike, protection_of
-from ingestion.sent_snapshots import MOST_STEPS, SentSnapshot, SnapshotSender
-from ingestion.snapshot_file import PinnedSnapshot
-from model.attributes import (
+from idgraph.jobs.reencrypt.background_sealing import protect_alike, protection_of
+from idgraph.model.attributes import (
     AttributeMetadata,
     AttributeStatus,
     DataType,
     EncryptionLevel,
     ReconciliationPolicy,
 )
-from model.errors import EventError, MetadataError
-from model.identifiers import Identifier
-from model.snapshot_changes import SnapshotChanges, changes_between, joined
-from model.snapshots import DetectionMode, DiscoveryDefaults, MetadataSnapshot
-from model.specs import IdentifierPlace, SpecDocument
+from idgraph.model.errors import EventError, MetadataError
+from idgraph.model.identifiers import Identifier
+from idgraph.model.snapshot_changes import SnapshotChanges, changes_between, joined
+from idgraph.model.snapshots import DetectionMode, DiscoveryDefaults, MetadataSnapshot
+from idgraph.model.specs import IdentifierPlace, SpecDocument
+from ingestion.metadata.snapshot_file import PinnedSnapshot
+from ingestion.spark.sent_snapshots import MOST_STEPS, SentSnapshot, SnapshotSender
 from tests.properties.twins import ORIGIN
-from transforms import policy_tree
-from transforms.attribute_nodes import AttributeNode
-from transforms.compiled import CompiledSnapshot
-from transforms.schema import AttributeTree
+from transforms.schema import policy_tree
+from transforms.schema.attribute_nodes import AttributeNode
+from transforms.schema.diff import AttributeTree
+from transforms.spec.snapshot import CompiledSnapshot
 
 PATHS = ["a", "a.a", "a.b", "a.b.c", "b", "b.c", "email", "c", "d.e", "d", "d.e.f.g", r"e\.f", r"a\b", ""]
 PROBES = [*PATHS, "a.b.c.d", "z", "d.e.f", "b.c.x", "e.f", "ab"]

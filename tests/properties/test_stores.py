@@ -8,15 +8,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from merge.store import FragmentWrite, OutboxEntry, ProfileStore
-from sinks.memory_data_keys import MemoryDataKeys
-from sinks.memory_profiles import MemoryProfileStore
-from sinks.sqlite_data_keys import SqliteDataKeys
-from sinks.sqlite_profiles import SqliteProfileStore
+from idgraph.model.store import FragmentWrite, OutboxEntry, ProfileStore
+from sinks.memory.data_keys import MemoryDataKeys
+from sinks.memory.profiles import MemoryProfileStore
+from sinks.sqlite.data_keys import SqliteDataKeys
+from sinks.sqlite.profiles import SqliteProfileStore
 from tests.contracts.implementations import hashed_name
 from tests.folders import in_memory
 from tests.servers.dynamodb import place, require_dynamodb
-from transforms.keys import WrappedKey
+from transforms.privacy.keys import WrappedKey
 
 IDS = ["a:1", "a:10", "A:1", "b:'\"%_", "é:1", "\ue000:1", "\U0001f600:1", "long:" + "x" * 1024]
 ids = st.sampled_from(IDS)
@@ -134,7 +134,7 @@ class StoreMachine(RuleBasedStateMachine):
 
 class DynamoMachine(StoreMachine):
     def opened(self, folder: Path) -> ProfileStore:
-        from sinks.dynamo_profiles import DynamoProfileStore
+        from sinks.dynamodb.profiles import DynamoProfileStore
 
         return DynamoProfileStore(place(folder), hashed_name)
 

@@ -11,11 +11,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model.errors import SpecError, TransformError
+from idgraph.model.errors import SpecError, TransformError
 from tests.oracle.generation import CONTEXT, chain, document
 from tests.transforms.jolt_cases import exact
 from transforms import compile_spec
-from transforms.operations import OPERATIONS as KNOWN_OPERATIONS
+from transforms.spec.operations import OPERATIONS as KNOWN_OPERATIONS
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
 KEYS = st.sampled_from(["a", "b", "c", "id", "x-1", "0", "1", "*", "&", "@", "", "a.b"]) | st.text(max_size=3)

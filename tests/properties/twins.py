@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from model import native
-from model.fragments import Origin
-from model.stamps import SpecRef, Stamp
+from idgraph import native
+from idgraph.model.fragments import Origin
+from idgraph.model.stamps import SpecRef, Stamp
 
 ORIGIN = Origin(Stamp(0, 1, "shop", "e"), SpecRef("spec", 1))
 

@@ -8,11 +8,11 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app.servers.dynamodb import dynamodb
+from idgraph.app.servers.dynamodb import dynamodb
 from tests.servers.requirement import required, started
 
 if TYPE_CHECKING:
-    from sinks.dynamo_connection import Place
+    from sinks.dynamodb.connection import Place
 
 URL = "TEST_DYNAMODB_URL"
 """Tells a test's own processes where it is."""
@@ -27,9 +27,9 @@ def require_dynamodb() -> str:
 
 def place(folder: Path) -> Place:
     """Tables that belong to a folder, made when first asked for."""
-    from sinks.dynamo_client import DynamoClient
-    from sinks.dynamo_connection import Place
-    from sinks.dynamo_schema import create_tables
+    from sinks.dynamodb.client import DynamoClient
+    from sinks.dynamodb.connection import Place
+    from sinks.dynamodb.schema import create_tables
 
     prefix = "t" + hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:24]
     tables = Place(prefix, "eu-central-1", require_dynamodb())
@@ -44,8 +44,8 @@ def place(folder: Path) -> Place:
 
 def emptied_place(folder: Path) -> Place:
     """The tables of `place`, with nothing in them: to make new ones takes longer."""
-    from sinks.dynamo_client import DynamoClient
-    from sinks.dynamo_schema import DATA_KEYS, FRAGMENTS, LINKS
+    from sinks.dynamodb.client import DynamoClient
+    from sinks.dynamodb.schema import DATA_KEYS, FRAGMENTS, LINKS
 
     tables = place(folder)
     client = DynamoClient(tables)

@@ -9,11 +9,11 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app.servers.elasticsearch import elasticsearch
+from idgraph.app.servers.elasticsearch import elasticsearch
 from tests.servers.requirement import required, started
 
 if TYPE_CHECKING:
-    from sinks.elasticsearch_connection import Place
+    from sinks.elasticsearch.connection import Place
 
 URL = "TEST_ELASTICSEARCH_URL"
 DATA = "TEST_ELASTICSEARCH_DATA"
@@ -33,7 +33,7 @@ def require_elasticsearch() -> str:
 
 def place_of_index(folder: Path) -> Place:
     """An index that belongs to a folder, made when first asked for."""
-    from sinks.elasticsearch_connection import Place
+    from sinks.elasticsearch.connection import Place
 
     name = "t" + hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:24]
     place = Place(require_elasticsearch(), name)
@@ -49,9 +49,9 @@ def place_of_index(folder: Path) -> Place:
 
 def create(place: Place) -> None:
     """Make an index that holds what was deleted no longer than a moment."""
-    from sinks.elasticsearch_client import ElasticsearchClient
-    from sinks.elasticsearch_schema import Shape
-    from sinks.elasticsearch_schema import create as create_index
+    from sinks.elasticsearch.client import ElasticsearchClient
+    from sinks.elasticsearch.schema import Shape
+    from sinks.elasticsearch.schema import create as create_index
 
     client = ElasticsearchClient(place)
     settings = {"index.soft_deletes.retention_lease.sync_interval": "500ms"}
@@ -70,8 +70,8 @@ def in_files(text: bytes) -> list[str]:
 
 def remove(place: Place) -> None:
     """Delete all versions of an index."""
-    from sinks.elasticsearch_client import ElasticsearchClient
-    from sinks.elasticsearch_schema import versions
+    from sinks.elasticsearch.client import ElasticsearchClient
+    from sinks.elasticsearch.schema import versions
 
     client = ElasticsearchClient(place)
     client.call(lambda api: api.indices.delete(index=list(versions(client))))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from app.servers.kafka import Broker, kafka
+from idgraph.app.servers.kafka import Broker, kafka
 from tests.servers.requirement import required
 
 

@@ -15,11 +15,11 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from app.servers.processes import free_port
+from idgraph.app.servers.processes import free_port
 from tests.servers.requirement import required
 
 if TYPE_CHECKING:
-    from sinks.kms_envelope import KmsKey
+    from sinks.kms.envelope import KmsKey
 
 REGION = "eu-central-1"
 
@@ -67,7 +67,7 @@ class Kms:
         return self._thread is not None and self._thread.is_alive()
 
     def new_key(self) -> KmsKey:
-        from sinks.kms_envelope import KmsKey
+        from sinks.kms.envelope import KmsKey
 
         return KmsKey(self.admin().create_key()["KeyMetadata"]["Arn"], REGION, self.url)
 

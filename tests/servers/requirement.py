@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import pytest
 
-from model.errors import ServerUnavailableError
+from idgraph.model.errors import ServerUnavailableError
 
 T = TypeVar("T")
 

@@ -16,15 +16,17 @@ pytest.importorskip("boto3", reason="boto3 is not installed: pip install idgraph
 
 from botocore.exceptions import ClientError, ReadTimeoutError
 
-from app.servers.processes import free_port
-from merge.store import NEW, FragmentWrite
-from merge.tombstones import Holding
-from model.errors import StoreError
-from sinks import aws_connection, dynamo_client, dynamo_leases
-from sinks.dynamo_client import GET_KEYS, THREADS, DynamoClient, Item
-from sinks.dynamo_connection import Place, RefusedRequestError, connect
-from sinks.dynamo_data_keys import DynamoDataKeys
-from sinks.dynamo_profiles import DynamoProfileStore
+from idgraph.app.servers.processes import free_port
+from idgraph.model.errors import StoreError
+from idgraph.model.store import NEW, FragmentWrite
+from idgraph.model.tombstones import Holding
+from sinks import aws_connection
+from sinks.dynamodb import client as dynamo_client
+from sinks.dynamodb import leases as dynamo_leases
+from sinks.dynamodb.client import GET_KEYS, THREADS, DynamoClient, Item
+from sinks.dynamodb.connection import Place, RefusedRequestError, connect
+from sinks.dynamodb.data_keys import DynamoDataKeys
+from sinks.dynamodb.profiles import DynamoProfileStore
 from tests.contracts.implementations import hashed_name
 from tests.servers.dynamodb import place
 from tests.servers.faulty_proxy import (
@@ -37,7 +39,7 @@ from tests.servers.faulty_proxy import (
     lost_answer,
     throttled,
 )
-from transforms.keys import WrappedKey
+from transforms.privacy.keys import WrappedKey
 
 
 @pytest.fixture

@@ -10,17 +10,17 @@ import pytest
 
 pytest.importorskip("boto3", reason="boto3 is not installed: pip install idgraph[dynamodb]")
 
+from idgraph.model.errors import UnstorableError
+from idgraph.model.fragments import FragmentChange, Kind, Origin, Register
+from idgraph.model.stamps import SpecRef, Stamp
+from idgraph.model.store import NEW, FragmentWrite, OutboxEntry
 from merge import codec
 from merge.commit import Committer
 from merge.fragments import FragmentState
-from merge.store import NEW, FragmentWrite, OutboxEntry
-from model.errors import UnstorableError
-from model.fragments import FragmentChange, Kind, Origin, Register
-from model.stamps import SpecRef, Stamp
-from sinks import dynamo_items as items
-from sinks.dynamo_client import DynamoClient
-from sinks.dynamo_profiles import DynamoProfileStore
-from sinks.dynamo_schema import FRAGMENTS, LINKS, create_tables
+from sinks.dynamodb import items
+from sinks.dynamodb.client import DynamoClient
+from sinks.dynamodb.profiles import DynamoProfileStore
+from sinks.dynamodb.schema import FRAGMENTS, LINKS, create_tables
 from tests.contracts.implementations import hashed_name
 from tests.servers.dynamodb import place
 

@@ -14,19 +14,19 @@ import pytest
 
 pytest.importorskip("boto3", reason="boto3 is not installed: pip install idgraph[dynamodb]")
 
-from ingestion.indexing import documents_of, index_again
-from ingestion.outbox import drain_outbox
-from ingestion.stream_following import FollowProgress, StreamFollowing, StreamPlaces
-from merge.index import IndexDocument, ProfileIndex
-from merge.store import ProfileStore, scan_all
-from model.errors import ProfileIndexError, StoreError, TrimmedStreamError
-from model.queries import Query
-from sinks.dynamo_client import DynamoClient
-from sinks.dynamo_connection import Place
-from sinks.dynamo_profiles import DynamoProfileStore
-from sinks.dynamo_schema import FRAGMENTS
-from sinks.dynamo_streams import DynamoStream
-from sinks.sqlite_index import SqliteProfileIndex
+from idgraph.model.errors import ProfileIndexError, StoreError, TrimmedStreamError
+from idgraph.model.index import IndexDocument, ProfileIndex
+from idgraph.model.queries import Query
+from idgraph.model.store import ProfileStore, scan_all
+from idgraph.projection.indexing import documents_of, index_again
+from idgraph.projection.outbox import drain_outbox
+from idgraph.projection.stream_following import FollowProgress, StreamFollowing, StreamPlaces
+from sinks.dynamodb.client import DynamoClient
+from sinks.dynamodb.connection import Place
+from sinks.dynamodb.profiles import DynamoProfileStore
+from sinks.dynamodb.schema import FRAGMENTS
+from sinks.dynamodb.streams import DynamoStream
+from sinks.sqlite.index.index import SqliteProfileIndex
 from tests.contracts.implementations import hashed_name
 from tests.contracts.processes import killed_after
 from tests.ingestion.indexed_stores import allowing, write
@@ -157,7 +157,7 @@ class _Picky:
 def test_what_the_index_refuses_stays_in_the_outbox_alone(
     followed: Followed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ingestion.stream_following.RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("idgraph.projection.stream_following.RETRY_SECONDS", 0.01)
     some_history(followed)
     picky = _Picky(followed.index)
     picky.away = 2
@@ -252,7 +252,7 @@ def test_a_table_without_a_stream_is_told(tmp_path: Path) -> None:
 _FOLLOW = """
 import os, sys, threading
 from pathlib import Path
-from sinks.dynamo_connection import Place
+from sinks.dynamodb.connection import Place
 from tests.sinks.test_dynamo_streams import Followed
 followed = Followed(Path(sys.argv[1]), Place(sys.argv[2], "eu-central-1", os.environ["TEST_DYNAMODB_URL"]))
 for progress in followed.following().run(threading.Event()):

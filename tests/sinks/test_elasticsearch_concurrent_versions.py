@@ -16,14 +16,14 @@ pytest.importorskip(
     "elasticsearch", reason="elasticsearch is not installed: pip install idgraph[elasticsearch]"
 )
 
-from merge.index import IndexDocument
-from model.errors import ProfileIndexError
-from model.queries import Query
-from sinks.elasticsearch_client import ElasticsearchClient
-from sinks.elasticsearch_connection import Place
-from sinks.elasticsearch_index import ElasticsearchProfileIndex
-from sinks.elasticsearch_schema import Shape
-from sinks.elasticsearch_versions import ElasticsearchIndexVersions
+from idgraph.model.errors import ProfileIndexError
+from idgraph.model.index import IndexDocument
+from idgraph.model.queries import Query
+from sinks.elasticsearch.client import ElasticsearchClient
+from sinks.elasticsearch.connection import Place
+from sinks.elasticsearch.index import ElasticsearchProfileIndex
+from sinks.elasticsearch.schema import Shape
+from sinks.elasticsearch.versions import ElasticsearchIndexVersions
 from tests.contracts.implementations import hashed_name
 from tests.servers.elasticsearch import place_of_index
 from tests.servers.faulty_proxy import Answer, Fault, faulty_proxy

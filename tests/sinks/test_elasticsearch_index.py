@@ -21,22 +21,23 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from app.servers.elasticsearch import elasticsearch
-from app.servers.processes import free_port
-from ingestion.outbox import drain_outbox
+from idgraph.app.servers.elasticsearch import elasticsearch
+from idgraph.app.servers.processes import free_port
+from idgraph.model.errors import ConfigError, ProfileIndexError
+from idgraph.model.fragments import Kind, Register
+from idgraph.model.index import IndexDocument
+from idgraph.model.index_rules import IndexRules
+from idgraph.model.queries import Query, Term
+from idgraph.model.store import NEW, FragmentWrite
+from idgraph.projection.outbox import drain_outbox
 from merge import codec
 from merge.documents import document
 from merge.fragments import FragmentState
-from merge.index import IndexDocument
-from merge.store import NEW, FragmentWrite
-from model.errors import ConfigError, ProfileIndexError
-from model.fragments import Kind, Register
-from model.index_rules import IndexRules
-from model.queries import Query, Term
-from sinks import elasticsearch_bulk, elasticsearch_client
-from sinks.elasticsearch_connection import API_KEY, Place
-from sinks.elasticsearch_index import ElasticsearchProfileIndex
-from sinks.memory_profiles import MemoryProfileStore
+from sinks.elasticsearch import bulk as elasticsearch_bulk
+from sinks.elasticsearch import client as elasticsearch_client
+from sinks.elasticsearch.connection import API_KEY, Place
+from sinks.elasticsearch.index import ElasticsearchProfileIndex
+from sinks.memory.profiles import MemoryProfileStore
 from tests.contracts.implementations import hashed_name
 from tests.properties.twins import ORIGIN
 from tests.servers.elasticsearch import create, in_files, place_of_index, require_elasticsearch

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from app.servers.processes import free_port
-from model.errors import ConfigError
-from sinks.http_decryptor import DecryptionService, HttpDecryptor
+from idgraph.app.servers.processes import free_port
+from idgraph.model.errors import ConfigError
+from sinks.http.decryptor import DecryptionService, HttpDecryptor
 from tests.servers.decryption_service import (
     Fault,
     Service,

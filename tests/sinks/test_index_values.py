@@ -19,14 +19,7 @@ from sinks.index_values import (
     words,
 )
 from sinks.number_keys import number_key
-from sinks.sqlite_index_tokens import (
-    PathTokens,
-    Tokenizer,
-    ordered_key,
-    packed,
-    text_key,
-    value_token,
-)
+from sinks.sqlite.index.tokens import PathTokens, Tokenizer, ordered_key, packed, text_key, value_token
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,13 @@ import time
 
 import pytest
 
-from app.servers.processes import free_port
-from model.errors import PublishError
+from idgraph.app.servers.processes import free_port
+from idgraph.model.errors import PublishError
 
 pytest.importorskip("confluent_kafka", reason="confluent_kafka is not installed: pip install idgraph[kafka]")
 
-from sinks import kafka_ends, kafka_publisher
+from sinks.kafka import ends as kafka_ends
+from sinks.kafka import publisher as kafka_publisher
 
 
 def test_ends_are_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:

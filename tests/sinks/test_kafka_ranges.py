@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from model.errors import SourceUnavailableError
+from idgraph.model.errors import SourceUnavailableError
 
 confluent_kafka = pytest.importorskip(
     "confluent_kafka", reason="confluent_kafka is not installed: pip install idgraph[kafka]"
@@ -64,12 +64,12 @@ class Partition:
 
 @pytest.fixture(autouse=True)
 def is_impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sinks.kafka_ranges.SILENT_SECONDS", 0.2)
+    monkeypatch.setattr("sinks.kafka.ranges.SILENT_SECONDS", 0.2)
 
 
 def read(partition: Partition, until: int, seconds: float = 0.0) -> list[int]:
     """The offsets that are given to one who takes so long for each."""
-    from sinks.kafka_ranges import _until
+    from sinks.kafka.ranges import _until
 
     given = []
     for record in _until(partition, until, "topic a, partition 0"):

@@ -17,14 +17,15 @@ import pytest
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from model import canonical
-from model.errors import KeyProviderError, UnknownKeyVersionError
-from sinks import keyring as keyring_module
-from sinks import keyring_content, keyring_file
-from sinks.keyring import KeyringFile
+from idgraph.model import canonical
+from idgraph.model.errors import KeyProviderError, UnknownKeyVersionError
+from sinks.keyring import content as keyring_content
+from sinks.keyring import file as keyring_file
+from sinks.keyring import provider as keyring_module
+from sinks.keyring.provider import KeyringFile
 from tests.transforms.key_canary import shown
 from tests.transforms.siv_reference import siv_encrypt
-from transforms.secret import Secret
+from transforms.privacy.secret import Secret
 
 DATA_KEY = bytes(range(64))
 ROOT = Path(__file__).parents[2]
@@ -324,14 +325,14 @@ def test_a_keyring_that_is_away_for_a_while_stops_nobody(keyring: KeyringFile, p
 
 
 def test_processes_that_rotate_at_once_make_one_version(keyring: KeyringFile, path: Path) -> None:
-    script = "import sys, pathlib, sinks.keyring as k; [k.KeyringFile(pathlib.Path(sys.argv[1])).begin_rotation(n) for n in range(1, 11)]"
+    script = "import sys, pathlib, sinks.keyring.provider as k; [k.KeyringFile(pathlib.Path(sys.argv[1])).begin_rotation(n) for n in range(1, 11)]"
     rotating = [subprocess.Popen([sys.executable, "-c", script, str(path)], cwd=ROOT) for _ in range(3)]
     assert [process.wait(60) for process in rotating] == [0, 0, 0]
     assert [key.version for key in KeyringFile(path).versions()] == list(range(1, 12))
 
 
 def test_processes_that_add_at_once_lose_nothing(keyring: KeyringFile, path: Path) -> None:
-    script = "import sys, pathlib, sinks.keyring as k; [k.KeyringFile(pathlib.Path(sys.argv[1])).add() for _ in range(10)]"
+    script = "import sys, pathlib, sinks.keyring.provider as k; [k.KeyringFile(pathlib.Path(sys.argv[1])).add() for _ in range(10)]"
     adders = [subprocess.Popen([sys.executable, "-c", script, str(path)], cwd=ROOT) for _ in range(2)]
     assert [adder.wait(60) for adder in adders] == [0, 0]
     assert [key.version for key in KeyringFile(path).versions()] == list(range(1, 22))

@@ -14,16 +14,16 @@ from typing import Any
 
 import pytest
 
-from metadata_service.app import create_app
-from metadata_service.server import serving
-from metadata_service.settings import ServiceSettings
-from metadata_service.tokens import Role, create_token
-from model.attributes import AttributeDefinition, AttributeStatus, DataType, EncryptionLevel
-from model.errors import MetadataError, SpecError, UnauthorizedError
-from model.schema_changes import SchemaChange, SchemaUpdates
-from model.snapshots import DiscoveryDefaults
-from model.specs import IdentifierPlace, SpecDefinition, SpecStatus
-from sinks.metadata_client import MetadataClient
+from idgraph.model.attributes import AttributeDefinition, AttributeStatus, DataType, EncryptionLevel
+from idgraph.model.errors import MetadataError, SpecError, UnauthorizedError
+from idgraph.model.schema_changes import SchemaChange, SchemaUpdates
+from idgraph.model.snapshots import DiscoveryDefaults
+from idgraph.model.specs import IdentifierPlace, SpecDefinition, SpecStatus
+from metadata_service.api.app import create_app
+from metadata_service.api.server import serving
+from metadata_service.api.settings import ServiceSettings
+from metadata_service.storage.tokens import Role, create_token
+from sinks.http.metadata import MetadataClient
 
 TOKEN = "a-token-that-must-not-leak"
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from merge.backoff import Backoff
-from model.errors import ConfigError, SchemaRegistryError
-from sinks.schema_registry import PASSWORD, HttpSchemaRegistry, Place
+from idgraph.model.backoff import Backoff
+from idgraph.model.errors import ConfigError, SchemaRegistryError
+from sinks.http.schema_registry import PASSWORD, HttpSchemaRegistry, Place
 from tests.servers.schema_registry import Registry, schema_registry
 
 ONCE = Backoff(retries=0)

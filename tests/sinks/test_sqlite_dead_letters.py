@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from model.dead_letters import DeadLetter
-from sinks.sqlite_dead_letters import SqliteDeadLetters
-from sinks.sqlite_files import SqliteFile
+from idgraph.model.dead_letters import DeadLetter
+from sinks.sqlite.database import SqliteFile
+from sinks.sqlite.dead_letters import SqliteDeadLetters
 from tests.contracts.test_dead_letters import letter
 
 

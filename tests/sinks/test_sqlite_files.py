@@ -17,17 +17,17 @@ from typing import Any
 
 import pytest
 
-from merge.index import IndexDocument
-from merge.store import FragmentWrite
-from model.dead_letters import DeadLetter, DeadLetterReason
-from model.errors import IdgraphError, ProfileIndexError, StoreError
-from model.queries import Query
-from sinks.sqlite_data_keys import SqliteDataKeys
-from sinks.sqlite_dead_letters import SqliteDeadLetters
-from sinks.sqlite_index import SqliteProfileIndex
-from sinks.sqlite_profiles import SqliteProfileStore
+from idgraph.model.dead_letters import DeadLetter, DeadLetterReason
+from idgraph.model.errors import IdgraphError, ProfileIndexError, StoreError
+from idgraph.model.index import IndexDocument
+from idgraph.model.queries import Query
+from idgraph.model.store import FragmentWrite
+from sinks.sqlite.data_keys import SqliteDataKeys
+from sinks.sqlite.dead_letters import SqliteDeadLetters
+from sinks.sqlite.index.index import SqliteProfileIndex
+from sinks.sqlite.profiles import SqliteProfileStore
 from tests.contracts.processes import ROOT, finish, start
-from transforms.keys import WrappedKey
+from transforms.privacy.keys import WrappedKey
 
 SECRET = "value-that-came-in-an-event"
 
@@ -232,7 +232,7 @@ def test_a_folder_in_place_of_the_file(kind: Kind, path: Path, opened: Any) -> N
 _FILL = """
 import resource, sys
 from pathlib import Path
-from model.errors import IdgraphError
+from idgraph.model.errors import IdgraphError
 from tests.sinks.test_sqlite_files import KINDS, SECRET
 kind = KINDS[sys.argv[1]]
 store = kind.open(Path(sys.argv[2]))
@@ -292,8 +292,8 @@ def test_a_file_that_may_only_be_read_is_refused(kind: Kind) -> None:
 def test_a_lock_held_too_long_is_an_error_and_a_short_one_is_not(
     kind: Kind, path: Path, opened: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sinks.sqlite_connections._BUSY_SECONDS", 0.05)
-    monkeypatch.setattr("sinks.sqlite_files._RETRY_SECONDS", 0.3)
+    monkeypatch.setattr("sinks.sqlite.connections._BUSY_SECONDS", 0.05)
+    monkeypatch.setattr("sinks.sqlite.database._RETRY_SECONDS", 0.3)
     kind.put(opened, 1)
     opened.close()
     store = kind.open(path)
@@ -312,8 +312,8 @@ def test_a_log_is_emptied_as_soon_as_its_reader_lets_it_go(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Found by use: an erasure beside a flow gave up after a fraction of a second."""
-    monkeypatch.setattr("sinks.sqlite_connections._BUSY_SECONDS", 0.01)
-    monkeypatch.setattr("sinks.sqlite_files._RETRY_SECONDS", 5)
+    monkeypatch.setattr("sinks.sqlite.connections._BUSY_SECONDS", 0.01)
+    monkeypatch.setattr("sinks.sqlite.database._RETRY_SECONDS", 5)
     path = tmp_path / "profiles.db"
     store = SqliteProfileStore(path, lambda name: name.encode().ljust(16))
     store.write([FragmentWrite("a:1", 0, b"canary" * 10, frozenset())])
@@ -326,7 +326,7 @@ def test_a_log_is_emptied_as_soon_as_its_reader_lets_it_go(
     threading.Timer(1, lambda: reader.execute("COMMIT")).start()
     store.finish(["a:1"])
     assert log.stat().st_size == 0
-    monkeypatch.setattr("sinks.sqlite_files._RETRY_SECONDS", 0.2)
+    monkeypatch.setattr("sinks.sqlite.database._RETRY_SECONDS", 0.2)
     reader.execute("BEGIN")
     reader.execute("SELECT count(*) FROM fragments").fetchone()
     store.erase(["a:1"], 2)
@@ -371,7 +371,7 @@ def test_a_fork_inherits_no_connection(kind: Kind, path: Path, opened: Any) -> N
 
 
 def test_the_package_can_be_imported_without_opening_anything(tmp_path: Path) -> None:
-    program = "from sinks.sqlite_profiles import SqliteProfileStore; SqliteProfileStore('nothing/here.db')"
+    program = "from sinks.sqlite.profiles import SqliteProfileStore; SqliteProfileStore('nothing/here.db')"
     subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parents[2])
     assert not Path("nothing").exists()
 
@@ -404,8 +404,8 @@ def _told(fragment_id: str) -> bytes:
 
 REWRITING = """
 import os, resource, sys, threading
-from merge.store import FragmentWrite
-from sinks.sqlite_profiles import SqliteProfileStore
+from idgraph.model.store import FragmentWrite
+from sinks.sqlite.profiles import SqliteProfileStore
 
 store = SqliteProfileStore(sys.argv[1], str.encode)
 for first in range(0, 400, 50):

@@ -13,23 +13,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from idgraph.model.errors import ProfileIndexError
+from idgraph.model.fragments import FragmentChange, Kind, Origin, Register
+from idgraph.model.identifiers import Identifier
+from idgraph.model.index import IndexDocument
+from idgraph.model.index_rules import IndexRules
+from idgraph.model.queries import FullText, Prefix, Query, Range, Term
+from idgraph.model.stamps import SpecRef, Stamp
 from merge import codec
 from merge.documents import EncodedFields
 from merge.documents import document as document_of
 from merge.encoded import state_of
 from merge.fragments import FragmentState
-from merge.index import IndexDocument
-from model.errors import ProfileIndexError
-from model.fragments import FragmentChange, Kind, Origin, Register
-from model.identifiers import Identifier
-from model.index_rules import IndexRules
-from model.queries import FullText, Prefix, Query, Range, Term
-from model.stamps import SpecRef, Stamp
-from sinks import sqlite_index_segments, sqlite_schema
 from sinks.index_values import ORDERED_CHARACTERS, words
-from sinks.memory_index import MemoryProfileIndex
-from sinks.sqlite_index import SqliteProfileIndex
-from sinks.sqlite_index_segments import FULL_BYTES, Segment, next_merge
+from sinks.memory.index import MemoryProfileIndex
+from sinks.sqlite import schema as sqlite_schema
+from sinks.sqlite.index import segments as sqlite_index_segments
+from sinks.sqlite.index.index import SqliteProfileIndex
+from sinks.sqlite.index.segments import FULL_BYTES, Segment, next_merge
 
 ROWS = "SELECT first, behind, documents, alive, bytes FROM segments ORDER BY first"
 
@@ -318,7 +319,7 @@ def test_a_file_of_the_form_before_needs_an_sqlite_with_full_text(
 
 
 def test_an_index_of_many_documents_is_taken_over(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sinks.sqlite_index_migration._AT_ONCE", 7)
+    monkeypatch.setattr("sinks.sqlite.index.migration._AT_ONCE", 7)
     write_before(path, [IndexDocument(f"d{each:03}", 1, {"a": each}) for each in range(200)])
     index = opened(path)
     assert index.count(Query((Range("a", 20, 120),))) == 101

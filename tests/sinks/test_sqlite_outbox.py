@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from merge.store import FragmentWrite, OutboxEntry
-from sinks import sqlite_outbox
-from sinks.sqlite_profiles import SqliteProfileStore
+from idgraph.model.store import FragmentWrite, OutboxEntry
+from sinks.sqlite import outbox as sqlite_outbox
+from sinks.sqlite.profiles import SqliteProfileStore
 
 STATE = b"state"
 

@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from merge.index import IndexDocument
-from merge.store import FragmentWrite, OutboxEntry
-from model.dead_letters import DeadLetter, DeadLetterReason
-from model.queries import FullText, Prefix, Query, Range, Term
-from sinks.sqlite_data_keys import SqliteDataKeys
-from sinks.sqlite_dead_letters import SqliteDeadLetters
-from sinks.sqlite_index import SqliteProfileIndex
-from sinks.sqlite_profiles import SqliteProfileStore
-from transforms.keys import WrappedKey
+from idgraph.model.dead_letters import DeadLetter, DeadLetterReason
+from idgraph.model.index import IndexDocument
+from idgraph.model.queries import FullText, Prefix, Query, Range, Term
+from idgraph.model.store import FragmentWrite, OutboxEntry
+from sinks.sqlite.data_keys import SqliteDataKeys
+from sinks.sqlite.dead_letters import SqliteDeadLetters
+from sinks.sqlite.index.index import SqliteProfileIndex
+from sinks.sqlite.profiles import SqliteProfileStore
+from transforms.privacy.keys import WrappedKey
 
 FEW, MANY = 300, 6000
 FIFTH = [f"{number:05}" for number in range(5)]
@@ -41,7 +41,7 @@ class Steps:
             connection.set_progress_handler(self._step, 1)
             return connection
 
-        monkeypatch.setattr("sinks.sqlite_connections.sqlite3.connect", counted)
+        monkeypatch.setattr("sinks.sqlite.connections.sqlite3.connect", counted)
 
     def of(self, call: Callable[[], object]) -> int:
         # The first call opens the connection, and fills what is remembered.

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from app.java import require_java
-from metadata_service.app import create_app
-from metadata_service.server import serving
-from metadata_service.settings import ServiceSettings
-from metadata_service.tokens import Role, create_token
-from model.attributes import AttributeDefinition
-from model.canonical import decode
-from model.errors import ConfigError
-from model.specs import SpecDefinition
-from sinks.keyring import KeyringFile
-from sinks.metadata_client import MetadataClient
+from idgraph.app.java import require_java
+from idgraph.model.attributes import AttributeDefinition
+from idgraph.model.canonical import decode
+from idgraph.model.errors import ConfigError
+from idgraph.model.specs import SpecDefinition
+from metadata_service.api.app import create_app
+from metadata_service.api.server import serving
+from metadata_service.api.settings import ServiceSettings
+from metadata_service.storage.tokens import Role, create_token
+from sinks.http.metadata import MetadataClient
+from sinks.keyring.provider import KeyringFile
 from tests.installation import EXAMPLES, Installation, Shop, retail
 from tests.undisturbed import take
 

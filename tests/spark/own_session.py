@@ -11,12 +11,12 @@ from typing import Any
 _BEGIN = """
 import json, sys
 from pathlib import Path
-from app.java import class_archives
-from ingestion.configuration import FileSource, FlowConfig
-from ingestion.file_stream import FileStream
-from ingestion.intake import Intake
-from ingestion.session import start_session
-from ingestion.spark_configuration import SparkSettings
+from idgraph.app.java import class_archives
+from ingestion.sources.configuration import FileSource, FlowConfig
+from ingestion.sources.files.stream import FileStream
+from ingestion.sources.intake import Intake
+from ingestion.spark.session import start_session
+from ingestion.spark.configuration import SparkSettings
 
 folder = Path(sys.argv[1])
 inbox, checkpoint, told = folder / "inbox", folder / "checkpoint", {}

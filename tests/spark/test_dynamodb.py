@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from app import wiring
-from app.settings import load
-from ingestion.indexing import documents_of
-from merge.store import scan_all
-from model.queries import Query
+from idgraph.app import wiring
+from idgraph.app.settings.document import load
+from idgraph.model.queries import Query
+from idgraph.model.store import scan_all
+from idgraph.projection.indexing import documents_of
 from tests.installation import Installation, Shop
 from tests.servers.dynamodb import require_dynamodb
 from tests.spark.conftest import FIRST, publish_first
-from transforms.schema import AttributeTree
+from transforms.schema.diff import AttributeTree
 
 # A flow into DynamoDB is played by tests/e2e/test_dev_up.py and test_cluster.py too.
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(600)]

@@ -9,20 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from app import wiring
-from app.settings import load
+from idgraph.app import wiring
+from idgraph.app.settings.document import load
+from idgraph.model.index import ProfileIndex
+from idgraph.model.queries import Query
+from idgraph.model.store import scan_all
 from merge import codec
 from merge.documents import document
-from merge.index import ProfileIndex
-from merge.store import scan_all
-from model.queries import Query
-from sinks.sqlite_index import SqliteProfileIndex
+from sinks.sqlite.index.index import SqliteProfileIndex
 from tests.contracts.implementations import reversed_name
 from tests.installation import Installation, Shop, retail
 from tests.properties.test_indexes import all_pages
 from tests.retail_queries import QUERIES
 from tests.servers.elasticsearch import in_files, place_of_index, require_elasticsearch
-from transforms.schema import AttributeTree
+from transforms.schema.diff import AttributeTree
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 

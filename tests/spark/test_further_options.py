@@ -24,10 +24,10 @@ DEFAULTS = "spark.idgraph.both the machine's\nspark.idgraph.machine of the machi
 STARTED = """
 import json, sys
 from pathlib import Path
-from app.java import class_archives
-from ingestion.configuration import FlowConfig
-from ingestion.session import start_session
-from ingestion.spark_configuration import SparkSettings
+from idgraph.app.java import class_archives
+from ingestion.sources.configuration import FlowConfig
+from ingestion.spark.session import start_session
+from ingestion.spark.configuration import SparkSettings
 
 folder, options = Path(sys.argv[1]), json.loads(sys.stdin.read())
 session = start_session(

@@ -12,19 +12,19 @@ from typing import Any
 
 import pytest
 
-from app import wiring
-from app.index_upkeep import opened_versions
-from app.settings import Settings, load
-from ingestion.indexing import documents_of
-from merge.index import IndexDocument
-from merge.index_versions import VersionState
-from merge.store import scan_all
-from model.queries import Query
+from idgraph.app import wiring
+from idgraph.app.jobs.index_upkeep import opened_versions
+from idgraph.app.settings.document import Settings, load
+from idgraph.model.index import IndexDocument
+from idgraph.model.index_versions import VersionState
+from idgraph.model.queries import Query
+from idgraph.model.store import scan_all
+from idgraph.projection.indexing import documents_of
 from tests.installation import RUN_SECONDS, Installation, Shop, kill_tree, retail, until
 from tests.servers.dynamodb import require_dynamodb
 from tests.servers.elasticsearch import place_of_index, require_elasticsearch
 from tests.spark.conftest import FIRST, publish_first
-from transforms.schema import AttributeTree
+from transforms.schema.diff import AttributeTree
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
 

@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
 ODD = ("a b.jsonl", "ä%41ö.jsonl", "plus+&=?#.jsonl", "deep/er/c,{d}.jsonl")
 
 FOLLOWED = """
-from ingestion.taken_files import files_of
+from ingestion.sources.files.taken import files_of
 
 hadoop = session._jvm.org.apache.hadoop.fs
 disk = hadoop.FileSystem.get(session._jvm.java.net.URI("file:///"), session.sparkContext._jsc.hadoopConfiguration())

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from metadata_service.app import create_app
-from metadata_service.server import serving
-from metadata_service.settings import ServiceSettings
-from metadata_service.tokens import Role, create_token
-from model.specs import SpecDefinition
-from sinks.keyring import KeyringFile
-from sinks.metadata_client import MetadataClient
+from idgraph.model.specs import SpecDefinition
+from metadata_service.api.app import create_app
+from metadata_service.api.server import serving
+from metadata_service.api.settings import ServiceSettings
+from metadata_service.storage.tokens import Role, create_token
+from sinks.http.metadata import MetadataClient
+from sinks.keyring.provider import KeyringFile
 from tests.installation import EXAMPLES, Installation, Shop, kill_tree, retail, until
 from tests.spark.conftest import declare
 from tests.undisturbed import take

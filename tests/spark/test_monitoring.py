@@ -10,7 +10,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from app.servers.processes import free_port
+from idgraph.app.servers.processes import free_port
 from tests.canaries import seen
 from tests.installation import Installation, Shop, retail, until
 

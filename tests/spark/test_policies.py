@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from model.canonical import decode, encode, exact_number
-from sinks.metadata_client import MetadataClient
+from idgraph.model.canonical import decode, encode, exact_number
+from sinks.http.metadata import MetadataClient
 from tests.installation import EXAMPLES, Installation, retail
 from tests.spark.conftest import declare_counters, serving_shop
 from tests.undisturbed import take

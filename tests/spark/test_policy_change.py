@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from metadata_service.app import create_app
-from metadata_service.server import serving
-from metadata_service.settings import ServiceSettings
-from metadata_service.tokens import Role, create_token
-from model.attributes import AttributeDefinition, DataType, EncryptionLevel
-from sinks.keyring import KeyringFile
-from sinks.metadata_client import MetadataClient
+from idgraph.model.attributes import AttributeDefinition, DataType, EncryptionLevel
+from metadata_service.api.app import create_app
+from metadata_service.api.server import serving
+from metadata_service.api.settings import ServiceSettings
+from metadata_service.storage.tokens import Role, create_token
+from sinks.http.metadata import MetadataClient
+from sinks.keyring.provider import KeyringFile
 from tests.canaries import content_of, seen
 from tests.installation import Installation, Shop, retail, until
 from tests.spark.conftest import declare

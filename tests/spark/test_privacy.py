@@ -17,10 +17,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from app.java import class_archives
-from metadata_service.tokens import Role
-from model.specs import SpecDefinition
-from sinks.metadata_client import MetadataClient
+from idgraph.app.java import class_archives
+from idgraph.model.specs import SpecDefinition
+from metadata_service.storage.tokens import Role
+from sinks.http.metadata import MetadataClient
 from tests.canaries import content_of, files_below, leaks
 from tests.installation import Installation, Shop, kill_tree, retail, until, workers
 from tests.spark.conftest import serving_shop

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from metadata_service.app import create_app
-from metadata_service.server import serving
-from metadata_service.settings import ServiceSettings
-from metadata_service.tokens import Role, create_token
-from sinks.keyring import KeyringFile
-from sinks.metadata_client import MetadataClient
+from metadata_service.api.app import create_app
+from metadata_service.api.server import serving
+from metadata_service.api.settings import ServiceSettings
+from metadata_service.storage.tokens import Role, create_token
+from sinks.http.metadata import MetadataClient
+from sinks.keyring.provider import KeyringFile
 from tests.installation import Installation, Shop, retail
 from tests.retail import definition
 from tests.spark.conftest import declare

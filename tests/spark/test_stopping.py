@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from model.attributes import DataType
-from model.schema_changes import SchemaChange
-from sinks.metadata_client import MetadataClient
+from idgraph.model.attributes import DataType
+from idgraph.model.schema_changes import SchemaChange
+from sinks.http.metadata import MetadataClient
 from tests.installation import Installation, Shop, descendants, kill_tree, retail, until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]

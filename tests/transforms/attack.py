@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from model.errors import TransformError
+from idgraph.model.errors import TransformError
 
 CPU_SECONDS = 15
 """After which the system ends the process: what is bounded takes less than a third on a slow machine, the rest hours."""

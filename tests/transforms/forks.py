@@ -18,7 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import NamedTuple, NoReturn, Self
 
-from model import native
+from idgraph import native
 
 ROOT = Path(__file__).parents[2]
 

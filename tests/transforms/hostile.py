@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from model.errors import SpecError, TransformError
+from idgraph.model.errors import SpecError, TransformError
 from tests.transforms.attack import CPU_SECONDS, Attack
 from tests.transforms.hostile_keys import KEY_ATTACKS
 from transforms import compile_spec

@@ -17,13 +17,13 @@ from unittest import mock
 
 from jmespath.functions import Functions
 
-from model import native
-from model.errors import SpecError, TransformError
+from idgraph import native
+from idgraph.model.errors import SpecError, TransformError
 from tests.transforms.attack import CPU_SECONDS
 from tests.transforms.hostile import MEMORY, nested
 from transforms import compile_spec
-from transforms.expressions.functions import CUSTOM_FUNCTIONS
-from transforms.jolt.functions import FUNCTIONS
+from transforms.spec.jmespath.functions import CUSTOM_FUNCTIONS
+from transforms.spec.jolt.functions import FUNCTIONS
 
 VALUES: dict[str, Callable[[], Any]] = {
     "50 MB": lambda: "x" * 50_000_000,

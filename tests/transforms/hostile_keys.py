@@ -7,7 +7,7 @@ from decimal import Decimal
 from functools import partial
 from typing import Any
 
-from model.errors import SpecError
+from idgraph.model.errors import SpecError
 from tests.transforms.attack import Attack, on
 
 LONG = "x" * 900_000

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sinks.keyring import KeyringFile
-from sinks.sqlite_data_keys import SqliteDataKeys
-from sinks.sqlite_files import SqliteFile
-from transforms.rotation import retire, rotate
+from sinks.keyring.provider import KeyringFile
+from sinks.sqlite.data_keys import SqliteDataKeys
+from sinks.sqlite.database import SqliteFile
+from transforms.privacy.rotation import retire, rotate
 
 
 def main() -> None:

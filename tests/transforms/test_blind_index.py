@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from model.attributes import DataType
-from model.identifiers import HASHED_PREFIX, Identifier
-from sinks.keyring import KeyringFile
+from idgraph.model.attributes import DataType
+from idgraph.model.identifiers import HASHED_PREFIX, Identifier
+from sinks.keyring.provider import KeyringFile
 from tests.transforms.key_canary import shown
-from transforms.blind_index import BlindIndex
+from transforms.privacy.blind_index import BlindIndex
 
 OWN_TYPES = {
     str: DataType.STRING,

@@ -8,16 +8,17 @@ from typing import Any
 
 import pytest
 
-from model.errors import SpecError
-from model.events import Event
-from model.snapshot_changes import changes_between
-from model.snapshots import MetadataSnapshot
-from model.specs import SpecDocument
+from idgraph.model.errors import SpecError
+from idgraph.model.events import Event
+from idgraph.model.snapshot_changes import changes_between
+from idgraph.model.snapshots import MetadataSnapshot
+from idgraph.model.specs import SpecDocument
 from tests.retail import snapshot as retail_snapshot
 from tests.retail import spec
-from transforms import compile_spec, mapping
-from transforms.chain import Transform
-from transforms.compiled import CompiledSnapshot
+from transforms import compile_spec
+from transforms.spec import mapping
+from transforms.spec.chain import Transform
+from transforms.spec.snapshot import CompiledSnapshot
 
 
 @pytest.fixture

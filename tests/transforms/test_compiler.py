@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from model.errors import SpecError, TransformError
+from idgraph.model.errors import SpecError, TransformError
 from transforms import compile_spec
-from transforms.limits import SpecLimits
+from transforms.spec.limits import SpecLimits
 
 
 def spec_error(spec: Any) -> SpecError:

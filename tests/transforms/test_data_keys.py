@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from model.errors import KeyProviderError, StoreError
-from sinks.keyring import KeyringFile
-from sinks.memory_data_keys import MemoryDataKeys
-from sinks.sqlite_data_keys import SqliteDataKeys
-from transforms.keys import WrappedKey
-from transforms.sealing import DataKeys
-from transforms.sealing_key import UnusableKey
+from idgraph.model.errors import KeyProviderError, StoreError
+from sinks.keyring.provider import KeyringFile
+from sinks.memory.data_keys import MemoryDataKeys
+from sinks.sqlite.data_keys import SqliteDataKeys
+from transforms.privacy.keys import WrappedKey
+from transforms.privacy.sealing import DataKeys
+from transforms.privacy.sealing_key import UnusableKey
 
 PLACE = ("identity.email", "shop", "event-1")
 ROOT = Path(__file__).parents[2]
@@ -171,9 +171,9 @@ def test_the_one_who_came_second_goes_on_with_the_stored_key(
 WORKER = """
 import sys
 from pathlib import Path
-from sinks.keyring import KeyringFile
-from sinks.sqlite_data_keys import SqliteDataKeys
-from transforms.sealing import DataKeys
+from sinks.keyring.provider import KeyringFile
+from sinks.sqlite.data_keys import SqliteDataKeys
+from transforms.privacy.sealing import DataKeys
 
 class Waiting(SqliteDataKeys):
     def get(self, fragment_ids):

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from model.errors import SealError
-from sinks.keyring import KeyringFile
+from idgraph.model.errors import SealError
+from sinks.keyring.provider import KeyringFile
 from tests.transforms.key_canary import shown
 from tests.transforms.siv_reference import siv_encrypt
-from transforms.dead_letter_sealing import DeadLetterSealer
+from transforms.privacy.dead_letter_sealing import DeadLetterSealer
 
 PAYLOAD = b'{"email": "canary-71@example.com'
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from model import canonical
-from model.specs import SpecDefinition
+from idgraph.model import canonical
+from idgraph.model.specs import SpecDefinition
 from transforms import compile_spec
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

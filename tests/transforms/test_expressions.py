@@ -8,10 +8,10 @@ from typing import Any
 import jmespath
 import pytest
 
-from model.errors import SpecError, TransformError
+from idgraph.model.errors import SpecError, TransformError
 from transforms import compile_spec
-from transforms.expressions import compile_expression
-from transforms.expressions.functions import CUSTOM_FUNCTIONS
+from transforms.spec.jmespath import compile_expression
+from transforms.spec.jmespath.functions import CUSTOM_FUNCTIONS
 
 DATA: dict[str, Any] = {
     "a": {"b": {"c": "deep", "n": None}, "list": [1, 2, 3, 4, 5]},

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model.errors import SpecError, TransformError
+from idgraph.model.errors import SpecError, TransformError
 from transforms import compile_spec
-from transforms.generation import nodes, verification
-from transforms.generation.code import Code
-from transforms.generation.verification import RefusedError, build, verify
+from transforms.spec.generation import nodes, verification
+from transforms.spec.generation.code import Code
+from transforms.spec.generation.verification import RefusedError, build, verify
 
 HOSTILE = [
     "__import__('os').system('x')",
@@ -73,7 +73,7 @@ def compiled(spec: Any) -> tuple[Any, Built]:
         return build(function, names, bound)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("transforms.generation.code.build", watched)
+        patch.setattr("transforms.spec.generation.code.build", watched)
         transform = compile_spec(spec)
     (only,) = seen
     return transform, only

@@ -6,7 +6,7 @@ import copy
 
 import pytest
 
-from model.errors import SpecError, TransformError
+from idgraph.model.errors import SpecError, TransformError
 from tests.transforms.jolt_cases import Case, cases, exact
 from transforms import compile_spec
 

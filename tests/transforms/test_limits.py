@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from model.errors import TransformError
+from idgraph.model.errors import TransformError
 from transforms import compile_spec
-from transforms.limits import SpecLimits
+from transforms.spec.limits import SpecLimits
 
 TEXT = "x" * 700
 MODIFY = "modify-overwrite-beta"

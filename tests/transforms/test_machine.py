@@ -18,8 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.mapping_cases import MappingCase, cases
-from model import canonical, native
-from model.errors import SpecError, TransformError
+from idgraph import native
+from idgraph.model import canonical
+from idgraph.model.errors import SpecError, TransformError
 from tests.oracle.generation import GENERATORS, task_of
 from tests.transforms.test_generated_code import OPERATIONS, SPECS
 from transforms import compile_spec

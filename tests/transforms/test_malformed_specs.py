@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from model.errors import SpecError
+from idgraph.model.errors import SpecError
 from tests.transforms.jolt_cases import FOLDER
 from tests.transforms.mutations import mutations
 from transforms import compile_spec
-from transforms.compiler import find_problems
-from transforms.pointers import pointer
+from transforms.spec.compiler import find_problems
+from transforms.spec.pointers import pointer
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*/specs/*.json"))
 MOST = 150

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from model import native
-from transforms import readings
-from transforms.expressions import functions as expression_functions
-from transforms.jolt import key_plans, readers, views, writers
-from transforms.jolt.functions import numeric
-from transforms.jolt.stars import Star
+from idgraph import native
+from transforms.spec import readings
+from transforms.spec.jmespath import functions as expression_functions
+from transforms.spec.jolt import key_plans, readers, views, writers
+from transforms.spec.jolt.functions import numeric
+from transforms.spec.jolt.stars import Star
 
 pytestmark = pytest.mark.skipif(native.built_functions is None, reason=f"the functions are {native.state}")
 

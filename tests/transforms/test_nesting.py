@@ -12,10 +12,10 @@ import msgspec
 import pytest
 
 from benchmarks.mapping_cases import cases
-from model.errors import SpecError, TransformError
+from idgraph.model.errors import SpecError, TransformError
 from tests.oracle.generation import GENERATORS, task_of
 from transforms import compile_spec
-from transforms.limits import SpecLimits
+from transforms.spec.limits import SpecLimits
 
 CASES = {case.name: case for case in cases()}
 

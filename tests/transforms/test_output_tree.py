@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model import paths
-from model.errors import SpecError, TransformError
+from idgraph.model import paths
+from idgraph.model.errors import SpecError, TransformError
 from tests.oracle.generation import CONTEXT, chain, document
 from transforms import compile_spec
-from transforms.output_tree import can_produce, output_tree
+from transforms.spec.output_tree import can_produce, output_tree
 
 SHIFT = {"operation": "shift", "spec": {"a": "x.y", "b": {"c": ["z", "x.w.v"]}}}
 

@@ -11,10 +11,10 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from model.errors import SealError
-from sinks.keyring import KeyringFile
+from idgraph.model.errors import SealError
+from sinks.keyring.provider import KeyringFile
 from tests.transforms.key_canary import shown
-from transforms.parcel_sealing import ParcelKeys, ParcelSealer
+from transforms.privacy.shuffle_sealing import ParcelKeys, ParcelSealer
 
 PARCEL = b'["fragment","canary-71@example.com"]'
 

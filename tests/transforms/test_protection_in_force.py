@@ -6,10 +6,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from model.attributes import AttributeMetadata, AttributeStatus, EncryptionLevel
-from model.snapshots import DiscoveryDefaults
+from idgraph.model.attributes import AttributeMetadata, AttributeStatus, EncryptionLevel
+from idgraph.model.snapshots import DiscoveryDefaults
 from tests.retail import attribute, snapshot
-from transforms.protection_in_force import protection_in_force
+from transforms.schema.protection_in_force import protection_in_force
 
 attributes = st.lists(
     st.builds(

@@ -8,19 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from idgraph.model.attributes import DataType, ReconciliationPolicy
+from idgraph.model.fragments import FragmentChange, Kind, Origin, Register
+from idgraph.model.stamps import SpecRef, Stamp
 from merge import codec
 from merge.fragments import FragmentState
 from merge.policies import POLICIES
-from model.attributes import DataType, ReconciliationPolicy
-from model.fragments import FragmentChange, Kind, Origin, Register
-from model.stamps import SpecRef, Stamp
 from tests.properties.test_sealing import INDEX, KEY, FixedProvider
 from tests.retail import attribute, snapshot
-from transforms.blind_index import BlindIndex
-from transforms.leaves import ValueToSeal
-from transforms.policy_tree import PolicyTree
-from transforms.register_sealing import RegisterSealer
-from transforms.sealing_key import SealingKey
+from transforms.privacy.blind_index import BlindIndex
+from transforms.privacy.register_sealing import RegisterSealer
+from transforms.privacy.sealing_key import SealingKey
+from transforms.schema.leaves import ValueToSeal
+from transforms.schema.policy_tree import PolicyTree
 
 NAME = "user_id:1"
 SEALER = RegisterSealer(PolicyTree(snapshot()), INDEX)

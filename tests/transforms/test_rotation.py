@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from model.errors import KeyInUseError, KeyProviderError, StoreError, UnknownKeyVersionError
-from sinks.keyring import KeyringFile
-from sinks.memory_data_keys import MemoryDataKeys
-from sinks.sqlite_data_keys import SqliteDataKeys
+from idgraph.model.errors import KeyInUseError, KeyProviderError, StoreError, UnknownKeyVersionError
+from sinks.keyring.provider import KeyringFile
+from sinks.memory.data_keys import MemoryDataKeys
+from sinks.sqlite.data_keys import SqliteDataKeys
 from tests.contracts.processes import finish, start
 from tests.transforms import rotation_killed
 from tests.transforms.forks import Forks
-from transforms.keys import DataKeyStore, WrappedKey
-from transforms.rotation import RotationProgress, known_counts, retire, rotate
-from transforms.sealing import DataKeys
+from transforms.privacy.keys import DataKeyStore, WrappedKey
+from transforms.privacy.rotation import RotationProgress, known_counts, retire, rotate
+from transforms.privacy.sealing import DataKeys
 
 NAMES = [f"user_id:{number:02}" for number in range(20)]
 PLACE = ("identity.email", "shop", "event-1")
@@ -349,9 +349,9 @@ def test_killed_at_every_step_nothing_is_lost_and_it_is_taken_up_again(
 _WORKER = """
 import json, sys
 from pathlib import Path
-from sinks.keyring import KeyringFile
-from sinks.sqlite_data_keys import SqliteDataKeys
-from transforms.sealing import DataKeys
+from sinks.keyring.provider import KeyringFile
+from sinks.sqlite.data_keys import SqliteDataKeys
+from transforms.privacy.sealing import DataKeys
 
 folder, number = Path(sys.argv[1]), int(sys.argv[2])
 provider, store = KeyringFile(folder / "keyring.json"), SqliteDataKeys(folder / "data-keys.db")
@@ -372,9 +372,9 @@ print(json.dumps(sealed))
 _ROTATION = """
 import sys
 from pathlib import Path
-from sinks.keyring import KeyringFile
-from sinks.sqlite_data_keys import SqliteDataKeys
-from transforms.rotation import retire, rotate
+from sinks.keyring.provider import KeyringFile
+from sinks.sqlite.data_keys import SqliteDataKeys
+from transforms.privacy.rotation import retire, rotate
 
 folder = Path(sys.argv[1])
 provider, store = KeyringFile(folder / "keyring.json"), SqliteDataKeys(folder / "data-keys.db")

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 
-from model.errors import KeyProviderError, SealError
-from model.sealed import SealedValue
+from idgraph.model.errors import KeyProviderError, SealError
+from idgraph.model.sealed import SealedValue
 from tests.transforms.key_canary import shown
 from tests.transforms.siv_reference import siv_encrypt
-from transforms.sealing_key import SealingKey, UnusableKey
+from transforms.privacy.sealing_key import SealingKey, UnusableKey
 
 KEY = hashlib.sha512(b"a data key for tests").digest()
 PLACE = ("identity.email", "shop", "event-1")

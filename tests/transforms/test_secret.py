@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 from pyspark import cloudpickle
 
-from model.errors import IdgraphError, KeyProviderError, StoreError
-from sinks.keyring import KeyringFile
-from sinks.memory_data_keys import MemoryDataKeys
+from idgraph.model.errors import IdgraphError, KeyProviderError, StoreError
+from sinks.keyring.provider import KeyringFile
+from sinks.memory.data_keys import MemoryDataKeys
 from tests.transforms.key_canary import shown
-from transforms.blind_index import BlindIndex
-from transforms.keys import WrappedKey
-from transforms.sealing import DataKeys
-from transforms.secret import Secret
+from transforms.privacy.blind_index import BlindIndex
+from transforms.privacy.keys import WrappedKey
+from transforms.privacy.sealing import DataKeys
+from transforms.privacy.secret import Secret
 
 KEY = bytes(range(64))
 
@@ -90,7 +90,7 @@ def test_a_new_key_is_in_no_frame_when_the_provider_fails(
     def away(*_: object) -> WrappedKey:
         raise KeyProviderError("away")
 
-    monkeypatch.setattr("sinks.keyring._Opened.wrap", away)
+    monkeypatch.setattr("sinks.keyring.provider._Opened.wrap", away)
     told = seen_by_a_debugger(lambda: DataKeys(keyring, MemoryDataKeys()).fetch(["a"], create=True))
     assert "<Secret>" in told
     assert not shown(KEY, told)

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from model.errors import TransformError
-from transforms.jolt.functions.separators import split
+from idgraph.model.errors import TransformError
+from transforms.spec.jolt.functions.separators import split
 
 
 @pytest.mark.parametrize(

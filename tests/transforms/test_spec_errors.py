@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from model.errors import SpecError
+from idgraph.model.errors import SpecError
 from transforms import compile_spec
 
 

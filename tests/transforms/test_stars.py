@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from model.errors import SpecError
-from transforms.jolt.stars import Star
+from idgraph.model.errors import SpecError
+from transforms.spec.jolt.stars import Star
 
 
 @pytest.mark.parametrize(

@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from idgraph.model import canonical
+from idgraph.model.dead_letters import DeadLetterReason
+from idgraph.model.fragments import FragmentChange, Kind, Origin, Register
+from idgraph.model.identifiers import Identifier
+from idgraph.model.specs import SpecDocument
+from idgraph.model.stamps import SpecRef, Stamp
 from merge import codec
 from merge.fragments import FragmentState
-from model import canonical
-from model.dead_letters import DeadLetterReason
-from model.fragments import FragmentChange, Kind, Origin, Register
-from model.identifiers import Identifier
-from model.specs import SpecDocument
-from model.stamps import SpecRef, Stamp
 from tests.retail import Pipeline, attribute, order, raw, records, snapshot, spec
-from transforms.schema import AttributeTree
-from transforms.storable import MAX_ARRAY_DEPTH, canonical_value, problem
+from transforms.schema.diff import AttributeTree
+from transforms.schema.storable import MAX_ARRAY_DEPTH, canonical_value, problem
 
 ORIGIN = Origin(Stamp(0, 1, "s", "e"), SpecRef("m", 1))
 

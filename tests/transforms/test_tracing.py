@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from model.errors import SpecError, TransformError
+from idgraph.model.errors import SpecError, TransformError
 from tests.oracle.generation import CONTEXT, chain, document
 from tests.transforms.jolt_cases import cases, exact
 from transforms import compile_spec
-from transforms.compiler import find_problems
-from transforms.tracing import compile_trace
+from transforms.spec.compiler import find_problems
+from transforms.spec.tracing import compile_trace
 
 
 def last(spec: Any, payload: Any, context: Any) -> Any:

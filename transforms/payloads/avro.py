@@ -18,9 +18,9 @@ import fastavro._read_py as careful
 import fastavro.read as quick
 from fastavro.schema import SchemaParseException, UnknownType, parse_schema
 
-from model import canonical
-from model.dead_letters import DeadLetterReason
-from model.errors import EventError, PayloadSchemaError
+from idgraph.model import canonical
+from idgraph.model.dead_letters import DeadLetterReason
+from idgraph.model.errors import EventError, PayloadSchemaError
 from transforms.payloads.decimals import exact_decimal
 from transforms.payloads.schemas import Decode
 

@@ -29,9 +29,9 @@ from google.protobuf import (
 )
 from google.protobuf.message import DecodeError
 
-from model import canonical
-from model.dead_letters import DeadLetterReason
-from model.errors import EventError, PayloadSchemaError
+from idgraph.model import canonical
+from idgraph.model.dead_letters import DeadLetterReason
+from idgraph.model.errors import EventError, PayloadSchemaError
 from transforms.payloads.decimals import exact_decimal
 from transforms.payloads.schemas import Decode
 

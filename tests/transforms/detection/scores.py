@@ -14,9 +14,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from model import paths
-from model.proposals import Proposal, SensitiveKind
-from transforms.detection.detection import detect, named
+from idgraph.model import paths
+from idgraph.model.proposals import Proposal, SensitiveKind
+from transforms.schema.detection.detection import detect, named
 
 SAMPLE = Path(__file__).with_name("samples") / "labelled.jsonl.gz"
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.proposals import SensitiveKind as Kind
-from transforms.detection.detection import DETECTORS, detect, named
-from transforms.detection.names import words
+from idgraph.model.proposals import SensitiveKind as Kind
+from transforms.schema.detection.detection import DETECTORS, detect, named
+from transforms.schema.detection.names import words
 
 NAMED = [
     (Kind.EMAIL, "user.email"),

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.proposals import SensitiveKind as Kind
-from transforms.detection.detection import detect, shaped
+from idgraph.model.proposals import SensitiveKind as Kind
+from transforms.schema.detection.detection import detect, shaped
 
 TOLD = [
     (Kind.EMAIL, "ann.lee@example.com"),

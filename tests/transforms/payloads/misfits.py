@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from model.dead_letters import DeadLetterReason
-from model.errors import EventError
+from idgraph.model.dead_letters import DeadLetterReason
+from idgraph.model.errors import EventError
 
 
 @contextmanager

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 pytest.importorskip("fastavro", reason="fastavro is not installed: pip install idgraph[schemas]")
 import fastavro
 
-from model import canonical
-from model.errors import EventError, PayloadSchemaError
+from idgraph.model import canonical
+from idgraph.model.errors import EventError, PayloadSchemaError
 from tests.transforms.payloads.misfits import fits_or_is_told
 from transforms.payloads.avro import avro_decoder
 

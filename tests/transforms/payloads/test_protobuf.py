@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 pytest.importorskip("google.protobuf", reason="protobuf is not installed: pip install idgraph[schemas]")
 from google.protobuf import descriptor_pb2, struct_pb2
 
-from model import canonical
-from model.errors import EventError, PayloadSchemaError
+from idgraph.model import canonical
+from idgraph.model.errors import EventError, PayloadSchemaError
 from tests.transforms.payloads.misfits import fits_or_is_told
 from tests.transforms.payloads.protobuf_files import MONEY, ORDER, field, message, message_class
 from transforms.payloads.protobuf import ProtobufFiles, descriptor_set, message_at, serialized_file

@@ -1,1 +1,0 @@
-"""One module for each group of commands; `app.cli` puts them together."""

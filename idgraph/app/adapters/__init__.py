@@ -1,0 +1,1 @@
+"""Which adapter stands behind which protocol."""

@@ -1,0 +1,69 @@
+"""What the flow's query reads, by the kind of its sources, and the jars that it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from idgraph.app.jars.maven import Artifact, JarSet, jars
+
+if TYPE_CHECKING:
+    from idgraph.app.settings.document import Settings
+    from ingestion.sources.kafka.records import ReadRange
+    from ingestion.sources.stream import InputStream
+
+SPARK_KAFKA = JarSet(
+    "spark-kafka-4.2.0",
+    (
+        Artifact("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.2.0", alone=True),
+        # Its own version is not everywhere; without Kerberos nothing of it runs (docs/adr/0023-kafka.md).
+        Artifact("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.1.0-preview1", alone=True),
+        Artifact("org.apache.kafka", "kafka-clients", "3.9.2", alone=True),
+        Artifact("org.apache.commons", "commons-pool2", "2.13.1", alone=True),
+    ),
+)
+"""Spark's Kafka connector. The rest of what it depends on is in PySpark."""
+
+
+def needed_jars(settings: Settings) -> Sequence[Path]:
+    """Jars beside Spark's own; fetched when they are first needed. Raises ConfigError when they cannot be had."""
+    from ingestion.sources.kafka.configuration import kafka_sources
+
+    return sorted(jars(SPARK_KAFKA).glob("*.jar")) if kafka_sources(settings.sources_by_name()) else ()
+
+
+def input_stream(settings: Settings) -> InputStream:
+    """The stream of the configured sources."""
+    from ingestion.sources.kafka.configuration import kafka_sources
+
+    sources, checkpoint = settings.sources_by_name(), settings.flow_state() / "checkpoint"
+    if topics := kafka_sources(sources):
+        from ingestion.sources.kafka.stream import KafkaStream
+
+        reads_ranges = find_spec("confluent_kafka") is not None
+        return KafkaStream(topics, settings.kafka, checkpoint, reads_ranges)
+    from ingestion.sources.files.ownership import file_sources
+    from ingestion.sources.files.stream import FileStream
+
+    return FileStream(file_sources(sources), settings.flow.max_files_per_batch, checkpoint)
+
+
+def told_of_ranges(settings: Settings) -> dict[str, Any]:
+    """What a worker needs to know to read what Spark cannot, as Spark's own readers are told it."""
+    from ingestion.sources.kafka.configuration import kafka_sources
+
+    if not kafka_sources(settings.sources_by_name()):
+        return {}
+    kafka = settings.kafka
+    return {"ranges": {"bootstrap_servers": kafka.bootstrap_servers, "options": kafka.producer_options()}}
+
+
+def open_ranges(told: dict[str, Any]) -> ReadRange | None:
+    """What reads ranges of offsets; None without Kafka or its client."""
+    if "ranges" not in told or find_spec("confluent_kafka") is None:
+        return None
+    from sinks.kafka.ranges import KafkaRanges
+
+    return KafkaRanges(**told["ranges"]).records

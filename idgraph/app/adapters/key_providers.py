@@ -1,0 +1,71 @@
+"""Which key provider stands behind the protocol: a keyring file whose keys are bare, or wrapped by AWS KMS.
+
+Opened from what a worker is told: places, never keys or credentials, which each process finds for itself.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from idgraph.model.errors import ConfigError
+
+if TYPE_CHECKING:
+    from idgraph.app.settings.document import Settings
+    from sinks.keyring.envelope import Envelope
+    from sinks.keyring.provider import KeyringFile
+
+
+def told_of_keys(settings: Settings) -> dict[str, Any]:
+    """What a process needs to know to open the provider."""
+    return {"keyring": str(settings.keyring_file()), "keys": settings.keys.model_dump(mode="json")}
+
+
+def open_provider(told: dict[str, Any]) -> KeyringFile:
+    """Raises KeyProviderError for a keyring that is missing or damaged, ConfigError when what talks to KMS is not
+    installed. KMS is asked when a key is first needed."""
+    from sinks.keyring.provider import KeyringFile
+
+    return KeyringFile(Path(told["keyring"]), envelope=_envelope(told))
+
+
+def provider_of(settings: Settings) -> KeyringFile:
+    """The same, for a command."""
+    return open_provider(told_of_keys(settings))
+
+
+def create_keyring(settings: Settings, bare: Path | None = None) -> None:
+    """Make the keyring, of new keys or of those of a `bare` one. Raises KeyProviderError, ConfigError."""
+    from sinks.keyring.provider import KeyringFile
+
+    envelope = _envelope(told_of_keys(settings))
+    if bare is None:
+        KeyringFile.create(settings.keyring_file(), envelope)
+    elif settings.keys.kind == "file":
+        raise ConfigError('[keys] kind is "file": to use another keyring file, name it as `keyring`')
+    else:
+        KeyringFile.take_over(settings.keyring_file(), envelope, bare)
+
+
+def ensure_keyring(settings: Settings) -> None:
+    """A clear error before Spark starts when the keyring is missing or its keys cannot be used."""
+    file = settings.keyring_file()
+    if not file.exists():
+        raise ConfigError(f"there is no keyring at {file}; make one with `idgraph keys init`")
+    provider_of(settings).purpose_key("")
+
+
+def _envelope(told: dict[str, Any]) -> Envelope:
+    keys = told["keys"]
+    if keys["kind"] == "file":
+        from sinks.keyring.envelope import BARE
+
+        return BARE
+    try:
+        from sinks.kms.envelope import KmsEnvelope, KmsKey
+    except ModuleNotFoundError:
+        raise ConfigError(
+            "[keys] kind: KMS needs boto3; install it with `pip install idgraph[kms]`"
+        ) from None
+    key = KmsKey(keys["kms_key"], keys["region"], keys["endpoint"])
+    return KmsEnvelope(key, keys["cache_seconds"], keys["cache_uses"], keys["retry_seconds"])

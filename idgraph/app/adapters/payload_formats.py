@@ -1,0 +1,62 @@
+"""What payloads of sources in Kafka are written in, and where their schemas are."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Any
+
+from idgraph.model.errors import ConfigError, PayloadSchemaError
+
+if TYPE_CHECKING:
+    from idgraph.app.settings.document import Settings
+    from ingestion.sources.payload_formats import PayloadFormats
+
+
+def told_of_formats(settings: Settings) -> dict[str, Any]:
+    """What a process needs to know to decode payloads: the content of schema files, and where the registry is.
+
+    Raises ConfigError for a file that cannot be read.
+    """
+    from ingestion.sources.kafka.configuration import kafka_sources
+
+    schemas: dict[str, str] = {}
+    for name, source in kafka_sources(settings.sources_by_name()).items():
+        if source.schema_file is not None:
+            try:
+                schemas[name] = base64.b64encode(source.schema_file.read_bytes()).decode()
+            except OSError as error:
+                raise ConfigError(f"source {name}: {source.schema_file}: {error.strerror}") from None
+    return {"schemas": schemas, "registry": settings.kafka.registry.model_dump(mode="json")}
+
+
+def open_formats(told: dict[str, Any]) -> PayloadFormats:
+    """The formats of all sources; nothing is compiled or asked for yet."""
+    from ingestion.sources.payload_formats import PayloadFormats
+
+    schemas = {name: base64.b64decode(content) for name, content in told["schemas"].items()}
+    registry = told["registry"]
+    if registry["url"] is None:
+        return PayloadFormats(schemas)
+    from sinks.http.schema_registry import HttpSchemaRegistry, Place
+
+    place = Place(**{each: registry[each] for each in Place._fields})
+    return PayloadFormats(schemas, HttpSchemaRegistry(place), registry["on_outage"] == "wait")
+
+
+def require_formats(settings: Settings, formats: PayloadFormats) -> None:
+    """Raises ConfigError for a schema file that cannot be used, and when what reads it is not installed."""
+    from ingestion.sources.kafka.configuration import kafka_sources
+
+    for name, source in kafka_sources(settings.sources_by_name()).items():
+        try:
+            formats.decoder(source)
+            if source.format == "registry":
+                import transforms.payloads.avro
+                import transforms.payloads.protobuf  # noqa: F401
+        except PayloadSchemaError as error:
+            raise ConfigError(f"source {name}: {source.schema_file}: {error}") from None
+        except ModuleNotFoundError:
+            raise ConfigError(
+                f"source {name}: {source.format} payloads need fastavro and protobuf; install them with "
+                "`pip install idgraph[schemas]`"
+            ) from None

@@ -1,0 +1,149 @@
+"""The command line: `idgraph --help`."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from idgraph.app.commands import (
+    attributes,
+    dead_letters,
+    dev,
+    erase,
+    flow,
+    flows,
+    index,
+    keys,
+    mapping,
+    profiles,
+    seal,
+    services,
+    specs,
+    store,
+    tokens,
+)
+from idgraph.app.commands.backfill import backfill
+from idgraph.app.commands.bench import bench
+from idgraph.app.commands.demo import demo
+from idgraph.app.commands.package import package
+from idgraph.app.commands.reconcile import reconcile
+from idgraph.app.commands.reindex import reindex
+from idgraph.app.exits import told
+from idgraph.app.observation.json_logs import BATCHES, JsonFormatter
+from idgraph.app.terminal.standard_streams import open_closed_streams
+
+EPILOG = (
+    "Exit codes: 0 done, 1 something failed, 2 wrong command line or configuration, or a file that cannot be read, 3 not found, "
+    "4 the flow stopped itself, 5 metadata service away or token refused, 6 index and store differ, 130 interrupted, 141 the reader of the "
+    "output went away."
+)
+
+app = typer.Typer(
+    name="idgraph",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=EPILOG,
+    help="One private profile per person, out of events from many systems.\n\n"
+    "A first look: `idgraph demo`. Then: `idgraph keys init`, `idgraph serve metadata`, `idgraph specs apply "
+    "FILE`, `idgraph run`, and `idgraph search`.",
+)
+
+
+class LogFormat(StrEnum):
+    """How messages are written."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        from idgraph import native
+
+        print(f"idgraph {version('idgraph')} (native loops: {native.state})")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    context: typer.Context,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config", "-c", help="Configuration file. Default: $IDGRAPH_CONFIG, then ./idgraph.toml."
+        ),
+    ] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say more on standard error.")] = False,
+    log_format: Annotated[
+        LogFormat,
+        typer.Option(help="How messages on standard error are written: `json` is one object a line."),
+    ] = LogFormat.TEXT,
+    _show_version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and end.")
+    ] = False,
+) -> None:
+    """Takes what belongs to every command."""
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
+    if log_format is LogFormat.JSON:
+        logging.getLogger().handlers[0].setFormatter(JsonFormatter())
+    # Only ours: what libraries log at this level may hold URLs with what somebody searched for.
+    for name in ("app", "ingestion", "merge", "metadata_service", "profile_service", "sinks", "transforms"):
+        logging.getLogger(name).setLevel(logging.DEBUG if verbose else logging.INFO)
+    logging.getLogger(BATCHES).setLevel(logging.INFO if log_format is LogFormat.JSON else logging.CRITICAL)
+    if not verbose:
+        # It tells a flow's failure with pages of JVM frames, which the flow itself tells in one line; some of it by
+        # the root's logger.
+        logging.getLogger("py4j").setLevel(logging.CRITICAL)
+        for handler in logging.getLogger().handlers:
+            handler.addFilter(lambda record: Path(record.pathname).parent.name != "py4j")
+    context.obj = config
+
+
+app.command()(demo)
+app.command()(flow.run)
+app.command()(flow.publish)
+app.command()(flows.flows)
+app.command()(backfill)
+app.command()(package)
+app.command("map")(mapping.map_payloads)
+app.command()(mapping.check)
+app.command()(profiles.lookup)
+app.command()(profiles.search)
+app.command()(profiles.export)
+app.command()(erase.erase)
+app.command()(seal.seal)
+app.command()(reindex)
+app.command()(reconcile)
+app.command(context_settings={"ignore_unknown_options": True, "allow_extra_args": True})(bench)
+app.add_typer(dead_letters.commands, name="dead-letters")
+app.add_typer(specs.commands, name="specs")
+app.add_typer(attributes.commands, name="attributes")
+app.add_typer(tokens.commands, name="tokens")
+app.add_typer(keys.commands, name="keys")
+app.add_typer(store.commands, name="store")
+app.add_typer(index.commands, name="index")
+app.add_typer(services.commands, name="serve")
+app.add_typer(dev.commands, name="dev")
+
+
+def main() -> None:
+    """The entry point of `idgraph`."""
+    open_closed_streams()
+    try:
+        # Commands do it themselves; the help that is shown before one of them may fail to be written too.
+        with told():
+            app()
+    except typer.Exit as end:
+        sys.exit(end.exit_code)
+
+
+if __name__ == "__main__":
+    main()

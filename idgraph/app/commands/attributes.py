@@ -1,0 +1,210 @@
+"""`idgraph attributes`: attribute metadata in the metadata service."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from idgraph.app import wiring
+from idgraph.app.commands.context import Json, Why, settings_of
+from idgraph.app.exits import Exit, told
+from idgraph.app.terminal.escapes import visible, visible_lines
+from idgraph.app.terminal.output import counted, print_listing, tell_cut
+from idgraph.model.errors import ApprovalNeededError, MetadataError, RefusedError
+
+if TYPE_CHECKING:
+    from idgraph.app.documents.reading import PlacedAttribute
+    from idgraph.model.attributes import AttributeMetadata
+    from sinks.http.metadata import PolicyChange
+
+Number = Annotated[int, typer.Argument(min=1, help="Of `idgraph attributes changes`.")]
+
+commands = typer.Typer(no_args_is_help=True, help="Attribute metadata: find, show, change.")
+
+
+_MOST_COMPARED = 5_000
+"""Names that a misspelled one is compared with."""
+
+_MOST_COUNTED = 10_000
+"""Attributes beyond the listed ones that are counted: each thousand of them is a request."""
+
+
+def _proposed(attribute: AttributeMetadata) -> str:
+    proposal = attribute.proposal
+    return "-" if proposal is None else f"{proposal.kind} {proposal.confidence:.0%}"
+
+
+_COLUMNS: dict[str, Callable[[AttributeMetadata], str]] = {
+    "path": lambda attribute: attribute.path,
+    "type": lambda attribute: attribute.data_type,
+    "status": lambda attribute: attribute.status,
+    "encryption": lambda attribute: attribute.encryption,
+    "proposal": _proposed,
+    "source": lambda attribute: attribute.source or "-",
+    "conflicts": lambda attribute: ", ".join(sorted({each.data_type for each in attribute.conflicts})) or "-",
+}
+
+
+@commands.command("search")
+def search_attributes(
+    context: typer.Context,
+    words: Annotated[str, typer.Argument(help="Words in path, name or description.")] = "",
+    source: Annotated[str | None, typer.Option(help="Only attributes first sent by this source.")] = None,
+    status: Annotated[str | None, typer.Option(help="discovered, active or retired.")] = None,
+    proposed: Annotated[
+        bool,
+        typer.Option(
+            "--proposed", help="Only with a detector's proposal; undecided ones unless --status is given."
+        ),
+    ] = False,
+    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 50,
+    as_json: Json = False,
+) -> None:
+    """Find attributes in the catalogue, also those that nobody declared."""
+    status = status or ("discovered" if proposed else None)
+    filters = {name: value for name, value in (("source", source), ("status", status)) if value}
+    with told(), wiring.metadata_client(settings_of(context)) as client:
+        matching = client.search_attributes(words, **filters)
+        if proposed:
+            matching = (attribute for attribute in matching if attribute.proposal is not None)
+        found = list(islice(matching, limit))
+        print_listing(found, as_json, _COLUMNS)
+        rest = sum(1 for _ in islice(matching, _MOST_COUNTED + 1))
+        tell_cut(len(found), len(found) + min(rest, _MOST_COUNTED), is_least=rest > _MOST_COUNTED)
+
+
+@commands.command("show")
+def show_attribute(context: typer.Context, path: str) -> None:
+    """Print all that is known of an attribute, as JSON; `in_force` is what holds for it, inherited or not, and
+    why."""
+    from transforms.schema.protection_in_force import protection_in_force
+    from transforms.spec.pointers import nearest
+
+    with told(), wiring.metadata_client(settings_of(context)) as client:
+        found = client.get_attribute(path)
+        if found is None:
+            known = (each.path for each in client.search_attributes(""))
+            close = nearest(path, islice(known, _MOST_COMPARED))
+            print(
+                f"no such attribute: {visible(path)}{f' ({visible(close)})' if close else ''}",
+                file=sys.stderr,
+            )
+            raise typer.Exit(Exit.NOT_FOUND)
+        answer = client.snapshot(None, 0)
+        shown = found.model_dump(mode="json")
+        if answer is not None:
+            policy, because = protection_in_force(answer.snapshot, path)
+            shown["in_force"] = {**policy._asdict(), "because": because}
+        print(visible_lines(json.dumps(shown, indent=2, ensure_ascii=False)))
+
+
+@commands.command("apply")
+def apply_attributes(
+    context: typer.Context,
+    files: Annotated[list[Path], typer.Argument(help="JSON: a definition or a list of them.")],
+    reason: Why = "",
+) -> None:
+    """Declare or change attributes. Only what changed makes a new version.
+
+    It stops at the first that is refused, and says which are not applied. What weakens protection waits for a
+    second person, and the exit code is 1. New values of an attribute that becomes protected are sealed within
+    seconds; `idgraph seal` seals what is stored.
+    """
+    from idgraph.app.documents.reading import read_attributes
+
+    with told():
+        given = [placed for file in files for placed in read_attributes(file)]
+        for placed in given:
+            for warning in placed.warnings():
+                said = f"{placed.file.file}:{warning.line}:{warning.column}: warning: {warning.told}"
+                print(visible(said), file=sys.stderr)
+        waiting: list[ApprovalNeededError] = []
+        with wiring.metadata_client(settings_of(context)) as client:
+            for number, placed in enumerate(given):
+                try:
+                    client.put_attribute(placed.definition, reason)
+                except ApprovalNeededError as error:
+                    waiting.append(error)
+                except MetadataError as error:
+                    _tell_stopped(given, number, waiting)
+                    problem = error.problem if isinstance(error, RefusedError) else None
+                    raise placed.refused(problem) if problem else error from None
+        print(f"{counted(len(given) - len(waiting), 'attribute')} applied")
+        for each in waiting:
+            print(visible_lines(str(each)), file=sys.stderr)
+        if waiting:
+            raise typer.Exit(Exit.FAILED)
+
+
+def _tell_stopped(given: list[PlacedAttribute], done: int, waiting: list[ApprovalNeededError]) -> None:
+    """What became of several definitions when the one behind the first `done` failed."""
+    for each in waiting:
+        print(visible_lines(str(each)), file=sys.stderr)
+    if len(given) > 1:
+        left = ", ".join(placed.definition.path for placed in given[done:])
+        print(f"{done - len(waiting)} of {len(given)} applied; not applied: {visible(left)}", file=sys.stderr)
+
+
+@commands.command("confirm")
+def confirm_proposal(context: typer.Context, path: str, reason: Why = "") -> None:
+    """Confirm what a detector proposed: the attribute is active, and as protected as its level says."""
+    with told(), wiring.metadata_client(settings_of(context)) as client:
+        found = client.decide_proposal(path, is_confirmed=True, reason=reason)
+        print(f"{visible(found.path)}: active, {found.classification}, encryption {found.encryption}")
+
+
+@commands.command("dismiss")
+def dismiss_proposal(context: typer.Context, path: str, reason: Why = "") -> None:
+    """Refuse what a detector proposed: the attribute is active, and open. What is sealed stays sealed.
+
+    Where more than the proposal seals it, this waits for a second person (exit code 1).
+    """
+    with told(), wiring.metadata_client(settings_of(context)) as client:
+        found = client.decide_proposal(path, is_confirmed=False, reason=reason)
+        print(f"{visible(found.path)}: active, {found.classification}, encryption {found.encryption}")
+
+
+_CHANGE_COLUMNS: dict[str, Callable[[PolicyChange], str]] = {
+    "number": lambda change: str(change.id),
+    "status": lambda change: change.status,
+    "weakens": lambda change: ", ".join(change.weakens),
+    "asked by": lambda change: change.requested.actor,
+    "at": lambda change: change.requested.at.isoformat(timespec="seconds"),
+    "why": lambda change: change.requested.reason or "-",
+    "decided by": lambda change: change.decided.actor if change.decided else "-",
+}
+
+
+@commands.command("changes")
+def list_changes(
+    context: typer.Context,
+    status: Annotated[str | None, typer.Option(help="pending, approved or refused.")] = None,
+    as_json: Json = False,
+) -> None:
+    """List edits that weaken protection: what waits for a second person, and what was decided."""
+    with told(), wiring.metadata_client(settings_of(context)) as client:
+        print_listing(list(client.policy_changes(status)), as_json, _CHANGE_COLUMNS)
+
+
+@commands.command("approve")
+def approve_change(context: typer.Context, number: Number, reason: Why = "") -> None:
+    """Approve an edit that weakens protection. Another person than who asked for it does this.
+
+    New values are stored readable then; what is sealed stays sealed, and readable for those who may.
+    """
+    with told(), wiring.metadata_client(settings_of(context)) as client:
+        done = client.decide_change(number, is_approved=True, reason=reason)
+        print(f"change {done.id} is in force: {visible(', '.join(done.weakens))}")
+
+
+@commands.command("refuse")
+def refuse_change(context: typer.Context, number: Number, reason: Why = "") -> None:
+    """Refuse an edit that weakens protection, or take your own back."""
+    with told(), wiring.metadata_client(settings_of(context)) as client:
+        print(f"change {client.decide_change(number, is_approved=False, reason=reason).id} is refused")

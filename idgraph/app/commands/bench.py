@@ -1,0 +1,38 @@
+"""`idgraph bench`: the benchmarks of the repository, in a process of their own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import typer
+
+from idgraph.app.exits import Exit, told
+from idgraph.model.errors import ConfigError
+
+CHECKOUT = Path(__file__).resolve().parents[3]
+
+
+def bench(context: typer.Context) -> None:
+    """Measure idgraph on this machine, each figure beside its peer or limit: what `make bench` does.
+
+    `idgraph bench throughput --shops 10` is the main job, `idgraph bench mapping` the specs beside Java's Jolt;
+    without a name everything is measured, which takes half an hour. `idgraph bench -- --help` lists all.
+    """
+    with told():
+        if not (CHECKOUT / "benchmarks").is_dir():
+            raise ConfigError(
+                "the benchmarks and their data are not installed: run this in a checkout of idgraph"
+            )
+        try:
+            # Not imported: a figure must not depend on what this process has loaded.
+            measured = subprocess.run(  # noqa: S603 - ours
+                [sys.executable, "-m", "benchmarks", *context.args],
+                check=False,
+                env={**os.environ, "PYTHONPATH": str(CHECKOUT)},
+            )
+        except KeyboardInterrupt:
+            raise typer.Exit(Exit.INTERRUPTED) from None
+        raise typer.Exit(measured.returncode)

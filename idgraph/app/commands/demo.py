@@ -1,0 +1,35 @@
+"""`idgraph demo`: the whole path on example data, in one command."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from idgraph.app.commands.flow import stopping_on_signals
+from idgraph.app.exits import told
+
+
+def demo(
+    example: Annotated[str, typer.Option(help="retail or security.")] = "retail",
+    directory: Annotated[
+        Path | None,
+        typer.Option(help="Where to run; default .idgraph/demo-EXAMPLE. Replaced if of an earlier demo."),
+    ] = None,
+) -> None:
+    """Run an example from events to searchable private profiles, and show what came out.
+
+    Starts a metadata service with the example's specs and a flow. In a terminal both stay up afterwards,
+    to be tried out, until Ctrl-C; otherwise the command ends by itself.
+    """
+    from idgraph.app.demo.walk import run_demo
+
+    for name in ("ingestion", "idgraph.jobs", "idgraph.projection"):
+        background = logging.getLogger(name)
+        if not background.isEnabledFor(logging.DEBUG):
+            # What the flow does in the background is not what the demo shows.
+            background.setLevel(logging.WARNING)
+    with told(), stopping_on_signals() as stop:
+        run_demo(example, directory or Path(".idgraph") / f"demo-{example}", stop)

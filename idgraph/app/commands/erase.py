@@ -1,0 +1,220 @@
+"""`idgraph erase`: everything of a set of fragments, for good."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from idgraph.app import wiring
+from idgraph.app.adapters.key_providers import ensure_keyring
+from idgraph.app.commands.context import settings_of
+from idgraph.app.exits import Exit, told
+from idgraph.app.terminal.escapes import visible
+from idgraph.app.terminal.output import counted, print_json, print_table
+from idgraph.app.terminal.prompt import confirmed
+from idgraph.jobs.export_file import require_place
+from idgraph.model.errors import ConfigError, QueryError, StoreError
+from idgraph.model.tombstones import UNJUDGED
+
+if TYPE_CHECKING:
+    from idgraph.app.settings.document import Settings
+    from idgraph.jobs.erase.dead_letter_search import FoundLetter
+    from idgraph.jobs.erase.erasure import Erased, Preview
+    from idgraph.model.identifiers import Identifier
+    from ingestion.spark.workers import WorkerResources
+
+
+def erase(
+    context: typer.Context,
+    identifiers: Annotated[
+        list[str] | None,
+        typer.Argument(help="TYPE:VALUE; all fragments that carry one of them.", show_default=False),
+    ] = None,
+    fragments: Annotated[
+        list[str] | None,
+        typer.Option("--fragment", help="Id of a fragment, also of one that is not there yet."),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would go; change nothing.")] = False,
+    receipt: Annotated[Path | None, typer.Option(help="Write the receipt to a file.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    again: Annotated[
+        bool,
+        typer.Option("--again", help="Finish what was cut short; erase what a restored backup brought back."),
+    ] = False,
+    lift: Annotated[bool, typer.Option("--lift", help="Let events bring the fragments back.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The receipt, or the counts, as JSON.")] = False,
+) -> None:
+    """Erase persons: data keys, profiles, index, outbox, the dead letters that certainly are theirs.
+
+    Events up to now (and the allowed skew of clocks) do not bring them back. Exit code 3 if nothing is there, or
+    nothing was kept away that could be lifted.
+    Source files are not touched.
+    """
+    named = [*(identifiers or []), *(fragments or [])]
+    _refuse_what_cannot_be(again, lift, dry_run, receipt, named)
+    with told():
+        for each in fragments or []:
+            _parsed(each)
+        settings = settings_of(context)
+        ensure_keyring(settings)
+        with wiring.opened(settings) as resources:
+            wiring.require_own_keyring(settings, resources)
+            if again:
+                done = wiring.erasure(settings, resources).again()
+                _show(done, as_json)
+                _tell_kept(done)
+                return
+            asked = _names(identifiers or [], resources)
+            ids = sorted({*(fragments or []), *(i for name in asked for i in resources.store.find(name))})
+            if not (asked or ids):
+                raise QueryError("name whom to erase: TYPE:VALUE, or --fragment ID")
+            if lift:
+                # What is erased is found by nothing but its own name.
+                count, finished = wiring.erasure(settings, resources).lift(sorted({*ids, *asked}))
+                print(f"lifted {count}")
+                _tell_kept(finished)
+                if not count:
+                    raise typer.Exit(Exit.NOT_FOUND)
+                return
+            _erase(settings, resources, ids, asked, dry_run, receipt, yes, as_json)
+
+
+def _erase(
+    settings: Settings,
+    resources: WorkerResources,
+    ids: list[str],
+    asked: set[str],
+    dry_run: bool,
+    receipt_file: Path | None,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    from idgraph.jobs.erase.receipt import receipt, write_receipt
+
+    erasure = wiring.erasure(settings, resources)
+    cut_short = erasure.cut_short({*asked, *ids})
+    ids = sorted({*ids, *cut_short})
+    # What is on its way, or set aside, may make a fragment of each name that was given.
+    named = sorted({*ids, *asked})
+    found = erasure.preview(named, asked)
+    if not ids and not any(found.counts._replace(possible_letters=0)):
+        forbidden = [each for each in resources.store.tombstones(named).values() if each.until > UNJUDGED]
+        why = (
+            "it was erased before, and is kept away"
+            if forbidden
+            else "--fragment ID keeps away what may come"
+        )
+        print(f"nothing is stored under it; {why}", file=sys.stderr)
+        _show_letters(found.letters)
+        _tell_kept(found.counts)
+        raise typer.Exit(Exit.NOT_FOUND)
+    if dry_run:
+        _show_preview(found, as_json)
+        return
+    if receipt_file is not None:
+        require_place(receipt_file)
+    if not yes:
+        _show(found.counts, as_json=False, to_people=True)
+        if not confirmed("erase this for good?"):
+            print("nothing was erased", file=sys.stderr)
+            raise typer.Exit(Exit.FAILED)
+    moment = datetime.now(UTC)
+    until = int((moment.timestamp() + settings.flow.max_future_skew_seconds) * 1000)
+    erased = erasure.erase(named, until, asked)
+    told_of = receipt(moment, until, named, asked, erasure.names, erased, bool(cut_short))
+    if receipt_file is not None:
+        try:
+            write_receipt(receipt_file, told_of)
+        except ConfigError as error:
+            # Nobody could make it again.
+            print_json(told_of)
+            raise StoreError(f"{error}; all is erased, and the receipt stands on standard output") from None
+    if as_json:
+        print_json(told_of)
+    else:
+        _show(erased, as_json)
+    _show_letters([each for each in found.letters if not each.certain])
+    _tell_kept(erased)
+
+
+def _refuse_what_cannot_be(
+    again: bool, lift: bool, dry_run: bool, receipt_file: Path | None, named: list[str]
+) -> None:
+    """What would be passed over without a word, and may have been meant."""
+    if again and lift:
+        raise typer.BadParameter("--again and --lift are two commands")
+    if again and named:
+        raise typer.BadParameter("--again goes on with what was begun: it takes no names")
+    if dry_run and receipt_file is not None:
+        raise typer.BadParameter("--dry-run erases nothing that a --receipt could tell of")
+    for what, is_given in (("--dry-run", dry_run), ("--receipt", receipt_file is not None)):
+        if is_given and (again or lift):
+            raise typer.BadParameter(
+                f"{what} is for an erasure, and not for {'--again' if again else '--lift'}"
+            )
+
+
+def _parsed(text: str) -> Identifier:
+    from idgraph.model.identifiers import Identifier
+
+    try:
+        return Identifier.parse(text)
+    except ValueError as error:
+        raise QueryError(str(error)) from None
+
+
+def _names(identifiers: list[str], resources: WorkerResources) -> set[str]:
+    """The identifiers as they may be stored: in the clear, and hashed."""
+    parsed = [_parsed(text) for text in identifiers]
+    return {str(each) for i in parsed for each in (i, resources.blind_index.identifier(i))}
+
+
+def _show(counts: Erased, as_json: bool, to_people: bool = False) -> None:
+    if as_json:
+        print_json(counts._asdict())
+        return
+    rows = [(place.replace("_", " "), f"{number:,}") for place, number in counts._asdict().items()]
+    if to_people:
+        print("\n".join(f"{place}  {number}" for place, number in rows), file=sys.stderr)
+    else:
+        print_table(("place", "number"), rows)
+
+
+def _show_preview(found: Preview, as_json: bool) -> None:
+    if as_json:
+        letters = [
+            {"id": each.id, "position": each.position, "why": each.why, "goes": each.certain}
+            for each in found.letters
+        ]
+        print_json({**found.counts._asdict(), "letters": letters})
+        return
+    _show(found.counts, as_json)
+    if found.letters:
+        print_table(
+            ("dead letter", "position", "", "why"),
+            [
+                (each.id, each.position, "goes" if each.certain else "stays", each.why)
+                for each in found.letters
+            ],
+        )
+    _tell_kept(found.counts)
+
+
+def _show_letters(letters: Iterable[FoundLetter]) -> None:
+    for each in letters:
+        print(visible(f"{each.id}  {each.position}  {each.why}"), file=sys.stderr)
+
+
+def _tell_kept(counts: Erased) -> None:
+    if counts.possible_letters:
+        print(
+            f"{counted(counts.possible_letters, 'dead letter')} may hold something of it and will stay: look at "
+            "them with `idgraph dead-letters show ID --reveal`, and remove what is theirs with "
+            "`idgraph dead-letters drop ID`",
+            file=sys.stderr,
+        )

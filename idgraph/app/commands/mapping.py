@@ -1,0 +1,163 @@
+"""`idgraph map` and `idgraph check`: mapping specs without a pipeline."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from idgraph.app.exits import Exit, told
+from idgraph.app.terminal.escapes import visible
+from idgraph.app.terminal.output import json_writer, print_json
+from idgraph.model import canonical
+from idgraph.model.errors import ConfigError, TransformError
+
+if TYPE_CHECKING:
+    from idgraph.app.documents.reading import SpecOperations
+    from idgraph.app.payload_lines import PayloadLine
+
+SpecFile = Annotated[
+    Path, typer.Argument(help="Mapping spec: a document, a chain of operations, or one operation.")
+]
+
+
+def map_payloads(
+    spec: SpecFile,
+    file: Annotated[
+        Path | None,
+        typer.Argument(help="Payloads as JSON Lines, plain or gzip'd; standard input if left out or `-`."),
+    ] = None,
+    trace: Annotated[
+        bool, typer.Option("--trace", help="Show what each operation did instead of the output.")
+    ] = False,
+    reveal_values: Annotated[
+        bool,
+        typer.Option(
+            "--reveal-values",
+            help="With --trace: show values. Without it only their kind is shown, since they may be personal "
+            "data; keys are shown, but for those that look like an address or a number of somebody, or were made "
+            "of a value.",
+        ),
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="With --trace: one JSON object a payload.")] = False,
+) -> None:
+    """Map payloads with a spec: JSON Lines in, mapped JSON Lines out.
+
+    A payload that maps to nothing gives `null`. A bad line goes to standard error with its number, and
+    the exit code is 1 if there were any.
+    """
+    from idgraph.app.documents.reading import read_operations
+    from idgraph.app.payload_lines import read_payloads
+
+    if (reveal_values or as_json) and not trace:
+        raise typer.BadParameter("--reveal-values and --json belong to --trace")
+    with told():
+        operations = read_operations(spec)
+        lines = read_payloads(None if file == Path("-") else file, operations.of_events)
+        if trace:
+            bad = sum(_traced(operations, lines, reveal_values, as_json))
+        else:
+            bad = sum(_mapped(operations, lines))
+        sys.stdout.flush()
+        if bad:
+            print(f"{bad} line{'s' if bad > 1 else ''} could not be mapped", file=sys.stderr)
+            raise typer.Exit(Exit.FAILED)
+
+
+def _mapped(spec: SpecOperations, lines: Iterable[PayloadLine]) -> Iterator[bool]:
+    """Maps each line; yields whether it is bad."""
+    from transforms import compile_spec
+
+    transform = compile_spec(spec.operations)
+    write = json_writer()
+    for line in lines:
+        mistake = line.mistake
+        if mistake is None:
+            try:
+                write(canonical.encode_ordered(transform(line.value)) + b"\n")
+            except TransformError as error:
+                mistake = f"{spec.place}{error.pointer}: {error.message}"
+        if mistake is not None:
+            print(f"line {line.number}: {visible(mistake)}", file=sys.stderr)
+        yield mistake is not None
+
+
+def _traced(
+    spec: SpecOperations, lines: Iterable[PayloadLine], reveal: bool, as_json: bool
+) -> Iterator[bool]:
+    """Shows the steps of each line; yields whether it is bad."""
+    from idgraph.app.tracing.view import TraceView
+    from transforms.spec.tracing import compile_trace
+
+    write = json_writer()
+    view = TraceView(compile_trace(spec.operations), spec.operations, spec.place, reveal)
+    for line in lines:
+        mistake = line.mistake
+        steps: list[dict[str, Any]] = []
+        if mistake is None:
+            if not as_json:
+                print(f"line {line.number}")
+            try:
+                for step in view.steps(line.value):
+                    if as_json:
+                        steps.append(step.record())
+                    else:
+                        print("\n".join(map(visible, step.lines())))
+            except TransformError as error:
+                mistake = f"{spec.place}{error.pointer}: {error.message}"
+        if as_json:
+            record = {"line": line.number, "steps": steps, "error": mistake}
+            write(canonical.encode_ordered(record) + b"\n")
+        elif mistake is not None:
+            print(f"line {line.number}: {visible(mistake)}", file=sys.stderr)
+        yield mistake is not None
+
+
+def check(
+    files: Annotated[
+        list[Path], typer.Argument(help="Mapping specs, and definitions of attributes or lists of them.")
+    ],
+    as_json: Annotated[
+        bool,
+        typer.Option(
+            "--json",
+            help="One JSON object a file: file, ok, problems and warnings (line, column, pointer, message, hint).",
+        ),
+    ] = False,
+) -> None:
+    """Check mapping specs and definitions of attributes. What is wrong is told as `file:line:column: pointer: message`.
+
+    Exit code 1 if one is wrong, 2 if a file cannot be read. A warning changes no exit code.
+    """
+    from idgraph.app.documents.json_files import DocumentError
+    from idgraph.app.documents.reading import check_document
+
+    worst = 0
+    for file in files:
+        problems: list[dict[str, Any]] = []
+        warnings: list[dict[str, Any]] = []
+        told_as = f"{file}: ok"
+        code = Exit.FAILED
+        try:
+            found = check_document(file)
+            warnings = [warning._asdict() for warning in found]
+            if not as_json:
+                for warning in found:
+                    print(f"{file}:{warning.line}:{warning.column}: warning: {warning.told}", file=sys.stderr)
+        except DocumentError as error:
+            problems = [problem._asdict() for problem in error.problems]
+            told_as = str(error)
+        except ConfigError as error:
+            problems = [{"message": str(error).removeprefix(f"{file}: ")}]
+            told_as = str(error)
+            code = Exit.USAGE
+        worst = max(worst, code if problems else 0)
+        if as_json:
+            print_json({"file": str(file), "ok": not problems, "problems": problems, "warnings": warnings})
+        else:
+            print(told_as, file=sys.stderr if problems else sys.stdout)
+    if worst:
+        raise typer.Exit(worst)

@@ -1,0 +1,192 @@
+"""`idgraph lookup`, `search` and `export`: reading profiles."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from idgraph.app import wiring
+from idgraph.app.adapters.key_providers import ensure_keyring
+from idgraph.app.commands.context import settings_of
+from idgraph.app.exits import Exit, told
+from idgraph.app.terminal.escapes import visible
+from idgraph.app.terminal.output import console, counted, json_writer, print_json
+from idgraph.jobs.export_file import require_export, write_export
+from idgraph.model.errors import QueryError
+from idgraph.model.queries import Query, Term
+
+if TYPE_CHECKING:
+    from ingestion.spark.workers import WorkerResources
+    from profile_service.reader import Profile, ProfileReader
+
+Reveal = Annotated[bool, typer.Option("--reveal", help="Show protected values; needs the keyring.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object a profile, for scripts.")]
+
+
+def lookup(
+    context: typer.Context,
+    identifier: Annotated[str, typer.Argument(help="TYPE:VALUE, for instance user_id:480")],
+    reveal: Reveal = False,
+    as_json: Json = False,
+) -> None:
+    """Show the profiles that carry an identifier. Exit code 3 if there is none."""
+    from idgraph.model.identifiers import Identifier
+
+    with told():
+        settings = settings_of(context)
+        ensure_keyring(settings)
+        try:
+            wanted = Identifier.parse(identifier)
+        except ValueError as error:
+            raise QueryError(str(error)) from None
+        with wiring.opened(settings) as resources:
+            reader = wiring.profile_reader(settings, resources)
+            found = reader.lookup(wanted, reveal)
+            if not found:
+                # By another keyring's hashes nobody is found, which is no answer.
+                wiring.require_own_keyring(settings, resources, notes=False)
+        _show(found, as_json)
+        _tell_exceptions(reader)
+        if not found:
+            print("no profile carries this identifier", file=sys.stderr)
+            raise typer.Exit(Exit.NOT_FOUND)
+
+
+def search(
+    context: typer.Context,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="path=value, path=prefix*, path>=n, path:word, or a word alone; all must hold",
+            show_default=False,
+        ),
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="Profiles a page.")] = 5,
+    cursor: Annotated[str | None, typer.Option(help="Go on after a page.")] = None,
+    count: Annotated[bool, typer.Option("--count", help="Only how many profiles match.")] = False,
+    reveal: Reveal = False,
+    as_json: Json = False,
+) -> None:
+    """Search profiles by what policy lets into the index.
+
+    Examples: idgraph search 'demographics.age>=30' activity.platform=ios; idgraph search guitar
+
+    Quote clauses with > or <, which mean something to the shell. A path with blanks or operators stands in double
+    quotes of its own: idgraph search '"labels.cost centre"=7'
+    """
+    from profile_service.query_language import parse_query
+
+    with told():
+        settings = settings_of(context)
+        ensure_keyring(settings)
+        pinned = wiring.snapshot_to_read_by(settings)
+        types = {attribute.path: attribute.shown_type for attribute in pinned.snapshot.attributes}
+        query = parse_query(words or [], types.get)
+        with wiring.opened(settings) as resources:
+            reader = wiring.profile_reader(settings, resources, pinned)
+            total = reader.count(query)
+            if not total:
+                wiring.require_own_keyring(settings, resources, notes=False)
+                for hint in (*_hints(query, types), *_hints_of_loss(resources)):
+                    print(visible(hint), file=sys.stderr)
+            if count:
+                print(total)
+                return
+            page = reader.search(query, limit, cursor, reveal)
+        _show(page.profiles, as_json)
+        more = f"; more with --cursor {page.cursor}" if page.cursor else ""
+        print(f"{len(page.profiles)} of {counted(total, 'profile')}{more}", file=sys.stderr)
+        _tell_exceptions(reader)
+
+
+def export(
+    context: typer.Context,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="A file, new or an earlier export; standard output if left out."),
+    ] = None,
+    provenance: Annotated[
+        bool, typer.Option("--provenance", help="With each value's stamp and spec version.")
+    ] = False,
+    reveal: Reveal = False,
+) -> None:
+    """Write all profiles, one canonical JSON line each, sorted by id.
+
+    Two stores that hold the same profiles give the same bytes, so `cmp` compares them, once what is stored is
+    sealed as policy says today. Protected values are masked, unless --reveal.
+    """
+    from idgraph.model import canonical
+
+    with told():
+        settings = settings_of(context)
+        ensure_keyring(settings)
+        if output is not None:
+            require_export(output)
+        with wiring.opened(settings) as resources:
+            reader = wiring.profile_reader(settings, resources)
+            lines = (
+                canonical.encode(profile.canonical(provenance)) + b"\n" for profile in reader.scan(reveal)
+            )
+            if output is None:
+                write = json_writer()
+                for line in lines:
+                    write(line)
+                sys.stdout.flush()
+            else:
+                write_export(output, lines)
+            _tell_exceptions(reader)
+
+
+def _tell_exceptions(reader: ProfileReader) -> None:
+    if reader.outdated:
+        print(
+            f"{counted(reader.outdated, 'profile')} stored under an id that policy protects by now; until a flow or "
+            "`idgraph seal` has renamed what is stored, one id can show twice",
+            file=sys.stderr,
+        )
+    if reader.unreadable:
+        print(
+            f"{counted(reader.unreadable, 'protected value')} cannot be opened: the data key is gone, or by this keyring it "
+            "cannot be unwrapped (`idgraph keys list` tells versions that are missing)",
+            file=sys.stderr,
+        )
+    if reader.damaged:
+        for fragment_id in reader.damaged:
+            print(
+                f"left out: {visible(fragment_id)}, whose stored state is damaged; restore it from a backup",
+                file=sys.stderr,
+            )
+        raise typer.Exit(Exit.FAILED)
+
+
+def _hints(query: Query, known: Iterable[str]) -> Iterator[str]:
+    """What to say of a query that found nothing: paths that no metadata knows, and a star that is a part of a text."""
+    paths = list(known)
+    for clause in query.clauses:
+        if clause.path is not None and clause.path not in paths:
+            near = difflib.get_close_matches(clause.path, paths, n=1)
+            hint = f"did you mean {near[0]}?" if near else "`idgraph attributes search` finds them"
+            yield f"no attribute is called {clause.path}; {hint}"
+        if isinstance(clause, Term) and str(clause.value).endswith("*"):
+            yield f'within quotes a star is a star; a beginning is written {clause.path}="…"*'
+
+
+def _hints_of_loss(resources: WorkerResources) -> Iterator[str]:
+    """What to say where nothing can be found at all: a file that was removed is made again, empty."""
+    if not resources.index.count(Query()) and resources.store.scan(limit=1):
+        yield "the index is empty, and the store has profiles: they wait in the outbox, or `idgraph reindex` brings them back"
+
+
+def _show(profiles: list[Profile], as_json: bool) -> None:
+    from idgraph.app.terminal.profile_tree import profile_tree
+
+    for profile in profiles:
+        if as_json:
+            print_json(profile.canonical(provenance=True))
+        else:
+            console().print(profile_tree(profile))

@@ -1,0 +1,103 @@
+"""`idgraph reconcile`: whether the index has what the store has."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from idgraph.app.commands.context import Json, settings_of
+from idgraph.app.exits import Exit, told
+from idgraph.app.jobs import progress as progress_view
+from idgraph.app.observation.json_logs import say
+from idgraph.app.terminal.escapes import visible
+from idgraph.app.terminal.output import counted, print_json, print_table
+
+if TYPE_CHECKING:
+    from idgraph.jobs.reconcile import ReconcileProgress
+
+
+def reconcile(
+    context: typer.Context,
+    repair: Annotated[bool, typer.Option("--repair", help="Mend what differs, from the store.")] = False,
+    rate: Annotated[
+        int | None,
+        typer.Option(
+            "--rate",
+            min=1,
+            help="Look at so many profiles and documents a second at most. Default: as fast as it goes.",
+        ),
+    ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Begin anew, rather than where an earlier run was cut short.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Compare the search index with the store: what is missing, stale, different or orphaned there.
+
+    Runs beside a flow: what is on its way into the index is no drift. Exit code 6 when they differ, or with --repair
+    when something could not be mended; 0 when all is well.
+    """
+    from idgraph.app.jobs.index_upkeep import reconciling
+    from idgraph.jobs.reconcile import PAGE
+
+    with told(), reconciling(settings_of(context), repair) as work:
+        job = progress_view.paced(
+            work.run(min(PAGE, rate or PAGE), again), rate, lambda progress: progress.looked_at
+        )
+        done = next(job)
+        begun = f"goes on after {done.looked_at:,}" if done.resumed else "begins"
+        say(f"comparing {begun}: {done.total:,} profiles and documents")
+        progress_view.show(job, done.total, "compared")
+        if as_json:
+            print_json(_described(done))
+        else:
+            _tell(done, repair)
+        if done.left:
+            raise typer.Exit(Exit.DRIFT)
+
+
+def _described(done: ReconcileProgress) -> dict[str, Any]:
+    from idgraph.jobs.reconcile import Drift
+
+    return {
+        "profiles": done.stored,
+        "documents": done.indexed,
+        "drift": {str(kind): done.drift[str(kind)] for kind in Drift},
+        "waiting": done.waiting,
+        "unreadable": done.unreadable,
+        "repaired": done.repaired,
+        "left": done.left,
+        "fragments": done.named,
+    }
+
+
+def _tell(done: ReconcileProgress, repair: bool) -> None:
+    from idgraph.jobs.reconcile import Drift
+
+    if done.drift.total():
+        print_table(
+            ("drift", "number", "such as"),
+            [
+                (kind, f"{number:,}", visible(", ".join(done.named.get(kind, ()))))
+                for kind, number in sorted(done.drift.items())
+            ],
+        )
+    waiting = f", {done.waiting:,} on their way" * bool(done.waiting)
+    told = f"{counted(done.stored, 'profile')} and {counted(done.indexed, 'document')} compared{waiting}: "
+    if not done.drift.total():
+        print(f"{told}no drift")
+        return
+    print(
+        f"{told}{done.repaired:,} of {done.drift.total():,} mended"
+        if repair
+        else f"{told}{done.drift.total():,} differ"
+    )
+    if done.drift[str(Drift.AHEAD)] or (repair and done.left):
+        say(
+            "the index holds on to later versions than the store has, as after a restored backup: `idgraph reindex` mends it"
+        )
+    elif done.left:
+        say("`idgraph reconcile --repair` mends it")
+    if done.unreadable:
+        say(f"{counted(done.unreadable, 'profile')} cannot be read: their state is damaged")

@@ -1,0 +1,27 @@
+"""`idgraph serve`: the services, each in a process of its own."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from idgraph.app.commands.context import settings_of
+from idgraph.app.exits import told
+
+commands = typer.Typer(no_args_is_help=True, help="Run one of the services.")
+
+
+@commands.command("metadata")
+def serve_metadata(
+    context: typer.Context,
+    host: Annotated[str | None, typer.Option(help="Default: from the configured URL.")] = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Default: from the configured URL.")
+    ] = None,
+) -> None:
+    """Run the metadata service until Ctrl-C. The first start makes an admin token and says where it is."""
+    from idgraph.app import metadata_server
+
+    with told():
+        metadata_server.serve_here(settings_of(context), host, port)

@@ -1,0 +1,111 @@
+"""`idgraph specs`: mapping specs in the metadata service."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from idgraph.app import wiring
+from idgraph.app.commands.context import Json, Why, settings_of
+from idgraph.app.exits import Exit, told
+from idgraph.app.terminal.escapes import visible, visible_lines
+from idgraph.app.terminal.output import print_listing
+from idgraph.model.errors import SpecError
+
+if TYPE_CHECKING:
+    from sinks.http.metadata import SpecSummary
+
+commands = typer.Typer(no_args_is_help=True, help="Mapping specs in the metadata service.")
+
+_COLUMNS: dict[str, Callable[[SpecSummary], str]] = {
+    "name": lambda spec: spec.name,
+    "latest": lambda spec: str(spec.latest_version),
+    "active": lambda spec: str(spec.active_version or "-"),
+    "source": lambda spec: spec.document.source,
+    "event type": lambda spec: spec.document.event_type,
+    "description": lambda spec: spec.document.description,
+}
+
+
+@commands.command("apply")
+def apply_specs(context: typer.Context, files: list[Path], reason: Why = "") -> None:
+    """Save spec documents as new versions; one whose status is `active` is in force at once.
+
+    A spec that did not change makes no new version.
+    """
+    from idgraph.app.documents.reading import read_definition, refused_by_service
+
+    with told():
+        definitions = [(file, read_definition(file)) for file in files]
+        with wiring.metadata_client(settings_of(context)) as client:
+            for file, definition in definitions:
+                before = client.get_spec(definition.name)
+                try:
+                    saved = client.put_spec(definition, reason)
+                except SpecError as error:
+                    raise refused_by_service(file, error) from None
+                is_new = before is None or saved.latest_version > before.latest_version
+                active = (
+                    f"version {saved.active_version} is active" if saved.active_version else "none is active"
+                )
+                print(
+                    f"{saved.name}: version {saved.latest_version} {'saved' if is_new else 'unchanged'}, {active}"
+                )
+
+
+@commands.command("list")
+def list_specs(context: typer.Context, as_json: Json = False) -> None:
+    """List the specs: latest and active version, source and event type."""
+    with told(), wiring.metadata_client(settings_of(context)) as client:
+        found = client.list_specs()
+        print_listing(found, as_json, _COLUMNS)
+
+
+@commands.command("show")
+def show_spec(
+    context: typer.Context,
+    name: str,
+    version: Annotated[int | None, typer.Option(help="Default: the latest.")] = None,
+) -> None:
+    """Print a spec document as JSON, ready to be edited and applied."""
+    from transforms.spec.pointers import nearest
+
+    with told(), wiring.metadata_client(settings_of(context)) as client:
+        summary = client.get_spec(name)
+        document = (
+            client.get_spec_version(name, version)
+            if version is not None
+            else summary.document
+            if summary
+            else None
+        )
+        if document is None:
+            close = nearest(name, (spec.name for spec in client.list_specs())) if summary is None else None
+            print(f"no such spec: {visible(name)}{f' ({close})' if close else ''}", file=sys.stderr)
+            raise typer.Exit(Exit.NOT_FOUND)
+        print(visible_lines(document.model_dump_json(indent=2, exclude={"version", "created"})))
+
+
+@commands.command("activate")
+def activate_spec(
+    context: typer.Context,
+    name: str,
+    version: Annotated[int | None, typer.Option(help="Default: the latest.")] = None,
+    reason: Why = "",
+) -> None:
+    """Put a version of a spec in force."""
+    with told(), wiring.metadata_client(settings_of(context)) as client:
+        saved = client.activate(name, version, reason)
+        print(f"{name}: version {saved.active_version} is active")
+
+
+@commands.command("retire")
+def retire_spec(context: typer.Context, name: str, reason: Why = "") -> None:
+    """Take a spec out of force. Events that only it mapped become dead letters, to be replayed."""
+    with told(), wiring.metadata_client(settings_of(context)) as client:
+        client.retire(name, None, reason)
+        print(f"{name}: retired")

@@ -1,0 +1,86 @@
+"""`idgraph tokens`: who may call the metadata service. Works on its database, which need not be served."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from idgraph.app import wiring
+from idgraph.app.commands.context import Json, settings_of
+from idgraph.app.exits import told
+from idgraph.app.terminal.output import print_json, print_table
+
+if TYPE_CHECKING:
+    from metadata_service.storage.database import Database
+
+commands = typer.Typer(
+    no_args_is_help=True, help="Tokens of the metadata service. Each person and each pipeline has its own."
+)
+
+Name = Annotated[str, typer.Argument(help="Who it is for: stands in the history as who made a change.")]
+
+
+@commands.command()
+def add(
+    context: typer.Context,
+    name: Name,
+    role: Annotated[str, typer.Option(help="reader, pipeline or admin.")] = "admin",
+    days: Annotated[int | None, typer.Option(min=1, help="It expires after so many days.")] = None,
+) -> None:
+    """Make a token. It is shown once, on standard output."""
+    from metadata_service.storage.tokens import Role, create_token
+
+    with told(), _database(context) as database:
+        if role not in list(Role):
+            raise typer.BadParameter(f"a role is one of {', '.join(Role)}")
+        lifetime = timedelta(days=days) if days else None
+        print(create_token(database, name, Role(role), lifetime=lifetime))
+
+
+@commands.command("list")
+def list_tokens(context: typer.Context, as_json: Json = False) -> None:
+    """List tokens by name: role, dates; never the tokens."""
+    from metadata_service.storage.tokens import list_tokens as listed
+
+    with told(), _database(context) as database:
+        found = [token._asdict() for token in listed(database)]
+        if as_json:
+            for token in found:
+                print_json(token)
+        else:
+            titles = ("name", "role", "created", "expires", "revoked")
+            print_table(titles, [[str(token[title] or "-") for title in titles] for token in found])
+
+
+@commands.command()
+def revoke(context: typer.Context, name: Name) -> None:
+    """Refuse a token from now on."""
+    from metadata_service.storage.tokens import revoke_token
+
+    with told(), _database(context) as database:
+        revoke_token(database, name)
+        print(f"the token of {name} is revoked")
+
+
+@contextmanager
+def _database(context: typer.Context) -> Iterator[Database]:
+    """The service's database. What it refuses is no matter of the service being away."""
+    from idgraph.model.errors import MetadataError, NotFoundError, RefusedError
+    from idgraph.web.refusals import UnknownSubjectError
+    from metadata_service.storage.database import open_database
+
+    settings = settings_of(context)
+    wiring.prepare_directory(settings)
+    database = open_database(settings.database_url())
+    try:
+        yield database
+    except UnknownSubjectError as error:
+        raise NotFoundError(str(error)) from None
+    except MetadataError as error:
+        raise RefusedError(str(error)) from None
+    finally:
+        database.close()

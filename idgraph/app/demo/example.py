@@ -1,0 +1,80 @@
+"""An example as it lies in `examples/`: configuration, specs, attributes, data, and what to show."""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+import tomllib
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from idgraph.app.settings.document import Settings
+from idgraph.model.errors import ConfigError
+
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
+EVENTS_PER_FILE = 2000
+MARKER = ".made-by-idgraph-demo"
+
+
+class Example:
+    """One example. `shown` is the content of its `demo.toml`."""
+
+    def __init__(self, name: str) -> None:
+        """Raises ConfigError for a name that is not there."""
+        self.name = name
+        self.folder = EXAMPLES / name
+        if not (self.folder / "demo.toml").is_file():
+            known = ", ".join(sorted(file.parent.name for file in EXAMPLES.glob("*/demo.toml"))) or "none"
+            raise ConfigError(
+                f"there is no example {name!r} (found: {known}); the examples come with a clone of the repository"
+            )
+        self.shown: dict[str, Any] = tomllib.loads((self.folder / "demo.toml").read_text(encoding="utf-8"))
+
+    def specs(self) -> list[Path]:
+        """Spec documents."""
+        return sorted((self.folder / "specs").glob("*.json"))
+
+    def attributes(self) -> Path | None:
+        """Attribute definitions, if the example declares some."""
+        file = self.folder / "attributes.json"
+        return file if file.exists() else None
+
+    def lay_out(self, target: Path) -> Path:
+        """Make an empty folder to run in, with a copy of the configuration; gives the copy.
+
+        A folder of an earlier demo is replaced. Raises ConfigError for a folder that is somebody's own.
+        """
+        if target.exists() and any(target.iterdir()):
+            if not (target / MARKER).exists():
+                raise ConfigError(
+                    f"{target} is not empty and not of an earlier demo; give another --directory"
+                )
+            shutil.rmtree(target)
+        target.mkdir(parents=True, exist_ok=True, mode=0o700)
+        (target / MARKER).touch()
+        return Path(shutil.copy(self.folder / "idgraph.toml", target))
+
+    def files(self, settings: Settings) -> Iterator[tuple[str, list[bytes]]]:
+        """The data in pieces of one file each, the sources in turn: (source, lines)."""
+        streams = {source.name: _chunks(self._lines(source.name)) for source in settings.sources}
+        while streams:
+            for name in list(streams):
+                chunk = next(streams[name], None)
+                if chunk is None:
+                    del streams[name]
+                else:
+                    yield name, chunk
+
+    def _lines(self, source: str) -> Iterator[bytes]:
+        data = self.folder / "data"
+        for file in sorted([*data.glob(f"{source}.jsonl*"), *data.glob(f"{source}/*.jsonl*")]):
+            with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as stream:
+                for line in stream:
+                    yield line if line.endswith(b"\n") else line + b"\n"
+
+
+def _chunks(lines: Iterator[bytes]) -> Iterator[list[bytes]]:
+    while chunk := list(islice(lines, EVENTS_PER_FILE)):
+        yield chunk

@@ -1,0 +1,223 @@
+"""The demo: the whole path on example data, in one process."""
+
+from __future__ import annotations
+
+import shlex
+import socket
+import sys
+import threading
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from idgraph.app import wiring
+from idgraph.app.demo.example import Example
+from idgraph.app.demo.flow import RunningFlow
+from idgraph.app.documents.reading import read_attributes, read_definition
+from idgraph.app.java import require_java
+from idgraph.app.metadata_server import serving_here
+from idgraph.app.publish import publish_lines
+from idgraph.app.settings.document import load
+from idgraph.app.terminal.output import console, counted
+from idgraph.app.terminal.profile_tree import profile_tree
+from idgraph.model import canonical
+from idgraph.model.errors import IdgraphError
+from idgraph.model.identifiers import Identifier
+from idgraph.model.queries import Query
+from profile_service.reader import Profile
+from sinks.http.metadata import MetadataClient
+
+EDIT_SECONDS = 60
+
+
+def run_demo(name: str, directory: Path, stop: threading.Event) -> None:
+    """Lay an example out in a directory and run it there.
+
+    Raises KeyboardInterrupt when `stop` is set before all was shown.
+    """
+    require_java()
+    example = Example(name)
+    config = example.lay_out(directory)
+    _choose_port(config)
+    Demo(example, config).run(stop)
+
+
+def _choose_port(config: Path) -> None:
+    # 8410 may be taken; what is written into the copy is what later commands use.
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    text = config.read_text(encoding="utf-8")
+    config.write_text(text.replace("127.0.0.1:8410", f"127.0.0.1:{port}"), encoding="utf-8")
+
+
+class Demo:
+    """One run of the demo."""
+
+    def __init__(self, example: Example, config: Path) -> None:
+        self._example = example
+        self._config = config
+        self._settings = load(config)
+        self._console = console()
+
+    def run(self, stop: threading.Event) -> None:
+        """All of it. Raises KeyboardInterrupt when `stop` is set before the end."""
+        say = self._console.print
+        say(f"[bold]idgraph demo[/]: {self._example.shown['title']}\n")
+        with ExitStack() as stack:
+            wiring.prepare_directory(self._settings)
+            from idgraph.app.adapters.key_providers import create_keyring
+
+            create_keyring(self._settings)
+            port = int(self._settings.metadata.url.rsplit(":", 1)[1])
+            url = stack.enter_context(serving_here(self._settings, port))
+            client = stack.enter_context(wiring.metadata_client(self._settings))
+            self._declare(client)
+            say(f"metadata service on {url}, {counted(len(client.list_specs()), 'spec')} active")
+            total = 0
+            for source, lines in self._example.files(self._settings):
+                publish_lines(self._settings.file_source(source), lines)
+                total += len(lines)
+            say(f"{total:,} events published; starting Spark\n")
+            flow = stack.enter_context(RunningFlow(self._settings))
+            self._follow(flow, total, stop)
+            self._wait_for_catalogue(client)
+            self._summarise(flow, client)
+            self._show_profile()
+            self._edit(client, flow, stop)
+            _unless(stop)
+            stays = sys.stdin.isatty() and sys.stdout.isatty()
+            self._suggest(stays)
+            if stays:
+                say(
+                    "\nThe service and the flow stay up for you to try this in another terminal. Ctrl-C ends."
+                )
+                while not stop.is_set():
+                    flow.wait(0.5)
+
+    def _declare(self, client: MetadataClient) -> None:
+        attributes = self._example.attributes()
+        for definition, _, _ in read_attributes(attributes) if attributes else ():
+            client.put_attribute(definition, "demo")
+        for spec in self._example.specs():
+            client.put_spec(read_definition(spec), "demo")
+
+    def _follow(self, flow: RunningFlow, total: int, stop: threading.Event) -> None:
+        bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            console=self._console,
+        )
+        with bar if self._console.is_terminal else ExitStack():
+            task = bar.add_task("events", total=total)
+            told_of = 0
+            while flow.counts.events < total and not stop.is_set():
+                flow.wait(0.5)
+                done = flow.counts.events
+                bar.update(task, completed=done)
+                if not self._console.is_terminal and done - told_of >= total // 5:
+                    self._console.print(f"  {done:,} of {total:,} events")
+                    told_of = done
+        _unless(stop)
+
+    def _wait_for_catalogue(self, client: MetadataClient) -> None:
+        # The last discoveries are on their way; the service takes them within the update interval.
+        etag: str | None = None
+        while (
+            answer := client.snapshot(etag, 4 * self._settings.metadata.schema_update_interval)
+        ) is not None:
+            etag = answer.etag
+
+    def _summarise(self, flow: RunningFlow, client: MetadataClient) -> None:
+        say = self._console.print
+        counts = flow.counts
+        discovered = sum(1 for _ in client.search_attributes(status="discovered"))
+        with wiring.opened(self._settings) as resources:
+            profiles = resources.store.count()
+            indexed = resources.index.count(Query())
+        dead = ", ".join(f"{reason} {count}" for reason, count in sorted(counts.dead.items())) or "none"
+        say(f"\n[bold]events[/]            {counts.events:>9,}   ({counts.skipped:,} mapped to nothing)")
+        say(f"[bold]profiles[/]          {profiles:>9,}   ({indexed:,} searchable)")
+        say(f"[bold]dead letters[/]      {counts.dead_letters():>9,}   ({dead})")
+        say(f"[bold]attributes found[/]  {discovered:>9,}   (nobody declared them)")
+        say(f"[bold]protected values[/]  {counts.protected:>9,}   (sealed before they left the map stage)")
+        say(
+            f"[bold]events a second[/]   {counts.events / max(flow.seconds, 1e-9):>9,.0f}   (over {flow.seconds:.1f} s of micro-batches)\n"
+        )
+
+    def _show_profile(self) -> None:
+        with wiring.opened(self._settings) as resources:
+            reader = wiring.profile_reader(self._settings, resources)
+            wanted = self._example.shown.get("show")
+            if wanted:
+                found = reader.lookup(Identifier.parse(wanted))
+            else:
+                found = reader.search(Query(), limit=1).profiles
+            for profile in found[:1]:
+                self._console.print("[bold]One profile[/], each value with where it came from:\n")
+                self._console.print(profile_tree(profile))
+
+    def _edit(self, client: MetadataClient, flow: RunningFlow, stop: threading.Event) -> None:
+        edit = self._example.shown.get("edit")
+        if not edit:
+            return
+        say = self._console.print
+        file = self._example.folder / edit["spec"]
+        say("\n[bold]A spec edit, live[/], beside the running flow:\n")
+        self._say_command(f"specs apply {_shown(file)}")
+        started = time.monotonic()
+        saved = client.put_spec(read_definition(file), "demo: an edit while the flow runs")
+        event = canonical.decode((self._example.folder / edit["event"]).read_bytes())
+        publish_lines(self._settings.file_source(edit["source"]), [canonical.encode(event) + b"\n"])
+        say(f"  {saved.name} version {saved.active_version} is active; one more event published")
+        leaf = None
+        while leaf is None and time.monotonic() - started < EDIT_SECONDS and not stop.is_set():
+            flow.wait(0.05)
+            leaf = self._edited(edit["attribute"], saved.active_version or 0)
+        if leaf is None:
+            _unless(stop)
+            raise IdgraphError("the edited spec did not act on the event within a minute")
+        say(
+            f"  {time.monotonic() - started:.2f} s later: {leaf[0].id} has {edit['attribute']} = {leaf[1]}, "
+            f"made by {saved.name}@{saved.active_version}"
+        )
+
+    def _edited(self, path: str, version: int) -> tuple[Profile, str] | None:
+        with wiring.opened(self._settings) as resources:
+            for profile in wiring.profile_reader(self._settings, resources).lookup(
+                Identifier.parse(self._example.shown["show"])
+            ):
+                for leaf in profile.leaves:
+                    if leaf.path == path and leaf.register.spec.version == version:
+                        return profile, str(leaf.value)
+        return None
+
+    def _suggest(self, stays: bool) -> None:
+        self._console.print("\n[bold]Try next[/]\n")
+        if not stays:
+            self._say_command("serve metadata", " &")
+        for words in self._example.shown["try"]:
+            self._say_command(words)
+
+    def _say_command(self, words: str, end: str = "") -> None:
+        # On one line, however narrow the terminal: it is there to be copied.
+        self._console.print(f"  {self._command(words)}{end}", soft_wrap=True, markup=False)
+
+    def _command(self, words: str) -> str:
+        program = _shown(Path(sys.argv[0])) if "/" in sys.argv[0] else "idgraph"
+        return f"{program} -c {shlex.join([_shown(self._config), *shlex.split(words)])}"
+
+
+def _unless(stop: threading.Event) -> None:
+    """Raises KeyboardInterrupt when the demo was asked to stop in its middle."""
+    if stop.is_set():
+        raise KeyboardInterrupt
+
+
+def _shown(path: Path) -> str:
+    resolved = path.resolve()
+    here = Path.cwd()
+    return str(resolved.relative_to(here)) if resolved.is_relative_to(here) else str(path)

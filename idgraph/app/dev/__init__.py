@@ -1,0 +1,1 @@
+"""`idgraph dev`: the production shape on one machine."""

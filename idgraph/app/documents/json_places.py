@@ -1,0 +1,178 @@
+"""Where each value of a JSON text stands.
+
+The decoder that reads events (msgspec) does not say. This scanner is for files that people write: it walks
+the text once, without recursion, and accepts what the decoder accepts, to a depth.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from idgraph.app.documents.json_syntax import (
+    CHARACTER,
+    STRING,
+    JsonSyntaxError,
+    bad_string,
+    ended,
+    unexpected,
+)
+from idgraph.model import canonical
+from transforms.spec.pointers import pointer
+
+MAX_LEVELS = 200
+_LONGEST_INTEGER = 4300  # digits, as Python reads them
+
+_SPACE = re.compile(r"[ \t\n\r]*")
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?(?![0-9.])")
+_WORD = re.compile(r"true|false|null")
+
+
+class Spot(NamedTuple):
+    """Offsets of a value and of its key (None for array elements and the root)."""
+
+    value: int
+    key: int | None
+
+
+class Places(NamedTuple):
+    """`spots` by JSON pointer. `repeated` are keys that stand twice: pointer, offset, offset of the first."""
+
+    spots: dict[str, Spot]
+    repeated: list[tuple[str, int, int]]
+
+
+def find_places(text: str) -> Places:
+    """Raises JsonSyntaxError."""
+    scanner = _Scanner(text)
+    scanner.run()
+    return Places(scanner.spots, scanner.repeated)
+
+
+def offset_within(text: str, string: int, character: int) -> int:
+    """The offset of a character of the string that starts at `string`; escapes are one character."""
+    offset = string + 1
+    for _ in range(character):
+        matched = CHARACTER.match(text, offset)
+        if matched is None or matched[0] == '"':
+            break
+        offset = matched.end()
+    return offset
+
+
+class _Frame:
+    """An object or array that is open."""
+
+    __slots__ = ("at", "count", "is_object", "pointer", "seen")
+
+    def __init__(self, is_object: bool, place: str, at: int) -> None:
+        self.is_object = is_object
+        self.pointer = place
+        self.at = at
+        self.count = 0
+        self.seen: dict[str, int] = {}
+
+
+class _Scanner:
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+        self.spots: dict[str, Spot] = {}
+        self.repeated: list[tuple[str, int, int]] = []
+        self._frames: list[_Frame] = []
+
+    def run(self) -> None:
+        self._value("", None)
+        while self._frames:
+            frame = self._frames[-1]
+            close = "}" if frame.is_object else "]"
+            if self._next() == close:
+                self.at += 1
+                self._frames.pop()
+                continue
+            if frame.count:
+                self._comma(close)
+            if frame.is_object:
+                self._member(frame)
+            else:
+                self._value(f"{frame.pointer}/{frame.count}", None)
+            frame.count += 1
+        if self._next():
+            raise self._unexpected("the end of the file")
+
+    def _next(self) -> str:
+        matched = _SPACE.match(self.text, self.at)
+        self.at = matched.end() if matched else self.at
+        return self.text[self.at : self.at + 1]
+
+    def _comma(self, close: str) -> None:
+        if self.text[self.at : self.at + 1] != ",":
+            raise self._unexpected(f"',' or '{close}'")
+        comma = self.at
+        self.at += 1
+        if self._next() == close:
+            raise JsonSyntaxError(f"expected no ',' before '{close}'", comma)
+
+    def _member(self, frame: _Frame) -> None:
+        if self._next() != '"':
+            raise self._unexpected(
+                "a key in double quotes" if frame.count else "a key in double quotes or '}'"
+            )
+        start = self.at
+        key = canonical.decode(self._string())
+        place = frame.pointer + pointer(key)
+        if key in frame.seen:
+            self.repeated.append((place, start, frame.seen[key]))
+        frame.seen.setdefault(key, start)
+        if self._next() != ":":
+            raise self._unexpected("':' after the key")
+        self.at += 1
+        self._value(place, start)
+
+    def _value(self, place: str, key: int | None) -> None:
+        character = self._next()
+        self.spots[place] = Spot(self.at, key)
+        if character and character in "{[":
+            if len(self._frames) == MAX_LEVELS:
+                raise JsonSyntaxError(f"nested deeper than {MAX_LEVELS} levels", self.at)
+            self._frames.append(_Frame(character == "{", place, self.at))
+            self.at += 1
+        elif character == '"':
+            self._string()
+        elif character and character in "-0123456789":
+            self._number()
+        elif word := _WORD.match(self.text, self.at):
+            self.at = word.end()
+        else:
+            raise self._unexpected("a value")
+
+    def _string(self) -> str:
+        matched = STRING.match(self.text, self.at)
+        if matched is None:
+            raise bad_string(self.text, self.at)
+        try:
+            canonical.decode(matched[0])
+        except canonical.MalformedJSON:
+            raise JsonSyntaxError("the text holds half of a \\u pair", self.at) from None
+        self.at = matched.end()
+        return matched[0]
+
+    def _number(self) -> None:
+        matched = _NUMBER.match(self.text, self.at)
+        if matched is None:
+            raise self._unexpected("a number as JSON has them")
+        literal = matched[0]
+        try:
+            fits = len(literal) <= _LONGEST_INTEGER
+            if fits and (matched[1] or matched[2]):
+                canonical.exact_number(literal)
+        except ArithmeticError:
+            fits = False
+        if not fits:
+            raise JsonSyntaxError("the number is out of range", self.at)
+        self.at = matched.end()
+
+    def _unexpected(self, expected: str) -> JsonSyntaxError:
+        if self.at < len(self.text):
+            return unexpected(self.text, self.at, expected)
+        return ended(self.text, expected, self._frames[-1].at if self._frames else None)

@@ -1,0 +1,206 @@
+"""Documents that people write: mapping specs and attribute definitions, read from files.
+
+All of it raises DocumentError with the places of what is wrong, and ConfigError for a file that cannot be
+read.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic import ValidationError
+
+from idgraph.app.documents.json_files import DocumentError, JsonFile, Problem
+from idgraph.app.documents.model_problems import model_problems
+from idgraph.model.attributes import AttributeDefinition
+from idgraph.model.classification import ClassificationLevels
+from idgraph.model.errors import SpecError
+from idgraph.model.paths import join, split
+from idgraph.model.specs import SpecDefinition
+from idgraph.web.refusals import RefusedError
+from metadata_service.attributes.rules import check_attribute
+from metadata_service.specs.rules import check_spec
+
+
+class SpecOperations(NamedTuple):
+    """The operations of a spec file, and the pointer at which they stand in it."""
+
+    operations: Any
+    place: str
+    of_events: bool
+    """Whether the file is a spec document: what it maps are events, and those are objects."""
+    warnings: tuple[Problem, ...] = ()
+
+
+def check_document(file: Path) -> tuple[Problem, ...]:
+    """Read a spec or attribute definitions, whichever the file holds; gives the warnings. Definitions are judged by
+    the classification levels that a metadata service begins with: it may have others."""
+    document = JsonFile(file)
+    if not _holds_attributes(document.content):
+        return _read_operations(document).warnings
+    problems: list[SpecError] = []
+    levels = ClassificationLevels()
+    placed = _read_attributes(document)
+    for definition, _, place in placed:
+        try:
+            unstated = levels.unstated(definition, definition.classification)
+            check_attribute(definition.model_copy(update=unstated))
+        except RefusedError as error:
+            problems.append(SpecError(error.message, f"{place}{error.pointer}", error.hint))
+    if problems:
+        raise document.refuse(problems)
+    return tuple(warning for each in placed for warning in each.warnings())
+
+
+def read_operations(file: Path) -> SpecOperations:
+    """The operations of a spec file, which holds a document (checked whole) or operations only."""
+    return _read_operations(JsonFile(file))
+
+
+def _read_operations(spec: JsonFile) -> SpecOperations:
+    if _is_document(spec.content):
+        definition = _definition(spec)
+        warnings = tuple(map(spec.locate, unproduced_paths(definition)))
+        return SpecOperations(definition.operations, "/operations", True, warnings)
+    place = "/operations" if _holds_operations_only(spec.content) else ""
+    return SpecOperations(_operations(spec, place), place, False)
+
+
+def read_definition(file: Path) -> SpecDefinition:
+    """The spec document of a file."""
+    return _definition(JsonFile(file))
+
+
+class PlacedAttribute(NamedTuple):
+    """A definition, and the pointer at which it stands in its file."""
+
+    definition: AttributeDefinition
+    file: JsonFile
+    place: str
+
+    def warnings(self) -> list[Problem]:
+        """What may not be meant: a path is the keys of a profile as they are, and no pattern."""
+        keys = split(self.definition.path)
+        told: list[tuple[str, str | None]] = []
+        if "*" in keys:
+            above = join(keys[: keys.index("*")])
+            hint = f"protection of '{above}' reaches all below it" if above else None
+            told.append(("'*' stands for a key of this name, not for any", hint))
+        if any(key != key.strip() for key in keys):
+            told.append(("a key begins or ends with white space", None))
+        if "" in keys and len(keys) > 1:
+            told.append(("a key is empty", "one dot stands between two keys"))
+        return [self.file.locate(SpecError(message, f"{self.place}/path", hint)) for message, hint in told]
+
+    def refused(self, problem: SpecError) -> DocumentError:
+        """What the metadata service found wrong in the definition, with its place in the file."""
+        return self.file.refuse([problem.under(self.place)])
+
+
+def read_attributes(file: Path) -> list[PlacedAttribute]:
+    """The definitions of a file that holds one or a list."""
+    return _read_attributes(JsonFile(file))
+
+
+def _read_attributes(document: JsonFile) -> list[PlacedAttribute]:
+    listed = isinstance(document.content, list)
+    definitions: list[PlacedAttribute] = []
+    problems: list[SpecError] = []
+    first: dict[str, str] = {}
+    for number, item in enumerate(document.content if listed else [document.content]):
+        place = f"/{number}" if listed else ""
+        try:
+            definition = AttributeDefinition.model_validate(item)
+            definitions.append(PlacedAttribute(definition, document, place))
+            if (other := first.setdefault(definition.path, place)) != place:
+                problems.append(
+                    SpecError(f"{definition.path} is defined at {other} already", f"{place}/path")
+                )
+        except ValidationError as error:
+            found = model_problems(error, item, AttributeDefinition)
+            problems += [problem.under(place) for problem in found]
+    if problems:
+        raise document.refuse(problems)
+    return definitions
+
+
+def refused_by_service(file: Path, error: SpecError) -> DocumentError:
+    """What the metadata service found wrong in the document of a file, with its place there."""
+    return JsonFile(file).refuse([error])
+
+
+def unproduced_paths(definition: SpecDefinition) -> list[SpecError]:
+    """Paths of a document at which no operation puts a value. That is no mistake for certain: an event may bring more
+    than the spec tells."""
+    from transforms.spec.output_tree import can_produce, leaves, output_tree
+    from transforms.spec.pointers import nearest
+
+    tree = output_tree(definition.operations)
+    places = [("/id", definition.id), ("/ordinal", definition.ordinal)]
+    places += [(f"/identifiers/{n}/path", place.path) for n, place in enumerate(definition.identifiers)]
+    return [
+        SpecError(f"no operation puts a value at '{path}'", place, nearest(path, leaves(tree)))
+        for place, path in places
+        if path is not None and not can_produce(tree, path)
+    ]
+
+
+def _holds_attributes(content: Any) -> bool:
+    """Whether these look like definitions of attributes: a spec is no list of objects with paths, and has operations."""
+    items = content if isinstance(content, list) else [content]
+    return bool(items) and all(
+        isinstance(item, dict) and "path" in item and not {"operation", "operations"} & item.keys()
+        for item in items
+    )
+
+
+def _is_document(content: Any) -> bool:
+    if not isinstance(content, dict) or "operation" in content:
+        return False
+    fields = SpecDefinition.model_fields.keys() & content.keys()
+    return bool(fields) and not _holds_operations_only(content)
+
+
+def _holds_operations_only(content: Any) -> bool:
+    """Whether it is an example as the documentation has them: operations, and perhaps an input and an output."""
+    return (
+        isinstance(content, dict)
+        and isinstance(content.get("operations"), list | dict)
+        and SpecDefinition.model_fields.keys() & content.keys() == {"operations"}
+    )
+
+
+def _operations(spec: JsonFile, place: str) -> Any:
+    from transforms.spec.compiler import find_problems
+
+    operations = spec.content["operations"] if place else spec.content
+    problems = [problem.under(place) for problem in find_problems(operations)]
+    if problems:
+        raise spec.refuse(problems)
+    return operations
+
+
+def _definition(spec: JsonFile) -> SpecDefinition:
+    from transforms.spec.compiler import find_problems
+
+    content = spec.content
+    problems: list[SpecError] = []
+    if isinstance(content, list):
+        hint = "put it under `operations`, see docs/from-jolt.md"
+        raise spec.refuse([SpecError("expected an object, found an array", hint=hint)])
+    if isinstance(content, dict) and isinstance(content.get("operations"), list | dict):
+        problems = [problem.under("/operations") for problem in find_problems(content["operations"])]
+    try:
+        definition = SpecDefinition.model_validate(content)
+    except ValidationError as error:
+        problems += model_problems(error, content, SpecDefinition)
+        raise spec.refuse(problems) from None
+    if not problems:
+        try:
+            check_spec(definition, lambda _operations: None)
+        except SpecError as error:
+            problems.append(error)
+    if problems:
+        raise spec.refuse(problems)
+    return definition

@@ -1,0 +1,193 @@
+"""Running the configured flow in this process."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+
+from idgraph.app import wiring
+from idgraph.app.adapters.input_streams import input_stream, needed_jars
+from idgraph.app.adapters.key_providers import ensure_keyring
+from idgraph.app.adapters.payload_formats import require_formats
+from idgraph.app.cluster import require_shared
+from idgraph.app.java import class_archives, require_java
+from idgraph.app.observation.flow_observation import observed
+from idgraph.app.settings.document import Settings
+from idgraph.files import exclusive_lock, owner_only
+from idgraph.jobs.reencrypt.background_sealing import BackgroundSealing
+from idgraph.model.errors import ConfigError, FlowInterruptedError, FlowStoppedError, ProfileIndexError
+from idgraph.model.queries import Query
+from idgraph.projection.index_policies import IndexPolicies
+from idgraph.projection.outbox import OutboxDrainer
+from ingestion.metadata.follower import SnapshotFollower
+from ingestion.metadata.schema_buffer import SchemaBuffer
+from ingestion.metadata.schema_journal import SchemaJournal
+from ingestion.metadata.schema_sender import SchemaSender
+from ingestion.sources.files.globs import is_glob
+from ingestion.sources.files.ownership import file_sources, folder_of, path_below
+from ingestion.sources.intake import Intake
+from ingestion.sources.kafka.configuration import kafka_sources
+from ingestion.spark import checkpoints
+from ingestion.spark.query import Flow
+from ingestion.spark.session import start_session, stop_session
+from ingestion.spark.workers import WorkerResources
+from ingestion.stages.failure_handlers import failure_handler
+from ingestion.stages.outcomes import BatchReport
+
+log = logging.getLogger(__name__)
+
+
+def run_flow(
+    settings: Settings,
+    stop: threading.Event,
+    intake: Intake,
+    on_batch: Callable[[BatchReport], None],
+    on_start: Callable[[], None] = lambda: None,
+) -> None:
+    """Run until `stop` is set, or with `until_done` until what is there at the start is done. `on_start` is called before
+    Spark is started, once nothing else runs this flow.
+
+    Raises ConfigError for what must be mended before anything runs, UnauthorizedError and MetadataError
+    when there is no snapshot to start with, and whatever stopped the flow.
+    """
+    if not settings.sources:
+        raise ConfigError("no sources are configured; add a [[sources]] table to idgraph.toml")
+    failure_handler(settings.flow.on_failure)
+    require_shared(settings)
+    with _telling_of_interruption(stop):
+        require_java()
+    jars = needed_jars(settings)
+    wiring.prepare_directory(settings)
+    ensure_keyring(settings)
+    _make_folders(settings)
+    state = settings.flow_state()
+    with ExitStack() as stack:
+        # Spark asks for no modes for its checkpoint and its temporary files. The sources' folders, made above,
+        # are for publishers and have the user's own.
+        stack.enter_context(owner_only())
+        stack.enter_context(exclusive_lock(state))
+        checkpoints.mend(state / "checkpoint", keeps_files=not kafka_sources(settings.sources_by_name()))
+        client = stack.enter_context(closing(wiring.metadata_client(settings)))
+        resources = stack.enter_context(wiring.opened(settings))
+        wiring.require_own_keyring(settings, resources)
+        require_formats(settings, resources.formats)
+        wiring.erasure(settings, resources).mend()
+        snapshots = stack.enter_context(SnapshotFollower(client, wiring.snapshot_file(settings)))
+        schema = stack.enter_context(
+            SchemaBuffer(
+                SchemaSender(client, wiring.refused_changes_file(settings)),
+                SchemaJournal(wiring.schema_journal(settings)),
+                settings.metadata.max_updates,
+                settings.metadata.schema_update_interval,
+            )
+        )
+        if settings.index.fed_by == "flow":
+            _tell_of_another_store(resources)
+            policies = IndexPolicies(lambda: snapshots.current().snapshot)
+            stack.enter_context(OutboxDrainer(resources.store, resources.index, lambda: policies().rules))
+        running: list[Flow] = []
+        stream = input_stream(settings)
+        on_batch = stack.enter_context(
+            observed(
+                settings,
+                resources,
+                snapshots,
+                stream.waiting,
+                lambda: any(flow.is_running() for flow in running),
+                on_batch,
+            )
+        )
+        on_start()
+        with _keeping_interrupt_handler(), _telling_of_interruption(stop):
+            session = start_session(
+                settings.flow, settings.spark, state / "spark", state / "spark.log", class_archives(), jars
+            )
+        stack.callback(stop_session, session)
+        plan = wiring.worker_plan(settings)
+        leftover_keys = resources.leftover_keys()
+        flow = Flow(
+            session,
+            plan,
+            stream,
+            state,
+            snapshots,
+            schema,
+            resources.dead_letters,
+            leftover_keys,
+            on_batch,
+        )
+        running.append(flow)
+        stack.enter_context(
+            BackgroundSealing(resources, snapshots.current, flow.is_past, wiring.sealed_file(settings))
+        )
+        try:
+            flow.run(stop, intake)
+        finally:
+            running.clear()
+
+
+@contextmanager
+def _telling_of_interruption(stop: threading.Event) -> Iterator[None]:
+    """Around what starts Java: asked to end with the flow, it says that it cannot be started."""
+    try:
+        yield
+    except (ConfigError, FlowStoppedError):
+        if not stop.is_set():
+            raise
+        raise FlowInterruptedError("Java ended with it before the flow had begun") from None
+
+
+def _tell_of_another_store(resources: WorkerResources) -> None:
+    """A store that is made anew begins its versions anew, and the index takes no document of an earlier one."""
+    try:
+        is_other = not resources.store.scan(limit=1) and resources.index.count(Query()) > 0
+    except ProfileIndexError:
+        return
+    if is_other:
+        log.warning(
+            "there is no profile in the store and some are in the search index, which keeps what it has: "
+            "once the flow has built them again, run `idgraph reindex`"
+        )
+
+
+def _make_folders(settings: Settings) -> None:
+    """A source's folder may come later than the flow, so it is made; one that is made may be a mistake in its
+    name, so it is told. Raises ConfigError for one that would read what the flow itself writes."""
+    for source in file_sources(settings.sources_by_name()).values():
+        folder = folder_of(source)
+        for place in (settings.directory, settings.keyring_file()):
+            if not is_glob(source.path) and _is_read_below(folder, place):
+                raise ConfigError(
+                    f"source {source.name}: {folder} holds {place}, and what idgraph keeps is no event; give the "
+                    "source a folder of its own"
+                )
+        if folder.is_dir():
+            continue
+        try:
+            folder.mkdir(parents=True)
+        except OSError as error:
+            raise ConfigError(f"source {source.name}: {folder}: {error.strerror}") from None
+        log.warning("source %s: created %s, nothing there yet", source.name, folder)
+
+
+def _is_read_below(folder: Path, place: Path) -> bool:
+    """Whether a place lies below a folder, and not in what is hidden, which Spark leaves out."""
+    below = path_below(folder, place)
+    return below is not None and not any(part.startswith((".", "_")) for part in below.parts)
+
+
+@contextmanager
+def _keeping_interrupt_handler() -> Iterator[None]:
+    """PySpark puts a handler of its own in place of the caller's: Ctrl-C would break off the micro-batch."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    kept = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, kept)

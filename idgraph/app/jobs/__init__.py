@@ -1,0 +1,1 @@
+"""Jobs as the command line starts and shows them."""

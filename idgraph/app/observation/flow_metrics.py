@@ -1,0 +1,191 @@
+"""The metrics of a flow, in Prometheus' text format.
+
+Counters are the sums of what micro-batches report (`ingestion.stages.outcomes`): nothing is counted a second time. They are of
+this process and begin at 0 with it, as Prometheus expects. No label holds a value of an event.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+from prometheus_client import CollectorRegistry, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from idgraph.model.errors import IdgraphError
+from ingestion.stages.outcomes import BatchReport, StageReport
+
+COUNTERS: dict[str, tuple[str, str]] = {
+    "files": ("files", "Files that were read to their end."),
+    "file_bytes": ("file_bytes", "Bytes of these files as they lie on disk."),
+    "events": ("events", "Records read, good and bad."),
+    "bytes": ("event_bytes", "Bytes of these records."),
+    "skipped": ("events_skipped", "Events that mapped to nothing."),
+    "erased": ("events_erased", "Events and changes that a tombstone refused."),
+    "untold": ("schema_changes_untold", "New attributes and types that were too many to be told at once."),
+    "protected": ("values_sealed", "Values that were sealed."),
+    "decrypted": ("records_decrypted", "Records that arrived encrypted and were decrypted."),
+    "undecrypted": ("records_undecrypted", "Records that arrived encrypted and were not decrypted."),
+    "decrypt_retries": ("decryption_retries", "Requests to a decryption service that were made again."),
+    "written": ("fragments_written", "Fragments that changed and were written."),
+    "unchanged": ("fragments_unchanged", "Fragments that were read and did not change."),
+    "isolated": ("fragments_isolated", "Fragments that could not be committed."),
+    "unindexed": (
+        "fragments_unindexed",
+        "Fragments that were left in the outbox, for the index to take later.",
+    ),
+    "conflicts": ("commit_conflicts", "Fragments that another writer was faster at."),
+    "retries": ("commit_retries", "Writes that were made again."),
+    "read_units": ("store_read_units", "Read units that the stores charged for; of DynamoDB its capacity."),
+    "write_units": ("store_write_units", "Write units that the stores charged for."),
+}
+"""By field of the report: name, to which `idgraph_` and `_total` belong, and help."""
+
+STAGES = ("decrypt", "map", "commit", "index")
+"""Each has a field `STAGE_seconds` in the report; `decrypt` is a part of `map`, `index` none of `commit`."""
+
+BATCH_SECONDS = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
+
+
+class PartitionLag(NamedTuple):
+    """How many offsets of a partition are not taken yet."""
+
+    topic: str
+    partition: int
+    lag: int
+
+
+class Gauges(NamedTuple):
+    """What is asked for at each scrape. All may raise IdgraphError, and are left out then; so is what is None."""
+
+    snapshot_version: Callable[[], int]
+    snapshot_age: Callable[[], float]
+    outbox: Callable[[], int | None]
+    dead_letters: Callable[[], Mapping[str, int]]
+    lag: Callable[[], list[PartitionLag]]
+    is_ready: Callable[[], bool]
+
+
+class FlowMetrics(Collector):
+    """Of one flow in this process. Safe for several threads."""
+
+    def __init__(self, flow: str, gauges: Gauges) -> None:
+        self._flow = flow
+        self._gauges = gauges
+        self._total = StageReport()
+        self._batches = self._given_again = 0
+        self._last_batch = 0.0
+        self._lock = threading.Lock()
+        self.registry = CollectorRegistry()
+        self._seconds = Histogram(
+            "idgraph_batch_seconds",
+            "From the start of a micro-batch to its end.",
+            ["flow"],
+            buckets=BATCH_SECONDS,
+            registry=self.registry,
+        )
+        self._seconds.labels(flow)
+        self.registry.register(self)
+
+    def add(self, report: BatchReport, ended: float) -> None:
+        """A micro-batch is done; `ended` in seconds since 1970."""
+        with self._lock:
+            self._total.add(report.counts)
+            self._total.changes.clear()
+            self._batches += 1
+            self._given_again += report.attempts - 1
+            self._last_batch = ended
+        self._seconds.labels(self._flow).observe(report.seconds)
+
+    def collect(self) -> Iterator[Metric]:
+        """As of now."""
+        yield from self._counters()
+        failed = GaugeMetricFamily(
+            "idgraph_scrape_failed", "1 where something could not be asked for.", labels=["flow", "what"]
+        )
+        for what, family in (
+            ("snapshot", self._snapshot),
+            ("outbox", self._outbox),
+            ("dead_letters", self._waiting),
+            ("lag", self._lag),
+        ):
+            try:
+                yield from family()
+                failed.add_metric([self._flow, what], 0)
+            except IdgraphError:
+                failed.add_metric([self._flow, what], 1)
+        yield failed
+        yield self._gauge("idgraph_ready", "1 while the flow takes events.", self._gauges.is_ready())
+
+    def _counters(self) -> Iterator[Metric]:
+        with self._lock:
+            yield self._counter("batches", "Micro-batches that were done.", self._batches)
+            yield self._counter(
+                "batch_retries", "Micro-batches that were given again because they failed.", self._given_again
+            )
+            for field, (name, told) in COUNTERS.items():
+                yield self._counter(name, told, getattr(self._total, field))
+            seconds = CounterMetricFamily(
+                "idgraph_stage_seconds",
+                "Where the time of all tasks together went.",
+                labels=["flow", "stage"],
+            )
+            for stage in STAGES:
+                seconds.add_metric([self._flow, stage], getattr(self._total, f"{stage}_seconds"))
+            yield seconds
+            letters = CounterMetricFamily(
+                "idgraph_dead_letters", "Events that were set aside.", labels=["flow", "reason"]
+            )
+            for reason, count in self._total.dead.items():
+                letters.add_metric([self._flow, reason], count)
+            yield letters
+            if self._last_batch:
+                yield self._gauge(
+                    "idgraph_last_batch_timestamp_seconds",
+                    "When the last micro-batch ended.",
+                    self._last_batch,
+                )
+
+    def _snapshot(self) -> Iterator[Metric]:
+        version, age = self._gauges.snapshot_version(), self._gauges.snapshot_age()
+        yield self._gauge("idgraph_snapshot_version", "Version of the metadata snapshot in force.", version)
+        yield self._gauge(
+            "idgraph_snapshot_age_seconds", "Since the metadata service last said that it is the newest.", age
+        )
+
+    def _outbox(self) -> Iterator[Metric]:
+        depth = self._gauges.outbox()
+        if depth is not None:
+            yield self._gauge(
+                "idgraph_outbox_entries", "Profiles that wait for the index, counted to 10,000.", depth
+            )
+
+    def _waiting(self) -> Iterator[Metric]:
+        waiting = GaugeMetricFamily(
+            "idgraph_dead_letters_waiting", "Dead letters that are there.", labels=["flow", "reason"]
+        )
+        for reason, count in self._gauges.dead_letters().items():
+            waiting.add_metric([self._flow, reason], count)
+        yield waiting
+
+    def _lag(self) -> Iterator[Metric]:
+        lag = GaugeMetricFamily(
+            "idgraph_source_lag_records",
+            "Offsets of a Kafka partition that are not taken yet.",
+            labels=["flow", "topic", "partition"],
+        )
+        for each in self._gauges.lag():
+            lag.add_metric([self._flow, each.topic, str(each.partition)], each.lag)
+        yield lag
+
+    def _counter(self, name: str, told: str, value: float) -> Metric:
+        family = CounterMetricFamily(f"idgraph_{name}", told, labels=["flow"])
+        family.add_metric([self._flow], value)
+        return family
+
+    def _gauge(self, name: str, told: str, value: float) -> Metric:
+        family = GaugeMetricFamily(name, told, labels=["flow"])
+        family.add_metric([self._flow], value)
+        return family

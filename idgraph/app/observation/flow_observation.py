@@ -1,0 +1,98 @@
+"""Metrics and health of the flow that runs in this process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+from idgraph.app.observation.http_server import Page, serving, verdict
+from idgraph.app.observation.watch import Watch
+from idgraph.model.errors import ConfigError
+from ingestion.sources.kafka.configuration import kafka_sources
+
+if TYPE_CHECKING:
+    from idgraph.app.observation.flow_metrics import PartitionLag
+    from idgraph.app.settings.document import Settings
+    from idgraph.model.store import ProfileStore
+    from ingestion.metadata.follower import SnapshotFollower
+    from ingestion.spark.workers import WorkerResources
+    from ingestion.stages.outcomes import BatchReport
+
+OUTBOX_COUNTED = 10_000
+"""More of the outbox is not looked at. DynamoDB may read as many from each of its sixteen shards."""
+
+OUTBOX_SECONDS = 60.0
+LAG_SECONDS = 15.0
+
+
+@contextmanager
+def observed(
+    settings: Settings,
+    resources: WorkerResources,
+    snapshots: SnapshotFollower,
+    waiting: Callable[[], Mapping[str, int]],
+    is_ready: Callable[[], bool],
+    on_batch: Callable[[BatchReport], None],
+) -> Iterator[Callable[[BatchReport], None]]:
+    """Serve metrics and health while the block runs, if `[metrics] port` says so; gives what is to be told of
+    micro-batches, which tells `on_batch`. `waiting` gives what is not taken yet of each partition. Raises ConfigError."""
+    if settings.metrics.port is None:
+        yield on_batch
+        return
+    try:
+        from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+        from idgraph.app.observation.flow_metrics import FlowMetrics, Gauges
+    except ModuleNotFoundError:
+        raise ConfigError(
+            "[metrics] port needs prometheus_client; install it with `pip install idgraph[metrics]`"
+        ) from None
+    with ExitStack() as stack:
+        gauges = Gauges(
+            lambda: snapshots.current().snapshot.version,
+            snapshots.age,
+            _outbox(resources.store, stack),
+            resources.dead_letters.counts,
+            _lag(settings, waiting, stack),
+            is_ready,
+        )
+        metrics = FlowMetrics(settings.flow.name, gauges)
+
+        def tell(report: BatchReport) -> None:
+            metrics.add(report, time.time())
+            on_batch(report)
+
+        pages = {
+            "/metrics": lambda: Page(200, CONTENT_TYPE_LATEST, generate_latest(metrics.registry)),
+            "/health/live": lambda: verdict(True),
+            "/health/ready": lambda: verdict(is_ready()),
+        }
+        stack.enter_context(serving(settings.metrics.host, settings.metrics.port, pages))
+        yield tell
+
+
+def _outbox(store: ProfileStore, stack: ExitStack) -> Callable[[], int | None]:
+    def ask() -> int | None:
+        return len(store.outbox(OUTBOX_COUNTED))
+
+    # Not at each scrape: a store that is away must hold up none, and each look is charged for.
+    return stack.enter_context(Watch(ask, None, OUTBOX_SECONDS)).latest
+
+
+def _lag(
+    settings: Settings, waiting: Callable[[], Mapping[str, int]], stack: ExitStack
+) -> Callable[[], list[PartitionLag]]:
+    from idgraph.app.observation.flow_metrics import PartitionLag
+
+    if not kafka_sources(settings.sources_by_name()):
+        return list
+
+    def ask() -> list[PartitionLag]:
+        # No name of a topic has a slash.
+        named = ((name.rpartition("/"), count) for name, count in waiting().items())
+        return [PartitionLag(topic, int(partition), count) for (topic, _, partition), count in named]
+
+    nothing: list[PartitionLag] = []
+    return stack.enter_context(Watch(ask, nothing, LAG_SECONDS)).latest

@@ -1,0 +1,93 @@
+"""An archive of idgraph and what it depends on, native loops included, for executors that have Python and Spark only."""
+
+from __future__ import annotations
+
+import re
+import tarfile
+from collections.abc import Iterator, Sequence
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from importlib.util import find_spec
+from pathlib import Path, PurePosixPath
+
+from idgraph.model.errors import ConfigError
+
+OURS = ("idgraph", "ingestion", "merge", "metadata_service", "profile_service", "sinks", "transforms")
+OF_SPARK = frozenset({"pyspark", "py4j"})
+"""Spark brings them along, in its own version."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+def write_archive(target: Path, further: Sequence[str] = ()) -> int:
+    """Write the archive, whole or not at all; gives its bytes. `.tar.gz` and `.tgz` are compressed, `.tar` is not.
+
+    `further` are names of modules or packages that are not idgraph's, such as that of a failure handler. Raises
+    ConfigError for a name that cannot be found, and for a file that cannot be written.
+    """
+    if not target.name.endswith((".tar", ".tar.gz", ".tgz")):
+        raise ConfigError(f"{target}: Spark unpacks .tar, .tar.gz and .tgz")
+    part = target.with_name(f".{target.name}.part")
+    try:
+        with _opened(part, compressed=not target.name.endswith(".tar")) as archive:
+            for name in (*OURS, *further):
+                for file, place in _of_module(name):
+                    archive.add(file, place, recursive=False)
+            for dependency in _dependencies():
+                for file, place in _of_distribution(dependency):
+                    archive.add(file, place, recursive=False)
+        size = part.stat().st_size
+        part.replace(target)
+        return size
+    except OSError as error:
+        raise ConfigError(f"{target}: {error.strerror}") from None
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _opened(file: Path, compressed: bool) -> tarfile.TarFile:
+    return tarfile.open(file, "w:gz", compresslevel=1) if compressed else tarfile.open(file, "w")
+
+
+def _of_module(name: str) -> Iterator[tuple[Path, str]]:
+    package, dot, _ = name.partition(".")
+    if dot:
+        raise ConfigError(f"{name} is a part of {package}, which is taken whole: --include {package}")
+    spec = find_spec(name)
+    if spec is None or spec.origin is None:
+        raise ConfigError(f"there is no module {name} here")
+    if spec.submodule_search_locations is None:
+        yield Path(spec.origin), Path(spec.origin).name
+        return
+    folder = Path(spec.origin).parent
+    for file in sorted(folder.rglob("*")):
+        if file.is_file() and "__pycache__" not in file.parts:
+            yield file, f"{name}/{file.relative_to(folder).as_posix()}"
+
+
+def _of_distribution(found: Distribution) -> Iterator[tuple[Path, str]]:
+    for file in found.files or ():
+        place = PurePosixPath(file)
+        # Neither programs, which lie beside, nor their own tests, which are a fifth of it all.
+        if ".." in place.parts or "tests" in place.parts:
+            continue
+        path = Path(str(file.locate()))
+        if path.is_file():
+            yield path, str(place)
+
+
+def _dependencies() -> list[Distribution]:
+    """Everything installed that idgraph asks for, its extras included, and what that asks for in turn."""
+    found: dict[str, Distribution] = {}
+    waiting = ["idgraph"]
+    while waiting:
+        for requirement in distribution(waiting.pop()).requires or ():
+            match = _NAME.match(requirement)
+            name = re.sub(r"[-_.]+", "-", match[0]).lower() if match else ""
+            if name in found or name in OF_SPARK or name == "idgraph":
+                continue
+            try:
+                found[name] = distribution(name)
+            except PackageNotFoundError:
+                # For another system, or of an extra that is not installed.
+                continue
+            waiting.append(name)
+    return [found[name] for name in sorted(found)]

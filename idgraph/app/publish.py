@@ -1,0 +1,90 @@
+"""Publishing events to a source: a file that appears whole, by rename, or records of a topic."""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from idgraph.app.settings.document import Settings
+from idgraph.files import sync_folder
+from idgraph.model import canonical, paths
+from idgraph.model.errors import ConfigError
+from ingestion.sources.configuration import FileSource
+from ingestion.sources.files.globs import is_glob
+
+Publish = Callable[[Sequence[bytes]], int]
+"""Publishes lines, each ending in a line feed."""
+
+
+@contextmanager
+def publisher(settings: Settings, source: str, key: str | None = None) -> Iterator[Publish]:
+    """What publishes lines to a configured source, and gives how many; durable when it returns. `key` is the dotted
+    path of what a record of Kafka has as its key.
+
+    Raises ConfigError for a source that cannot be published to. What it gives raises PublishError.
+    """
+    config = settings.source(source)
+    if isinstance(config, FileSource):
+        if key is not None:
+            raise ConfigError(f"source {source} is files, whose events have no key")
+
+        def as_file(lines: Sequence[bytes]) -> int:
+            publish_lines(config, lines)
+            return len(lines)
+
+        yield as_file
+        return
+    if len(config.topics) != 1:
+        raise ConfigError(f"source {source} has not one topic but several; publish needs to know which")
+    try:
+        from sinks.kafka.publisher import KafkaPublisher
+    except ModuleNotFoundError:
+        raise ConfigError(
+            f"source {source}: Kafka needs confluent-kafka; install it with `pip install idgraph[kafka]`"
+        ) from None
+    kafka, keys = settings.kafka, paths.split(key) if key else ()
+    with KafkaPublisher(kafka.bootstrap_servers, kafka.producer_options()) as opened:
+        yield lambda lines: opened.publish(
+            config.topics[0], ((_key(line, keys), line.removesuffix(b"\n")) for line in lines)
+        )
+
+
+def _key(line: bytes, keys: tuple[str, ...]) -> bytes | None:
+    """The key of a record: text as it is, another value as JSON; none where nothing stands, or for what is no JSON,
+    which the flow judges."""
+    if not keys:
+        return None
+    try:
+        value = paths.value_at(canonical.decode(line), keys)
+    except canonical.MalformedJSON:
+        return None
+    return None if value is None else value.encode() if isinstance(value, str) else canonical.encode(value)
+
+
+def publish_lines(source: FileSource, lines: Iterable[bytes]) -> Path:
+    """Write lines, each ending in a line feed, as one new file of a source; durable when it returns.
+
+    Raises ConfigError for a source that is a glob of files.
+    """
+    if is_glob(source.path):
+        raise ConfigError(
+            f"source {source.name} is a glob of files ({source.path.name}); publish needs a directory"
+        )
+    name = f"{time.time_ns():020d}-{uuid.uuid4().hex[:8]}.jsonl"
+    part = source.path / f".{name}.part"
+    try:
+        source.path.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.writelines(lines)
+            stream.flush()
+            os.fsync(stream.fileno())
+        part.rename(source.path / name)
+        sync_folder(source.path)
+    except OSError as error:
+        raise ConfigError(f"{source.path}: {error.strerror}") from None
+    return source.path / name

@@ -1,0 +1,45 @@
+"""Elasticsearch for one machine: a stock node without the modules that are not on Maven Central."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from idgraph.app.jars.maven import Artifact, JarSet
+from idgraph.app.servers.processes import free_port, listening
+from idgraph.app.servers.requirements import java_and_jars
+
+_VERSION = "8.19.21"
+NODE = JarSet(f"elasticsearch-{_VERSION}", (Artifact("org.elasticsearch", "elasticsearch", _VERSION),))
+# Apart from the others: a module that is on the class path as well is refused.
+TRANSPORT = JarSet(
+    f"transport-netty4-{_VERSION}", (Artifact("org.elasticsearch.plugin", "transport-netty4", _VERSION),)
+)
+_LAUNCHER = Path(__file__).with_name("ElasticsearchNode.java")
+
+
+class RunningNode(NamedTuple):
+    """A node, where it answers, and its process."""
+
+    url: str
+    process: subprocess.Popen[bytes]
+
+
+@contextmanager
+def elasticsearch(folder: Path, port: int = 0) -> Iterator[RunningNode]:
+    """An Elasticsearch on loopback that lives as long as the context; it asks nobody who they are.
+
+    `folder` takes its data and its log: with the same folder it goes on from there. Port 0 is any free one.
+    Raises ServerUnavailableError with the reason where it cannot be had.
+    """
+    java, (library, transport) = java_and_jars(NODE, TRANSPORT)
+    port = port or free_port()
+    folder.mkdir(parents=True, exist_ok=True)
+    command = [java, "-Xms512m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+    # Run from its source: nothing of Elasticsearch, whose licences forbid it, is in this package.
+    command += ["-cp", f"{library}/*", str(_LAUNCHER), str(folder), str(port), str(transport)]
+    with listening("Elasticsearch", command, folder / "elasticsearch.log", port) as it:
+        yield RunningNode(f"http://127.0.0.1:{port}", it)

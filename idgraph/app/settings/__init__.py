@@ -1,0 +1,1 @@
+"""`idgraph.toml`: typed, validated, each mistake with its place."""

@@ -1,0 +1,310 @@
+"""`idgraph.toml`: one configuration file, typed and validated; environment variables override it.
+
+`IDGRAPH_METADATA__URL` overrides `[metadata] url`. Relative paths are relative to the file.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+)
+
+from idgraph.app.settings.keys import KeySettings
+from idgraph.app.settings.metrics import MetricsSettings
+from idgraph.app.settings.mistakes import explain, misspelt_variables, mistyped, place, wrong_kind
+from idgraph.app.settings.sources import Source, absolute, require_one_flow, require_registry
+from idgraph.app.settings.urls import http_url, without_credentials
+from idgraph.model.errors import ConfigError
+from ingestion.sources.configuration import FileSource, FlowConfig
+from ingestion.sources.files.globs import require_name
+from ingestion.sources.files.ownership import file_sources
+from ingestion.sources.kafka.configuration import KafkaSettings, KafkaSource
+from ingestion.spark.configuration import SparkSettings
+
+log = logging.getLogger(__name__)
+
+DEFAULT_FILE = Path("idgraph.toml")
+
+# A relative path in an SQLAlchemy URL has three slashes before it, an absolute one four.
+_RELATIVE_DATABASE = re.compile(r"(sqlite(?:\+\w+)?:///)(?!/|:memory:|file:|\?)(.+)")
+
+
+class MetadataSettings(BaseModel):
+    """The metadata service: where it is for the pipeline, and where it listens when served from here."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    url: Annotated[str, AfterValidator(http_url)] = Field(
+        default="http://127.0.0.1:8410", description="Where the pipeline finds the service."
+    )
+    token: str | None = Field(
+        default=None, description="Bearer token; better in `token_file` or the environment."
+    )
+    token_file: Path | None = Field(
+        default=None, description="File that holds the token. Default: metadata.token in `directory`."
+    )
+    database: str | None = Field(
+        default=None,
+        description="SQLAlchemy URL of the service's database; an SQLite file is relative to the configuration "
+        "file. Default: metadata.db in `directory`.",
+    )
+    max_updates: int = Field(default=500, ge=1, description="Send schema changes when this many wait.")
+    schema_update_interval: float = Field(
+        default=0.25,
+        gt=0,
+        description="Fewer are sent at once if the last ones were sent so many seconds ago, else when these have passed.",
+    )
+
+
+class StoreSettings(BaseModel):
+    """Where profiles and their data keys are."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    kind: Literal["sqlite", "dynamodb"] = Field(
+        default="sqlite",
+        description="Files in `directory`, or tables in DynamoDB (see [dynamodb.md](dynamodb.md)).",
+    )
+    table_prefix: str = Field(
+        default="idgraph",
+        pattern=r"^[A-Za-z0-9_.-]{2,200}$",
+        description="What the names of the DynamoDB tables begin with.",
+    )
+    region: str | None = Field(default=None, description="AWS region of the DynamoDB tables.")
+    endpoint: Annotated[str | None, AfterValidator(lambda url: url and without_credentials(url))] = Field(
+        default=None, description="URL of another DynamoDB than the region's own, such as DynamoDB Local."
+    )
+
+    @model_validator(mode="after")
+    def _has_region(self) -> StoreSettings:
+        if self.kind == "dynamodb" and not self.region:
+            raise ValueError("DynamoDB needs a `region`, for instance eu-central-1")
+        return self
+
+
+class IndexSettings(BaseModel):
+    """Where the search index is."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    kind: Literal["sqlite", "elasticsearch"] = Field(
+        default="sqlite",
+        description="A file in `directory`, or an index in Elasticsearch (see [elasticsearch.md](elasticsearch.md)).",
+    )
+    fed_by: Literal["flow", "streams"] = Field(
+        default="flow",
+        description="Who indexes what flows write: they themselves, or `idgraph index follow`, by the stream of the "
+        "DynamoDB table (see [dynamodb.md](dynamodb.md#indexing-by-streams)).",
+    )
+    url: Annotated[str, AfterValidator(without_credentials)] = Field(
+        default="http://127.0.0.1:9200", description="Where Elasticsearch is."
+    )
+    name: str = Field(
+        default="idgraph",
+        pattern=r"^[a-z0-9][a-z0-9_-]{0,99}$",
+        description="The alias that searches and writes go through; index versions are called `NAME-000001` and on.",
+    )
+    username: str | None = Field(
+        default=None, description="Whose password is in `password_file` or `IDGRAPH_ELASTICSEARCH_PASSWORD`."
+    )
+    password_file: Path | None = Field(default=None, description="File that holds the password.")
+    api_key_file: Path | None = Field(
+        default=None,
+        description="File that holds an API key, which may also be in `IDGRAPH_ELASTICSEARCH_API_KEY`. It goes before "
+        "a password.",
+    )
+    ca_file: Path | None = Field(
+        default=None, description="PEM file of the authorities to trust for https. Default: the system's."
+    )
+    shards: int = Field(default=1, ge=1, le=1024, description="Primary shards of a new index version.")
+    replicas: int = Field(default=1, ge=0, le=10, description="Copies of each shard of a new index version.")
+
+
+class Settings(BaseSettings):
+    """All that idgraph can be told."""
+
+    model_config = SettingsConfigDict(
+        extra="forbid",
+        frozen=True,
+        env_prefix="IDGRAPH_",
+        env_nested_delimiter="__",
+        nested_model_default_partial_update=True,
+    )
+
+    directory: Path = Field(
+        default=Path(".idgraph"),
+        description="Where idgraph keeps what it writes: profiles, index, keys, dead letters, flow state.",
+    )
+    keyring: Path | None = Field(
+        default=None, description="Keyring file. Default: keyring.json in `directory`."
+    )
+    keys: KeySettings = KeySettings()
+    metadata: MetadataSettings = MetadataSettings()
+    store: StoreSettings = StoreSettings()
+    index: IndexSettings = IndexSettings()
+    flow: FlowConfig = FlowConfig()
+    spark: SparkSettings = SparkSettings()
+    kafka: KafkaSettings = KafkaSettings()
+    metrics: MetricsSettings = MetricsSettings()
+    sources: tuple[Source, ...] = Field(default=(), description="Sources of the flow, as [[sources]].")
+
+    @field_validator("directory", "keyring", mode="before")
+    @classmethod
+    def _are_given(cls, value: object) -> object:
+        return require_name(value)
+
+    @model_validator(mode="after")
+    def _is_one_flow(self) -> Settings:
+        require_one_flow(self.sources)
+        require_registry(self.sources, self.kafka)
+        return self
+
+    @model_validator(mode="after")
+    def _has_streams(self) -> Settings:
+        if self.index.fed_by == "streams" and self.store.kind != "dynamodb":
+            raise ValueError('[index] fed_by: only a [store] of kind "dynamodb" has streams')
+        return self
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],  # noqa: ARG003 - pydantic's signature
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """The environment before the file (`load` gives the file's content as init arguments)."""
+        return env_settings, init_settings
+
+    def keyring_file(self) -> Path:
+        """Where the keyring is."""
+        return self.keyring or self.directory / "keyring.json"
+
+    def token_file(self) -> Path:
+        """Where the metadata service's token is."""
+        return self.metadata.token_file or self.directory / "metadata.token"
+
+    def database_url(self) -> str:
+        """SQLAlchemy URL of the metadata service's database."""
+        return self.metadata.database or f"sqlite:///{self.directory / 'metadata.db'}"
+
+    def flow_state(self) -> Path:
+        """The flow's directory: checkpoint, journal, last snapshot."""
+        return self.directory / "flows" / self.flow.name
+
+    def sources_by_name(self) -> dict[str, FileSource | KafkaSource]:
+        """Sources by name, in the order of the file."""
+        return {source.name: source for source in self.sources}
+
+    def source(self, name: str) -> FileSource | KafkaSource:
+        """One source. Raises ConfigError with the names that there are."""
+        try:
+            return self.sources_by_name()[name]
+        except KeyError:
+            known = ", ".join(self.sources_by_name()) or "none"
+            raise ConfigError(f"no source is called {name!r}; configured: {known}") from None
+
+    def file_source(self, name: str) -> FileSource:
+        """One source that publishes files. Raises ConfigError for another."""
+        source = self.source(name)
+        if not isinstance(source, FileSource):
+            raise ConfigError(f"source {name} is in Kafka, not in files")
+        return source
+
+
+def load(path: Path | None = None) -> Settings:
+    """Read the configuration: the given file, else $IDGRAPH_CONFIG, else ./idgraph.toml, else defaults.
+
+    Raises ConfigError that names the file, the line where it can be told, the key, and the nearest right
+    key.
+    """
+    chosen = path or (Path(os.environ["IDGRAPH_CONFIG"]) if os.environ.get("IDGRAPH_CONFIG") else None)
+    file = chosen or DEFAULT_FILE
+    found = chosen is not None or file.exists()
+    text, content = _read(file) if found else ("", {})
+    for key in content:
+        # As keywords they would steer pydantic-settings itself.
+        if key.startswith("_"):
+            raise ConfigError(f"{place(file, text, [key])}: {key}: unknown key")
+    try:
+        settings = Settings(**content)
+    except ValidationError as error:
+        raise ConfigError(explain(error, Settings, file, text)) from None
+    except SettingsError as error:
+        raise ConfigError(f"the environment: {error}: not JSON") from None
+    if wrong := [wrong_kind(file, text, *each) for each in mistyped(content, settings)]:
+        raise ConfigError("\n".join(wrong))
+    for told in misspelt_variables(Settings):
+        log.warning("%s", told)
+    names = [source.name for source in settings.sources]
+    if len(names) != len(set(names)):
+        raise ConfigError(f"{file}: two sources have the same name")
+    settings = _absolute(settings, (file.parent if found else Path()).resolve())
+    of_path: dict[str, str] = {}
+    for name, source in file_sources(settings.sources_by_name()).items():
+        if (other := of_path.setdefault(os.path.realpath(source.path), name)) != name:
+            raise ConfigError(
+                f"{file}: sources {other} and {name} have the same path, and a file is of one source: give each a "
+                "folder, or let specs choose among the events of one source by `type`"
+            )
+    return settings
+
+
+def _read(file: Path) -> tuple[str, dict[str, Any]]:
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+        return text, tomllib.loads(text)
+    except OSError as error:
+        raise ConfigError(f"{file}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{file}, line {line}: not UTF-8, as TOML is") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{file}: not TOML: {error}") from None
+
+
+def _absolute(settings: Settings, base: Path) -> Settings:
+    metadata, spark = settings.metadata, settings.spark
+    if metadata.token_file:
+        metadata = metadata.model_copy(update={"token_file": base / metadata.token_file})
+    if metadata.database and (relative := _RELATIVE_DATABASE.fullmatch(metadata.database)):
+        metadata = metadata.model_copy(update={"database": f"{relative[1]}{base / relative[2]}"})
+    registry = settings.kafka.registry
+    registry = registry.model_copy(update=_files(registry, ("password_file", "ca_file"), base))
+    files = _files(settings.index, ("password_file", "api_key_file", "ca_file"), base)
+    return settings.model_copy(
+        update={
+            "directory": base / settings.directory,
+            "keyring": base / settings.keyring if settings.keyring else None,
+            "metadata": metadata,
+            "index": settings.index.model_copy(update=files),
+            "kafka": settings.kafka.model_copy(update={"registry": registry}),
+            "spark": spark.model_copy(update={"archive": base / spark.archive}) if spark.archive else spark,
+            "sources": tuple(absolute(source, base) for source in settings.sources),
+        }
+    )
+
+
+def _files(settings: BaseModel, names: Sequence[str], base: Path) -> dict[str, Path]:
+    return {name: base / file for name in names if (file := getattr(settings, name))}

@@ -1,0 +1,150 @@
+"""Mistakes in the configuration, told with their place and the nearest right key."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel, ValidationError
+from pydantic_settings import BaseSettings
+
+from idgraph.app.settings.lines import line_of
+
+PREFIX = "IDGRAPH_"
+
+_OF_SERVICES = re.compile(r"(SERVICE_(HOST|PORT)(_\w+)?|PORT(_\d+_(TCP|UDP)(_\w+)?)?)$")
+"""Ends of the variables that Kubernetes and Docker make of a service's name."""
+
+KINDS = {"files": "FileSource", "kafka": "KafkaSource"}
+"""Kinds of sources, and the models of their keys."""
+
+
+class _Told(NamedTuple):
+    taken: tuple[type, ...]
+    named: str
+
+
+_TOLD_AS = {
+    bool: _Told((bool,), "true or false"),
+    int: _Told((int,), "an integer"),
+    float: _Told((int, float), "a number"),
+}
+
+
+def misspelt_variables(settings: type[BaseSettings]) -> Iterator[str]:
+    """Environment variables that look meant for us and set nothing. Others that begin like ours are left
+    alone: container platforms make some of the names of services."""
+    known = [PREFIX + name.upper() for name in _variables(settings)]
+    for name in os.environ:
+        if not name.upper().startswith(PREFIX) or name == "IDGRAPH_CONFIG":
+            continue
+        if "__" not in name and _OF_SERVICES.search(name):
+            continue
+        if name.upper().removeprefix(PREFIX).partition("__")[0].lower() in settings.model_fields:
+            continue
+        if near := difflib.get_close_matches(name.upper(), known, n=1, cutoff=0.8):
+            yield f"the environment: {name} sets nothing; did you mean {near[0]}?"
+
+
+def _variables(model: type[BaseModel]) -> Iterator[str]:
+    for name, field in model.model_fields.items():
+        yield name
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            yield from (f"{name}__{inner}" for inner in _variables(kind))
+
+
+def explain(error: ValidationError, settings: type[BaseSettings], file: Path, text: str) -> str:
+    """Every problem on a line: the file and line, or the environment; the key; what is wrong. Never a value."""
+    lines = []
+    for problem in error.errors(include_url=False, include_input=False):
+        keys = [str(key) for key in problem["loc"]]
+        message = problem["msg"].removeprefix("Value error, ")
+        if problem["type"] == "extra_forbidden":
+            near = difflib.get_close_matches(keys[-1], _keys_at(settings, keys[:-1]), n=1)
+            message = "unknown key" + (f"; did you mean {near[0]!r}?" if near else "")
+        keys = _as_written(keys)
+        lines.append(": ".join(filter(None, (place(file, text, keys), ".".join(keys), message))))
+    return "\n".join(lines)
+
+
+def mistyped(
+    content: Mapping[str, Any], settings: BaseModel, keys: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], str]]:
+    """What the file says of a number or a choice that it says of none: pydantic takes "3" and true for numbers, as it must of
+    variables, which are text. Gives keys and what was expected."""
+    for key, told in content.items():
+        value = getattr(settings, key, None)
+        inner = (*keys, key)
+        if isinstance(value, BaseModel) and isinstance(told, Mapping):
+            yield from mistyped(told, value, inner)
+        elif isinstance(value, tuple) and isinstance(told, list) and len(told) == len(value):
+            for number, (part, made) in enumerate(zip(told, value, strict=True)):
+                if isinstance(made, BaseModel) and isinstance(part, Mapping):
+                    yield from mistyped(part, made, (*inner, str(number)))
+        elif (kinds := _TOLD_AS.get(type(value))) and type(told) not in kinds.taken:
+            yield inner, kinds.named
+
+
+def wrong_kind(file: Path, text: str, keys: Sequence[str], expected: str) -> str:
+    """What `mistyped` found, which is of the file whatever variables say."""
+    line = line_of(text, keys)
+    return f"{file}{f', line {line}' if line else ''}: {'.'.join(keys)}: expected {expected}"
+
+
+def place(file: Path, text: str, keys: Sequence[str]) -> str:
+    """Where a key is set, as well as it can be told: a variable comes before the file."""
+    for end in range(len(keys), 0, -1):
+        name = PREFIX + "__".join(keys[:end]).upper()
+        if any(each.upper() == name and _sets(value, keys[end:]) for each, value in os.environ.items()):
+            return f"the environment, {name}"
+    line = line_of(text, keys)
+    return f"{file}, line {line}" if line else f"{file} or the environment"
+
+
+def _sets(value: str, keys: Sequence[str]) -> bool:
+    """Whether a variable says something of a key within it. Of what its tables leave out the file does; lists and what is
+    no JSON are the variable's alone."""
+    try:
+        inner = json.loads(value) if keys else None
+    except ValueError:
+        return True
+    for key in keys:
+        if not isinstance(inner, dict):
+            return True
+        if key not in inner:
+            return False
+        inner = inner[key]
+    return True
+
+
+def _as_written(keys: list[str]) -> list[str]:
+    """Without the kind of a source, which pydantic puts after its number."""
+    return [
+        key for number, key in enumerate(keys) if not (key in KINDS and number and keys[number - 1].isdigit())
+    ]
+
+
+def _keys_at(settings: type[BaseSettings], keys: list[str]) -> list[str]:
+    models: list[Any] = [settings]
+    for key in keys:
+        if key.isdigit():
+            continue
+        if of_kind := [model for model in models if model.__name__ == KINDS.get(key)]:
+            models = of_kind
+            continue
+        fields = [model.model_fields[key] for model in models if key in model.model_fields]
+        models = [inner for field in fields for inner in _models_in(field.annotation)]
+    return [name for model in models for name in model.model_fields]
+
+
+def _models_in(annotation: Any) -> Iterator[Any]:
+    if hasattr(annotation, "model_fields"):
+        yield annotation
+    for part in getattr(annotation, "__args__", ()):
+        yield from _models_in(part)

@@ -1,0 +1,75 @@
+"""Writing for people and for scripts."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from idgraph.app.terminal.escapes import visible, visible_lines
+from idgraph.model import canonical
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+    from rich.console import Console
+
+Shown = TypeVar("Shown", bound="BaseModel")
+
+
+def console() -> Console:
+    """Standard output for people; plain and never cut when it is not a terminal."""
+    from rich.console import Console
+
+    class Told(Console):
+        def on_broken_pipe(self) -> None:
+            # Rich would end the process with code 1; `told` knows what to do.
+            raise BrokenPipeError
+
+    return Told(highlight=False, width=None if sys.stdout.isatty() else 250)
+
+
+def counted(number: int, thing: str) -> str:
+    """A number of things in words: `1 event`, `2,000 events`."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+def tell_cut(shown: int, total: int, is_least: bool = False) -> None:
+    """Say on standard error that a listing holds only the first of `total` things, or of more than so many; nothing if
+    it holds all."""
+    if total > shown:
+        of = "more than " if is_least else ""
+        print(f"{shown:,} of {of}{total:,}; more with --limit", file=sys.stderr)
+
+
+def print_json(value: Any) -> None:
+    """One JSON value on one line, for scripts; numbers keep every digit. The terminal obeys none of it."""
+    print(visible(canonical.encode_ordered(value).decode()))
+
+
+def json_writer() -> Callable[[bytes], object]:
+    """Writes lines of JSON to standard output, byte for byte; to a terminal, so that it obeys none of them."""
+    if sys.stdout.isatty():
+        return lambda line: sys.stdout.write(visible_lines(line.decode()))
+    return sys.stdout.buffer.write
+
+
+def print_listing(
+    items: Sequence[Shown], as_json: bool, columns: Mapping[str, Callable[[Shown], str]]
+) -> None:
+    """Items as one JSON object a line, or as a table with these columns."""
+    if as_json:
+        for item in items:
+            print_json(item.model_dump(mode="json"))
+    else:
+        print_table(tuple(columns), [[column(item) for column in columns.values()] for item in items])
+
+
+def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Rows of plain text, whatever characters they hold, for people."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(*titles, box=None)
+    for row in rows:
+        table.add_row(*(Text(visible(cell)) for cell in row))
+    console().print(table)

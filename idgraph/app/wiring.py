@@ -1,0 +1,267 @@
+"""Wiring: which adapter stands behind which protocol. Nothing else in idgraph chooses one.
+
+Adapters are imported where they are opened, so that a command waits for none that it does not use.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from idgraph.app.adapters.decryptors import open_decryptors, told_of_decryptors
+from idgraph.app.adapters.indexes import open_index
+from idgraph.app.adapters.input_streams import open_ranges, told_of_ranges
+from idgraph.app.adapters.key_providers import open_provider, provider_of, told_of_keys
+from idgraph.app.adapters.payload_formats import open_formats, told_of_formats
+from idgraph.app.adapters.stores import charged, open_data_keys, open_profiles, require_whole, told_of
+from idgraph.model.errors import ConfigError, MetadataError
+
+if TYPE_CHECKING:
+    from idgraph.app.settings.document import Settings
+    from idgraph.jobs.erase.erasure import Erasure
+    from ingestion.metadata.snapshot_file import PinnedSnapshot
+    from ingestion.spark.workers import WorkerPlan, WorkerResources
+    from profile_service.reader import ProfileReader
+    from sinks.http.metadata import MetadataClient
+    from transforms.privacy.keys import DataKeyStore, RotatingKeyProvider
+
+log = logging.getLogger(__name__)
+
+QUICK_SECONDS = 2.0
+"""How long a command that only reads waits for the metadata service before it uses the last snapshot."""
+
+
+def prepare_directory(settings: Settings) -> None:
+    """Make the directory that idgraph writes to, and those within, for their owner only."""
+    state = settings.flow_state()
+    try:
+        settings.directory.mkdir(parents=True, exist_ok=True)
+        for folder in (settings.directory, state.parent, state):
+            folder.mkdir(exist_ok=True)
+            # Not by mkdir's mode: those that are there already may be open to others.
+            folder.chmod(0o700)
+    except OSError as error:
+        raise ConfigError(f"{settings.directory}: {error.strerror}") from None
+
+
+def worker_plan(settings: Settings) -> WorkerPlan:
+    """What Spark workers need to know: places, never keys or tokens."""
+    from ingestion.spark.configuration import is_local
+    from ingestion.spark.workers import WorkerPlan
+
+    told = {
+        **told_of(settings),
+        **told_of_keys(settings),
+        **told_of_formats(settings),
+        **told_of_decryptors(settings),
+        **told_of_ranges(settings),
+    }
+    return WorkerPlan(
+        settings.flow,
+        settings.sources_by_name(),
+        json.dumps(told),
+        open_resources,
+        indexes=settings.index.fed_by == "flow",
+        # Of other machines, where the flow's folder is not.
+        letters_by_driver=not is_local(settings.flow.master),
+    )
+
+
+def open_resources(settings: str) -> WorkerResources:
+    """Open the adapters; runs in workers as well as in commands."""
+    from ingestion.spark.workers import WorkerResources
+    from sinks.sqlite.dead_letters import SqliteDeadLetters
+    from transforms.privacy.blind_index import BlindIndex
+    from transforms.privacy.dead_letter_sealing import DeadLetterSealer
+    from transforms.privacy.sealing import DataKeys
+    from transforms.privacy.shuffle_sealing import ParcelKeys
+    from transforms.privacy.tombstone_names import TombstoneNames
+
+    told = json.loads(settings)
+    directory = Path(told["directory"])
+    provider = open_provider(told)
+    names = TombstoneNames(provider)
+    store, key_store = open_profiles(told, names), open_data_keys(told)
+    return WorkerResources(
+        store=store,
+        index=open_index(told, names),
+        dead_letters=SqliteDeadLetters(directory / "dead-letters.db"),
+        data_keys=DataKeys(provider, key_store),
+        blind_index=BlindIndex(provider),
+        sealer=DeadLetterSealer(provider),
+        parcel_keys=ParcelKeys(provider),
+        formats=open_formats(told),
+        decryptors=open_decryptors(told),
+        read_range=open_ranges(told),
+        consumed=charged(store, key_store),
+    )
+
+
+@contextmanager
+def opened(settings: Settings) -> Iterator[WorkerResources]:
+    """The adapters for a command, closed at its end. Raises StoreError when the data keys are lost."""
+    resources = open_resources(worker_plan(settings).settings)
+    with ExitStack() as stack:
+        for opened_one in (
+            resources.store,
+            resources.index,
+            resources.dead_letters,
+            resources.data_keys,
+            resources.formats,
+            resources.decryptors,
+        ):
+            stack.callback(opened_one.close)
+        with closing(open_data_keys(told_of(settings))) as key_store:
+            require_whole(told_of(settings), resources.store, key_store)
+        yield resources
+
+
+@contextmanager
+def opened_keys(settings: Settings, own: bool = False) -> Iterator[tuple[RotatingKeyProvider, DataKeyStore]]:
+    """The key provider and the data keys alone. Raises KeyProviderError, with `own` also when the keyring is another
+    one's; StoreError when the data keys are lost: an empty file in their place would count none in use."""
+    from idgraph.app.jobs import lost_keys
+    from transforms.privacy.tombstone_names import TombstoneNames
+
+    provider = provider_of(settings)
+    told = told_of(settings)
+    with closing(open_data_keys(told)) as key_store:
+        with closing(open_profiles(told, TombstoneNames(provider))) as store:
+            require_whole(told, store, key_store)
+            if own:
+                lost_keys.require_own_keyring(provider, store, key_store)
+        yield provider, key_store
+
+
+def require_own_keyring(settings: Settings, resources: WorkerResources, notes: bool = True) -> None:
+    """Before anything is written or erased by the keyring's names. Raises KeyProviderError when it is another one. With
+    `notes` it is theirs from now on that are made."""
+    from idgraph.app.jobs import lost_keys
+
+    provider = provider_of(settings)
+    with closing(open_data_keys(told_of(settings))) as key_store:
+        lost_keys.require_own_keyring(provider, resources.store, key_store)
+    if notes:
+        lost_keys.note_keyring(provider, resources.store)
+
+
+def adopt_keyring(settings: Settings) -> None:
+    """The keyring is that of the profiles from now on. Raises KeyProviderError when it opens none of their data keys."""
+    from idgraph.app.jobs import lost_keys
+
+    with opened(settings) as resources, closing(open_data_keys(told_of(settings))) as key_store:
+        lost_keys.adopt_keyring(provider_of(settings), resources.store, key_store)
+
+
+def metadata_client(settings: Settings, timeout: float = 10.0) -> MetadataClient:
+    """The metadata service's client. Raises ConfigError when there is no token."""
+    from sinks.http.metadata import MetadataClient
+
+    return MetadataClient(settings.metadata.url, metadata_token(settings), timeout)
+
+
+def metadata_token(settings: Settings) -> str:
+    """The token from the configuration, the environment or its file."""
+    if settings.metadata.token:
+        return settings.metadata.token
+    try:
+        return settings.token_file().read_text(encoding="ascii").strip()
+    except FileNotFoundError:
+        raise ConfigError(
+            f"no token for the metadata service: there is no file {settings.token_file()}. Start it with "
+            "`idgraph serve metadata`, which makes one, or set IDGRAPH_METADATA__TOKEN"
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{settings.token_file()}: {type(error).__name__}") from None
+
+
+def snapshot_file(settings: Settings) -> Path:
+    """Where the flow keeps its last snapshot."""
+    return settings.flow_state() / "snapshot.json"
+
+
+def schema_journal(settings: Settings) -> Path:
+    """Where the flow keeps schema changes that the metadata service has not taken yet."""
+    return settings.flow_state() / "schema-changes.jsonl"
+
+
+def refused_changes_file(settings: Settings) -> Path:
+    """Where schema changes are kept that the metadata service refused for good."""
+    return settings.flow_state() / "schema-changes-refused.jsonl"
+
+
+def sealed_file(settings: Settings) -> Path:
+    """Where the flow keeps what stored values were last sealed by."""
+    return settings.flow_state() / "sealed.json"
+
+
+def newest_snapshot(settings: Settings) -> PinnedSnapshot | None:
+    """The service's snapshot, or when it is away the flow's last one."""
+    from ingestion.metadata.snapshot_file import PinnedSnapshot, kept_snapshot
+
+    try:
+        with metadata_client(settings, QUICK_SECONDS) as client:
+            answer = client.snapshot(None, 0)
+            if answer is not None:
+                return PinnedSnapshot(answer.etag, answer.snapshot)
+    except ConfigError as error:
+        log.debug("%s", error)
+    except MetadataError as error:
+        log.warning("%s; going on with what the flow saw last", error)
+    return kept_snapshot(snapshot_file(settings))
+
+
+def snapshot_to_read_by(settings: Settings) -> PinnedSnapshot:
+    """The newest snapshot, or if there is none at all one under which every value is protected."""
+    from idgraph.model.attributes import EncryptionLevel
+    from idgraph.model.snapshots import DiscoveryDefaults, MetadataSnapshot
+    from ingestion.metadata.snapshot_file import PinnedSnapshot
+
+    found = newest_snapshot(settings)
+    if found is None:
+        sealed = DiscoveryDefaults(encryption=EncryptionLevel.PROTECTED, indexable=False)
+        found = PinnedSnapshot("", MetadataSnapshot(version=0, defaults=sealed))
+    return found
+
+
+def profile_reader(
+    settings: Settings, resources: WorkerResources, pinned: PinnedSnapshot | None = None
+) -> ProfileReader:
+    """Reads profiles from the embedded adapters, by default under the newest snapshot to be had."""
+    from profile_service.reader import ProfileReader
+
+    snapshot = (pinned or snapshot_to_read_by(settings)).snapshot
+    return ProfileReader(
+        resources.store, resources.index, resources.data_keys, resources.blind_index, snapshot
+    )
+
+
+def erasure(settings: Settings, resources: WorkerResources) -> Erasure:
+    """Erases from the embedded adapters; dead letters are looked through under the newest snapshot."""
+    from idgraph.jobs.erase.dead_letter_search import LetterSearch
+    from idgraph.jobs.erase.erasure import Erasure
+    from sinks.tombstone_file import TombstoneFile
+    from transforms.privacy.tombstone_names import TombstoneNames
+
+    def letters() -> LetterSearch:
+        pinned = newest_snapshot(settings)
+        return LetterSearch(
+            settings.sources_by_name(),
+            pinned.snapshot if pinned else None,
+            resources.blind_index,
+            resources.sealer.open,
+            resources.formats,
+            resources.decryptors,
+        )
+
+    names = TombstoneNames(provider_of(settings))
+    return Erasure(resources, TombstoneFile(tombstone_file(settings)), names, letters)
+
+
+def tombstone_file(settings: Settings) -> Path:
+    """Where tombstones stand apart from the store."""
+    return settings.directory / "tombstones.jsonl"

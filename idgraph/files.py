@@ -1,0 +1,103 @@
+"""Files that survive a crash whole, are readable by their owner only, and locks between processes."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from idgraph.model.errors import AlreadyRunningError
+
+OWNER_ONLY = 0o600
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Replace a file so that a crash or a power cut leaves the old or the new content. Raises OSError."""
+    with replacing(path) as stream:
+        stream.write(content)
+
+
+def write_unflushed(path: Path, content: bytes) -> None:
+    """Replace a file so that a crash leaves the old or the new content; a power cut may leave anything. Raises OSError."""
+    part = _part(path)
+    with _opened(part) as stream:
+        stream.write(content)
+    part.replace(path)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """A stream whose content takes the place of a file when the block ends. Raises OSError."""
+    part = _part(path)
+    with _opened(part) as stream:
+        yield stream
+        stream.flush()
+        os.fsync(stream.fileno())
+    part.replace(path)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Bring names that were made or changed in a folder to disk: they are in the folder, not in the files."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _part(path: Path) -> Path:
+    return path.with_name(f".{path.name}.part")
+
+
+def _opened(part: Path) -> IO[bytes]:
+    return os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, OWNER_ONLY), "wb")
+
+
+@contextmanager
+def owner_only() -> Iterator[None]:
+    """Whatever is written meanwhile, by child processes too, is for its owner only. Of the whole process."""
+    kept = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(kept)
+
+
+def write_private(path: Path, content: str) -> None:
+    """Write a small secret file, readable by its owner only; refuses to replace one."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="ascii") as stream:
+        stream.write(content)
+
+
+@contextmanager
+def file_lock(lock: Path, waiting: Callable[[], object] = lambda: None) -> Iterator[None]:
+    """While the file `lock` is locked, which is made where it is not there; waits for whoever has it, told to `waiting` first.
+    Whoever holds it must not ask for it again. Raises OSError where there can be no such file."""
+    descriptor = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            waiting()
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def exclusive_lock(state: Path) -> Iterator[None]:
+    """Two runs would share a checkpoint and undo each other's. The lock, a file in the folder `state`, goes with its
+    process, however that ends. Raises AlreadyRunningError."""
+    lock = state / "lock"
+
+    def refuse() -> None:
+        raise AlreadyRunningError(f"running already (its lock is {lock})") from None
+
+    with file_lock(lock, refuse):
+        yield

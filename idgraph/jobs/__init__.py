@@ -1,0 +1,1 @@
+"""Bounded work over many fragments: one module a job."""

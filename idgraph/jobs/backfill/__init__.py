@@ -1,0 +1,1 @@
+"""An archive of one source through the stages, beside the flow."""

@@ -1,0 +1,166 @@
+"""A backfill's archive: which files it has, and how far a backfill has come with them, on disk."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import zlib
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, fields
+from itertools import islice
+from pathlib import Path
+
+from idgraph.files import write_atomically
+from idgraph.model.errors import ConfigError, StoreError
+from ingestion.sources.configuration import FileSource
+from ingestion.sources.files.globs import is_glob, require_plain_glob
+from ingestion.sources.files.lines import size_of
+from ingestion.sources.files.ownership import folder_of, source_of
+from ingestion.spark.checkpoints import query_id
+from ingestion.stages.outcomes import BatchReport
+
+SAMPLE_EVENTS = 5000
+SAMPLE_BYTES = 1 << 16
+"""Of a longer line so many are held at once; nothing has looked yet at how long lines are."""
+LIKELY_BYTES = 100.0
+"""An event in a compressed file, where there is none to look at."""
+
+
+def archive_path(path: Path) -> Path:
+    """The path as that of a source: a directory, a glob of files, or a file. Raises ConfigError."""
+    path = Path(os.path.abspath(path))  # noqa: PTH100 - as Spark names what it finds: without `..`, links as they are
+    if path.is_dir():
+        if is_glob(path):
+            raise ConfigError(f"{path}: the name of this directory is a pattern of files, too; rename it")
+        return path
+    if path.is_file():
+        # Of these none says something else within brackets.
+        places = [at for at, each in enumerate(path.name) if each not in "!^-"]
+        if not places or not set(path.name).isdisjoint("{}[]*?,\\"):
+            raise ConfigError(
+                f"{path}: the name of this file is a pattern, too; give its directory, or rename it"
+            )
+        # A glob that only this name matches: a source is a directory or a glob.
+        place = places[-1]
+        return path.with_name(f"{path.name[:place]}[{path.name[place]}]{path.name[place + 1 :]}")
+    if is_glob(path) and path.parent.is_dir():
+        try:
+            require_plain_glob(path)
+        except ValueError as error:
+            raise ConfigError(f"{path}: {error}") from None
+        return path
+    raise ConfigError(f"{path}: there is no such directory or file, nor files of this pattern")
+
+
+def archive_files(source: FileSource) -> Iterator[Path]:
+    """The files that a flow takes of a source: as Spark lists them, without empty ones and behind links too.
+
+    Raises ConfigError for a link to a directory that it is in: Spark would take its files some forty times.
+    """
+    for folder, _, names in _walk(folder_of(source)):
+        for name in names:
+            file = folder / name
+            if not _is_hidden(name) and size_of(file) and file.is_file() and _belongs(file, source):
+                yield file
+
+
+def _walk(top: Path) -> Iterator[tuple[Path, list[str], list[str]]]:
+    for place, folders, names in os.walk(top, followlinks=True):
+        folder = Path(place)
+        folders[:] = [each for each in folders if not _is_hidden(each)]
+        for each in folders:
+            link = folder / each
+            if link.is_symlink() and folder.resolve().is_relative_to(link.resolve()):
+                raise ConfigError(f"{link}: links to a directory that it is in; remove the link")
+        yield folder, folders, names
+
+
+def _is_hidden(name: str) -> bool:
+    # What Spark leaves out. A name such as `_day=1` it takes for that of a column.
+    return name.startswith(".") or name.endswith("._COPYING_") or (name.startswith("_") and "=" not in name)
+
+
+def _belongs(file: Path, source: FileSource) -> bool:
+    return source_of(file, {source.name: source}) is not None
+
+
+def bytes_an_event(file: Path) -> float:
+    """About how many of a file's bytes, as it lies on disk, one event takes."""
+    try:
+        with file.open("rb") as stored:
+            stream = gzip.GzipFile(fileobj=stored) if file.suffix == ".gz" else stored
+            events, begins = 0, True
+            for piece in islice(iter(lambda: stream.readline(SAMPLE_BYTES), b""), SAMPLE_EVENTS):
+                events += begins and not piece.isspace()
+                begins = piece.endswith(b"\n")
+            # Read ahead of what was given: of a small file all, of a large one little too much.
+            return stored.tell() / events if events else LIKELY_BYTES
+    except (OSError, EOFError, zlib.error):
+        return LIKELY_BYTES
+
+
+@dataclass
+class Tally:
+    """What the micro-batches so far came to. `bytes` are those of the files as they lie on disk."""
+
+    files: int = 0
+    bytes: int = 0
+    events: int = 0
+    written: int = 0
+    dead_letters: int = 0
+    conflicts: int = 0
+
+    def plus(self, report: BatchReport) -> Tally:
+        """With a further micro-batch."""
+        counts = report.counts
+        return Tally(
+            self.files + counts.files,
+            self.bytes + counts.file_bytes,
+            self.events + counts.events,
+            self.written + counts.written,
+            self.dead_letters + counts.dead_letters(),
+            self.conflicts + counts.conflicts,
+        )
+
+
+class BackfillProgress:
+    """How far a backfill has come, in a file beside its checkpoint. A micro-batch that is given again after a crash
+    counts once."""
+
+    def __init__(self, state: Path) -> None:
+        self._file = state / "progress.json"
+        self._batch = ""
+        self._before = self.done = Tally()
+        self._read(query_id(state / "checkpoint"))
+
+    def take(self, report: BatchReport) -> None:
+        """A micro-batch is done. Raises StoreError."""
+        if _query(report.batch) != _query(self._batch):
+            self._before = self.done = Tally()
+        if report.batch != self._batch:
+            self._before = self.done
+        self._batch, self.done = report.batch, self._before.plus(report)
+        kept = {"batch": self._batch, "before": asdict(self._before), "done": asdict(self.done)}
+        try:
+            write_atomically(self._file, json.dumps(kept).encode())
+        except OSError as error:
+            raise StoreError(f"{self._file}: {error.strerror}") from None
+
+    def _read(self, query: str | None) -> None:
+        try:
+            kept = json.loads(self._file.read_bytes())
+            batch, before, done = str(kept["batch"]), _tally(kept["before"]), _tally(kept["done"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return
+        # Of a checkpoint that was removed nothing counts.
+        if query is not None and _query(batch).endswith(f"/{query}"):
+            self._batch, self._before, self.done = batch, before, done
+
+
+def _tally(kept: dict[str, int]) -> Tally:
+    return Tally(**{each.name: int(kept[each.name]) for each in fields(Tally)})
+
+
+def _query(batch: str) -> str:
+    return batch.rpartition("/")[0]

@@ -1,0 +1,1 @@
+"""Erasing persons from everything that idgraph keeps."""

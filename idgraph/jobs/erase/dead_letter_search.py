@@ -1,0 +1,202 @@
+"""Finding the dead letters of some persons: each letter is opened and looked through.
+
+A letter is a person's when its position names a fragment of theirs, when its spec reads one of their
+identifiers in it, or when a value anywhere in the record is one of them: as it stands, without outer white
+space, or in small letters too. A value that others may have by chance (`_is_telling`) is proof only under a
+key that names the identifier's type; elsewhere it is a guess, and the letter may be somebody else's. What none
+of this finds: an identifier that a spec builds out of several values, or that stands encoded within one, in a
+record that cannot be mapped.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from idgraph.jobs.erase.record_values import names, values
+from idgraph.model.dead_letters import FRAGMENT, DeadLetter
+from idgraph.model.errors import IdgraphError, SealError, StoreError
+from idgraph.model.events import Event, RawRecord
+from idgraph.model.identifiers import HASHED_PREFIX, Identifier
+from idgraph.model.snapshots import MetadataSnapshot
+from ingestion.sources.configuration import SourceConfig
+from ingestion.sources.kafka.envelope import envelope_reader
+from ingestion.sources.payload_formats import NOT_OF_THE_EVENT, PayloadFormats
+from ingestion.stages.dead_letters import read_changes
+from ingestion.stages.decrypt import Decryption, Decryptors
+from transforms.privacy.blind_index import BlindIndex
+from transforms.spec.snapshot import CompiledSnapshot
+
+_NO_SOURCE = ""
+_TELLING_DIGITS = 10
+_TELLING_CHARACTERS = 8
+_LONG = 20
+
+
+class FoundLetter(NamedTuple):
+    """A letter of somebody. `why` names types of identifiers and no value; one that is not `certain` may as
+    well be another person's."""
+
+    id: str
+    position: str
+    why: str
+    certain: bool
+
+
+class LetterSearch:
+    """Looks through letters with the specs of one snapshot, or without any where there is none."""
+
+    def __init__(
+        self,
+        sources: Mapping[str, SourceConfig],
+        snapshot: MetadataSnapshot | None,
+        blind_index: BlindIndex,
+        open_payload: Callable[[bytes, str, str], bytes],
+        formats: PayloadFormats | None = None,
+        decryptors: Decryptors | None = None,
+    ) -> None:
+        readable = formats or PayloadFormats()
+        self._readers = {name: envelope_reader(config, readable) for name, config in sources.items()}
+        self._compiled = CompiledSnapshot(snapshot) if snapshot else None
+        self._blind_index = blind_index
+        self._open_payload = open_payload
+        stopping = {name: _stopping(config) for name, config in sources.items()}
+        self._decryption = Decryption(stopping, decryptors or Decryptors())
+
+    def find(
+        self, letters: Iterable[DeadLetter], fragments: Iterable[str], identifiers: Iterable[str]
+    ) -> Iterator[FoundLetter]:
+        """The letters of these fragments and identifiers (`type:value`, also hashed ones). A letter that
+        cannot be opened is left: nobody else can open it either. One that the decryption service refuses for good is
+        looked through as it is; raises DecryptionError, which names the source, where the service fails otherwise."""
+        positions = {FRAGMENT + each for each in fragments}
+        wanted = _Wanted({*fragments, *identifiers}, self._blind_index)
+        for letter, record in self._opened(letters, positions):
+            if record is None:
+                yield FoundLetter(letter.id, letter.position, "its position names the fragment", True)
+            elif found := self._judge(letter, record, wanted):
+                yield FoundLetter(letter.id, letter.position, *found)
+
+    def _opened(
+        self, letters: Iterable[DeadLetter], positions: set[str]
+    ) -> Iterator[tuple[DeadLetter, RawRecord | None]]:
+        """Letters in their order, each with its record, decrypted if it arrived encrypted: as many requests are under
+        way as the service's `capacity`. Those at `positions` are not opened."""
+        under_way: deque[tuple[DeadLetter, RawRecord | None]] = deque()
+
+        def arrived() -> Iterator[RawRecord]:
+            for letter in letters:
+                record = None if letter.position in positions else self._open(letter)
+                if record is None and letter.position not in positions:
+                    continue
+                under_way.append((letter, record))
+                yield record or RawRecord(_NO_SOURCE, letter.position, b"")
+
+        for done in self._decryption.run(arrived()):
+            letter, record = under_way.popleft()
+            yield letter, done if record and isinstance(done, RawRecord) else record
+
+    def _open(self, letter: DeadLetter) -> RawRecord | None:
+        try:
+            payload = self._open_payload(letter.payload, letter.id, letter.position)
+        except SealError:
+            return None
+        # Changes never arrived from a source: nobody decrypts them.
+        source = _NO_SOURCE if letter.holds_changes() else letter.source
+        return RawRecord(source, letter.position, payload)
+
+    def _judge(self, letter: DeadLetter, record: RawRecord, wanted: _Wanted) -> tuple[str, bool] | None:
+        """Why a letter is somebody's, and whether that is certain."""
+        if letter.holds_changes():
+            try:
+                carried = any(map(wanted.holds, read_changes(record.value).identifiers))
+            except StoreError:
+                return None
+            return ("it holds a change with one of the identifiers", True) if carried else None
+        event = self._event(record)
+        for identifier in self._read(event) if event else ():
+            if wanted.holds(str(identifier)):
+                return f"its spec reads the {identifier.type} in it", True
+        found = wanted.judge(record.value)
+        if event is None or event.raw in record.value or (found and found[1]):
+            return found
+        # A payload that is no JSON says more when it is decoded.
+        return wanted.judge(event.raw) or found
+
+    def _event(self, record: RawRecord) -> Event | None:
+        """The record as an event, if it can be read as one."""
+        reader = self._readers.get(record.source)
+        try:
+            return reader.read(record) if reader else None
+        except NOT_OF_THE_EVENT:
+            # Whose letter it is could not be told.
+            raise
+        except (IdgraphError, ArithmeticError, LookupError, TypeError, ValueError):
+            return None
+
+    def _read(self, event: Event) -> list[Identifier]:
+        """The identifiers that today's spec reads in the event; none if it cannot be mapped."""
+        if self._compiled is None:
+            return []
+        try:
+            spec = self._compiled.spec_for(event.source, event.type)
+            return spec.identifiers_in(event) if spec else []
+        except (IdgraphError, ArithmeticError, LookupError, TypeError, ValueError):
+            return []
+
+
+def _stopping(source: SourceConfig) -> SourceConfig:
+    """Whatever a flow does: whose a letter is cannot be told while its service is away."""
+    if source.decryptor is None:
+        return source
+    return source.model_copy(update={"decryptor": source.decryptor.model_copy(update={"on_failure": "stop"})})
+
+
+class _Wanted:
+    """Identifiers as they are stored, and what in a record is one of them."""
+
+    def __init__(self, identifiers: set[str], blind_index: BlindIndex) -> None:
+        self._blind_index = blind_index
+        parsed = [Identifier.parse(text) for text in identifiers]
+        # What is set aside of a fragment has the names that policy gave it then, maybe hashed where today's are plain.
+        self._identifiers = identifiers | {str(blind_index.identifier(each)) for each in parsed}
+        self._hashed_types = {kind for kind, value in parsed if value.startswith(HASHED_PREFIX)}
+        self._plain: dict[str, set[str]] = defaultdict(set)
+        for kind, value in parsed:
+            self._plain[value].add(kind)
+
+    def holds(self, identifier: str) -> bool:
+        """Whether an identifier is one of them, hashed or not."""
+        return (
+            identifier in self._identifiers
+            or str(self._blind_index.identifier(Identifier.parse(identifier))) in self._identifiers
+        )
+
+    def judge(self, payload: bytes) -> tuple[str, bool] | None:
+        """Why a record is theirs by a value in it, and whether that is certain."""
+        guess = None
+        for text, places in values(payload).items():
+            for kind in sorted(self._types(text)):
+                if _is_telling(text):
+                    return f"a value is the {kind}", True
+                if any(names(place, kind) for place in places):
+                    return f"a value under a key that names it is the {kind}", True
+                guess = f"a value that others may have is equal to the {kind}", False
+        return guess
+
+    def _types(self, text: str) -> set[str]:
+        """The types of those that have this text as their value."""
+        forms = {text, text.strip(), text.strip().lower()} - {""}
+        plain = {kind for form in forms for kind in self._plain.get(form, ())}
+        hashed = {k for k in self._hashed_types if any(self.holds(f"{k}:{form}") for form in forms)}
+        return plain | hashed
+
+
+def _is_telling(text: str) -> bool:
+    """Whether hardly anything but an identifier has this value. Short numbers, short texts, dates and words
+    stand in the records of anybody."""
+    text = text.strip()
+    digits = sum(map(str.isdigit, text))
+    is_mixed = digits > 0 and any(map(str.isalpha, text)) and len(text) >= _TELLING_CHARACTERS
+    return "@" in text or digits >= _TELLING_DIGITS or is_mixed or len(text) >= _LONG

@@ -1,0 +1,62 @@
+"""The receipt of an erasure: what was erased, when, by whom, and nothing that names a person in the clear.
+
+Canonical JSON on one line. `hash` is the SHA-256 of the canonical JSON of all the rest: it shows that the
+receipt was altered by accident or by somebody careless; who can write it can also make a new hash.
+"""
+
+from __future__ import annotations
+
+import getpass
+import hashlib
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from idgraph.jobs.erase.erasure import Erased
+from idgraph.jobs.export_file import write_export
+from idgraph.model import canonical
+from idgraph.model.tombstones import TombstoneNames
+
+
+def receipt(
+    moment: datetime,
+    until: int,
+    fragments: Iterable[str],
+    asked: Iterable[str],
+    names: TombstoneNames,
+    erased: Erased,
+    continued: bool,
+) -> dict[str, Any]:
+    """`fragments` are those with a tombstone now, `asked` what the command line named; of both only the
+    keyed hash is in the receipt, so that who holds the keyring can show that somebody was erased. `continued` says that an erasure that was
+    cut short went on: what it had removed by then is not among the counts."""
+    content = {
+        "format": 1,
+        "erased_at": moment.astimezone(UTC).isoformat(timespec="milliseconds"),
+        "erased_by": _user(),
+        "refused_until": until,
+        "fragments": sorted(names(each).hex() for each in fragments),
+        "asked": sorted(names(each).hex() for each in asked),
+        "counts": erased._asdict(),
+        "continued": continued,
+    }
+    return {**content, "hash": receipt_hash(content)}
+
+
+def receipt_hash(receipt: dict[str, Any]) -> str:
+    """The hash over a receipt, its own left out."""
+    content = {key: value for key, value in receipt.items() if key != "hash"}
+    return "sha256:" + hashlib.sha256(canonical.encode(content)).hexdigest()
+
+
+def write_receipt(path: Path, content: dict[str, Any]) -> None:
+    """Raises ConfigError when it cannot be written."""
+    write_export(path, [canonical.encode(content) + b"\n"])
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "unknown"

@@ -1,0 +1,1 @@
+"""Bringing stored values and identifiers under the protection that policy demands today."""

@@ -1,0 +1,219 @@
+"""Moving what is stored under names that policy protects by now to the names that today's events have.
+
+A fragment whose id becomes a keyed hash is joined to the fragment of that id, and then withdrawn where its version is
+still the one that was read: what a flow writes meanwhile is moved by the next try. A crash in between leaves both,
+and joining again changes nothing. What mapped events under the older policy write afterwards makes the old fragment
+anew, for the next run to move. Where only other names change, the fragment is written anew in its place.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from idgraph.jobs.reencrypt.stale import OutdatedFragment
+from idgraph.model.dead_letters import DeadLetterReason
+from idgraph.model.errors import KeyProviderError, KeyServiceError, SealError
+from idgraph.model.fragments import Kind, Origin, Register
+from idgraph.model.index_rules import IndexRules
+from idgraph.model.stamps import Stamp
+from idgraph.model.store import FragmentWrite
+from ingestion.spark.workers import WorkerResources
+from ingestion.stages.commit import CommitStage, put_and_settle
+from merge import codec
+from merge.cells import Cell
+from merge.documents import document
+from merge.fragments import FragmentState
+from transforms.privacy.not_picklable import KeyHolder
+from transforms.privacy.sealing import SealingKey
+from transforms.privacy.stored_names import StoredNames
+from transforms.privacy.stored_values import StoredValues
+
+Keys = tuple[SealingKey | None, SealingKey | None]
+"""Of the fragment that a register is in, and of the one that it goes to."""
+
+
+@dataclass(slots=True)
+class Renamed:
+    """What became of some fragments, by the ids that they had: `moved_on` were written meanwhile; `failed` have a
+    value that cannot be opened, or a damaged fragment under the new name. `values` that were sealed, by path."""
+
+    done: set[str] = field(default_factory=set)
+    moved_on: set[str] = field(default_factory=set)
+    failed: set[str] = field(default_factory=set)
+    values: Counter[str] = field(default_factory=Counter)
+
+
+class Renaming(KeyHolder):
+    """Renames under one snapshot. One per thread; several may run at once. Raises what the stores raise."""
+
+    def __init__(
+        self,
+        resources: WorkerResources,
+        values: StoredValues,
+        names: StoredNames,
+        index_rules: IndexRules,
+    ) -> None:
+        self._store = resources.store
+        self._index = resources.index
+        self._data_keys = resources.data_keys
+        self._leftover_keys = resources.leftover_keys()
+        self._index_rules = index_rules
+        self._values = values
+        self._names = names
+        guard = resources.key_guard()
+        self._commit = CommitStage(resources.store, resources.index, index_rules, guard=guard, gives_up=True)
+
+    def rename(self, found: Sequence[OutdatedFragment]) -> Renamed:
+        """Rename fragments, each page of them durable in the store when it returns."""
+        result = Renamed()
+        states = self._states(found, result)
+        ready = [each for each in found if each.stored.id in states]
+        self._move([each for each in ready if each.name != each.stored.id], states, result)
+        self._write([each for each in ready if each.name == each.stored.id], states, result)
+        for each in ready:
+            if each.stored.id in result.done:
+                result.values.update(_sealed_paths(each.state, states[each.stored.id]))
+        return result
+
+    def renamed_change(self, fragment_id: str, change: FragmentState) -> tuple[str, FragmentState]:
+        """A change that is yet to be written, with the fragment that it is for today. Raises SealError or
+        KeyProviderError when a value cannot be sealed: it must not be written then."""
+        name = self._names.identifier(fragment_id)
+        before = self._data_keys.fetch([fragment_id], create=False)
+        # Another process may have erased the one that is cached.
+        self._data_keys.forget(self._store.tombstones([name]))
+        after = self._data_keys.fetch([name], create=True)
+        return name, self._renamed(change, (before.get(fragment_id), after[name]))
+
+    def settle(self) -> None:
+        """Take what is left of withdrawn fragments out of the index and the data keys. A value that an event brought
+        meanwhile, sealed by such a key, is refused when it is written (see `KeyGuard`), and mapped again. What is
+        set aside under the old name keeps its key until it is renamed."""
+        withdrawn = self._store.withdrawn()
+        if withdrawn:
+            self._index.erase(withdrawn)
+            self._leftover_keys.erase(withdrawn)
+            self._store.forget_withdrawn(list(withdrawn))
+
+    def _states(self, found: Sequence[OutdatedFragment], result: Renamed) -> dict[str, FragmentState]:
+        sealed = [each for each in found if each.todo or _has_sealed(each.state)]
+        before = self._data_keys.fetch([each.stored.id for each in sealed], create=False)
+        after = self._data_keys.fetch({each.name for each in sealed}, create=True)
+        states: dict[str, FragmentState] = {}
+        for each in found:
+            keys = before.get(each.stored.id), after.get(each.name)
+            try:
+                state = self._renamed(each.state, keys)
+            except KeyServiceError:
+                # All the others would fail too, and count as looked at.
+                raise
+            except (SealError, KeyProviderError):
+                result.failed.add(each.stored.id)
+                continue
+            state.judged = each.judged
+            states[each.stored.id] = state
+        # Another run may have moved them, and taken their keys away, since they were read.
+        versions = self._store.read(list(result.failed)) if result.failed else {}
+        read = {each.stored.id: each.stored.version for each in found}
+        changed = {n for n in result.failed if n not in versions or versions[n].version != read[n]}
+        result.failed -= changed
+        result.moved_on |= changed
+        return states
+
+    def _renamed(self, state: FragmentState, keys: Keys) -> FragmentState:
+        renamed = FragmentState()
+        origins = _Renamed(self._names.origin)
+        stamps: dict[Stamp, Stamp] = {}
+        for path, register in state.registers.items():
+            origin = origins[register.origin]
+            stamps[register.stamp] = origin.stamp
+            renamed.registers[path] = self._values.renamed(keys, path, register, origin)
+        for path, cells in state.cells.items():
+            renamed.put_cells(path, {each: self._cell(keys, path, cells[each], origins) for each in cells})
+        for text, evidence in state.identifiers.items():
+            name, origin = self._names.identifier(text), origins[evidence]
+            stamps[evidence.stamp] = origin.stamp
+            # Stored under both names, it is kept by the earlier evidence, as any identifier is.
+            renamed.identifiers[name] = min(origin, renamed.identifiers.get(name, origin))
+        for (source, scope), stamp in state.markers.items():
+            renamed.markers[source, scope] = stamps.get(stamp) or self._names.marker(scope, stamp)
+        renamed.judged = state.judged
+        renamed.normalise()
+        return renamed
+
+    def _cell(self, keys: Keys, path: str, cell: Cell, origins: Mapping[Origin, Origin]) -> Cell:
+        def form(entry: Register) -> Register:
+            return self._values.renamed(keys, path, entry, origins[entry.origin])
+
+        return cell.rewritten(form, origins.__getitem__)
+
+    def _move(
+        self, found: Sequence[OutdatedFragment], states: dict[str, FragmentState], result: Renamed
+    ) -> None:
+        """To fragments of other ids. What a tombstone refuses there belongs to somebody who was erased."""
+        try:
+            committed = self._commit.run((each.name, states[each.stored.id]) for each in found)
+        finally:
+            # Whatever failed: what is gone by the next run is not looked at again.
+            self._leftover_keys.erase(self._commit.refused)
+            self._commit.refused.clear()
+        kept_changing = {
+            each.fragment_id for each in committed.failed if each.reason is DeadLetterReason.CONFLICT
+        }
+        failed = {each.fragment_id for each in committed.failed} - kept_changing
+        result.failed.update(each.stored.id for each in found if each.name in failed)
+        # Or its key was erased since: it is sealed anew by the next try.
+        result.moved_on.update(each.stored.id for each in found if each.name in kept_changing)
+        gone = {e.stored.id: e.stored.version for e in found if e.name not in failed | kept_changing}
+        moved_on = self._store.withdraw(gone)
+        result.moved_on |= moved_on
+        result.done |= gone.keys() - moved_on
+
+    def _write(
+        self, found: Sequence[OutdatedFragment], states: dict[str, FragmentState], result: Renamed
+    ) -> None:
+        """In their places."""
+        if not found:
+            return
+        refused = self._store.write([_write_of(each, states[each.stored.id]) for each in found])
+        if buried := self._store.tombstones(refused):
+            self._leftover_keys.erase(buried)
+        written = [each.stored for each in found if each.stored.id not in refused]
+        documents = [document(id_, v + 1, states[id_], self._index_rules) for id_, v, _ in written]
+        put_and_settle(self._store, self._index, documents)
+        result.moved_on |= refused
+        result.done.update(each.id for each in written)
+
+
+class _Renamed(dict[Origin, Origin]):
+    """Each origin once: the values of one event share theirs."""
+
+    def __init__(self, rename: Callable[[Origin], Origin]) -> None:
+        super().__init__()
+        self._rename = rename
+
+    def __missing__(self, origin: Origin) -> Origin:
+        renamed = self[origin] = self._rename(origin)
+        return renamed
+
+
+def _write_of(each: OutdatedFragment, state: FragmentState) -> FragmentWrite:
+    identifiers = frozenset(state.identifiers)
+    dropped = frozenset(each.state.identifiers) - identifiers
+    version = each.stored.version
+    return FragmentWrite(each.stored.id, version, codec.encode(state), identifiers, each.judged, dropped)
+
+
+def _has_sealed(state: FragmentState) -> bool:
+    return any(each.kind is Kind.SEALED for _, each in state.stored())
+
+
+def _sealed_paths(before: FragmentState, after: FragmentState) -> Iterable[str]:
+    found: dict[str, Register] = before.registers
+    return (
+        path
+        for path, register in after.registers.items()
+        if register.kind is Kind.SEALED and found[path].kind is Kind.PLAIN
+    )

@@ -1,0 +1,233 @@
+"""Sealing what is stored in the clear and is protected now, beside the flows that write. Can be done again.
+
+A page of fragments is read, what is outdated in them is written anew under the origins it has, and each fragment
+is replaced where its version is still the one read: nothing that a flow writes meanwhile is lost. What is left to
+do is in the values themselves, so a run that was cut short may begin anew, or go on behind the last page. The last step
+takes the old bytes out of the files. Why law 1 holds is in docs/adr/0014-policy-change.md.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+
+from idgraph.jobs.reencrypt.dead_letter_renaming import LetterRenaming
+from idgraph.jobs.reencrypt.renaming import Renaming
+from idgraph.jobs.reencrypt.stale import OutdatedFragment, OutdatedSearch, SealingProgress
+from idgraph.model.backoff import Backoff
+from idgraph.model.errors import (
+    ConflictError,
+    KeyProviderError,
+    KeyServiceError,
+    ProfileIndexError,
+    SealError,
+)
+from idgraph.model.fragments import Kind, Register
+from idgraph.model.index import IndexDocument
+from idgraph.model.store import FragmentWrite, scan_pages
+from idgraph.projection.outbox import drain_outbox
+from ingestion.spark.workers import WorkerResources
+from ingestion.stages.commit import put_and_settle
+from merge import codec
+from merge.documents import document
+from merge.fragments import FragmentState
+from transforms.privacy.sealing import SealingKey
+from transforms.privacy.stored_names import StoredNames
+from transforms.privacy.stored_values import Restatement, StoredValues
+from transforms.spec.snapshot import CompiledSnapshot
+
+__all__ = ["PAGE", "SealingProgress", "StoredSealing"]
+
+PAGE = 500
+
+_Restated = list[tuple[str, Register, Register]]
+"""Paths, the registers that stand there, and what takes their places."""
+
+
+class StoredSealing:
+    """Seals stored values under one snapshot. One per thread; several may run at once."""
+
+    def __init__(
+        self,
+        resources: WorkerResources,
+        snapshot: CompiledSnapshot,
+        backoff: Backoff | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+        on_readable: Callable[[str, set[str]], None] | None = None,
+    ) -> None:
+        """`on_readable` is given the id, as it is stored, of each fragment with names in the clear that are to be
+        renamed or, of keys, stay; and the types of such names."""
+        self._resources = resources
+        self._store = resources.store
+        self._leftover_keys = resources.leftover_keys()
+        self._index_rules = snapshot.attributes.index_rules
+        self._values = StoredValues(snapshot, resources.blind_index)
+        self._names = StoredNames(snapshot.snapshot, resources.blind_index, snapshot.protected_names)
+        self._search = OutdatedSearch(resources, self._values, self._names, on_readable)
+        self._renaming = Renaming(resources, self._values, self._names, self._index_rules)
+        self._letters = LetterRenaming(resources, self._names, self.seal_change)
+        self._backoff = backoff or Backoff()
+        self._sleep = sleep
+
+    def preview(self, page: int = PAGE) -> Iterator[SealingProgress]:
+        """What `run` would find; changes nothing. A value of which only the token changes counts as well."""
+        yield from self._pages(page, self._count)
+
+    def run(self, page: int = PAGE, after: str = "") -> Iterator[SealingProgress]:
+        """Seal all there is behind the id `after`; gives the progress at the start and after each page of at most `page` fragments,
+        each page durable. The same object is given again and again. Call `finish` at the end.
+
+        Blocks. Raises StoreError, ConflictError when a fragment kept changing, KeyProviderError when no data
+        key can be made; run it again then.
+        """
+        pages = self._pages(page, self._seal, after)
+        progress = next(pages)
+        yield progress
+        # Before fragments: what a letter holds is opened by the data key that goes with its fragment's old name.
+        progress.letters = self._letters.run()
+        yield from pages
+
+    def seal_change(self, fragment_id: str, change: FragmentState) -> tuple[str, FragmentState]:
+        """A change that is yet to be written as today's events would ask for it, with the fragment that it is for:
+        what an older snapshot left in the clear is sealed, names and all.
+
+        Raises SealError or KeyProviderError when a value cannot be sealed: the change must not be written then.
+        """
+        for tombstone in self._store.tombstones([fragment_id]).values():
+            self._resources.data_keys.forget([fragment_id])
+            if tombstone.until > change.judged:
+                # It will be refused, and needs no key.
+                return fragment_id, change
+        if self._search.types(fragment_id, change):
+            return self._renaming.renamed_change(fragment_id, change)
+        todo = self._values.outdated(change.stored())
+        if todo:
+            key = self._resources.data_keys.fetch([fragment_id], create=True)[fragment_id]
+            change.restate([(each.path, each.register, self._values.restated(key, each)) for each in todo])
+        return fragment_id, change
+
+    def finish(self) -> int:
+        """Let the index follow, and take what was replaced out of the files; gives how many profiles the index
+        refused, which it finds by what they held.
+
+        Raises ProfileIndexError when the index is away, StoreError when the store is, or when a reader holds its
+        log: the old bytes may be there until it is done again.
+        """
+        self._renaming.settle()
+        refused = drain_outbox(self._store, self._resources.index, self._index_rules)
+        # A renamed fragment's data key stood under the old name, and its letters.
+        self._resources.data_keys.compact()
+        self._resources.dead_letters.compact()
+        self._resources.index.compact()
+        self._store.finish([])
+        return refused
+
+    def _pages(
+        self, page: int, take: Callable[[Sequence[OutdatedFragment], SealingProgress], None], after: str = ""
+    ) -> Iterator[SealingProgress]:
+        progress = SealingProgress(self._store.count(), after=after)
+        yield progress
+        for found in scan_pages(self._store, page, after):
+            take(self._search.find(found, progress), progress)
+            progress.looked_at += len(found)
+            progress.after = found[-1].id
+            yield progress
+
+    def _count(self, outdated: Sequence[OutdatedFragment], progress: SealingProgress) -> None:
+        keys = self._resources.data_keys.fetch([each.stored.id for each in outdated], create=False)
+        for each in outdated:
+            key = keys.get(each.stored.id)
+            found = [value.path for value in each.todo if value.what is Restatement.SEAL]
+            if key is not None:
+                changed = self._changed(each, key, progress)
+                found += [path for path, register, _ in changed if register.kind is Kind.SEALED]
+            progress.fragments += bool(found or each.types)
+            progress.values.update(found)
+            progress.renamed.update(each.types)
+
+    def _seal(self, outdated: Sequence[OutdatedFragment], progress: SealingProgress) -> None:
+        for attempt in range(self._backoff.retries + 1):
+            if not outdated:
+                return
+            if attempt:
+                self._sleep(self._backoff.pause(attempt - 1))
+                outdated = self._search.find_again([each.stored.id for each in outdated])
+            refused, unnamed = self._rename([each for each in outdated if each.types], progress)
+            refused |= self._write([each for each in outdated if not each.types] + unnamed, progress)
+            outdated = [each for each in outdated if each.stored.id in refused]
+        if outdated:
+            raise ConflictError(
+                f"{len(outdated)} fragment(s) kept changing through {self._backoff.retries} retries; "
+                "seal again, nothing is lost"
+            )
+
+    def _rename(
+        self, outdated: Sequence[OutdatedFragment], progress: SealingProgress
+    ) -> tuple[set[str], list[OutdatedFragment]]:
+        """Rename fragments, and seal them with it; gives those that changed meanwhile, and those that keep their
+        names for a value that cannot be opened: their other values are sealed all the same."""
+        if not outdated:
+            return set(), []
+        result = self._renaming.rename(outdated)
+        # Where the index is away, `finish` does it, or the next run.
+        with suppress(ProfileIndexError):
+            self._renaming.settle()
+        for each in outdated:
+            if each.stored.id in result.done:
+                progress.renamed.update(each.types)
+        progress.fragments += len(result.done)
+        progress.values.update(result.values)
+        failed = [each for each in outdated if each.stored.id in result.failed]
+        for each in failed:
+            progress.fail(each.name)
+        return result.moved_on, failed
+
+    def _write(self, outdated: Sequence[OutdatedFragment], progress: SealingProgress) -> set[str]:
+        keys = self._resources.data_keys.fetch([each.stored.id for each in outdated], create=True)
+        changes: dict[str, _Restated] = {}
+        writes: list[FragmentWrite] = []
+        for each in outdated:
+            name, version, _ = each.stored
+            changed = self._changed(each, keys[name], progress)
+            if changed:
+                changes[name] = changed
+                each.state.restate(changed)
+                writes.append(
+                    FragmentWrite(name, version, codec.encode(each.state), frozenset(), each.judged)
+                )
+        refused = self._store.write(writes) if writes else set()
+        # An erasure that came meanwhile may have gone by before their keys were made.
+        unwritten = (
+            each.stored.id for each in outdated if each.stored.id in refused or each.stored.id not in changes
+        )
+        if buried := self._store.tombstones(unwritten):
+            self._leftover_keys.erase(buried)
+        documents: list[IndexDocument] = []
+        for each in outdated:
+            name, version, _ = each.stored
+            if name in changes and name not in refused:
+                progress.fragments += 1
+                progress.values.update(path for path, _, _ in changes[name])
+                documents.append(document(name, version + 1, each.state, self._index_rules))
+        put_and_settle(self._store, self._resources.index, documents)
+        return refused
+
+    def _changed(self, each: OutdatedFragment, key: SealingKey, progress: SealingProgress) -> _Restated:
+        """What is written of a fragment. One value that cannot be opened does not hold the others."""
+        changed: _Restated = []
+        failed = False
+        for value in each.todo:
+            try:
+                restated = self._values.restated(key, value)
+            except KeyServiceError:
+                # All the others would fail too, and count as looked at.
+                raise
+            except (SealError, KeyProviderError):
+                failed = True
+                continue
+            if restated is not value.register:
+                changed.append((value.path, value.register, restated))
+        if failed and not each.types:
+            progress.fail(each.name)
+        return changed

@@ -1,0 +1,97 @@
+"""The profile index protocol: search over what policy allows to be indexed.
+
+One contract suite (`tests/contracts/test_profile_index.py`) runs over every implementation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from idgraph.model.queries import Query, Scalar
+
+
+class IndexDocument(NamedTuple):
+    """What the index may know of a profile.
+
+    `version` is the profile's; a lower one never replaces a higher one. `fields` maps attribute path to a
+    value or list of values: only indexable attributes, and of sealed ones only the blind-index token.
+    Types may clash between documents and within a list; no clash is an error.
+    """
+
+    id: str
+    version: int
+    fields: Mapping[str, Scalar | list[Scalar]]
+
+
+class SearchPage(NamedTuple):
+    """Ids of matching profiles, sorted, and where to go on; `cursor` is None on the last page."""
+
+    ids: list[str]
+    cursor: str | None
+
+
+class Indexed(NamedTuple):
+    """What the index has of a document that it is compared with."""
+
+    version: int
+    is_same: bool
+    """Whether its content is exactly the other's."""
+
+
+class ProfileIndex(Protocol):
+    """Safe for several processes and threads at once. Every method blocks.
+
+    Every method raises `ProfileIndexError` when the index is away; that is always safe to retry.
+    """
+
+    def put(self, documents: Sequence[IndexDocument]) -> dict[str, str]:
+        """Index each document, replacing an older version, or the same one, whole; a stale one is a success
+        without effect. (The same: a change of policy indexes a profile anew without a new version.)
+        One bad document does not hold the others: gives the reason by id for those not taken.
+        Visible to searches from any process when it returns."""
+        ...
+
+    def versions(self, ids: Sequence[str]) -> dict[str, int]:
+        """The versions of those of these ids that have a document."""
+        ...
+
+    def compare(self, documents: Sequence[IndexDocument]) -> dict[str, Indexed]:
+        """What the index has of those of these documents whose ids have one. A document that `put` would refuse is
+        never the same."""
+        ...
+
+    def erase(self, versions: Mapping[str, int]) -> int:
+        """Remove documents of at most these versions by id, and never take one of them again, whoever was
+        about to put it. Gives how many there were. Searches from any process no longer find them when it
+        returns."""
+        ...
+
+    def compact(self) -> None:
+        """Leave nothing in a file of documents that were removed or replaced. Slow: may read all there is, and
+        wait for a minute. Raises `ProfileIndexError` when something may be left: to be done again."""
+        ...
+
+    def search(self, query: Query, limit: int = 20, cursor: str | None = None) -> SearchPage:
+        """Full text without a word finds nothing. A page may hold fewer than `limit` although there are more:
+        `cursor` says so. Raises `QueryError` for a cursor that this index did not give out."""
+        ...
+
+    def count(self, query: Query) -> int: ...
+
+    def identity(self) -> str:
+        """Tells it from every other, also one that has its place since: a file that was made again after it was lost, a
+        version that was put in its place."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def search_pages(index: ProfileIndex, size: int = 1000, cursor: str | None = None) -> Iterator[SearchPage]:
+    """All documents in the order of their ids, a page at a time, behind `cursor` if there is one."""
+    while True:
+        page = index.search(Query(), size, cursor)
+        yield page
+        cursor = page.cursor
+        if cursor is None:
+            return

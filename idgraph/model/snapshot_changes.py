@@ -1,0 +1,151 @@
+"""What changed from one metadata snapshot to a later one: what a new version costs is about that, not about all there
+is."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from operator import attrgetter
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from idgraph.model.attributes import AttributeMetadata
+from idgraph.model.classification import ClassificationLevels
+from idgraph.model.errors import MetadataError
+from idgraph.model.snapshots import DiscoveryDefaults, MetadataSnapshot
+from idgraph.model.specs import SpecDocument
+
+_RUN = 512
+"""So many attributes are compared at once: those of snapshots that were made of one another are the same objects."""
+
+_path = attrgetter("path")
+_name = attrgetter("name")
+
+
+class SnapshotChanges(BaseModel):
+    """From the snapshot with the ETag `since` to the one with the ETag `etag`. Attributes are never deleted, specs are
+    retired."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    since: str
+    etag: str
+    version: int = Field(ge=0)
+    specs: tuple[SpecDocument, ...] = Field(
+        default=(), description="Those that are active in another version, by name."
+    )
+    retired: tuple[str, ...] = Field(default=(), description="Names of specs that are active no more.")
+    attributes: tuple[AttributeMetadata, ...] = Field(
+        default=(), description="Those that are new or have another version, by path."
+    )
+    defaults: DiscoveryDefaults = DiscoveryDefaults()
+    levels: ClassificationLevels = ClassificationLevels()
+    active_specs: int = Field(ge=0, description="How many specs are active then.")
+    known_attributes: int = Field(ge=0, description="How many attributes there are then.")
+
+    @property
+    def has_specs(self) -> bool:
+        """Whether any spec changed."""
+        return bool(self.specs or self.retired)
+
+    def applied_to(self, snapshot: MetadataSnapshot) -> MetadataSnapshot:
+        """The later snapshot, which shares with this one what did not change. Raises MetadataError if these are no
+        changes of it; the ETag `since` is the caller's to compare."""
+        specs = self._specs_of(snapshot) if self.has_specs else snapshot.specs
+        attributes = _merged(snapshot.attributes, self.attributes)
+        if len(specs) != self.active_specs or len(attributes) != self.known_attributes:
+            raise MetadataError(f"these are no changes of metadata snapshot {snapshot.version}")
+        return snapshot.model_copy(
+            update={
+                "version": self.version,
+                "specs": specs,
+                "attributes": attributes,
+                "defaults": self.defaults,
+                "levels": self.levels,
+            }
+        )
+
+    def _specs_of(self, snapshot: MetadataSnapshot) -> tuple[SpecDocument, ...]:
+        gone = {*self.retired, *map(_name, self.specs)}
+        kept = (spec for spec in snapshot.specs if spec.name not in gone)
+        return tuple(sorted((*kept, *self.specs), key=_name))
+
+
+def joined(followed: Sequence[SnapshotChanges]) -> SnapshotChanges:
+    """One or more changes, each of what the one before it led to, as one."""
+    specs: dict[str, SpecDocument] = {}
+    attributes: dict[str, AttributeMetadata] = {}
+    retired: set[str] = set()
+    for each in followed:
+        for name in each.retired:
+            specs.pop(name, None)
+        specs |= {spec.name: spec for spec in each.specs}
+        retired = (retired | {*each.retired}) - specs.keys()
+        attributes |= {attribute.path: attribute for attribute in each.attributes}
+    return followed[-1].model_copy(
+        update={
+            "since": followed[0].since,
+            "specs": tuple(specs[name] for name in sorted(specs)),
+            "retired": tuple(sorted(retired)),
+            "attributes": tuple(attributes[path] for path in sorted(attributes)),
+        }
+    )
+
+
+def changes_between(
+    known: MetadataSnapshot, since: str, newer: MetadataSnapshot, etag: str
+) -> SnapshotChanges | None:
+    """What leads from one snapshot to another; None where only the whole one does: something was deleted, as in a
+    database that was restored, or it is in another order than the service's."""
+    names = {spec.name: spec for spec in known.specs}
+    changes = SnapshotChanges.model_construct(
+        since=since,
+        etag=etag,
+        version=newer.version,
+        specs=tuple(spec for spec in newer.specs if names.get(spec.name) != spec),
+        retired=tuple(sorted(names.keys() - {spec.name for spec in newer.specs})),
+        attributes=tuple(_changed(known.attributes, newer.attributes)),
+        defaults=newer.defaults,
+        levels=newer.levels,
+        active_specs=len(newer.specs),
+        known_attributes=len(newer.attributes),
+    )
+    try:
+        made = changes.applied_to(known)
+    except MetadataError:
+        return None
+    # Of what is the same object, as nearly all is, nothing is compared.
+    return changes if made == newer else None
+
+
+def _changed(
+    known: tuple[AttributeMetadata, ...], newer: tuple[AttributeMetadata, ...]
+) -> Iterator[AttributeMetadata]:
+    at = other = 0
+    while other < len(newer):
+        if known[at : at + _RUN] == newer[other : other + _RUN]:
+            at, other = at + _RUN, other + _RUN
+            continue
+        for _ in range(_RUN):
+            if other == len(newer):
+                return
+            is_there = at < len(known) and known[at].path <= newer[other].path
+            if not is_there or (known[at] is not newer[other] and known[at] != newer[other]):
+                yield newer[other]
+            at, other = at + is_there, other + 1
+
+
+def _merged(
+    known: tuple[AttributeMetadata, ...], changed: tuple[AttributeMetadata, ...]
+) -> tuple[AttributeMetadata, ...]:
+    if not changed:
+        return known
+    merged: list[AttributeMetadata] = []
+    taken = 0
+    for attribute in changed:
+        place = bisect_left(known, attribute.path, lo=taken, key=_path)
+        merged += known[taken:place]
+        merged.append(attribute)
+        taken = place + (place < len(known) and known[place].path == attribute.path)
+    merged += known[taken:]
+    return tuple(merged)

@@ -1,0 +1,124 @@
+"""The metadata snapshot: all that a pipeline needs, at one version number."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
+from operator import attrgetter
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from idgraph.model import paths
+from idgraph.model.attributes import AttributeMetadata, AttributeStatus
+from idgraph.model.classification import Classification, ClassificationLevels, EncryptionLevel
+from idgraph.model.specs import SpecDocument
+
+
+class DetectionMode(StrEnum):
+    """What detectors do with attributes that no admin decided on: `seal` what looks sensitive and propose a
+    classification, `propose` only, or `off`."""
+
+    SEAL = "seal"
+    PROPOSE = "propose"
+    OFF = "off"
+
+
+class DiscoveryDefaults(BaseModel):
+    """What holds for an attribute that no metadata knows yet."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    classification: Classification = Classification.INTERNAL
+    encryption: EncryptionLevel = EncryptionLevel.NONE
+    authorization_level: int = Field(default=0, ge=0, le=100)
+    indexable: bool = True
+    detection: DetectionMode = DetectionMode.SEAL
+
+
+class MetadataSnapshot(BaseModel):
+    """All active specs and all attribute metadata at one version."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    version: int = Field(ge=0)
+    specs: tuple[SpecDocument, ...] = ()
+    attributes: tuple[AttributeMetadata, ...] = ()
+    defaults: DiscoveryDefaults = DiscoveryDefaults()
+    levels: ClassificationLevels = ClassificationLevels()
+
+    def spec_for(self, source: str, event_type: str) -> SpecDocument | None:
+        """The active spec that maps events of this source and type.
+
+        Of the specs whose two patterns match, the one with the more exact source wins, then the more exact
+        event type. A name without `*` is more exact than any pattern; of two patterns the one with more
+        literal characters is more exact. What is still equal is decided by name, the lower first, so that
+        the answer never depends on the order of the list.
+        """
+        matching = [
+            spec
+            for spec in self.specs
+            if pattern_matches(spec.source, source) and pattern_matches(spec.event_type, event_type)
+        ]
+        return min(matching, key=_precedence, default=None)
+
+    def attribute(self, path: str) -> AttributeMetadata | None:
+        """The attribute of this path, if there is one, of a snapshot that has them in the order of their paths."""
+        place = bisect_left(self.attributes, path, key=attrgetter("path"))
+        found = self.attributes[place] if place < len(self.attributes) else None
+        return found if found is not None and found.path == path else None
+
+    def sealed_places(self, places: Iterable[str]) -> frozenset[str]:
+        """Those paths whose values an admin or the discovery defaults seal, whatever they look like.
+
+        What a proposal alone seals does not count: a name must not change by nobody's decision.
+        """
+        known = {attribute.path: attribute for attribute in self.attributes}
+        above = {ancestor for path in self._sealed_paths(known) for ancestor in paths.ancestors(path)}
+        return frozenset(path for path in places if path in above or self._is_sealed(path, known))
+
+    def undecided_places(self, places: Iterable[str]) -> frozenset[str]:
+        """Those paths on which no admin decided yet."""
+        decided = {a.path for a in self.attributes if a.status is not AttributeStatus.DISCOVERED}
+        return frozenset(places) - decided
+
+    def _sealed_paths(self, known: Mapping[str, AttributeMetadata]) -> Iterator[str]:
+        # Those that protect what stands above them, since a value there may hold what they held.
+        for attribute in self.attributes:
+            if _is_decided_sealed(attribute):
+                yield attribute.path
+            if self._seals_by_default:
+                yield from (path for path in paths.ancestors(attribute.path) if path not in known)
+
+    def _is_sealed(self, path: str, known: Mapping[str, AttributeMetadata]) -> bool:
+        # What no admin declared inherits from the nearest attribute above it that one did.
+        for place in (path, *paths.ancestors(path)):
+            attribute = known.get(place)
+            if attribute is not None and _is_decided_sealed(attribute):
+                return True
+            if attribute is not None and attribute.status is not AttributeStatus.DISCOVERED:
+                break
+        return path not in known and self._seals_by_default
+
+    @property
+    def _seals_by_default(self) -> bool:
+        return self.defaults.encryption is not EncryptionLevel.NONE
+
+
+def _is_decided_sealed(attribute: AttributeMetadata) -> bool:
+    return attribute.is_protected and not attribute.sealed_for_review
+
+
+def pattern_matches(pattern: str, name: str) -> bool:
+    """Whether a source or event-type pattern (`*` for any run of characters) matches a name."""
+    if "*" not in pattern:
+        return pattern == name
+    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name, re.DOTALL) is not None
+
+
+def _precedence(spec: SpecDocument) -> tuple[bool, int, bool, int, str]:
+    def literal(pattern: str) -> tuple[bool, int]:
+        return "*" in pattern, -len(pattern.replace("*", ""))
+
+    return (*literal(spec.source), *literal(spec.event_type), spec.name)

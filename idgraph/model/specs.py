@@ -1,0 +1,96 @@
+"""Mapping spec documents: which payloads a spec maps, how, and what its output means."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from idgraph.model.stamps import SpecRef
+
+NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.\-]{0,99}$"
+IDENTIFIER_TYPE_PATTERN = r"^[A-Za-z][A-Za-z0-9_]{0,63}$"
+
+
+class SpecType(StrEnum):
+    """What kinds of operation the chain may hold: Jolt's, JMESPath's, or both."""
+
+    JOLT = "jolt"
+    JMESPATH = "jmespath"
+    CHAIN = "chain"
+
+
+class SpecStatus(StrEnum):
+    """Only `active` specs map events."""
+
+    DRAFT = "draft"
+    ACTIVE = "active"
+    RETIRED = "retired"
+
+
+class IdentifierPlace(BaseModel):
+    """Where an identifier stands in the mapped output.
+
+    Exactly one place of a spec is `primary`. An event without it is named by the first place marked
+    `fallback` that it does carry, in the order of the list.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    type: str = Field(pattern=IDENTIFIER_TYPE_PATTERN)
+    path: str = Field(min_length=1, max_length=1024)
+    primary: bool = False
+    fallback: bool = False
+
+
+class SpecDefinition(BaseModel):
+    """A mapping spec as its author writes it.
+
+    `source` and `event_type` are exact names or patterns in which `*` stands for any run of characters;
+    which spec wins is told in `MetadataSnapshot.spec_for`.
+
+    `id`, `ordinal` and the identifiers' paths are attribute paths in the mapped output. What a spec puts
+    below the top-level key `_event` serves only these places and is not stored. Without `id` or
+    `ordinal` the envelope's are used.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = Field(pattern=NAME_PATTERN)
+    description: str = Field(default="", max_length=4000)
+    specification_type: SpecType = SpecType.CHAIN
+    source: str = Field(min_length=1, max_length=200)
+    event_type: str = Field(default="*", min_length=1, max_length=200)
+    operations: list[Any] | dict[str, Any] = Field(description="A chain, or a single operation.")
+    id: str | None = Field(default=None, min_length=1)
+    ordinal: str | None = Field(default=None, min_length=1)
+    identifiers: tuple[IdentifierPlace, ...] = Field(min_length=1)
+    mode: Literal["delta", "snapshot"] = "delta"
+    scope: str = Field(
+        default="", description="For snapshots: the path below which what is not sent is deleted."
+    )
+    priority: int = Field(default=0, ge=-1000, le=1000, description="First field of the stamp; higher wins.")
+    status: SpecStatus = SpecStatus.DRAFT
+
+    @model_validator(mode="after")
+    def _one_primary(self) -> Self:
+        if sum(place.primary for place in self.identifiers) != 1:
+            raise ValueError("exactly one identifier must be primary")
+        if any(place.primary and place.fallback for place in self.identifiers):
+            raise ValueError("an identifier is primary or a fallback, not both")
+        if self.scope and self.mode == "delta":
+            raise ValueError("scope belongs to mode 'snapshot'")
+        return self
+
+
+class SpecDocument(SpecDefinition):
+    """A mapping spec as stored: one immutable version of it."""
+
+    version: int = Field(ge=1)
+    created: datetime
+
+    @property
+    def ref(self) -> SpecRef:
+        return SpecRef(self.name, self.version)

@@ -1,0 +1,344 @@
+"""What is native (native/*.c), where a C compiler built it; without it the Python twins run.
+
+`IDGRAPH_NATIVE=off` leaves them out. See docs/adr/0013-native-loops.md.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+from zlib import crc32
+
+from idgraph.model.fragments import Kind, Origin, Register
+from idgraph.model.stamps import SpecRef, Stamp
+
+VARIABLE = "IDGRAPH_NATIVE"
+SOURCES = Path(__file__).parents[2] / "native"
+
+
+class Events(Protocol):
+    """From records to mapped events; native/events.c says of each what it does and names its twin."""
+
+    SOURCE: int
+
+    def reader(
+        self,
+        places: tuple[tuple[str, ...] | None, ...],
+        constants: tuple[Any, ...],
+        payload: tuple[str, ...],
+        decode: Callable[[bytes], Any],
+        event: type,
+        read_ordinal: Callable[[Any], int],
+        twin: Callable[[Any], Any],
+        /,
+    ) -> Callable[[Any], Any]: ...
+    def mapper(
+        self,
+        id_place: tuple[str, ...] | None,
+        ordinal_place: tuple[str, ...] | None,
+        places: tuple[tuple[str, tuple[str, ...], bool], ...],
+        transform: Callable[..., Any],
+        priority: int,
+        mapped: type,
+        stamp: type,
+        identifier: type,
+        read_ordinal: Callable[[Any], int],
+        twin: Callable[[Any, Any], Any],
+        /,
+    ) -> Callable[[Any], Any]: ...
+    def gatherer(
+        self,
+        types: tuple[type, ...],
+        readers: Mapping[str, Callable[[Any], Any]],
+        routes: Mapping[tuple[str, str], Any],
+        find_route: Callable[[str, str], Any],
+        protect: Callable[[Any], Any],
+        leaves: tuple[Any, ...],
+        take_back: Callable[[Any], None],
+        timed: frozenset[str],
+        /,
+    ) -> Callable[..., tuple[int, int]]: ...
+
+
+class Leaves(Protocol):
+    """What an event leaves; native/leaves.c says of each what it does and names its twin."""
+
+    SOURCE: int
+
+    def bind(
+        self,
+        register: type,
+        kinds: tuple[Kind, Kind],
+        node: type,
+        to_seal: type,
+        shaped: Callable[[str], Any],
+        harmless: set[str],
+        card_as_number: Callable[[int], Any],
+        /,
+    ) -> None: ...
+    def walk(
+        self,
+        root: Any,
+        tree: dict[str, Any],
+        skipped: str,
+        origin: Origin,
+        found: Any,
+        plain: dict[str, Register],
+        to_seal: list[Any],
+        rest: Callable[[Any, dict[str, Any], Origin, Any], None],
+        /,
+    ) -> None: ...
+    def state(
+        self,
+        root: Any,
+        tree: dict[str, Any],
+        skipped: str,
+        origin: Origin,
+        identifiers: tuple[Any, ...],
+        policies: Mapping[str, Any],
+        found: Any,
+        plain: dict[str, Register],
+        to_seal: list[Any],
+        rest: Callable[[Any, dict[str, Any], Origin, Any], None],
+        encode: Callable[[Any], bytes],
+        /,
+    ) -> bytes | None: ...
+    def protector(
+        self,
+        sealed_types: frozenset[str],
+        undecided_types: frozenset[str],
+        protects: Callable[[Any], bool],
+        hashed: Callable[[Any], Any],
+        /,
+    ) -> Callable[[Any], Any]: ...
+
+
+class Loops(Protocol):
+    """What the extension offers; native/loops.c says of each what it does and names its twin."""
+
+    SOURCE: int
+
+    def bind(
+        self, register: type, origin: type, stamp: type, spec: type, kinds: tuple[Kind, ...], /
+    ) -> None: ...
+    def body(
+        self,
+        registers: dict[str, Register],
+        identifiers: dict[str, Origin],
+        markers: list[Any],
+        encode: Callable[[Any], bytes],
+        /,
+    ) -> bytes | None: ...
+    def registers(self, wire: dict[str, Any], origins: list[Origin], /) -> None: ...
+    def origins(self, wire: list[tuple[int, int, str, str, str, int]], /) -> list[Origin]: ...
+    def fields(
+        self,
+        registers: dict[str, Register],
+        replaced: set[str],
+        is_indexable: Callable[[str], bool],
+        odd: Callable[[Kind, Any], Any],
+        /,
+    ) -> dict[str, Any]: ...
+
+
+class States(Protocol):
+    """States as their bytes: native/states.c says of each function what it does and names its twin."""
+
+    SOURCE: int
+
+    EventStates: Any
+    """A type: see `ingestion.stages.event_states.EventStates`."""
+
+    def join(self, one: bytes, other: bytes, /) -> bytes | None: ...
+    def join_all(self, bodies: tuple[bytes, ...], /) -> bytes | None: ...
+    def identifiers(self, data: bytes, /) -> frozenset[str] | None: ...
+    def fields(
+        self, data: bytes, is_indexable: Callable[[str], bool], odd: Callable[[int, bytes], Any], /
+    ) -> dict[str, Any] | None: ...
+    def tokens(
+        self,
+        states: Sequence[bytes],
+        plan: dict[str, Any],
+        paths: dict[str, Any],
+        odd: Callable[[str, int, bytes], bytes],
+        /,
+    ) -> list[bytes | None]: ...
+
+
+Part = tuple[tuple[bytes, ...], int, bytes | None]
+"""Blocks of a segment, what is added to its documents, and a byte for each that is not 0 if it is to stay."""
+
+
+class Postings(Protocol):
+    """The index's tokens and blocks: native/postings.c says of each function what it does and names its twin."""
+
+    SOURCE: int
+
+    def tokens(
+        self,
+        fields: Mapping[str, Any],
+        paths: Mapping[str, tuple[bytes, ...]],
+        odd: Callable[[str, Any], bytes],
+        /,
+    ) -> bytes: ...
+    def build(self, documents: Sequence[bytes], /) -> list[tuple[bytes, bytes]]: ...
+    def merge(self, parts: tuple[Part, ...], /) -> list[tuple[bytes, bytes]]: ...
+    def find(self, block: bytes, lower: bytes, upper: bytes, first: int, /) -> list[int]: ...
+
+
+class Programs(Protocol):
+    """The machine that runs mapping functions: native/programs.c."""
+
+    SOURCE: int
+    INSTRUCTIONS: dict[str, tuple[int, str]]
+    """Number and operands of each instruction."""
+
+    def Program(  # noqa: N802 - a type
+        self,
+        code: list[int],
+        constants: tuple[Any, ...],
+        shape: tuple[int, int, int, int, int, int],
+        handlers: tuple[tuple[type[BaseException], int, int], ...],
+        sites: tuple[tuple[str, ...], ...],
+        /,
+    ) -> Callable[..., Any]: ...
+
+
+class Functions(Protocol):
+    """Functions that mapping code calls: native/functions.c."""
+
+    SOURCE: int
+
+    def twin(self, name: str, function: Callable[..., Any], /) -> Callable[..., Any]: ...
+    def planner(self, plan: Callable[..., Any], /) -> Callable[..., Any]: ...
+    def finder(self, find: Callable[..., Any], max_index: int, /) -> Callable[..., Any]: ...
+    def viewer(
+        self, view: Callable[..., Any], keys: frozenset[str], nothing: dict[str, Any], /
+    ) -> Callable[..., Any]: ...
+
+
+def _found(module: str, source: str) -> tuple[Any, str]:
+    """What there is to use, and why."""
+    if os.environ.get(VARIABLE) == "off":
+        return None, f"off ({VARIABLE})"
+    try:
+        found: Any = import_module(module)
+    except ImportError:
+        return None, "not built"
+    # The source is there in a checkout only: updated since, it would meet an old build.
+    path = SOURCES / source
+    if path.exists() and _digest(path) != found.SOURCE:
+        return None, "built from another source"
+    return found, "in use"
+
+
+def _digest(source: Path) -> int:
+    """Of a file, what all of them share, and its parts in a folder of its name; native/build.py computes the same."""
+    parts = (*sorted(SOURCES.glob("*.h")), source, *sorted(source.with_suffix("").glob("*.h")))
+    return crc32(b"".join(each.read_bytes() for each in parts))
+
+
+built_events: Events | None
+built_events, _of_events = _found("idgraph.native._events", "events.c")
+
+built_leaves: Leaves | None
+built_leaves, _of_leaves = _found("idgraph.native._leaves", "leaves.c")
+
+built: Loops | None
+built, _of_loops = _found("idgraph.native._loops", "loops.c")
+if built is not None:
+    built.bind(Register, Origin, Stamp, SpecRef, tuple(Kind))
+
+built_states: States | None
+built_states, _of_states = _found("idgraph.native._states", "states.c")
+
+built_postings: Postings | None
+built_postings, _of_postings = _found("idgraph.native._postings", "postings.c")
+
+built_programs: Programs | None
+built_programs, _of_programs = _found("idgraph.native._programs", "programs.c")
+
+built_functions: Functions | None
+built_functions, _of_functions = _found("idgraph.native._functions", "functions.c")
+if built_functions is None:
+    built_programs = None
+    _of_programs = _of_functions
+
+_all = {
+    "events": _of_events,
+    "leaves": _of_leaves,
+    "loops": _of_loops,
+    "states": _of_states,
+    "postings": _of_postings,
+    "mapping": _of_programs,
+}
+state = (
+    _of_loops if len({*_all.values()}) == 1 else ", ".join(f"{name} {told}" for name, told in _all.items())
+)
+"""In words whether they are used: for `idgraph --version` and benchmarks."""
+
+events: Events | None = built_events
+"""Looked up where a source's reader or a spec is made."""
+
+leaves: Leaves | None = built_leaves
+"""Looked up at each use."""
+
+loops: Loops | None = built
+"""Looked up by each loop when it starts."""
+
+states: States | None = built_states
+"""Looked up at each use."""
+
+postings: Postings | None = built_postings
+"""Looked up at each use."""
+
+programs: Programs | None = built_programs
+functions: Functions | None = built_functions if built_programs is not None else None
+"""Looked up when a spec is compiled."""
+
+_names: dict[Any, str] = {str.lower: "lower", str.strip: "strip"}
+"""Functions that have a twin in native/functions.c, and what that is called."""
+_twins: dict[Any, Callable[..., Any]] = {}
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def twin(name: str) -> Callable[[Function], Function]:
+    """Marks a function that has a twin of this name in native/functions.c, and says what is right."""
+
+    def mark(function: Function) -> Function:
+        _names[function] = name
+        return function
+
+    return mark
+
+
+def twin_of(function: Any) -> Any:
+    """The twin of a function, if it has one that can be used; else what was given."""
+    if functions is None or not callable(function):
+        return function
+    try:
+        name = _names.get(function)
+    except TypeError:
+        return function
+    if name is None:
+        return function
+    found = _twins.get(function)
+    if found is None:
+        found = _twins[function] = functions.twin(name, function)
+    return found
+
+
+def use(wanted: bool) -> None:
+    """For tests and benchmarks, which run both: whether what is native is used, where it is there."""
+    global events, leaves, loops, states, postings, programs, functions  # noqa: PLW0603 - a switch for the process
+    events = built_events if wanted else None
+    leaves = built_leaves if wanted else None
+    loops = built if wanted else None
+    states = built_states if wanted else None
+    postings = built_postings if wanted else None
+    programs = built_programs if wanted else None
+    functions = built_functions if wanted and built_programs is not None else None

@@ -1,0 +1,1 @@
+"""From the outbox to documents of the index."""

@@ -1,0 +1,114 @@
+"""Every error as problem details (RFC 9457). What the caller sent is never repeated."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from sqlalchemy.exc import DataError, SQLAlchemyError
+from starlette.exceptions import HTTPException
+
+from idgraph.model.errors import IdgraphError, SpecError
+from idgraph.web.refusals import (
+    BadQueryError,
+    ClashError,
+    GoneError,
+    PreconditionError,
+    RefusedError,
+    SamePersonError,
+    UnknownSubjectError,
+)
+
+log = logging.getLogger(__name__)
+
+STATUS: dict[type[IdgraphError], int] = {
+    BadQueryError: 400,
+    UnknownSubjectError: 404,
+    ClashError: 409,
+    SamePersonError: 409,
+    GoneError: 410,
+    PreconditionError: 412,
+}
+
+
+def problem(
+    status: int, kind: str, detail: str, headers: Mapping[str, str] | None = None, **members: Any
+) -> Response:
+    """One problem; members that are None are left out."""
+    document = {
+        "type": f"urn:idgraph:problem:{kind}",
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "detail": detail,
+    } | {name: value for name, value in members.items() if value is not None}
+    return Response(json.dumps(document), status, headers, media_type="application/problem+json")
+
+
+def install(app: FastAPI) -> None:
+    """Let the application answer every error this way."""
+
+    @app.exception_handler(SpecError)
+    @app.exception_handler(RefusedError)
+    def refused(_request: Request, error: SpecError | RefusedError) -> Response:
+        kind = "spec-refused" if isinstance(error, SpecError) else "refused"
+        return problem(422, kind, error.message, pointer=error.pointer, hint=error.hint)
+
+    @app.exception_handler(RequestValidationError)
+    def invalid(_request: Request, error: RequestValidationError) -> Response:
+        return _invalid(error)
+
+    @app.exception_handler(IdgraphError)
+    def other(_request: Request, error: IdgraphError) -> Response:
+        kind = type(error).__name__.removesuffix("Error").lower()
+        return problem(STATUS.get(type(error), 500), kind, str(error))
+
+    @app.exception_handler(HTTPException)
+    def http(_request: Request, error: HTTPException) -> Response:
+        return problem(error.status_code, "http", str(error.detail), error.headers)
+
+    @app.exception_handler(DataError)
+    def unstorable(_request: Request, _error: DataError) -> Response:
+        return problem(400, "unstorable", "a value cannot be stored; text holds no NUL character")
+
+    @app.exception_handler(SQLAlchemyError)
+    def database(_request: Request, error: SQLAlchemyError) -> Response:
+        # Its text holds parameters, so only its type is logged.
+        log.error("the database failed: %s", type(error).__name__)
+        return problem(503, "database", "the database does not answer", {"Retry-After": "1"})
+
+    @app.exception_handler(Exception)
+    def crashed(_request: Request, _error: Exception) -> Response:
+        return problem(500, "crash", "an error of the service; its log has more")
+
+
+def _invalid(error: RequestValidationError) -> Response:
+    errors = [
+        {"detail": wrong["msg"].removeprefix("Value error, "), **_place(wrong, error.body)}
+        for wrong in error.errors()
+    ]
+    first = errors[0]
+    if error.errors()[0]["type"] == "json_invalid":
+        return problem(400, "not-json", "the body is not JSON")
+    return problem(422, "invalid", first["detail"], pointer=first.get("pointer"), errors=errors)
+
+
+def _place(wrong: Mapping[str, Any], body: Any) -> dict[str, str]:
+    where, *keys = wrong["loc"]
+    if where != "body":
+        return {"parameter": ".".join(map(str, (where, *keys)))}
+    pointer = ""
+    for key in keys:
+        # Besides keys, a location holds the names of union members: those are not in the body.
+        if (isinstance(body, Mapping) and key in body) or (
+            isinstance(body, Sequence) and isinstance(key, int) and key < len(body)
+        ):
+            body = body[key]
+        elif not (wrong["type"] == "missing" and key == keys[-1]):
+            continue
+        pointer += "/" + str(key).replace("~", "~0").replace("/", "~1")
+    return {"pointer": pointer}

@@ -1,0 +1,1 @@
+"""The metadata snapshot on its way in, schema updates on their way out."""

@@ -1,0 +1,125 @@
+"""Following the metadata service: the newest snapshot at hand, the last good one on disk."""
+
+from __future__ import annotations
+
+import logging
+import math
+import random
+import threading
+import time
+from pathlib import Path
+from typing import Protocol
+
+from idgraph.model.errors import MetadataError, UnauthorizedError
+from idgraph.model.snapshots import MetadataSnapshot
+from idgraph.projection.outages import Outage
+from ingestion.metadata.snapshot_file import PinnedSnapshot, SnapshotFile, kept_snapshot
+
+log = logging.getLogger(__name__)
+
+LONG_POLL_SECONDS = 10.0
+FIRST_RETRY_SECONDS = 0.2
+LAST_RETRY_SECONDS = 5.0
+
+
+class SnapshotSource(Protocol):
+    """The metadata service as a pipeline sees it."""
+
+    def snapshot(self, etag: str | None, wait: float) -> tuple[MetadataSnapshot, str] | None:
+        """The snapshot and its ETag; None if it is still `etag` after up to `wait` seconds. Raises
+        MetadataError when the service is away, UnauthorizedError when it refuses the token."""
+        ...
+
+    def newer(self, known: MetadataSnapshot, etag: str, wait: float) -> tuple[MetadataSnapshot, str] | None:
+        """`snapshot`, for who has a snapshot and its ETag: made of it and of what changed, where that can be told."""
+        ...
+
+
+class SnapshotFollower:
+    """Polls in a thread of its own and never blocks a micro-batch.
+
+    While the service is away the last snapshot stays in force; it is kept in `cache_file` for the next
+    start. Use as a context manager.
+    """
+
+    def __init__(self, source: SnapshotSource, cache_file: Path) -> None:
+        self._source = source
+        self._cache = SnapshotFile(cache_file)
+        self._current: PinnedSnapshot | None = None
+        self._answered = -math.inf
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name="snapshot-follower", daemon=True)
+
+    def __enter__(self) -> SnapshotFollower:
+        """Get a first snapshot and start to follow.
+
+        Raises UnauthorizedError for a refused token, and MetadataError when the service is away and no
+        earlier snapshot is on disk.
+        """
+        try:
+            answer = self._source.snapshot(None, 0)
+            assert answer is not None  # noqa: S101 - without an ETag there is always an answer
+            self._answered = time.monotonic()
+            self._take(answer)
+        except UnauthorizedError:
+            raise
+        except MetadataError as error:
+            self._current = kept_snapshot(self._cache.path)
+            if self._current is None:
+                raise MetadataError(
+                    f"{error}; and there is no earlier snapshot in {self._cache.path}"
+                ) from error
+            log.warning("%s; going on with snapshot %d from disk", error, self._current.snapshot.version)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+
+    def current(self) -> PinnedSnapshot:
+        """The newest snapshot. Never blocks."""
+        assert self._current is not None  # noqa: S101 - set by __enter__
+        return self._current
+
+    def age(self) -> float:
+        """Seconds since the service last said which snapshot is the newest; infinite if it has not in this run."""
+        return time.monotonic() - self._answered
+
+    def _follow(self) -> None:
+        pause = FIRST_RETRY_SECONDS
+        outage = Outage("the metadata service")
+        while not self._stop.is_set():
+            try:
+                known = self.current()
+                answer = self._source.newer(known.snapshot, known.etag, LONG_POLL_SECONDS)
+                outage.is_over()
+                self._answered = time.monotonic()
+                if answer is not None and not self._stop.is_set():
+                    self._take(answer)
+                pause = FIRST_RETRY_SECONDS
+            except MetadataError as error:
+                if self._stop.is_set():
+                    return
+                level = logging.ERROR if isinstance(error, UnauthorizedError) else logging.WARNING
+                outage.tell(str(error), f"snapshot {self.current().snapshot.version} stays in force", level)
+                pause = self._wait(pause)
+            except Exception as error:
+                # A thread that dies in silence would freeze the flow at an old snapshot for good.
+                if self._stop.is_set():
+                    return
+                log.log(logging.ERROR, "following the metadata service failed: %s", type(error).__name__)
+                pause = self._wait(pause)
+
+    def _wait(self, pause: float) -> float:
+        """Wait before asking again; gives how long to wait the next time."""
+        self._stop.wait(random.uniform(pause / 2, pause))  # noqa: S311 - no secret
+        return min(2 * pause, LAST_RETRY_SECONDS)
+
+    def _take(self, answer: tuple[MetadataSnapshot, str]) -> None:
+        snapshot, etag = answer
+        self._current = PinnedSnapshot(etag, snapshot)
+        try:
+            self._cache.keep(self._current)
+        except OSError as error:
+            # In force all the same: only the next start would miss it.
+            log.warning("%s: the snapshot cannot be kept: %s", self._cache.path, error.strerror)

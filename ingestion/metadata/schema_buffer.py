@@ -1,0 +1,174 @@
+"""Schema changes on their way to the metadata service: buffered, freed of duplicates, never in the way.
+
+A micro-batch is done only when its schema changes are in the journal on disk, so a crash loses none; they
+leave the journal when the service has taken them. While the service is away the journal grows, and memory
+does not.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Iterable
+
+from idgraph.model.errors import IdgraphError, StoreError
+from idgraph.model.proposals import Proposal
+from idgraph.model.schema_changes import SchemaChange
+from idgraph.projection.outages import Outage
+from ingestion.metadata.follower import FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS
+from ingestion.metadata.schema_journal import SchemaJournal, WaitingChanges
+from ingestion.metadata.schema_sender import SchemaSender
+from ingestion.metadata.snapshot_file import PinnedSnapshot
+
+log = logging.getLogger(__name__)
+
+REMEMBERED = 200_000
+"""How many changes are remembered, the latest, so that batches which still run under the old snapshot do
+not send them again. One that is forgotten is sent again, which has no effect."""
+
+_Key = tuple[str, str, Proposal | None]
+
+
+class SchemaBuffer:
+    """Sends at once what comes after a pause of `interval` seconds; else when these have passed since it last sent, or
+    `max_updates` are waiting. In a thread of its own, whether events flow or not. Use as a context manager."""
+
+    def __init__(
+        self, sender: SchemaSender, journal: SchemaJournal, max_updates: int, interval: float
+    ) -> None:
+        self._sender = sender
+        self._journal = journal
+        self._max_updates = max_updates
+        self._interval = interval
+        self._known: OrderedDict[_Key, None] = OrderedDict()
+        self._newest: tuple[int, str] | None = None
+        self._sent = -math.inf
+        self._changed = threading.Condition()
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="schema-buffer", daemon=True)
+
+    def __enter__(self) -> SchemaBuffer:
+        try:
+            self._journal.open(lambda change: self._remember(_key(change)))
+        except OSError as error:
+            raise self._failed(error) from None
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Send what is waiting, once; what the service does not take stays in the journal."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        self._thread.join(timeout=30)
+        if self._sender.refused:
+            log.warning(
+                "%d schema change(s) were refused in this run, and for %d of them the file of the refused had no room",
+                self._sender.refused,
+                self._sender.left_out,
+            )
+
+    def add(self, changes: Iterable[SchemaChange]) -> int:
+        """Take changes; gives how many were new. Durable when it returns; does not wait for the service.
+
+        Raises StoreError when the journal cannot be written."""
+        with self._changed:
+            new = {key: change for change in changes if (key := _key(change)) not in self._known}
+            if not new:
+                return 0
+            try:
+                self._journal.append(new.values())
+            except OSError as error:
+                raise self._failed(error) from None
+            for key in new:
+                self._remember(key)
+            self._changed.notify()
+            return len(new)
+
+    def follow(self, pinned: PinnedSnapshot) -> None:
+        """A micro-batch ran under this snapshot. When it is older than the one before, the service's database
+        was restored from a backup: what was sent since then is not in it and must be sent again."""
+        with self._changed:
+            now = (pinned.snapshot.version, pinned.etag)
+            if self._newest is not None and _went_back(self._newest, now):
+                log.warning(
+                    "the metadata service went back to an earlier state; schema changes are sent again"
+                )
+                self._known.clear()
+            self._newest = now
+
+    def waiting(self) -> int:
+        """How many changes the service has not taken yet."""
+        with self._changed:
+            return self._journal.waiting
+
+    def _run(self) -> None:
+        pause = FIRST_RETRY_SECONDS
+        outage = Outage("the metadata service, for schema changes,")
+        while True:
+            closing = self._await_work()
+            try:
+                if not self._send_some() and closing:
+                    return
+            except Exception as error:
+                # Also what nobody expected: a thread that dies in silence would send nothing ever again.
+                told = str(error) if isinstance(error, IdgraphError) else type(error).__name__
+                outage.tell(told, "schema changes wait for the metadata service")
+                if closing:
+                    return
+                with self._changed:
+                    self._changed.wait_for(lambda: self._closing, timeout=pause)
+                pause = min(2 * pause, LAST_RETRY_SECONDS)
+            else:
+                outage.is_over()
+                pause = FIRST_RETRY_SECONDS
+
+    def _await_work(self) -> bool:
+        """Until there are changes to send, or none will come any more. Gives whether this is the end."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._journal.waiting or self._closing)
+            if not self._closing:
+                pause = self._sent + self._interval - time.monotonic()
+                self._changed.wait_for(self._is_due, timeout=max(0.0, pause))
+            return self._closing
+
+    def _is_due(self) -> bool:
+        return self._closing or self._journal.waiting >= self._max_updates
+
+    def _send_some(self) -> bool:
+        """Send the first changes that wait; gives whether there were any."""
+        with self._changed:
+            some = self._journal.first(self._max_updates)
+        if not some.changes:
+            return False
+        self._sent = time.monotonic()
+        self._sender.send(some.changes)
+        self._take(some)
+        return True
+
+    def _take(self, sent: WaitingChanges) -> None:
+        with self._changed:
+            try:
+                self._journal.take(sent)
+            except OSError as error:
+                # It holds changes that were sent already; sending them again has no effect.
+                log.warning("%s", self._failed(error))
+
+    def _remember(self, key: _Key) -> None:
+        self._known[key] = None
+        if len(self._known) > REMEMBERED:
+            self._known.popitem(last=False)
+
+    def _failed(self, error: OSError) -> StoreError:
+        return StoreError(f"{self._journal.path}: {error.strerror}")
+
+
+def _went_back(before: tuple[int, str], now: tuple[int, str]) -> bool:
+    return now[0] < before[0] or (now[0] == before[0] and now[1] != before[1])
+
+
+def _key(change: SchemaChange) -> _Key:
+    return change.path, change.data_type, change.proposal

@@ -1,0 +1,230 @@
+"""Configuration of sources and flows: typed, validated, every key documented."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from ingestion.sources.decryptor import DecryptorConfig
+from ingestion.sources.files.globs import require_name, require_plain_glob
+
+
+class Place(BaseModel):
+    """Where a field of the envelope comes from: exactly one of these keys."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    path: str | None = Field(default=None, min_length=1, description="Dotted path in the record.")
+    const: str | int | None = Field(default=None, description="The same for every record.")
+    content: bool = Field(default=False, description="A hash of the record's bytes; for `id` only.")
+    key: bool = Field(default=False, description="The key of a Kafka record, as text.")
+    header: str | None = Field(
+        default=None, min_length=1, description="A header of a Kafka record, as text; the last of that name."
+    )
+    timestamp: bool = Field(
+        default=False,
+        description="The timestamp of a Kafka record, in epoch milliseconds; for `ordinal` only. A record that its "
+        "producer sends again may get another.",
+    )
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Self:
+        given = [self.path is not None, self.const is not None, self.header is not None]
+        if sum([*given, self.content, self.key, self.timestamp]) != 1:
+            raise ValueError("give exactly one of: path, const, content, key, header, timestamp")
+        return self
+
+    def is_carried(self) -> bool:
+        """Whether it stands beside the payload, as only Kafka carries it."""
+        return self.key or self.timestamp or self.header is not None
+
+
+class SourceConfig(BaseModel):
+    """One source: what it is called, and where the envelope's fields stand in its records."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_\-]{0,63}$", description="Name of the source.")
+    source: Place | None = Field(
+        default=None, description="The event's source. Default: the name of this source."
+    )
+    type: Place = Field(default=Place(const="event"), description="The event's type.")
+    id: Place | None = Field(
+        default=None, description="The event's id. Not needed when the mapping spec names its place."
+    )
+    ordinal: Place | None = Field(
+        default=None,
+        description="What orders this source's events: an integer, or RFC 3339 text with an offset. Not needed "
+        "when the mapping spec names its place.",
+    )
+    ordinal_unit: Literal["epoch_ms", "sequence"] = Field(
+        default="epoch_ms", description="What the ordinal counts; only times are checked against the future."
+    )
+    payload: str = Field(
+        default="", description="Dotted path of what the spec maps; empty: the whole record."
+    )
+    decryptor: DecryptorConfig | None = Field(
+        default=None, description="The service that decrypts its records, if they arrive encrypted."
+    )
+
+    @model_validator(mode="after")
+    def _places_fit(self) -> Self:
+        for name in ("source", "type", "ordinal"):
+            place: Place | None = getattr(self, name)
+            if place is not None and place.content:
+                raise ValueError(f"{name} cannot come from the record's content hash; only id can")
+        if self.id is not None and self.id.const is not None:
+            raise ValueError("id cannot be the same for every record")
+        for name in ("source", "type", "id"):
+            place = getattr(self, name)
+            if place is not None and place.timestamp:
+                raise ValueError(f"{name} cannot be the record's timestamp; only ordinal can")
+        return self
+
+
+class FileSource(SourceConfig):
+    """A source that publishes files."""
+
+    kind: Literal["files"] = Field(default="files", description="Files in a directory.")
+    path: Path = Field(
+        description="A directory of JSON Lines files (.gz too), or a glob of such files. Relative to the "
+        "configuration file. Add files by renaming them into place; names that start with . or _ are ignored."
+    )
+    hash_file_names: bool = Field(
+        default=False,
+        description="File names hold personal data: positions show a keyed hash in their place. Names in which a "
+        "detector finds personal data are hashed anyway.",
+    )
+
+    @field_validator("path", mode="before")
+    @classmethod
+    def _is_given(cls, value: object) -> object:
+        return require_name(value)
+
+    @field_validator("path")
+    @classmethod
+    def _is_read_alike(cls, value: Path) -> Path:
+        require_plain_glob(value)
+        return value
+
+    @model_validator(mode="after")
+    def _has_no_carrier(self) -> Self:
+        for name in ("source", "type", "id", "ordinal"):
+            place: Place | None = getattr(self, name)
+            if place is not None and place.is_carried():
+                raise ValueError(f"{name}: a line of a file has no key, header or timestamp beside it")
+        return self
+
+
+class DeadLetterLimits(BaseModel):
+    """When too many events are set aside, the flow stops instead of draining its input into dead letters."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    max_rate: float = Field(
+        default=0.2, ge=0, le=1, description="Share of the window's events; 1 never stops."
+    )
+    minimum: int = Field(default=100, ge=1, description="Never stop for fewer dead letters than this.")
+    window: int = Field(default=10_000, ge=1, description="How many of the latest events are looked at.")
+
+
+_MASTER = re.compile(
+    r"local(\[([1-9][0-9]*|\*)( *, *[1-9][0-9]*)?\])?|local-cluster\[.+\]|(spark|k8s|mesos)://.+|yarn"
+)
+_SIZE = re.compile(r"([1-9][0-9]{0,9})([mgMG])")
+_SHIFTS = {"m": 20, "g": 30}
+_LEAST_MEMORY = 512 << 20
+
+
+class FlowConfig(BaseModel):
+    """One flow: a set of sources that share fate, run as one Structured Streaming query."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    name: str = Field(
+        default="main", pattern=r"^[A-Za-z0-9][A-Za-z0-9_\-]{0,63}$", description="Name of the flow."
+    )
+    master: str = Field(
+        default="local[2]",
+        description="Spark master: `local[N]`, N cores of this machine, or the URL of a cluster ([cluster.md](cluster.md)).",
+    )
+    driver_memory: str = Field(default="1g", description="Heap of the Spark driver.")
+    partitions: int = Field(default=2, ge=1, le=10_000, description="Commit tasks of a large micro-batch.")
+    split_bytes: int = Field(
+        default=2 * 1024 * 1024,
+        ge=1,
+        le=2**40,
+        description="Files of a micro-batch up to this many bytes run as one task without a shuffle, which "
+        "halves the latency; more are spread over all cores, in tasks of up to sixteen times as much.",
+    )
+    max_files_per_batch: int = Field(
+        default=1000, ge=1, le=10**9, description="Most files that one micro-batch takes."
+    )
+    batch_retries: int = Field(
+        default=3,
+        ge=0,
+        description="How often a micro-batch is given again when a store was away, a file could not be read, a fragment "
+        "kept changing or a worker was killed, each time after a longer random pause; then what has no remedy is set "
+        "aside, or the flow stops.",
+    )
+    trigger_seconds: float = Field(
+        default=0.0, ge=0, description="Start a micro-batch at most this often; 0: as soon as there is input."
+    )
+    combine_events: int = Field(
+        default=60_000, ge=1, description="Events that a map task combines before it passes them on."
+    )
+    strategy: Literal["adaptive", "low_latency", "high_throughput"] = Field(
+        default="adaptive",
+        description="`low_latency`: each task commits what it has mapped every 1,000 events. `high_throughput`: a "
+        "micro-batch is gathered, shuffled by fragment and written in large batches. `adaptive`: the first while a "
+        "micro-batch fits one task, so the flow keeps up; the second when it is behind.",
+    )
+    commit_fragments: int = Field(
+        default=8000,
+        ge=1,
+        description="Most fragments read and written at once; fewer while the store is slow or fails.",
+    )
+    commit_retries: int = Field(
+        default=12,
+        ge=0,
+        description="How often a fragment that another writer changed meanwhile, or a store that is away, is tried "
+        "again, each time after a longer random pause of at most a second.",
+    )
+    on_failure: str = Field(
+        default="dead_letter",
+        pattern=r"^[A-Za-z_][\w.\-]*(:[A-Za-z_][\w.]*)?$",
+        description="What becomes of changes of a fragment that cannot be committed: `dead_letter`, `stop`, the name "
+        "of an entry point of the group idgraph.failure_handlers, or `module:name`.",
+    )
+    on_key_service_failure: Literal["stop", "dead_letter"] = Field(
+        default="stop",
+        description="What becomes of events that cannot be sealed because the service that holds the keys is away or "
+        "refuses: the micro-batch is given again and at last the flow stops, or they become dead letters.",
+    )
+    max_event_bytes: int = Field(default=1024 * 1024, ge=1, description="A larger record is a dead letter.")
+    max_future_skew_seconds: int = Field(
+        default=86_400,
+        ge=0,
+        le=100 * 366 * 86_400,
+        description="An ordinal further in the future is a dead letter.",
+    )
+    dead_letters: DeadLetterLimits = DeadLetterLimits()
+
+    @field_validator("master")
+    @classmethod
+    def _is_a_master(cls, value: str) -> str:
+        if not _MASTER.fullmatch(value):
+            raise ValueError("no master of Spark: local[2], local[*], spark://HOST:PORT, k8s://URL or yarn")
+        return value
+
+    @field_validator("driver_memory")
+    @classmethod
+    def _is_a_size(cls, value: str) -> str:
+        # Java's own message would not name the key.
+        found = _SIZE.fullmatch(value)
+        if found is None or int(found[1]) << _SHIFTS[found[2].lower()] < _LEAST_MEMORY:
+            raise ValueError("a size such as 1g or 1500m is needed, of 512m at least")
+        return value

@@ -1,0 +1,163 @@
+"""Reading JSON Lines files, whole or gzip'd, with the line as position and damage as a value.
+
+Spark tells which files are new; this reads them. Spark's own text reader gives no line numbers, and for a
+truncated gzip file either fails the whole batch or drops the rest in silence (docs/adr/0006-files.md).
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import zlib
+from collections.abc import Callable, Iterator
+from io import BufferedIOBase
+from pathlib import Path
+from typing import NamedTuple
+
+from idgraph.model.dead_letters import DeadLetterReason
+from idgraph.model.errors import SourceUnavailableError
+from idgraph.model.events import RawRecord
+
+CHUNK = 1 << 17
+"""Bytes that are read at once: their lines are still in the processor's cache when they are cut out."""
+MAX_NAME = 800
+
+# Not zlib's words: they quote the file's first bytes, and its checksum.
+_DAMAGES: dict[type[Exception], str] = {
+    EOFError: "it ends too early",
+    zlib.error: "its compressed data is damaged",
+    gzip.BadGzipFile: "it is not gzip, or its checksum is wrong",
+}
+_BOM = b"\xef\xbb\xbf"
+
+
+class DamagedRecord(NamedTuple):
+    """What could not be read as a record, or not decrypted: `record.value` holds the bytes that there were.
+
+    `file` is the path of its file, where these bytes do not tell the record from others; not to be shown.
+    """
+
+    record: RawRecord
+    reason: DeadLetterReason
+    detail: str
+    stage: str = "read"
+    file: str = ""
+
+
+def read_records(
+    path: Path,
+    source: str,
+    max_bytes: int,
+    root: Path | None = None,
+    shown: Callable[[str], str] = str,
+    is_last: bool = True,
+) -> Iterator[RawRecord | DamagedRecord]:
+    """The lines of a file in order, blank ones left out; at most about `max_bytes` in memory.
+
+    Positions name the file below `root`, the source's directory, by default the file's own; `shown` says as
+    what, for names that are personal data.
+    Damage is given in place of the lines that it hides: the lines before it are whole.
+
+    What the file's disk or share refuses may pass: unless `is_last`, which says that nobody reads the file again,
+    raises SourceUnavailableError, which names the position.
+    """
+    number = 0
+    name = _name(path, root, shown)
+    try:
+        with _open(path) as stream:
+            for lines, length in _blocks(stream, max_bytes):
+                if not number:
+                    lines[0] = lines[0].removeprefix(_BOM)
+                if length > max_bytes:
+                    number += 1
+                    record = RawRecord(source, _position(name, number), lines.pop(0))
+                    detail = f"the record has {length} bytes, more than {max_bytes}; the first {max_bytes} are kept here"
+                    yield DamagedRecord(record, DeadLetterReason.TOO_LARGE, detail, file=str(path))
+                for line in lines:
+                    number += 1
+                    if line and not line.isspace():
+                        yield _new(RawRecord, (source, f"file:{name}#{number}", line))
+    except _Damage as damage:
+        position = _position(name, number + 1)
+        if damage.may_pass and not is_last:
+            raise SourceUnavailableError(f"source {source}: {position}: {damage.reason}") from None
+        record = RawRecord(source, position, damage.partial)
+        detail = f"the file cannot be read from this line on: {damage.reason}; give it again whole"
+        yield DamagedRecord(record, DeadLetterReason.CORRUPT_SOURCE, detail, file=str(path))
+
+
+def unread(path: Path, source: str, root: Path, shown: Callable[[str], str], reason: str) -> DamagedRecord:
+    """A file of which nothing was read, since `reason`; the others as for `read_records`."""
+    record = RawRecord(source, _position(_name(path, root, shown), 1), b"")
+    return DamagedRecord(record, DeadLetterReason.CORRUPT_SOURCE, reason, file=str(path))
+
+
+class _Damage(Exception):  # noqa: N818 - never leaves this module
+    def __init__(self, reason: str, partial: bytes, may_pass: bool = False) -> None:
+        self.reason = reason
+        self.partial = partial
+        self.may_pass = may_pass
+        super().__init__(reason)
+
+
+def _open(path: Path) -> BufferedIOBase:
+    try:
+        return gzip.GzipFile(path, "rb") if path.suffix == ".gz" else path.open("rb")
+    except OSError as error:
+        stays = isinstance(error, FileNotFoundError | PermissionError | IsADirectoryError)
+        raise _Damage(_refusal(error), b"", may_pass=not stays) from None
+
+
+def _refusal(error: OSError) -> str:
+    # Without the path, which the whole message has.
+    return error.strerror or type(error).__name__
+
+
+def size_of(file: Path) -> int:
+    """A file's bytes on disk; none of one that has vanished or cannot be asked."""
+    try:
+        return file.stat().st_size
+    except OSError:
+        return 0
+
+
+def _name(path: Path, root: Path | None, shown: Callable[[str], str]) -> str:
+    folder = root or path.parent
+    name = f"{folder.name}/{shown(str(path.relative_to(folder)))}"
+    if len(name) <= MAX_NAME:
+        return name
+    return f"{hashlib.sha256(name.encode()).hexdigest()[:16]}...{name[-MAX_NAME + 19 :]}"
+
+
+def _position(name: str, line: int) -> str:
+    return f"file:{name}#{line}"
+
+
+def _blocks(stream: BufferedIOBase, max_bytes: int) -> Iterator[tuple[list[bytes], int]]:
+    """Lines without their ends, some at once, and the true length of the first of them. Of an over-long line there are
+    only the first bytes, and it is the first of its block."""
+    held = b""  # the line that has begun, at most max_bytes of it
+    length = 0  # how long it is so far
+    while True:
+        try:
+            chunk = stream.read1(min(CHUNK, max_bytes))
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            # read1 raises only when nothing more could be decompressed, so `held` is all there is.
+            raise _Damage(_DAMAGES[type(error)], held) from None
+        except OSError as error:
+            raise _Damage(_refusal(error), held, may_pass=True) from None
+        if not chunk:
+            break
+        lines = chunk.split(b"\n")
+        length += len(lines[0])
+        lines[0] = held + lines[0][: max(0, max_bytes - len(held))]
+        held = lines.pop()
+        if lines:
+            yield lines, length
+            length = len(held)
+    if length:
+        yield [held], length
+
+
+# What a NamedTuple's own constructor does, without its call: there is one for each line.
+_new: Callable[[type[RawRecord], tuple[str, str, bytes]], RawRecord] = tuple.__new__

@@ -1,0 +1,69 @@
+"""The records of a task's files."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from idgraph.model.events import RawRecord
+from ingestion.sources.configuration import FileSource
+from ingestion.sources.files.lines import DamagedRecord, read_records, size_of, unread
+from ingestion.sources.files.names import FileNames
+from ingestion.sources.files.ownership import folder_of, source_of
+from ingestion.sources.record_reader import SparkRow, Taken
+
+
+class FileRecords:
+    """Reads the files whose paths the rows hold, and counts them. `is_last`: these rows are not given again."""
+
+    def __init__(
+        self,
+        sources: Mapping[str, FileSource],
+        max_event_bytes: int,
+        names: FileNames,
+        rows: Iterable[SparkRow],
+        is_last: bool,
+    ) -> None:
+        self._sources = sources
+        self._max_event_bytes = max_event_bytes
+        self._names = names
+        self._rows = rows
+        self._is_last = is_last
+        self._files = self._bytes = 0
+
+    def records(self) -> Iterator[RawRecord | DamagedRecord]:
+        """The records of all files, in order. Raises SourceUnavailableError, before the last attempt, for a file that
+        its disk or share did not give."""
+        for (uri,) in self._rows:
+            path = Path(uri.removeprefix("file:").replace("///", "/", 1))
+            name = source_of(path, self._sources)
+            if name is None:
+                # It is in the checkpoint: to stop would be to stop at each start, whatever the configuration says then.
+                yield self._of_no_source(path)
+                continue
+            config = self._sources[name]
+            shown = functools.partial(self._names.shown, source=config)
+            yield from read_records(
+                path, config.name, self._max_event_bytes, folder_of(config), shown, self._is_last
+            )
+            self._files += 1
+            self._bytes += size_of(path)
+
+    def _of_no_source(self, path: Path) -> DamagedRecord:
+        around = [each for each in self._sources.values() if path.is_relative_to(folder_of(each))]
+        config = max(around, key=lambda each: len(folder_of(each).parts), default=None)
+        return unread(
+            path,
+            config.name if config else "",
+            folder_of(config) if config else Path(path.anchor),
+            functools.partial(self._names.shown, source=config),
+            "no source holds this file: a glob takes files, not those of directories that it matches; give the file "
+            "again where a source takes it",
+        )
+
+    def taken(self) -> Taken:
+        """Files that were read to their end since this was last asked."""
+        counted = Taken(self._files, self._bytes)
+        self._files = self._bytes = 0
+        return counted

@@ -1,0 +1,113 @@
+"""Files as a stream: Spark lists directories, remembers what it took, and packs files into tasks by size.
+
+It never opens a file (docs/adr/0006-files.md).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from ingestion.sources.configuration import FileSource
+from ingestion.sources.files.lines import size_of
+from ingestion.sources.files.ownership import source_of, spark_path
+from ingestion.sources.files.taken import files_of
+from ingestion.sources.intake import Intake
+from ingestion.spark import local_disk
+
+log = logging.getLogger(__name__)
+
+# binaryFile reads a file's content only when that column is asked for.
+_FILE_SCHEMA = "path string, modificationTime timestamp, length long, content binary"
+
+
+class FileStream:
+    """The paths of new files of all sources. `checkpoint` is that of the flow's query."""
+
+    def __init__(self, sources: Mapping[str, FileSource], max_files_per_batch: int, checkpoint: Path) -> None:
+        self._sources = sources
+        self._max_files_per_batch = max_files_per_batch
+        self._checkpoint = checkpoint
+        self._session: SparkSession | None = None
+        self._noted: tuple[int, list[Path]] = (-1, [])
+        self._hide: Callable[[Iterable[Path]], None] = lambda _: None
+
+    def load(self, session: SparkSession, intake: Intake) -> DataFrame:
+        """One column, `path`."""
+        self._hide = local_disk.hiding(session)
+        self._session, self._noted = session, (-1, [])
+        return (
+            session.readStream.format("binaryFile")
+            .schema(_FILE_SCHEMA)
+            .option(*self._most_at_once(intake))
+            # Without this a file whose modification time is a week older than the newest is ignored.
+            .option("maxFileAge", "36500d")
+            # Sub-directories belong to their source, and their names are no columns.
+            .option("recursiveFileLookup", "true")
+            # What is gone when a task looks at it is not in its rows, as what was gone when the micro-batch was planned; the
+            # flow looks for both (`is_whole`).
+            .option("ignoreMissingFiles", "true")
+            .load(spark_path(self._sources))
+            .select("path")
+        )
+
+    def in_tasks(self, batch: DataFrame, number: int) -> DataFrame:  # noqa: ARG002 - the protocol's
+        """As Spark packed them: up to `split_bytes` are one task."""
+        return batch
+
+    def is_whole(self, number: int, files: int) -> bool:
+        """Spark leaves out of a micro-batch, without a word, the files that are away when it plans or runs it: one that was
+        begun before the last start, on a share that is not mounted now. It never looks at them again."""
+        noted = self._files_of(number)
+        if files >= len(noted):
+            return True
+        # Of empty ones it says nothing either, and those of no source are letters and not counted.
+        due = [file for file in noted if source_of(file, self._sources) is not None]
+        return files >= len(due) or files >= len(due) - sum(map(_is_empty, due))
+
+    def in_other_tasks(self, number: int) -> DataFrame | None:
+        """All files that the checkpoint names, whether they are there or not, which the workers find out."""
+        noted = self._files_of(number)
+        if self._session is None or not noted:
+            return None
+        log.warning("of the files of micro-batch %d some were away; all of them are looked for again", number)
+        return self._session.createDataFrame([(f"file:{file}",) for file in noted], "path string")
+
+    def took(self, number: int, records: int, seconds: float) -> dict[str, int]:  # noqa: ARG002
+        """What waits is not counted."""
+        # Spark would ask of each file that lies there when it was changed, to find that it has taken it.
+        self._hide(self._files_of(number))
+        return {}
+
+    def waiting(self) -> dict[str, int]:
+        """What waits is not counted."""
+        return {}
+
+    def is_bound_otherwise(self) -> bool:
+        """Never: a micro-batch of files has the bounds of the configuration."""
+        return False
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+    def without_secrets(self, text: str) -> str:
+        """There are none."""
+        return text
+
+    def _files_of(self, number: int) -> list[Path]:
+        if self._noted[0] != number:
+            self._noted = number, files_of(self._checkpoint, number)
+        return self._noted[1]
+
+    def _most_at_once(self, intake: Intake) -> tuple[str, int]:
+        # Spark takes one of these, not both.
+        if intake.batch_bytes is None:
+            return "maxFilesPerTrigger", self._max_files_per_batch
+        return "maxBytesPerTrigger", intake.batch_bytes
+
+
+def _is_empty(file: Path) -> bool:
+    return not size_of(file) and file.exists()

@@ -1,0 +1,191 @@
+"""Configuration of sources in Kafka, and of the one cluster that a flow reads from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+
+from ingestion.sources.configuration import SourceConfig
+
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_OFFSETS_ARE_SPARKS = "the flow's checkpoint says what was taken"
+_BYTES_ARE_OURS = "records are read as the bytes that they are"
+
+REFUSED: Mapping[str, str] = {
+    "auto.offset.reset": f"{_OFFSETS_ARE_SPARKS}; use starting_offsets",
+    "enable.auto.commit": _OFFSETS_ARE_SPARKS,
+    "auto.commit.interval.ms": _OFFSETS_ARE_SPARKS,
+    "group.id": f"{_OFFSETS_ARE_SPARKS}, and a group that others use too would take records from it",
+    "group.instance.id": f"{_OFFSETS_ARE_SPARKS}, no group",
+    "key.deserializer": _BYTES_ARE_OURS,
+    "value.deserializer": _BYTES_ARE_OURS,
+    "interceptor.classes": "an interceptor could change or drop records",
+    "isolation.level": "records of transactions that were aborted, or are under way, are no events",
+    "bootstrap.servers": "use bootstrap_servers",
+}
+"""Options of the consumer that would break that each event is taken, and as it was published, with the reason."""
+
+_SECRET = re.compile(r"password|secret|jaas|credential|token|\.key$|user\.info", re.IGNORECASE)
+_QUOTED = re.compile(r'"([^"]*)"')
+_SHORTEST = 4
+"""Of a shorter text that is quoted in an option the places in a message would be chance."""
+
+
+class KafkaSource(SourceConfig):
+    """A source whose records are in topics of the cluster that `[kafka]` names."""
+
+    kind: Literal["kafka"] = Field(description="Records in topics.")
+    topics: tuple[str, ...] = Field(default=(), description="Names of the topics.")
+    topic_pattern: str | None = Field(
+        default=None,
+        min_length=1,
+        description="A regular expression that the whole name of a topic matches, in place of `topics`; topics that "
+        "come later count too.",
+    )
+    tombstone_type: str = Field(
+        default="tombstone",
+        min_length=1,
+        max_length=200,
+        description="The event's type of a record without a payload, unless its key or a header says it.",
+    )
+
+    format: Literal["json", "avro", "protobuf", "registry"] = Field(
+        default="json",
+        description="What payloads are written in. `avro` and `protobuf`: by `schema_file`. `registry`: the number of a "
+        "schema leads each payload, and `[kafka.registry]` has the schema.",
+    )
+    schema_file: Path | None = Field(
+        default=None,
+        description="An Avro schema in JSON, or a Protobuf descriptor set (`protoc --include_imports "
+        "--descriptor_set_out=FILE`). Relative to the configuration file.",
+    )
+    message: str | None = Field(
+        default=None, min_length=1, description="Full name of the Protobuf message that payloads are."
+    )
+
+    @model_validator(mode="after")
+    def _has_its_schema(self) -> Self:
+        if (self.schema_file is not None) is not (self.format in ("avro", "protobuf")):
+            raise ValueError("schema_file is for the formats avro and protobuf, and needed there")
+        if (self.message is not None) is not (self.format == "protobuf"):
+            raise ValueError("message is for the format protobuf, and needed there")
+        return self
+
+    @model_validator(mode="after")
+    def _names_topics(self) -> Self:
+        if bool(self.topics) == bool(self.topic_pattern):
+            raise ValueError("give either topics or topic_pattern")
+        if wrong := [number for number, topic in enumerate(self.topics) if not _TOPIC.fullmatch(topic)]:
+            raise ValueError(f"topics.{wrong[0]} is no name of a topic")
+        try:
+            re.compile(self.topic_pattern or "")
+        except re.error as error:
+            raise ValueError(f"topic_pattern is no regular expression: {error}") from None
+        return self
+
+
+class RegistrySettings(BaseModel):
+    """The registry that has the schemas of sources of the format `registry`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    url: str | None = Field(
+        default=None,
+        pattern=r"^https?://[^/@\s]+(/[^?#\s]*)?$",
+        description="Where it is: `http://HOST:PORT`, without a password.",
+    )
+    username: str | None = Field(
+        default=None,
+        description="Whose password is in `password_file` or `IDGRAPH_SCHEMA_REGISTRY_PASSWORD`.",
+    )
+    password_file: Path | None = Field(default=None, description="File that holds the password.")
+    ca_file: Path | None = Field(
+        default=None, description="PEM file of the authorities to trust for https. Default: the system's."
+    )
+    on_outage: Literal["wait", "dead_letter"] = Field(
+        default="wait",
+        description="While the registry is away and a schema is not known yet: `wait` has the micro-batch given again, "
+        "and in the end the flow stop; `dead_letter` sets the events aside.",
+    )
+
+
+class KafkaSettings(BaseModel):
+    """The cluster that the flow's topics are in, how it is read, and how `idgraph publish` writes to it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    bootstrap_servers: str = Field(
+        default="127.0.0.1:9092", min_length=1, description="`HOST:PORT` of some of its brokers, with commas."
+    )
+    starting_offsets: Literal["earliest", "latest"] | dict[str, dict[str, int]] = Field(
+        default="earliest",
+        description="Where a flow without a checkpoint begins; or, by topic and partition, an offset each (-2 "
+        "earliest, -1 latest).",
+    )
+    max_offsets_per_batch: int = Field(
+        default=100_000, ge=1, description="Most records of one micro-batch, of all partitions together."
+    )
+    min_offsets_per_batch: int = Field(
+        default=1_000,
+        ge=1,
+        description="What a micro-batch may have however slow the stores are; as `max_offsets_per_batch`, the bound "
+        "stays as it is.",
+    )
+    batch_seconds: float = Field(
+        default=5.0,
+        gt=0,
+        description="How long a micro-batch should take: its bound follows the rate of the last ones. Not with "
+        "`--until-done`.",
+    )
+    consumer: dict[str, SecretStr] = Field(
+        default={},
+        description="Further options of the Java consumer, such as `security.protocol`. Secrets are better in the "
+        "environment: IDGRAPH_KAFKA__CONSUMER='{\"sasl.jaas.config\": ...}'.",
+    )
+    producer: dict[str, SecretStr] = Field(
+        default={},
+        description="Further options of librdkafka, whose names for security are its own, for `idgraph publish`, "
+        "`idgraph flows`, and for records that Spark's connector cannot read.",
+    )
+
+    registry: RegistrySettings = RegistrySettings()
+
+    @field_validator("consumer")
+    @classmethod
+    def _keeps_what_is_promised(cls, options: dict[str, SecretStr]) -> dict[str, SecretStr]:
+        for name in options:
+            if reason := REFUSED.get(name.removeprefix("kafka.")):
+                raise ValueError(f"{name} cannot be set: {reason}")
+        return options
+
+    @field_validator("producer")
+    @classmethod
+    def _writes_once(cls, options: dict[str, SecretStr]) -> dict[str, SecretStr]:
+        for name in options:
+            if name in ("enable.idempotence", "acks", "request.required.acks", "bootstrap.servers"):
+                raise ValueError(f"{name} cannot be set: each event is written once, to all replicas")
+        return options
+
+    def producer_options(self) -> dict[str, str]:
+        """In the clear, for the client alone."""
+        return {name: value.get_secret_value() for name, value in self.producer.items()}
+
+    def secrets(self) -> frozenset[str]:
+        """The texts that no message may show: values of options whose names say so, and what is quoted in them."""
+        values = [
+            value.get_secret_value()
+            for options in (self.consumer, self.producer)
+            for name, value in options.items()
+            if _SECRET.search(name)
+        ]
+        quoted = [text for value in values for text in _QUOTED.findall(value) if len(text) >= _SHORTEST]
+        return frozenset(text for text in (*values, *quoted) if text)
+
+
+def kafka_sources(sources: Mapping[str, SourceConfig]) -> dict[str, KafkaSource]:
+    """Those of the sources that are in Kafka."""
+    return {name: each for name, each in sources.items() if isinstance(each, KafkaSource)}

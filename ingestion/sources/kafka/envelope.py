@@ -1,0 +1,126 @@
+"""Decode for Kafka: the envelope of a record whose fields may also stand in its key, headers and timestamp."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from idgraph.model import canonical
+from idgraph.model.dead_letters import DeadLetterReason
+from idgraph.model.events import Event, RawRecord, UndecryptedRecord
+from idgraph.model.ordinals import read_ordinal
+from ingestion.sources.configuration import Place, SourceConfig
+from ingestion.sources.kafka.configuration import KafkaSource
+from ingestion.sources.kafka.frames import Carried, unframe
+from ingestion.sources.payload_formats import PayloadFormats
+from ingestion.stages.decode import EnvelopeReader, event_name, event_text
+from transforms.payloads.schemas import Decode
+
+_ELSEWHERE = Place(const="-")
+"""Stands for what the payload does not say."""
+
+
+class KafkaEnvelopeReader:
+    """Reads the records of one source in Kafka. Immutable."""
+
+    def __init__(self, config: KafkaSource, decode: Decode | None = None) -> None:
+        """`decode` makes JSON of payloads that are none."""
+        self._config = config
+        self._decode = decode
+        self._carried: dict[str, Place] = {}
+        stand_ins: dict[str, Place | None] = {}
+        for field in ("source", "type", "id", "ordinal"):
+            place: Place | None = getattr(config, field)
+            if place is not None and place.is_carried():
+                self._carried[field] = place
+                stand_ins[field] = _ELSEWHERE if field in ("source", "type") else None
+        self._is_content = config.id is not None and config.id.content
+        if self._is_content:
+            stand_ins["id"] = None
+        self._payload_reader = EnvelopeReader(config.model_copy(update=stand_ins))
+
+    def read(self, record: RawRecord) -> Event:
+        """Raises EventError with the reason, whose message holds no value of the record, and SchemaRegistryError."""
+        carried, payload = unframe(record.value)
+        if payload is None:
+            return self._tombstone(record, carried)
+        text = self._decode(payload) if self._decode else payload
+        event = self._payload_reader.read(RawRecord(record.source, record.position, text))
+        told = self._told(carried)
+        if self._is_content:
+            told["id"] = _content_id(carried, payload)
+        return event._replace(carried=carried.context(), **told)
+
+    def _tombstone(self, record: RawRecord, carried: Carried) -> Event:
+        """A record without a payload, in which nothing can be looked up: what its payload would have said is its
+        position, which is as stable, and its timestamp."""
+        told: dict[str, Any] = {
+            "source": _const(self._config.source) or self._config.name,
+            # Not a constant, which is for those with a payload: a spec must be able to tell them apart.
+            "type": self._config.tombstone_type,
+            "id": record.position,
+            "ordinal": carried.timestamp
+            if self._config.ordinal_unit == "epoch_ms"
+            else _const(self._config.ordinal),
+            **self._told(carried),
+        }
+        return Event(**told, position=record.position, payload=None, raw=b"", carried=carried.context())
+
+    def _told(self, carried: Carried) -> dict[str, Any]:
+        """The fields that stand beside the payload."""
+        found = {field: _value(place, carried) for field, place in self._carried.items()}
+        for field, missing in (
+            ("source", DeadLetterReason.MISSING_SOURCE),
+            ("type", DeadLetterReason.MISSING_TYPE),
+        ):
+            if field in found:
+                found[field] = event_name(found[field], field, missing)
+        if found.get("id") is not None:
+            found["id"] = event_text(found["id"], "id")
+        if found.get("ordinal") is not None:
+            found["ordinal"] = read_ordinal(_number(found["ordinal"]))
+        return found
+
+
+class _MarkingReader:
+    """Marks the events of records that were passed on without being decrypted."""
+
+    def __init__(self, reader: EnvelopeReader | KafkaEnvelopeReader) -> None:
+        self._reader = reader
+
+    def read(self, record: RawRecord) -> Event:
+        event = self._reader.read(record)
+        if not isinstance(record, UndecryptedRecord):
+            return event
+        return event._replace(carried={**(event.carried or {}), "undecrypted": True})
+
+
+def envelope_reader(
+    config: SourceConfig, formats: PayloadFormats
+) -> EnvelopeReader | KafkaEnvelopeReader | _MarkingReader:
+    """What reads the envelopes of a source. Raises PayloadSchemaError."""
+    reader: EnvelopeReader | KafkaEnvelopeReader = EnvelopeReader(config)
+    if isinstance(config, KafkaSource):
+        reader = KafkaEnvelopeReader(config, formats.decoder(config))
+    return _MarkingReader(reader) if config.decryptor and config.decryptor.on_failure == "pass_on" else reader
+
+
+def _content_id(carried: Carried, payload: bytes) -> str:
+    # Without the timestamp: a record that is sent again is the same event.
+    beside = canonical.encode([carried.key, carried.headers])
+    return hashlib.sha256(beside + b"\n" + payload).hexdigest()[:32]
+
+
+def _value(place: Place, carried: Carried) -> Any:
+    if place.key:
+        return carried.key
+    return carried.timestamp if place.header is None else carried.headers.get(place.header)
+
+
+def _const(place: Place | None) -> Any:
+    return place.const if place else None
+
+
+def _number(value: Any) -> Any:
+    # Headers are text, and most orders are numbers.
+    return int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else value

@@ -1,0 +1,107 @@
+"""The records of a task's ranges of Kafka offsets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from idgraph.model.dead_letters import DeadLetterReason
+from idgraph.model.errors import ConfigError
+from idgraph.model.events import KAFKA, RawRecord
+from ingestion.sources.files.lines import DamagedRecord
+from ingestion.sources.kafka.configuration import KafkaSource
+from ingestion.sources.kafka.frames import Headers, frame
+from ingestion.sources.record_reader import SparkRow, Taken
+
+RANGE = ("topic", "partition", "since", "until")
+"""Columns of rows that are ranges of offsets, for records that Spark does not read itself."""
+
+ReadRange = Callable[[str, int, int | None, int], Iterable[Any]]
+"""Reads a range: gives offset, timestamp, key, value and headers as pairs of each of its records."""
+
+COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
+"""Of the rows, in this order; the timestamp is in epoch milliseconds."""
+
+
+class KafkaRecords:
+    """Reads the records that the rows hold. Their position is `kafka:TOPIC/PARTITION/OFFSET`."""
+
+    def __init__(
+        self,
+        sources: Mapping[str, KafkaSource],
+        max_event_bytes: int,
+        rows: Iterable[SparkRow],
+        read_range: ReadRange | None = None,
+    ) -> None:
+        self._sources = sources
+        self._max_event_bytes = max_event_bytes
+        self._rows = rows
+        self._read_range = read_range
+        self._by_topic: dict[str, str] = {}
+
+    def records(self) -> Iterator[RawRecord | DamagedRecord]:
+        """The records of all ranges, in the order of each partition."""
+        for row in self._rows:
+            if len(row) == len(RANGE):
+                yield from self._records_in(*row)
+            else:
+                topic, partition, offset, timestamp, key, value, headers = row
+                carried = [(each["key"], _bytes(each["value"])) for each in headers] if headers else []
+                yield self._record(topic, partition, offset, timestamp, _bytes(key), _bytes(value), carried)
+
+    def _records_in(
+        self, topic: str, partition: int, since: int | None, until: int
+    ) -> Iterator[RawRecord | DamagedRecord]:
+        if self._read_range is None:
+            raise ConfigError("nothing here reads ranges of Kafka's offsets")
+        for record in self._read_range(topic, partition, since, until):
+            yield self._record(topic, partition, *record)
+
+    def taken(self) -> Taken:
+        """There are no files."""
+        return Taken()
+
+    def _record(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes | None,
+        carried: Headers,
+    ) -> RawRecord | DamagedRecord:
+        source = self._by_topic.get(topic)
+        if source is None:
+            source = self._by_topic[topic] = source_of_topic(topic, self._sources)
+        position = f"{KAFKA}{topic}/{partition}/{offset}"
+        size = len(key or b"") + sum(len(name) + len(content or b"") for name, content in carried)
+        if size + len(value or b"") <= self._max_event_bytes:
+            return RawRecord(source, position, frame(key, carried, timestamp, value))
+        # Key and headers too: they may be what is too large.
+        kept = (value or b"")[: self._max_event_bytes]
+        detail = (
+            f"the record has {size + len(value or b'')} bytes, more than {self._max_event_bytes}; the first "
+            f"{len(kept)} of its payload are kept here"
+        )
+        record = RawRecord(source, position, frame(None, [], timestamp, kept))
+        return DamagedRecord(record, DeadLetterReason.TOO_LARGE, detail)
+
+
+def _bytes(content: bytes | bytearray | None) -> bytes | None:
+    return None if content is None else bytes(content)
+
+
+def source_of_topic(topic: str, sources: Mapping[str, KafkaSource]) -> str:
+    """The source that a topic belongs to: the one that names it, else the first whose pattern it matches.
+
+    Raises ConfigError when it belongs to none.
+    """
+    for name, source in sources.items():
+        if topic in source.topics:
+            return name
+    for name, source in sources.items():
+        if source.topic_pattern and re.fullmatch(source.topic_pattern, topic):
+            return name
+    raise ConfigError(f"no source has the topic {topic}")

@@ -1,0 +1,170 @@
+"""Topics of one Kafka cluster as a stream, through Spark's own connector."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from idgraph.model.errors import SourceUnavailableError
+from ingestion.sources.intake import Intake
+from ingestion.sources.kafka.backpressure import BatchBound
+from ingestion.sources.kafka.configuration import KafkaSettings, KafkaSource
+from ingestion.sources.kafka.lag import KafkaLag
+from ingestion.sources.kafka.offsets import OffsetRange, planned, ranges_of, taken
+from ingestion.sources.kafka.records import COLUMNS
+
+log = logging.getLogger(__name__)
+
+FEW_RECORDS = 5_000
+"""Of a micro-batch that runs as one task without a shuffle: about as many as `split_bytes` of files hold."""
+
+BATCHES_BY_RANGES = 20
+"""How many micro-batches after one that Spark could not read are read otherwise from the start."""
+
+
+class KafkaStream:
+    """The records of all sources' topics. `checkpoint` is that of the flow's query."""
+
+    def __init__(
+        self,
+        sources: Mapping[str, KafkaSource],
+        settings: KafkaSettings,
+        checkpoint: Path,
+        reads_ranges: bool = False,
+    ) -> None:
+        """`reads_ranges` says whether workers can read ranges of offsets themselves."""
+        self._sources = sources
+        self._settings = settings
+        self._checkpoint = checkpoint
+        self._reads_ranges = reads_ranges
+        self._by_ranges = 0
+        self._bound = BatchBound(
+            settings.min_offsets_per_batch, settings.max_offsets_per_batch, settings.batch_seconds
+        )
+        self._loaded_bound = self._bound.present
+        self._session: SparkSession | None = None
+        self._lag: KafkaLag | None = None
+
+    def load(self, session: SparkSession, intake: Intake) -> DataFrame:
+        """The columns of `KafkaRecords`."""
+        # To load again would move the end that a run to the end has.
+        most = self._settings.max_offsets_per_batch if intake.until_done else self._bound.present
+        self._session, self._loaded_bound = session, self._bound.present
+        cores = session.sparkContext.defaultParallelism
+        self._lag = self._lag or KafkaLag(session, self._consumer_options())
+        reader = session.readStream.format("kafka")
+        for name, value in self._options(cores, most).items():
+            reader = reader.option(name, value)
+        columns = ("unix_millis(timestamp) AS timestamp" if name == "timestamp" else name for name in COLUMNS)
+        return reader.load().selectExpr(*(f"`{each}`" if each.isalpha() else each for each in columns))
+
+    def in_tasks(self, batch: DataFrame, number: int) -> DataFrame:
+        """As many tasks as partitions and cores, or one for `FEW_RECORDS`."""
+        if self._by_ranges:
+            # Whoever stamped one record so has stamped others.
+            self._by_ranges -= 1
+            by_ranges = self._in_ranges(number)
+            return batch if by_ranges is None else by_ranges
+        ranges = ranges_of(self._checkpoint, number)
+        return batch.coalesce(1) if ranges is not None and _are_few(ranges) else batch
+
+    def in_other_tasks(self, number: int) -> DataFrame | None:
+        """Ranges of offsets, which the workers read."""
+        rows = self._in_ranges(number)
+        if rows is not None:
+            log.warning("records of micro-batch %d have timestamps out of all range; read otherwise", number)
+            self._by_ranges = BATCHES_BY_RANGES
+        return rows
+
+    def is_whole(self, number: int, files: int) -> bool:  # noqa: ARG002 - the protocol's
+        """Spark tells what it cannot read (`failOnDataLoss`)."""
+        return True
+
+    def _in_ranges(self, number: int) -> DataFrame | None:
+        ranges = ranges_of(self._checkpoint, number)
+        if not self._reads_ranges or not ranges or self._session is None:
+            return None
+        schema = "topic string, partition int, since bigint, until bigint"
+        rows = self._session.createDataFrame([tuple(each) for each in ranges], schema).coalesce(1)
+        return rows if _are_few(ranges) else rows.repartition(len(ranges))
+
+    def took(self, number: int, records: int, seconds: float) -> dict[str, int]:
+        """How many offsets wait, by `TOPIC/PARTITION`."""
+        ranges = ranges_of(self._checkpoint, number) or []
+        # Where a partition that came meanwhile begins is not noted: of it the records alone count.
+        offsets = sum(each.records() for each in ranges if each.since is not None)
+        self._bound.took(max(records, offsets), seconds)
+        done = planned(self._checkpoint, number)
+        return (done and self._lag and self._lag.behind(done)) or {}
+
+    def waiting(self) -> dict[str, int]:
+        """The same of what was taken by now."""
+        done, lag = taken(self._checkpoint), self._lag
+        if not done or lag is None:
+            return {}
+        found = lag.behind(done)
+        if found is None:
+            raise SourceUnavailableError("Kafka does not say where the topics end")
+        return found
+
+    def is_bound_otherwise(self) -> bool:
+        """Whether the rate of the last micro-batches asks for another bound than the query has."""
+        return self._bound.present != self._loaded_bound
+
+    def close(self) -> None:
+        """Close the connections of what asks for the lag."""
+        if self._lag is not None:
+            self._lag.close()
+
+    def without_secrets(self, text: str) -> str:
+        """A mistake in an option may be told with its value."""
+        # The longest first: a password may begin with the user's name.
+        for secret in sorted(self._settings.secrets(), key=len, reverse=True):
+            text = text.replace(secret, "...")
+        return text
+
+    def _consumer_options(self) -> dict[str, str]:
+        further = {
+            name.removeprefix("kafka."): value.get_secret_value()
+            for name, value in self._settings.consumer.items()
+        }
+        return {
+            # A misspelt topic is told rather than made.
+            "allow.auto.create.topics": "false",
+            **further,
+            "bootstrap.servers": self._settings.bootstrap_servers,
+            # Records of transactions that were aborted are no events.
+            "isolation.level": "read_committed",
+        }
+
+    def _options(self, cores: int, most: int) -> dict[str, str]:
+        starting = self._settings.starting_offsets
+        return {
+            **{f"kafka.{name}": value for name, value in self._consumer_options().items()},
+            **_subscription(self._sources),
+            "startingOffsets": starting if isinstance(starting, str) else json.dumps(starting),
+            "maxOffsetsPerTrigger": str(most),
+            "includeHeaders": "true",
+            # What is gone before it was read stops the flow.
+            "failOnDataLoss": "true",
+            # A large micro-batch of one partition uses all cores.
+            "minPartitions": str(cores),
+        }
+
+
+def _are_few(ranges: Sequence[OffsetRange]) -> bool:
+    return sum(each.records() for each in ranges) <= FEW_RECORDS
+
+
+def _subscription(sources: Mapping[str, KafkaSource]) -> dict[str, str]:
+    """One subscription for the topics of all sources."""
+    if all(source.topics for source in sources.values()):
+        return {"subscribe": ",".join(topic for source in sources.values() for topic in source.topics)}
+    patterns = [source.topic_pattern for source in sources.values() if source.topic_pattern]
+    names = [re.escape(topic) for source in sources.values() for topic in source.topics]
+    return {"subscribePattern": "|".join(f"(?:{each})" for each in [*names, *patterns])}

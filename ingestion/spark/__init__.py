@@ -1,0 +1,1 @@
+"""Spark as the shell of the stages: session, query, micro-batch, tasks, checkpoints."""

@@ -1,0 +1,94 @@
+"""One micro-batch as one Spark job: the snapshot broadcast when it is another one, the stages run, the tasks'
+reports added up. Spark is the shell: what happens to an event is in the stages, which know nothing of it."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from pyspark import RDD
+from pyspark.broadcast import Broadcast
+from pyspark.sql import DataFrame, SparkSession
+
+from ingestion.metadata.snapshot_file import PinnedSnapshot
+from ingestion.spark.sent_snapshots import SnapshotSender
+from ingestion.spark.shuffle_blocks import ROW_SCHEMA, decode_reports
+from ingestion.spark.tasks import commit_task, map_task, quick_row_task, quick_task, whole_task
+from ingestion.spark.worker_errors import error_of_spark, is_of_spark
+from ingestion.spark.worker_process import BatchOrder
+from ingestion.spark.workers import WorkerPlan
+from ingestion.stages.dead_letters import BatchAttempt
+from ingestion.stages.outcomes import StageReport
+
+SPLITS_A_TASK = 16
+"""A large task sees more events of a fragment, which it combines before the shuffle."""
+
+
+class MicroBatchRunner:
+    """Runs micro-batches of one flow. Not safe for several threads."""
+
+    def __init__(
+        self, session: SparkSession, plan: WorkerPlan, without_secrets: Callable[[str], str]
+    ) -> None:
+        self._session = session
+        self._plan = plan
+        self._without_secrets = without_secrets
+        self._snapshots = SnapshotSender(self._broadcast)
+
+    def run(
+        self, batch: DataFrame, attempt: BatchAttempt, pinned: PinnedSnapshot, is_last: bool
+    ) -> tuple[int, StageReport]:
+        """Gives the number of map tasks, and what all tasks reported. `is_last`
+        says that this is the last attempt at it.
+
+        Raises the error of ours that a worker raised, or FlowStoppedError for what Spark itself said.
+        """
+        try:
+            order = BatchOrder(attempt, self._snapshots.sent(pinned), is_last)
+            rows = batch.rdd
+            tasks = rows.getNumPartitions()
+            if tasks <= 1 and self._plan.flow.strategy != "high_throughput":
+                return tasks, decode_reports(
+                    _collected(rows.mapPartitions(quick_row_task(self._plan, order)))
+                )
+            reports = _collected(self._stages(batch, tasks, order).rdd)
+            return tasks, decode_reports(row.body for row in reports)
+        except Exception as error:
+            if not is_of_spark(error):
+                raise
+            raise error_of_spark(error, self._without_secrets) from None
+
+    def close(self) -> None:
+        """Forget what the workers were given."""
+        self._snapshots.close()
+
+    def _broadcast(self, content: bytes) -> Broadcast[bytes]:
+        return self._session.sparkContext.broadcast(content)
+
+    def _stages(self, batch: DataFrame, tasks: int, order: BatchOrder) -> DataFrame:
+        plan = self._plan
+        if plan.flow.strategy == "low_latency":
+            return batch.mapInArrow(quick_task(plan, order), ROW_SCHEMA)
+        if tasks <= 1:
+            return batch.mapInArrow(whole_task(plan, order), ROW_SCHEMA)
+        return (
+            batch.coalesce(_fewer(tasks, self._session.sparkContext.defaultParallelism))
+            .mapInArrow(map_task(plan, order), ROW_SCHEMA)
+            .repartitionById(plan.flow.partitions, "part")
+            .mapInArrow(commit_task(plan, order), ROW_SCHEMA)
+        )
+
+
+def _collected(rows: RDD[Any]) -> Iterator[Any]:
+    """What `rows.collect()` gives, but not by a socket, of which the JVM would remember the name as long as it lives, to remove
+    it at the end, for each micro-batch."""
+    for some in rows._jrdd.collect():
+        framed = io.BytesIO(len(some).to_bytes(4, "big") + some)
+        yield from rows._jrdd_deserializer.load_stream(framed)
+
+
+def _fewer(splits: int, cores: int) -> int:
+    """How many map tasks take so many splits: enough for all cores, of at most `SPLITS_A_TASK` each."""
+    rounds = -(-splits // (SPLITS_A_TASK * cores))
+    return min(splits, rounds * cores)

@@ -1,0 +1,295 @@
+"""A flow: one Structured Streaming query from its sources to committed, indexed profiles.
+
+Each micro-batch pins a snapshot, broadcasts it when its version changed, and runs one Spark job. Spark is
+the shell: what happens to an event is in the stages, which know nothing of Spark.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from idgraph.model.backoff import Backoff
+from idgraph.model.dead_letters import DeadLetters
+from idgraph.model.errors import (
+    FlowInterruptedError,
+    FlowStoppedError,
+    IdgraphError,
+    JavaLostError,
+    SparkStoppedError,
+    StoreError,
+    UnreadableRecordError,
+    WorkerInterruptedError,
+    WorkerLostError,
+)
+from ingestion.metadata.follower import SnapshotFollower
+from ingestion.metadata.schema_buffer import SchemaBuffer
+from ingestion.metadata.snapshot_file import PinnedSnapshot
+from ingestion.sources.intake import Intake, Throttle
+from ingestion.sources.stream import InputStream
+from ingestion.spark.dead_letter_guard import DeadLetterGuard
+from ingestion.spark.micro_batch import MicroBatchRunner
+from ingestion.spark.pins import BatchPins
+from ingestion.spark.session import unless_gone, was_java_asked_to_end
+from ingestion.spark.worker_errors import error_of_spark, is_of_spark, may_pass_again, stopped_by_spark
+from ingestion.spark.workers import WorkerPlan
+from ingestion.stages.dead_letters import BatchAttempt
+from ingestion.stages.leftover_keys import LeftoverKeys
+from ingestion.stages.outcomes import BatchReport, StageReport
+
+log = logging.getLogger(__name__)
+
+# How long a stop waits for Spark to note a finished micro-batch. Not noted, it is only done once more.
+COMMIT_SECONDS = 10.0
+
+JAVA_END_SECONDS = 20.0
+"""How long Spark's Java process takes for its end, at most, after it was asked to: half a second, on a machine that has read
+none of it yet more than five."""
+
+BATCH_PAUSE_SECONDS = 1.0
+LONGEST_BATCH_PAUSE_SECONDS = 30.0
+"""Before a micro-batch that failed is given again: a random time up to the first, doubled each time."""
+
+
+class Flow:
+    """Runs one flow once. `state` is its directory: checkpoint, journal, last snapshot."""
+
+    def __init__(
+        self,
+        session: SparkSession,
+        plan: WorkerPlan,
+        stream: InputStream,
+        state: Path,
+        snapshots: SnapshotFollower,
+        schema: SchemaBuffer,
+        dead_letters: DeadLetters,
+        leftover_keys: LeftoverKeys,
+        on_batch: Callable[[BatchReport], None],
+    ) -> None:
+        self._session = session
+        self._plan = plan
+        self._stream = stream
+        self._state = state
+        self._snapshots = snapshots
+        self._schema = schema
+        self._dead_letters = dead_letters
+        self._leftover_keys = leftover_keys
+        self._on_batch = on_batch
+        self._runner = MicroBatchRunner(session, plan, stream.without_secrets)
+        self._backoff = Backoff(plan.flow.batch_retries, BATCH_PAUSE_SECONDS, LONGEST_BATCH_PAUSE_SECONDS)
+        self._guard = DeadLetterGuard(plan.flow.dead_letters)
+        self._query_id: Future[str] = Future()
+        self._pins = BatchPins(state)
+        self._failure: IdgraphError | None = None
+        self._in_batch = threading.Lock()
+        self._stop = threading.Event()
+        self._throttle = Throttle(None)
+        self._stopping = False
+        self._last_batch = -1
+
+    def run(self, stop: threading.Event, intake: Intake) -> None:
+        """Blocks until `stop` is set, or with `until_done` until all that is there at the start is done.
+        A micro-batch that is under way when `stop` is set is finished first. Runs once.
+
+        Raises what stopped the flow: FlowStoppedError for too many dead letters, StoreError and others of
+        the error tree when a sink failed. Whatever happened, running again goes on where it stopped.
+        """
+        query = None
+        self._stop, self._throttle = stop, Throttle(intake.rate)
+        try:
+            query = self._start(intake)
+            while not stop.is_set() and not query.awaitTermination(0.2):
+                if not intake.until_done and self._stream.is_bound_otherwise():
+                    query = self._started_again(query, intake)
+            self._let_end(query)
+            if self._failure is not None:
+                raise self._failure
+        except Exception as error:
+            failure = error
+            if is_of_spark(error):
+                failure = self._failure or error_of_spark(error, self._stream.without_secrets)
+            if self._is_interruption(failure):
+                raise FlowInterruptedError(
+                    "Spark's processes ended with it: this micro-batch is taken up by the next run"
+                ) from None
+            if failure is error:
+                raise
+            raise failure from None
+        finally:
+            if query is not None:
+                with unless_gone():
+                    query.stop()
+            self._stream.close()
+            with unless_gone():
+                self._runner.close()
+
+    def _is_interruption(self, failure: Exception) -> bool:
+        """Whether the flow was asked to stop by a signal that went to Spark's processes, too: what they say in their end may be
+        anything. What the flow itself says stands."""
+        if not self._stop.is_set():
+            return False
+        if isinstance(failure, WorkerInterruptedError):
+            return True
+        return isinstance(
+            failure, (SparkStoppedError, WorkerLostError, JavaLostError)
+        ) and was_java_asked_to_end(self._session, JAVA_END_SECONDS)
+
+    def is_running(self) -> bool:
+        """Whether events are taken, and no stop was asked for. For any thread."""
+        return self._query_id.done() and not self._stop.is_set() and self._failure is None
+
+    def is_past(self, etag: str) -> bool:
+        """Whether no micro-batch under another snapshot than the present one, of this ETag, can come any more.
+        Waits for the micro-batch that is under way. For another thread than that of `run`."""
+        with self._in_batch:
+            return self._pins.unfinished() in (None, etag)
+
+    def _let_end(self, query: StreamingQuery) -> None:
+        """Let the micro-batch end and no other begin: Spark's own stop would break it off."""
+        with self._in_batch:
+            self._stopping = True
+        self._await_commit(query)
+
+    def _started_again(self, query: StreamingQuery, intake: Intake) -> StreamingQuery:
+        """The query with the bound that its stream has now: Spark reads it only at the start."""
+        self._let_end(query)
+        query.stop()
+        if self._failure is not None:
+            raise self._failure
+        # What the first query did is noted; the next has no progress yet.
+        self._stopping, self._last_batch = False, -1
+        return self._start(intake)
+
+    def _start(self, intake: Intake) -> StreamingQuery:
+        flow = self._plan.flow
+        rows = self._stream.load(self._session, intake)
+        writer = rows.writeStream.foreachBatch(self._process).queryName(flow.name)
+        writer = writer.option("checkpointLocation", str(self._state / "checkpoint"))
+        if intake.until_done:
+            writer = writer.trigger(availableNow=True)
+        else:
+            writer = writer.trigger(processingTime=f"{round(flow.trigger_seconds * 1000)} milliseconds")
+        query = writer.start()
+        if not self._query_id.done():
+            # The checkpoint's, whichever run of the query it is.
+            self._query_id.set_result(str(query.id))
+        return query
+
+    def _process(self, rows: DataFrame, number: int) -> None:
+        # Before the lock, which a stop waits for.
+        self._throttle.wait(self._stop)
+        with self._in_batch:
+            if self._stopping:
+                # To return would mark the batch done.
+                raise FlowStoppedError("stopping")
+            try:
+                self._run_batch(self._stream.in_tasks(rows, number), number)
+                self._last_batch = number
+            except Exception as error:
+                # Spark hands only a text on, and that to nobody once a stop was asked for; the caller of `run` wants the error.
+                self._failure = self._told(error)
+                raise
+
+    def _told(self, error: Exception) -> IdgraphError:
+        if isinstance(error, IdgraphError):
+            return error
+        if is_of_spark(error):
+            return error_of_spark(error, self._stream.without_secrets)
+        log.debug("a micro-batch broke off", exc_info=error)
+        return stopped_by_spark(f"{type(error).__name__}: {error}")
+
+    def _run_batch(self, rows: DataFrame, number: int) -> None:
+        started = time.monotonic()
+        # The query's id keeps the batches of two checkpoints of one flow apart.
+        batch = f"{self._plan.flow.name}/{self._query_id.result()}/{number}"
+        is_again = self._pins.has_begun(batch)
+        pinned = self._pins.pin(batch, self._snapshots.current())
+        attempt, report = self._run_stages(rows, number, batch, pinned, is_again)
+        counts = report.counts
+        self._schema.follow(pinned)
+        self._schema.add(counts.schema_changes())
+        try:
+            self._guard.check(counts)
+        except FlowStoppedError:
+            self._pins.unpin()
+            raise
+        dropped = self._dead_letters.settle_batch(batch, attempt.attempt)
+        self._compact_after(self._leftover_keys.erase_of_letters(dropped))
+        self._throttle.took(counts.events, started)
+        seconds = time.monotonic() - started
+        lag = self._stream.took(number, counts.events, seconds)
+        self._on_batch(report._replace(number=number, seconds=seconds, lag=lag))
+
+    def _run_stages(
+        self, rows: DataFrame, number: int, batch: str, pinned: PinnedSnapshot, is_again: bool
+    ) -> tuple[BatchAttempt, BatchReport]:
+        """Run the job, again and again while that may help; gives the attempt that came through."""
+        for attempted in range(self._backoff.retries + 1):
+            attempt = BatchAttempt(batch, uuid.uuid4().hex, is_again or attempted > 0)
+            is_last = attempted == self._backoff.retries
+            try:
+                tasks, counts = self._run_job(rows, number, attempt, pinned, is_last)
+                self._put_letters(counts)
+                self._erase_leftover_keys(counts)
+            except IdgraphError as error:
+                if is_last or not may_pass_again(error) or self._stop.is_set():
+                    raise
+                log.warning("a micro-batch failed and is given again: %s", error)
+                if self._stop.wait(self._backoff.pause(attempted)):
+                    raise
+            else:
+                report = BatchReport(0, 0.0, pinned.snapshot.version, tasks, counts, attempted + 1, batch)
+                return attempt, report
+        raise AssertionError("unreachable")
+
+    def _put_letters(self, counts: StageReport) -> None:
+        """Those that tasks could not put. What adds reports up holds none of them any longer."""
+        self._dead_letters.put(counts.letters)
+        counts.letters.clear()
+
+    def _erase_leftover_keys(self, counts: StageReport) -> None:
+        """Once all of the micro-batch is written or set aside."""
+        self._compact_after(self._leftover_keys.erase(counts.refused))
+        counts.refused.clear()
+
+    def _compact_after(self, erased: int) -> None:
+        if erased:
+            try:
+                self._leftover_keys.compact()
+            except StoreError as error:
+                log.warning("ids of erased data keys may stand in free pages of their file: %s", error)
+
+    def _run_job(
+        self, rows: DataFrame, number: int, attempt: BatchAttempt, pinned: PinnedSnapshot, is_last: bool
+    ) -> tuple[int, StageReport]:
+        try:
+            tasks, counts = self._runner.run(rows, attempt, pinned, is_last)
+        except UnreadableRecordError:
+            other = self._stream.in_other_tasks(number)
+            if other is None:
+                raise
+        else:
+            is_whole = self._stream.is_whole(number, counts.files)
+            other = None if is_whole else self._stream.in_other_tasks(number)
+            if other is None:
+                return tasks, counts
+        # What was done of it is done once more, which changes nothing.
+        return self._runner.run(other, attempt._replace(is_again=True), pinned, is_last)
+
+    def _await_commit(self, query: StreamingQuery) -> None:
+        """Spark writes that a micro-batch is done after `_process` returned, and reports progress after
+        that. To stop it in between would have the next run do the whole micro-batch again."""
+        deadline = time.monotonic() + COMMIT_SECONDS
+        while self._last_batch >= 0 and query.isActive and time.monotonic() < deadline:
+            progress = query.lastProgress
+            if progress is not None and progress["batchId"] >= self._last_batch:
+                return
+            time.sleep(0.02)

@@ -1,0 +1,107 @@
+"""The snapshot on its way from the driver to the workers: whole once, and then what changed from one version to the next.
+
+What is sent is broadcast, so that each worker process fetches each part once. It is compressed, since PySpark
+writes what is broadcast to a file, and a cluster's Spark encrypts it.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from idgraph.model.snapshot_changes import SnapshotChanges, changes_between
+from idgraph.model.snapshots import MetadataSnapshot
+from ingestion.metadata.snapshot_file import PinnedSnapshot, most_changes
+from transforms.spec.snapshot import CompiledSnapshot
+
+MOST_STEPS = 200
+"""So many changes follow one another; a worker process that is new reads all of them."""
+
+
+class SentSnapshot(NamedTuple):
+    """Broadcasts of bytes: the whole snapshot of the ETag `base`, and from there on each later ETag with what leads to
+    it."""
+
+    base: str
+    whole: Any
+    changes: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def etag(self) -> str:
+        return self.changes[-1][0] if self.changes else self.base
+
+    def compiled(self, known: tuple[str, CompiledSnapshot] | None) -> CompiledSnapshot:
+        """The snapshot, made of one that is known by its ETag where this goes on from it: that one is of no use then."""
+        etag, last = known or ("", None)
+        steps = self._steps_from(etag)
+        if last is None or steps is None:
+            snapshot = MetadataSnapshot.model_validate_json(zlib.decompress(self.whole.value))
+            for _, changes in self.changes:
+                snapshot = _read(changes).applied_to(snapshot)
+            return CompiledSnapshot(snapshot, last)
+        for _, changes in steps:
+            last = last.after(_read(changes))
+        return last
+
+    def _steps_from(self, etag: str) -> tuple[tuple[str, Any], ...] | None:
+        known = [self.base, *(each for each, _ in self.changes)]
+        return self.changes[known.index(etag) :] if etag in known else None
+
+
+def _read(changes: Any) -> SnapshotChanges:
+    return SnapshotChanges.model_validate_json(zlib.decompress(changes.value))
+
+
+def packed(content: MetadataSnapshot | SnapshotChanges) -> bytes:
+    """As it is broadcast."""
+    return zlib.compress(content.model_dump_json().encode(), 1)
+
+
+class SnapshotSender:
+    """Sends what changed since it sent last. Not safe for several threads.
+
+    `broadcast` gives bytes to all workers; what it gives has `value` there, and `destroy` here.
+    """
+
+    def __init__(self, broadcast: Callable[[bytes], Any]) -> None:
+        self._broadcast = broadcast
+        self._last: PinnedSnapshot | None = None
+        self._sent: SentSnapshot | None = None
+        self._sizes = [0]
+
+    def sent(self, pinned: PinnedSnapshot) -> SentSnapshot:
+        """The snapshot as a worker reads it."""
+        if self._sent is None or self._last is None or self._last.etag != pinned.etag:
+            self._sent = self._next(pinned)
+            self._last = pinned
+        return self._sent
+
+    def close(self) -> None:
+        """Forget what the workers were given."""
+        if self._sent is not None:
+            for each in (self._sent.whole, *(changes for _, changes in self._sent.changes)):
+                each.destroy()
+        self._last = self._sent = None
+
+    def _next(self, pinned: PinnedSnapshot) -> SentSnapshot:
+        last, sent = self._last, self._sent
+        changes = None
+        if last is not None:
+            changes = changes_between(last.snapshot, last.etag, pinned.snapshot, pinned.etag)
+        if last is None or sent is None or changes is None:
+            return self._anew(pinned)
+        content = packed(changes)
+        whole, *others = self._sizes
+        if len(others) == MOST_STEPS or sum(others) + len(content) > most_changes(whole):
+            # From the version that the workers have, so that they need not read the whole.
+            sent = self._anew(last)
+        step = pinned.etag, self._broadcast(content)
+        self._sizes.append(len(content))
+        return sent._replace(changes=(*sent.changes, step))
+
+    def _anew(self, pinned: PinnedSnapshot) -> SentSnapshot:
+        self.close()
+        content = packed(pinned.snapshot)
+        self._sizes = [len(content)]
+        return SentSnapshot(pinned.etag, self._broadcast(content))

@@ -1,0 +1,132 @@
+"""The Spark session of a flow."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from idgraph.model.errors import FlowStoppedError
+from ingestion.sources.configuration import FlowConfig
+from ingestion.spark import local_disk
+from ingestion.spark.configuration import SparkSettings, is_local
+from ingestion.spark.secret_options import given_by_file
+from ingestion.spark.session_options import is_authenticated, session_options
+from ingestion.spark.worker_errors import error_of_spark, is_of_spark
+
+log = logging.getLogger(__name__)
+
+_ASKING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+def start_session(
+    flow: FlowConfig,
+    spark: SparkSettings,
+    scratch: Path,
+    log_file: Path,
+    archives: Path,
+    jars: Sequence[Path] = (),
+) -> SparkSession:
+    """A session for one flow. `scratch` holds Spark's own temporary files, `archives` outlives the run,
+    `jars` are added to Spark's own.
+
+    What the JVM and its workers write to standard error goes to `log_file`, not between the lines of a
+    progress bar. Raises FlowStoppedError with the reason when Spark does not start.
+    """
+    here = is_local(flow.master)
+    os.environ["PYSPARK_PYTHON"] = sys.executable if here else spark.python
+    # Workers start with `python -m`, which would look for our packages in the current folder first.
+    os.environ["PYTHONSAFEPATH"] = "1"
+    if here:
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    # Under another locale Java cannot open files whose names are not ASCII, and skips them without a word.
+    os.environ["LC_ALL"] = "C.UTF-8"
+    # What an earlier run left when it was killed.
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if not (here or is_authenticated(flow, spark)):
+        log.warning(
+            "Spark's processes trust whoever reaches them, in the clear: docs/cluster.md has the options"
+        )
+    builder = SparkSession.builder.master(flow.master).appName(f"idgraph-{flow.name}")
+    if jars:
+        builder = builder.config("spark.jars", ",".join(jar.as_uri() for jar in jars))
+    for key, value in session_options(flow, spark, scratch, archives).items():
+        builder = builder.config(key, value)
+    further = {name: value.get_secret_value() for name, value in spark.options.items()}
+    with _standard_error_to(log_file), given_by_file(further, scratch / "further.properties"):
+        try:
+            session = builder.getOrCreate()
+            local_disk.install(session)
+        except Exception as error:
+            if not is_of_spark(error):
+                raise
+            told = str(error_of_spark(error, spark.without_secrets)).removeprefix("Spark stopped the flow: ")
+            raise FlowStoppedError(f"Spark did not start: {told}; more in {log_file}") from None
+        session.sparkContext.setLogLevel("ERROR")
+    _tell_no_tracebacks(session)
+    return session
+
+
+def _tell_no_tracebacks(session: SparkSession) -> None:
+    """Of a JVM that is gone whoever runs the flow is told in one line, by what fails next."""
+
+    def passed_over(request: object, address: object) -> None:
+        log.debug("the JVM has left: %s %s", request, address)
+
+    session.sparkContext._accumulatorServer.handle_error = passed_over
+
+
+def was_java_asked_to_end(session: SparkSession, seconds: float) -> bool:
+    """Whether the Java process of a session ends within some seconds by a signal that asks for it, not by one that kills
+    (as for want of memory) nor by itself. One that was not started with the session does not end."""
+    process = getattr(session.sparkContext._gateway, "proc", None)
+    if process is None:
+        return False
+    try:
+        code = process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return False
+    # Java tells the signal that it handled as a shell does.
+    return code in {told for asked in _ASKING for told in (-asked, 128 + asked)}
+
+
+@contextmanager
+def unless_gone() -> Iterator[None]:
+    """Around what ends something of Spark's: where its JVM was killed there is nothing to end, and whoever runs the
+    flow is told of that by what failed before."""
+    try:
+        yield
+    except Exception as error:
+        if not is_of_spark(error):
+            raise
+        log.debug("Spark is gone already: %s", type(error).__name__)
+
+
+def stop_session(session: SparkSession) -> None:
+    """Stop it, if it is still there."""
+    with unless_gone():
+        session.stop()
+
+
+@contextmanager
+def _standard_error_to(file: Path) -> Iterator[None]:
+    # The JVM inherits the descriptor that is in place when it starts, and keeps it.
+    sys.stderr.flush()
+    kept = os.dup(2)
+    target = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        os.dup2(target, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(target)

@@ -1,0 +1,97 @@
+"""Rows between the stages and to the driver: parcels of fragments, with a task's report, as Arrow.
+
+Many fragments a row: for each row Spark copies, hashes and sorts. Parcels of fragments are sealed (law 3): what
+Spark shuffles it writes to files.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator
+from itertools import accumulate
+
+import msgspec
+import pyarrow as pa
+
+from idgraph.model.errors import SealError, StoreError
+from idgraph.model.tombstones import UNJUDGED
+from ingestion.stages.map_output import Fragment
+from ingestion.stages.outcomes import StageReport
+from merge import codec
+from transforms.privacy.shuffle_sealing import ParcelSealer
+
+ROW_SCHEMA = "part int, body binary"
+"""A parcel, and which commit task it is for."""
+
+PARCEL_FRAGMENTS = 1000
+"""Of a size that Spark can copy and hand on while the next is made."""
+
+_ARROW_SCHEMA = pa.schema([("part", pa.int32()), ("body", pa.binary())])
+
+
+class Parcel(msgspec.Struct, array_like=True):
+    """What one chunk of events has for one commit task: fragments as (id, state), and a report if any."""
+
+    fragments: list[tuple[str, bytes]] = []
+    report: StageReport | None = None
+    judged: dict[str, int] = {}
+    """By fragment id, of those few that have a tombstone: the `until` that their events were judged by."""
+
+    def add(self, fragment_id: str, fragment: Fragment) -> None:
+        """Put one fragment more into it."""
+        if isinstance(fragment, bytes):
+            self.fragments.append((fragment_id, fragment))
+            return
+        self.fragments.append((fragment_id, codec.encode(fragment)))
+        if fragment.judged != UNJUDGED:
+            self.judged[fragment_id] = fragment.judged
+
+
+_encode_parcel = msgspec.msgpack.Encoder().encode
+_decode_parcel = msgspec.msgpack.Decoder(Parcel).decode
+
+
+def sealed_rows(parcels: Iterable[tuple[int, Parcel]], sealer: ParcelSealer) -> pa.RecordBatch:
+    """Parcels and the commit tasks that they are for."""
+    return _rows((part, sealer.seal(_encode_parcel(parcel), part)) for part, parcel in parcels)
+
+
+def report_row(report: StageReport) -> pa.RecordBatch:
+    """What a task reports to the driver: counts, paths, positions and ids as they are stored. No value goes there, so it
+    is not sealed."""
+    return _rows([(0, report_body(report))])
+
+
+def report_body(report: StageReport) -> bytes:
+    """A report alone, as `decode_reports` takes it."""
+    return _encode_parcel(Parcel([], report))
+
+
+def _rows(parts_and_bodies: Iterable[tuple[int, bytes]]) -> pa.RecordBatch:
+    # `pa.array` would import pandas to see whether it was given a Series: seconds in every new worker.
+    tasks, bodies = zip(*parts_and_bodies, strict=True)
+    parts = pa.Array.from_buffers(pa.int32(), len(bodies), [None, pa.py_buffer(array("i", tasks))])
+    ends = pa.py_buffer(array("i", accumulate(map(len, bodies), initial=0)))
+    content = pa.Array.from_buffers(pa.binary(), len(bodies), [None, ends, pa.py_buffer(b"".join(bodies))])
+    return pa.record_batch([parts, content], schema=_ARROW_SCHEMA)
+
+
+def read_parcels(batches: Iterable[pa.RecordBatch], sealer: ParcelSealer) -> Iterator[Parcel]:
+    """The parcels of sealed rows. Raises StoreError for one that was damaged: mapped again it may be whole."""
+    for batch in batches:
+        for part, body in zip(batch.column(0).to_pylist(), batch.column(1), strict=True):
+            try:
+                parcel = sealer.open(memoryview(body.as_buffer()).cast("B"), part)
+            except SealError as error:
+                raise StoreError(f"changes of fragments were damaged on their way: {error}") from None
+            yield _decode_parcel(parcel)
+
+
+def decode_reports(bodies: Iterable[bytes]) -> StageReport:
+    """All tasks' reports added up."""
+    total = StageReport()
+    for body in bodies:
+        parcel = _decode_parcel(body)
+        if parcel.report is not None:
+            total.add(parcel.report)
+    return total

@@ -1,0 +1,295 @@
+"""What runs in a Spark worker process: Arrow batches in, Arrow batches out, the stages between."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from zlib import crc32
+
+import pyarrow as pa
+
+from idgraph.model.backoff import Backoff
+from idgraph.model.dead_letters import DeadLetter
+from idgraph.model.errors import DamagedStateError
+from ingestion.sources.record_reader import RecordReader, SparkRow
+from ingestion.spark.shuffle_blocks import (
+    PARCEL_FRAGMENTS,
+    Parcel,
+    read_parcels,
+    report_body,
+    report_row,
+    sealed_rows,
+)
+from ingestion.spark.task_context import is_task_given_again
+from ingestion.spark.task_dead_letters import TaskLetters
+from ingestion.spark.task_records import record_reader, rows_of
+from ingestion.spark.worker_process import (
+    BatchOrder,
+    commit_size,
+    compiled,
+    resources,
+    telling_only_our_errors,
+)
+from ingestion.spark.workers import WorkerPlan
+from ingestion.stages.commit import CommitStage
+from ingestion.stages.dead_letters import LetterWriter
+from ingestion.stages.decrypt import Decryption, DecryptionCounts
+from ingestion.stages.failure_handlers import failure_handler, to_set_aside
+from ingestion.stages.map import MapStage
+from ingestion.stages.map_output import MapOutput
+from ingestion.stages.outcomes import TOLD_SET_ASIDE, SetAside, StageReport, reported_changes
+from merge.encoded import state_of
+from merge.fragments import FragmentState
+from transforms.privacy.shuffle_sealing import ParcelSealer
+
+QUICK_EVENTS = 1000
+"""After so many events a quick task commits: some tens of milliseconds, of which the flushes take a part."""
+
+Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+RowTask = Callable[[Iterable[SparkRow]], Iterator[bytes]]
+"""Rows of what is to be read, as an RDD has them, to the body of a report."""
+
+
+def map_task(plan: WorkerPlan, order: BatchOrder) -> Task:
+    """Arrow batches of what is to be read to rows of combined fragments and a report."""
+    return functools.partial(_run_map, plan, order)
+
+
+def commit_task(plan: WorkerPlan, order: BatchOrder) -> Task:
+    """Rows of the map stage, shuffled by fragment, to reports."""
+    return functools.partial(_run_commit, plan, order)
+
+
+def whole_task(plan: WorkerPlan, order: BatchOrder) -> Task:
+    """Both stages in one task, which gathers all its fragments before it commits them."""
+    return functools.partial(_run_whole, plan, order)
+
+
+def quick_task(plan: WorkerPlan, order: BatchOrder) -> Task:
+    """Both stages in one task, which commits what it has mapped every `QUICK_EVENTS`."""
+    return functools.partial(_run_quick, _quick(plan), order)
+
+
+def quick_row_task(plan: WorkerPlan, order: BatchOrder) -> RowTask:
+    """The same of few rows: an RDD of them needs no plan."""
+    return functools.partial(_run_quick_rows, _quick(plan), order)
+
+
+def _quick(plan: WorkerPlan) -> WorkerPlan:
+    events = min(QUICK_EVENTS, plan.flow.combine_events)
+    return replace(plan, flow=plan.flow.model_copy(update={"combine_events": events}))
+
+
+@telling_only_our_errors
+def _run_map(
+    plan: WorkerPlan, order: BatchOrder, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    sealer = _parcel_sealer(plan, order)
+    for output, report in _mapped(plan, order, rows_of(batches), _letters(plan)):
+        parcels = [Parcel([]) for _ in range(plan.flow.partitions)]
+        for fragment_id, state in output.fragments.items():
+            part = crc32(fragment_id.encode()) % len(parcels)
+            parcel = parcels[part]
+            parcel.add(fragment_id, state)
+            if len(parcel.fragments) == PARCEL_FRAGMENTS:
+                yield sealed_rows([(part, parcel)], sealer)
+                parcels[part] = Parcel([])
+        parcels[0].report = report
+        yield sealed_rows(enumerate(parcels), sealer)
+
+
+@telling_only_our_errors
+def _run_commit(
+    plan: WorkerPlan, order: BatchOrder, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    total, letters = StageReport(), _letters(plan)
+
+    def fragments() -> Iterator[tuple[str, FragmentState | bytes]]:
+        for parcel in read_parcels(batches, _parcel_sealer(plan, order)):
+            if parcel.report is not None:
+                # Those of several map tasks, which go on together.
+                letters.left(parcel.report.letters)
+                total.add(parcel.report)
+            yield from _judged(parcel) if parcel.judged else parcel.fragments
+
+    total.add(_commit(plan, order, fragments(), letters))
+    yield report_row(total)
+
+
+@telling_only_our_errors
+def _run_whole(
+    plan: WorkerPlan, order: BatchOrder, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    total, letters = StageReport(), _letters(plan)
+
+    def fragments() -> Iterator[tuple[str, FragmentState | bytes]]:
+        for output, report in _mapped(plan, order, rows_of(batches), letters):
+            total.add(report)
+            yield from output.fragments.items()
+
+    total.add(_commit(plan, order, fragments(), letters))
+    yield report_row(total)
+
+
+@telling_only_our_errors
+def _run_quick(
+    plan: WorkerPlan, order: BatchOrder, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    yield report_row(_committed(plan, order, rows_of(batches)))
+
+
+@telling_only_our_errors
+def _run_quick_rows(plan: WorkerPlan, order: BatchOrder, rows: Iterable[SparkRow]) -> Iterator[bytes]:
+    yield report_body(_committed(plan, order, rows))
+
+
+def _committed(plan: WorkerPlan, order: BatchOrder, rows: Iterable[SparkRow]) -> StageReport:
+    total, letters = StageReport(), _letters(plan)
+    for output, report in _mapped(plan, order, rows, letters):
+        total.add(report)
+        total.add(_commit(plan, order, output.fragments.items(), letters))
+    return total
+
+
+def _mapped(
+    plan: WorkerPlan, order: BatchOrder, rows: Iterable[SparkRow], letters: TaskLetters
+) -> Iterator[tuple[MapOutput, StageReport]]:
+    tools = resources(plan)
+    stage = MapStage(
+        compiled(order),
+        plan.sources,
+        plan.flow,
+        order.attempt._replace(is_again=order.attempt.is_again or is_task_given_again()),
+        tools.data_keys,
+        tools.blind_index,
+        LetterWriter(tools.sealer),
+        tombstones=tools.store.tombstones,
+        formats=tools.formats,
+    )
+    read = record_reader(plan, tools, rows, order.is_last)
+    decryption = Decryption(plan.sources, tools.decryptors)
+
+    def report(output: MapOutput) -> StageReport:
+        # Before units are asked for, of which this may take some.
+        refused = sorted(tools.data_keys.existing(output.refused))
+        seconds = time.perf_counter() - started
+        return _map_report(output, refused, read, decryption.taken(), seconds, tools.consumed())
+
+    started = time.perf_counter()
+    for output in stage.run(decryption.run(read.records())):
+        told = report(output)
+        told.letters = letters.left(output.letters)
+        yield output, told
+        started = time.perf_counter()
+    # Files without a record are taken too.
+    yield MapOutput(), report(MapOutput())
+
+
+def _parcel_sealer(plan: WorkerPlan, order: BatchOrder) -> ParcelSealer:
+    return resources(plan).parcel_keys.sealer(order.attempt.attempt)
+
+
+def _letters(plan: WorkerPlan) -> TaskLetters:
+    return TaskLetters(None if plan.letters_by_driver else resources(plan).dead_letters.put)
+
+
+def _judged(parcel: Parcel) -> Iterator[tuple[str, FragmentState | bytes]]:
+    for fragment_id, encoded in parcel.fragments:
+        if fragment_id not in parcel.judged:
+            yield fragment_id, encoded
+            continue
+        try:
+            state = state_of(encoded)
+        except DamagedStateError:
+            # The commit stage says what becomes of changes that cannot be read.
+            yield fragment_id, encoded
+            continue
+        state.judged = parcel.judged[fragment_id]
+        yield fragment_id, state
+
+
+def _map_report(
+    output: MapOutput,
+    refused: list[str],
+    read: RecordReader,
+    decryption: DecryptionCounts,
+    seconds: float,
+    units: tuple[float, float],
+) -> StageReport:
+    files, file_bytes = read.taken()
+    dead: dict[str, int] = {}
+    for letter in output.letters:
+        dead[letter.reason] = dead.get(letter.reason, 0) + 1
+    return StageReport(
+        files=files,
+        file_bytes=file_bytes,
+        events=output.events,
+        bytes=output.bytes,
+        skipped=output.skipped,
+        protected=output.protected,
+        decrypted=decryption.decrypted,
+        undecrypted=decryption.undecrypted,
+        decrypt_retries=decryption.retries,
+        decrypt_seconds=decryption.seconds,
+        erased=output.erased,
+        untold=output.untold,
+        dead=dead,
+        set_aside=[
+            SetAside(letter.id, letter.reason, letter.stage, letter.position)
+            for letter in output.letters[:TOLD_SET_ASIDE]
+        ],
+        changes=list(reported_changes(output.changes, output.proposals)),
+        refused=refused,
+        map_seconds=seconds,
+        read_units=units[0],
+        write_units=units[1],
+    )
+
+
+def _commit(
+    plan: WorkerPlan,
+    order: BatchOrder,
+    fragments: Iterable[tuple[str, FragmentState | bytes]],
+    task_letters: TaskLetters,
+) -> StageReport:
+    tools = resources(plan)
+    stage = CommitStage(
+        tools.store,
+        tools.index,
+        compiled(order).attributes.index_rules,
+        commit_size(plan),
+        tools.key_guard(),
+        Backoff(plan.flow.commit_retries),
+        order.is_last,
+        plan.indexes,
+    )
+    output = stage.run(fragments)
+    kept = to_set_aside(failure_handler(plan.flow.on_failure), output.failed) if output.failed else []
+    letters = LetterWriter(tools.sealer).of_failures(kept, compiled(order).version, order.attempt)
+    left: list[DeadLetter] = []
+
+    def put() -> None:
+        left[:] = task_letters.left(letters)
+
+    tools.key_guard().set_aside(kept, put)
+    refused = sorted(tools.data_keys.existing(stage.refused))
+    read_units, write_units = tools.consumed()
+    return StageReport(
+        letters=left,
+        dead=dict(Counter(str(failure.reason) for failure in kept)),
+        written=output.written,
+        unchanged=output.unchanged,
+        conflicts=output.conflicts,
+        retries=output.retries,
+        isolated=len(output.failed),
+        unindexed=output.unindexed,
+        erased=output.erased,
+        refused=refused,
+        commit_seconds=output.commit_seconds,
+        index_seconds=output.index_seconds,
+        read_units=read_units,
+        write_units=write_units,
+    )

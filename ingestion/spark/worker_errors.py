@@ -1,0 +1,142 @@
+"""Errors of ours out of what Spark hands on: of what a worker raised the text of its traceback."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from idgraph.model import errors
+from idgraph.model.errors import (
+    FlowStoppedError,
+    IdgraphError,
+    JavaLostError,
+    SparkStoppedError,
+    UnreadableRecordError,
+    WorkerInterruptedError,
+    WorkerLostError,
+)
+
+_OF_WORKERS = (
+    errors.ConfigError,
+    errors.ConflictError,
+    errors.DecryptionError,
+    errors.KeyProviderError,
+    errors.KeyServiceError,
+    errors.PayloadSchemaError,
+    errors.ProfileIndexError,
+    errors.SchemaRegistryError,
+    errors.SourceUnavailableError,
+    errors.StoreError,
+    errors.UnstorableError,
+)
+"""Kinds that keep their meaning, and with it the exit code of `run`; others stop the flow as such."""
+
+
+_MAY_PASS = (
+    errors.DecryptionError,
+    errors.KeyServiceError,
+    errors.SchemaRegistryError,
+    errors.SourceUnavailableError,
+    errors.StoreError,
+    WorkerLostError,
+)
+
+_LOST = re.compile(
+    r"Python worker (?:exited unexpectedly|failed to connect back)|ExecutorLostFailure"
+    # When the worker, or the process that begins workers, dies while it is written to or asked for another one.
+    r"|java\.io\.IOException: Broken pipe|EOFException occurred while reading the port number"
+)
+_INTERRUPTED = re.compile(r"^KeyboardInterrupt$", re.MULTILINE)
+_GONE = re.compile(r"KAFKA_DATA_LOSS|KafkaIllegalStateException")
+"""How Spark's connector says that offsets are gone which were not read yet."""
+_ODD_TIME = re.compile(r"Record at topic (\S+) partition (\d+) offset (\d+) has timestamp value")
+"""How the connector says that a record's timestamp is beyond its range: nanoseconds for milliseconds, for instance."""
+_REASON = re.compile(r"^Reason:\s*(\S[^\n]{0,500})", re.MULTILINE)
+_NO_BROKER = re.compile(r"org\.apache\.kafka\.common\.errors\.TimeoutException: Tim")
+_PREFACE = "An error occurred while calling"
+"""What py4j says before anything else."""
+_CAUSE = re.compile(r"^Caused by: (.+)$", re.MULTILINE)
+
+
+def may_pass_again(error: IdgraphError) -> bool:
+    """Whether the same micro-batch may pass when it is given again: another writer was faster, a store, a
+    source, or a service of keys, schemas or decryption was away for a while, a worker was killed."""
+    if isinstance(error, (errors.UnstorableError, errors.DamagedStateError)):
+        return False
+    return isinstance(error, _MAY_PASS)
+
+
+def is_of_spark(error: Exception) -> bool:
+    """Whether Spark raised it. Not all of that is a PySparkException: that a worker was killed, or a file of the
+    checkpoint is damaged, comes as py4j's own error, and that its JVM is gone as one of sockets."""
+    return isinstance(error, ConnectionError) or type(error).__module__.startswith(("pyspark.", "py4j."))
+
+
+def error_of_spark(error: Exception, without_secrets: Callable[[str], str]) -> IdgraphError:
+    """What Spark raised as an error of ours."""
+    text = _said(error)
+    if text is None:
+        return JavaLostError(
+            "Spark's Java process is gone: it was killed, for want of memory or by a signal to the whole group of processes; "
+            "run again"
+        )
+    return error_of_worker(without_secrets(text))
+
+
+def _said(error: Exception) -> str | None:
+    """What Spark said, which is nothing where there is no JVM any more: py4j asks it even for the words of errors that it
+    raised before."""
+    try:
+        text = str(error)
+    except Exception as later:
+        if not is_of_spark(later):
+            raise
+        return None
+    return None if isinstance(error, ConnectionError) or _is_of_no_jvm(error, text.strip()) else text
+
+
+def _is_of_no_jvm(error: Exception, text: str) -> bool:
+    name = type(error).__name__
+    if name != "Py4JError":
+        return name == "Py4JNetworkError"
+    # No word of Java's, which it has whenever there is a JVM; or not even what a session began with.
+    is_mute = text.startswith(_PREFACE) and "\n" not in text
+    return is_mute or text.endswith("does not exist in the JVM")
+
+
+def error_of_worker(text: str) -> IdgraphError:
+    """The error of ours that stands in a message of Spark, else one that quotes its first line."""
+    found = re.search(r"^model\.errors\.(\w+): (.*)$", text, re.MULTILINE)
+    if found is None:
+        if _INTERRUPTED.search(text):
+            return WorkerInterruptedError("a Python worker was interrupted under its task; run again")
+        if _LOST.search(text):
+            return WorkerLostError(
+                "a Python worker or an executor died under its task, most often for want of memory; run again"
+            )
+        return stopped_by_spark(text)
+    kind = getattr(errors, found[1], FlowStoppedError)
+    return kind(found[2]) if kind in _OF_WORKERS else FlowStoppedError(found[2])
+
+
+def stopped_by_spark(text: str) -> FlowStoppedError:
+    """What Spark itself said. Only the line that says what was wrong: plans and frames follow it."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if lines and lines[0].startswith(_PREFACE):
+        # Of causes of causes the innermost says what was wrong, the others that something was.
+        lines = _CAUSE.findall(text)[-1:] or [line.removeprefix(": ") for line in lines[1:]]
+    told = (lines or ["it did not say why"])[0][:500]
+    if _NO_BROKER.search(text):
+        return FlowStoppedError(
+            "Kafka does not answer: no broker of [kafka] bootstrap_servers; run again when it is back"
+        )
+    if odd := _ODD_TIME.search(text):
+        return UnreadableRecordError(
+            f"Spark's connector cannot read a record of Kafka, whose timestamp is out of all range: topic {odd[1]}, "
+            f"partition {odd[2]}, offset {odd[3]} (docs/kafka.md)"
+        )
+    if _GONE.search(text):
+        reason = _REASON.search(text)
+        told = reason[1].strip() if reason else told
+        return FlowStoppedError(f"records in Kafka are gone that were not read yet (docs/kafka.md): {told}")
+    return SparkStoppedError(f"Spark stopped the flow: {told}")

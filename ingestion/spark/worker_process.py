@@ -1,0 +1,120 @@
+"""What a Spark worker process keeps from one micro-batch to the next, and how it tells what went wrong.
+
+A worker process lives through many micro-batches. What is dear to make - open stores, the compiled
+snapshot - is kept here by process; keys come from the worker's own provider and never from the driver.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from idgraph.model.batch_size import BatchSize
+from idgraph.model.errors import FlowStoppedError, IdgraphError
+from idgraph.projection.patient_index import PatientIndex
+from ingestion.spark.sent_snapshots import SentSnapshot
+from ingestion.spark.workers import WorkerPlan, WorkerResources
+from ingestion.stages.dead_letters import BatchAttempt
+from transforms.spec.snapshot import CompiledSnapshot
+
+T = TypeVar("T")
+
+_THRESHOLDS = gc.get_threshold()
+"""Those of a process that runs no task. Looked up once: a task that begins before another has ended finds its own."""
+
+
+class BatchOrder(NamedTuple):
+    """One micro-batch: which run of it, and under which snapshot.
+
+    After the last attempt the micro-batch is not given again: what cannot be read or committed has failed then.
+    """
+
+    attempt: BatchAttempt
+    snapshot: SentSnapshot
+    is_last: bool
+
+
+@dataclass(slots=True)
+class _Process:
+    resources: dict[str, WorkerResources] = field(default_factory=dict)
+    compiled: tuple[str, CompiledSnapshot] | None = None
+    sizes: dict[str, BatchSize] = field(default_factory=dict)
+
+
+_process = _Process()
+
+
+def resources(plan: WorkerPlan) -> WorkerResources:
+    """This process's resources for a plan, opened when first asked for."""
+    opened = _process.resources.get(plan.settings)
+    if opened is None:
+        opened = plan.open_resources(plan.settings)
+        # An index that is slow must not keep events from being read.
+        opened.index = PatientIndex(opened.index)
+        _process.resources[plan.settings] = opened
+        _look_away_from_what_stays()
+    return opened
+
+
+def commit_size(plan: WorkerPlan) -> BatchSize:
+    """How many fragments this process gives the store at once, as it has learnt."""
+    return _process.sizes.setdefault(plan.settings, BatchSize(plan.flow.commit_fragments))
+
+
+def compiled(order: BatchOrder) -> CompiledSnapshot:
+    """The order's snapshot, compiled once a process and version."""
+    known, etag = _process.compiled, order.snapshot.etag
+    if known is None or known[0] != etag:
+        # It is changed in place: should that fail, it is neither the one nor the other.
+        _process.compiled = None
+        compiled = order.snapshot.compiled(known)
+        _process.compiled = (etag, compiled)
+        if known is None or compiled.attributes is not known[1].attributes:
+            _look_away_from_what_stays()
+        return compiled
+    return known[1]
+
+
+def _look_away_from_what_stays() -> None:
+    """What lives long need not be walked after each task; what took its place before must be let go of."""
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()
+
+
+def telling_only_our_errors(
+    run: Callable[..., Iterator[T]],
+) -> Callable[..., Iterator[T]]:
+    """Spark logs a failed task's traceback and hands it to the driver. The message of a stranger's
+    exception may quote an event (law 3), so only its type goes on, with the places in the code."""
+
+    @functools.wraps(run)
+    def guarded(*arguments: Any) -> Iterator[T]:
+        failure: IdgraphError | None = None
+        # A chunk of events is millions of small tuples and hardly a cycle. With Python's thresholds the
+        # collector walks them again and again, which halves the rate; so it runs between tasks. Not by
+        # `gc.disable`: where PySpark reads a broadcast value it enables the collector behind it.
+        gc.set_threshold(0)
+        try:
+            yield from run(*arguments)
+        except IdgraphError:
+            raise
+        except Exception as error:
+            places = " < ".join(
+                f"{Path(frame.filename).name}:{frame.lineno}"
+                for frame in reversed(traceback.extract_tb(error.__traceback__))
+            )
+            failure = FlowStoppedError(f"a stage failed with {type(error).__name__} at {places}")
+        finally:
+            gc.set_threshold(*_THRESHOLDS)
+            gc.collect()
+        if failure is not None:
+            # Outside the handler, or the original would hang on as its context.
+            raise failure
+
+    return guarded

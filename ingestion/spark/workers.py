@@ -1,0 +1,67 @@
+"""What a worker process is told, and what it opens for itself.
+
+Commands open the same. Nothing here needs Arrow or Spark, so that they need not wait for these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from idgraph.model.dead_letters import DeadLetters
+from idgraph.model.index import ProfileIndex
+from idgraph.model.store import ProfileStore
+from ingestion.sources.configuration import FlowConfig, SourceConfig
+from ingestion.sources.payload_formats import PayloadFormats
+from ingestion.stages.dead_letters import PayloadSealer
+from ingestion.stages.decrypt import Decryptors
+from ingestion.stages.key_guard import KeyGuard
+from ingestion.stages.leftover_keys import LeftoverKeys
+from transforms.privacy.blind_index import BlindIndex
+from transforms.privacy.sealing import DataKeys
+from transforms.privacy.shuffle_sealing import ParcelKeys
+
+
+@dataclass(slots=True)
+class WorkerResources:
+    """What a worker process opens for itself."""
+
+    store: ProfileStore
+    index: ProfileIndex
+    dead_letters: DeadLetters
+    data_keys: DataKeys
+    blind_index: BlindIndex
+    sealer: PayloadSealer
+    parcel_keys: ParcelKeys
+    formats: PayloadFormats = field(default_factory=PayloadFormats)
+    decryptors: Decryptors = field(default_factory=Decryptors)
+    read_range: Callable[[str, int, int | None, int], Iterable[Any]] | None = None
+    """As `ingestion.sources.kafka.records.ReadRange`; None where nothing can."""
+    consumed: Callable[[], tuple[float, float]] = lambda: (0.0, 0.0)
+    """Read and write units that the stores have charged for since this was last asked."""
+
+    def key_guard(self) -> KeyGuard:
+        """Of the store and its data keys."""
+        return KeyGuard(self.store, self.data_keys)
+
+    def leftover_keys(self) -> LeftoverKeys:
+        """Of the store, its data keys and its dead letters."""
+        return LeftoverKeys(self.store, self.data_keys, self.dead_letters)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerPlan:
+    """What the driver tells a worker: configuration and how to open resources, never keys or tokens.
+
+    `open_resources(settings)` runs once a worker process for each distinct `settings`, a JSON text. With
+    `letters_by_driver` workers have no way to the dead letters' store: letters go to the driver with the reports.
+    """
+
+    flow: FlowConfig
+    sources: Mapping[str, SourceConfig]
+    settings: str
+    open_resources: Callable[[str], WorkerResources]
+    indexes: bool = True
+    """Whether what is committed is indexed by the task as well; else it waits in the outbox for who does."""
+    letters_by_driver: bool = False

@@ -1,0 +1,1 @@
+"""The stages that an event passes, as plain Python."""

@@ -1,0 +1,211 @@
+"""The commit stage: join what the map stage gave by fragment, commit, index, settle. Plain Python, no Spark.
+
+The order makes each crash harmless: the store writes a fragment and its outbox entry in one transaction;
+the index follows; only what the index confirmed leaves the outbox. What is given again changes nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+from idgraph.model.backoff import Backoff
+from idgraph.model.batch_size import BatchSize
+from idgraph.model.errors import ProfileIndexError, StoreError
+from idgraph.model.index import IndexDocument, ProfileIndex
+from idgraph.model.index_rules import IndexRules
+from idgraph.model.store import OutboxEntry, ProfileStore
+from ingestion.stages.key_guard import KeyGuard
+from merge import isolation
+from merge.commit import CommitResult, Committer
+from merge.documents import document
+from merge.failures import CommitFailure
+from merge.fragments import FragmentState
+
+log = logging.getLogger(__name__)
+
+GATHERED_BYTES = 128 << 20
+"""How much of a task's fragments is held before it is committed."""
+
+DECODED_BYTES = 4096
+"""What a decoded state is taken for at least: many times its bytes."""
+
+
+@dataclass(slots=True)
+class CommitOutput:
+    """Counts of one task, and what cannot be committed: nothing is lost, it is to be set aside.
+    Seconds are those of the store and of the index."""
+
+    written: int = 0
+    unchanged: int = 0
+    conflicts: int = 0
+    retries: int = 0
+    unindexed: int = 0
+    erased: int = 0
+    failed: list[CommitFailure] = field(default_factory=list)
+    commit_seconds: float = 0.0
+    index_seconds: float = 0.0
+
+    def take(self, result: CommitResult) -> None:
+        """Add what became of one read and write of the store."""
+        self.written += len(result.written)
+        self.unchanged += result.unchanged
+        self.conflicts += result.conflicts
+        self.retries += result.retries
+        self.erased += len(result.erased)
+        self.failed += result.failed.values()
+
+
+@dataclass(slots=True)
+class CommitStage:
+    """Commits the fragments of one task. `size` bounds each read and write of the store."""
+
+    store: ProfileStore
+    index: ProfileIndex
+    index_rules: IndexRules
+    size: BatchSize = field(default_factory=lambda: BatchSize(1000))
+    guard: KeyGuard | None = None
+    """Without it nothing is looked at of the keys that sealed."""
+    backoff: Backoff = field(default_factory=Backoff)
+    gives_up: bool = False
+    """Whether a fragment that keeps changing has failed; else ConflictError has the batch given again."""
+    indexes: bool = True
+    """Whether to index what is committed; else it stays in the outbox for who does."""
+    refused: set[str] = field(init=False, default_factory=set)
+    """Fragments of which a tombstone refused a change, also in runs that failed: see `LeftoverKeys`."""
+    committer: Committer = field(init=False)
+
+    def __post_init__(self) -> None:
+        guarded = self.guard.write if self.guard else None
+        self.committer = Committer(
+            self.store, self.backoff, guarded=guarded, gives_up=self.gives_up, refused=self.refused.add
+        )
+
+    def run(self, fragments: Iterable[tuple[str, FragmentState | bytes]]) -> CommitOutput:
+        """`fragments` are ids and states, each as it is or as its bytes. Raises StoreError (retryable) when
+        the store is away; an index that is away only leaves the outbox longer."""
+        output = CommitOutput()
+        gathered: dict[str, list[FragmentState | bytes]] = {}
+        size = 0
+        for fragment_id, state in fragments:
+            gathered.setdefault(fragment_id, []).append(state)
+            size += len(state) if isinstance(state, bytes) else max(DECODED_BYTES, len(state.encoded or b""))
+            # As many as memory has room for, so that a fragment's changes meet before they are written.
+            if size >= GATHERED_BYTES:
+                self._commit(gathered, output)
+                gathered, size = {}, 0
+        self._commit(gathered, output)
+        return output
+
+    def _commit(self, gathered: dict[str, list[FragmentState | bytes]], output: CommitOutput) -> None:
+        # Sorted, so that two tasks and the pages of a B-tree meet in the same order.
+        remaining = iter(sorted(gathered))
+        while ids := list(islice(remaining, self.size.present)):
+            started = time.perf_counter()
+            indexed = output.index_seconds
+            changes, apart = self._changes(ids, gathered, output)
+            outages = stored = 0
+            for some in (changes, *apart):
+                result = self._commit_some(some, output)
+                outages += result.outages
+                stored += result.bytes
+            taken = time.perf_counter() - started - (output.index_seconds - indexed)
+            self.size.took(len(ids), taken, outages)
+            self.size.weighed(len(ids), stored)
+            output.commit_seconds += taken
+
+    def _commit_some(self, changes: dict[str, FragmentState], output: CommitOutput) -> CommitResult:
+        """Commit and index; what was indexed is not in what it gives any more."""
+        result = self.committer.commit(changes)
+        output.take(result)
+        if self.indexes:
+            started = time.perf_counter()
+            output.unindexed += self._index(result)
+            output.index_seconds += time.perf_counter() - started
+        return result
+
+    def _changes(
+        self, ids: Sequence[str], gathered: dict[str, list[FragmentState | bytes]], output: CommitOutput
+    ) -> tuple[dict[str, FragmentState], list[dict[str, FragmentState]]]:
+        """The changes of each fragment in one; and, to be committed one by one after these, parts of a fragment that
+        cannot be joined."""
+        changes: dict[str, FragmentState] = {}
+        several: dict[str, list[FragmentState]] = {}
+        for fragment_id in ids:
+            # Decoded here and not before: a decoded state takes many times the memory of its bytes.
+            states = self._read(fragment_id, gathered.pop(fragment_id), output)
+            if states:
+                changes[fragment_id] = states[0]
+                if len(states) > 1:
+                    several[fragment_id] = states
+        apart: list[dict[str, FragmentState]] = []
+        if several:
+            for fragment_id in self._bury(several, output):
+                del changes[fragment_id]
+            for fragment_id, states in several.items():
+                changes[fragment_id], *others = isolation.joined(states)
+                apart += ({fragment_id: each} for each in others)
+        return changes, apart
+
+    def _read(
+        self, fragment_id: str, parts: Sequence[FragmentState | bytes], output: CommitOutput
+    ) -> list[FragmentState]:
+        states, unread = isolation.read(parts)
+        if unread:
+            if not self.gives_up:
+                # Mapped again they may be whole.
+                raise StoreError(f"changes of a fragment were damaged on their way ({unread[0].detail})")
+            output.failed += [failure._replace(fragment_id=fragment_id) for failure in unread]
+        return states
+
+    def _bury(self, parts: dict[str, list[FragmentState]], output: CommitOutput) -> list[str]:
+        """Take out the parts that were judged before an erasure, where others of the fragment were judged after
+        it or after it was lifted: joined to those they would be refused together. Gives those of which none is left."""
+        gone: list[str] = []
+        mixed = [name for name, states in parts.items() if len({state.judged for state in states}) > 1]
+        for name, tombstone in self.store.tombstones(mixed).items() if mixed else ():
+            kept = [state for state in parts[name] if state.judged >= tombstone.until]
+            output.erased += len(parts[name]) - len(kept)
+            if kept:
+                parts[name] = kept
+            else:
+                del parts[name]
+                gone.append(name)
+                self.refused.add(name)
+        return gone
+
+    def _index(self, result: CommitResult) -> int:
+        documents: list[IndexDocument] = []
+        written, result.written = result.written, []
+        count = len(written)
+        written.reverse()
+        while written:
+            # Let go of one by one: a state whose cells were looked at takes many times its bytes.
+            fragment_id, version, state = written.pop()
+            try:
+                documents.append(document(fragment_id, version, state, self.index_rules))
+            except MemoryError:
+                raise
+            except Exception as error:
+                # Only the type: the message of a stranger's exception may quote a value.
+                log.log(logging.ERROR, "%s stays in the outbox: %s", fragment_id, type(error).__name__)
+        left = count - len(documents)
+        return left + put_and_settle(self.store, self.index, documents)
+
+
+def put_and_settle(store: ProfileStore, index: ProfileIndex, documents: Sequence[IndexDocument]) -> int:
+    """Index documents and take what was confirmed out of the outbox; gives how many stay in it."""
+    if not documents:
+        return 0
+    try:
+        refused = isolation.put(index, documents)
+    except ProfileIndexError as error:
+        log.warning("index away, %d profile(s) stay in the outbox: %s", len(documents), error)
+        return len(documents)
+    store.settle([OutboxEntry(doc.id, doc.version) for doc in documents if doc.id not in refused])
+    if refused:
+        log.warning("the index refused %d profile(s), which stay in the outbox", len(refused))
+    return len(refused)

@@ -1,0 +1,107 @@
+"""What events make of a fragment, as the bytes of a state: no object for each of their values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+from zlib import crc32
+
+from idgraph import native
+from idgraph.model import canonical
+from idgraph.model.fragments import Register
+from merge import codec
+from merge.encoded import EncodedState
+from merge.fragments import FragmentState
+
+_BEGUN = crc32(codec.FORMAT)
+
+
+class EventStates(Protocol):
+    """The states of events by fragment, each as the JSON in what `merge.codec` writes.
+
+    With each stands when it was: its ordinal, if that is a time.
+    """
+
+    def add(self, fragment_id: str, time: int | None, state: bytes, /) -> None:
+        """Keep one more."""
+        ...
+
+    def fragment_ids(self) -> list[str]:
+        """Of all events, each once."""
+        ...
+
+    def take(self, fragment_id: str, /) -> list[tuple[int | None, bytes]]:
+        """Take out the events of a fragment."""
+        ...
+
+    def join_into(
+        self, fragments: dict[str, FragmentState | bytes], excluded: Mapping[str, object], /
+    ) -> list[str]:
+        """Join the events of each fragment that is not `excluded` with the bytes that it has in `fragments`, and put the
+        bytes of that there: but not for those that are not of the common form, whose ids this gives."""
+        ...
+
+    def join_with(self, fragment_id: str, parts: list[bytes], present: bytes | None, /) -> bytes | None:
+        """The bytes of the join of a fragment's events, of `parts`, given as their JSON, and of the bytes that are
+        `present` of it. None for what is not of the common form, and where there is nothing to join."""
+        ...
+
+
+class ListedStates:
+    """`EventStates` in lists: leaves all joining to who asks."""
+
+    # Twin of `EventStates` in native/states.c.
+    def __init__(self) -> None:
+        self._events: dict[str, list[tuple[int | None, bytes]]] = {}
+
+    def add(self, fragment_id: str, time: int | None, state: bytes, /) -> None:
+        self._events.setdefault(fragment_id, []).append((time, state))
+
+    def fragment_ids(self) -> list[str]:
+        return list(self._events)
+
+    def take(self, fragment_id: str, /) -> list[tuple[int | None, bytes]]:
+        return self._events.pop(fragment_id, [])
+
+    def join_into(
+        self,
+        fragments: dict[str, FragmentState | bytes],  # noqa: ARG002
+        excluded: Mapping[str, object],
+        /,
+    ) -> list[str]:
+        return [name for name in self._events if name not in excluded]
+
+    def join_with(self, fragment_id: str, parts: list[bytes], present: bytes | None, /) -> bytes | None:  # noqa: ARG002
+        return None
+
+
+def event_states() -> EventStates:
+    """Without any events yet."""
+    return ListedStates() if native.states is None else native.states.EventStates(crc32, _BEGUN)
+
+
+def sealed_part(registers: dict[str, Register]) -> bytes:
+    """Sealed registers of an event as the JSON of a state."""
+    if native.loops is not None:
+        body = native.loops.body(registers, {}, [], canonical.encode)
+        if body is not None:
+            return body
+    state = FragmentState()
+    state.registers.update(registers)
+    return codec.body(codec.encode(state))
+
+
+def joined(parts: Sequence[bytes]) -> FragmentState:
+    """The join of states, each given as its JSON: at least one."""
+    first, *others = parts
+    if not others:
+        return EncodedState(codec.framed(first))
+    if native.states is not None:
+        body = native.states.join_all(tuple(parts))
+        if body is not None:
+            return EncodedState(codec.framed(body))
+    # Decoded, so that each of the others costs what it has and not what was joined before it.
+    whole = codec.decode(codec.framed(first))
+    for other in others:
+        whole.join(EncodedState(codec.framed(other)))
+    return whole

@@ -1,0 +1,66 @@
+"""What records became in the map stage: side outputs are values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from idgraph.model.attributes import DataType
+from idgraph.model.dead_letters import DeadLetter
+from idgraph.model.events import RawRecord
+from idgraph.model.proposals import Proposal
+from idgraph.model.tombstones import UNJUDGED
+from ingestion.sources.files.lines import DamagedRecord
+from merge.encoded import as_state
+from merge.fragments import FragmentState
+
+OUTPUT_BYTES = 128 << 20
+"""An output of large records ends here: their fragments are held in memory."""
+
+Fragment = FragmentState | bytes
+"""Bytes are those of a normalised state in the first of `merge.codec`'s formats, which was judged by nothing."""
+
+
+@dataclass(slots=True)
+class MapOutput:
+    """What some chunks of events became."""
+
+    fragments: dict[str, Fragment] = field(default_factory=dict)
+    changes: dict[tuple[str, DataType], tuple[str, str]] = field(default_factory=dict)
+    proposals: dict[tuple[str, DataType], Proposal] = field(default_factory=dict)
+    letters: list[DeadLetter] = field(default_factory=list)
+    events: int = 0
+    bytes: int = 0
+    skipped: int = 0
+    protected: int = 0
+    erased: int = 0
+    untold: int = 0
+    refused: set[str] = field(default_factory=set)
+    """Fragments of which a tombstone refused an event of a batch that is given again: see `LeftoverKeys`."""
+    judged: dict[str, int] = field(default_factory=dict)
+    """By fragment id, what the events of the chunk under way were judged by."""
+    chunks: list[list[RawRecord | DamagedRecord]] = field(default_factory=list)
+    """What it is of, until it is known that each state can be written."""
+    broken: set[str] = field(default_factory=set)
+    """Fragments that an event could not be joined to."""
+
+    def states(self) -> dict[str, FragmentState]:
+        """All fragments, none as bytes."""
+        return {name: as_state(fragment) for name, fragment in self.fragments.items()}
+
+    def state(self, fragment_id: str) -> FragmentState | None:
+        """One fragment, if it is there, and not as bytes."""
+        found = self.fragments.get(fragment_id)
+        return None if found is None else as_state(found)
+
+    def was_judged_otherwise(self) -> bool:
+        """Whether earlier chunks had a fragment that was judged by something else than now."""
+        present = self.fragments
+        return any(
+            _judged(present[fragment_id]) != until
+            for fragment_id, until in self.judged.items()
+            if fragment_id in present
+        )
+
+
+def _judged(fragment: Fragment) -> int:
+    return UNJUDGED if isinstance(fragment, bytes) else fragment.judged

@@ -1,0 +1,92 @@
+"""What the service answers with, where `model` has no type for it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+from idgraph.model.attributes import AttributeMetadata
+from idgraph.model.specs import SpecDocument
+from metadata_service.storage.tables import SnapshotRow
+
+
+class SpecRecord(BaseModel):
+    """A spec by name: its latest version, and which version maps events now."""
+
+    name: str
+    latest_version: int
+    active_version: int | None
+    document: SpecDocument = Field(description="The latest version.")
+
+
+class Provenance(BaseModel):
+    """Who made a version, when and why."""
+
+    snapshot_version: int
+    at: datetime
+    actor: str
+    reason: str
+
+
+def provenance(edit: SnapshotRow) -> dict[str, Any]:
+    """The fields of `Provenance` for what an edit made."""
+    return {"snapshot_version": edit.version, "at": edit.at, "actor": edit.actor, "reason": edit.reason}
+
+
+class SpecVersionRecord(Provenance):
+    document: SpecDocument
+
+
+class AttributeVersionRecord(Provenance):
+    metadata: AttributeMetadata
+
+
+class ChangeRecord(Provenance):
+    """One line of the change log. `subject` is the name of a spec or the path of an attribute."""
+
+    id: int
+    kind: str
+    subject: str
+    subject_version: int | None
+    action: str
+
+
+class PolicyChangeRecord(BaseModel):
+    """An edit that weakens protection: who asked for it, and what a second person decided."""
+
+    id: int
+    kind: str
+    subject: str
+    status: Literal["pending", "approved", "refused"]
+    weakens: list[str] = Field(description="What it opens, each as `path: from to`.")
+    document: dict[str, Any] = Field(description="What is saved when it is approved.")
+    requested: Provenance
+    decided: Provenance | None = None
+
+
+class RefusedChange(BaseModel):
+    """A schema change that was not taken; `index` is its place in the request."""
+
+    index: int
+    reason: str
+
+
+class SchemaAnswer(BaseModel):
+    """What became of a schema PATCH. The counts are of changes, by what each did."""
+
+    created: int
+    conflicted: int
+    proposed: int
+    unchanged: int
+    refused: int
+    problems: list[RefusedChange]
+    snapshot_version: int
+
+
+class SpecCheck(BaseModel):
+    """A spec that would be accepted; warnings say what would still stop it from being activated."""
+
+    valid: bool = True
+    warnings: list[str]

@@ -1,0 +1,125 @@
+"""Attribute metadata."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from urllib.parse import unquote
+
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from idgraph.model.attributes import (
+    AttributeDefinition,
+    AttributeMetadata,
+    AttributeStatus,
+    Classification,
+    DataType,
+    EncryptionLevel,
+)
+from idgraph.web.conditional import IfNoneMatch, Precondition, json_answer
+from idgraph.web.cursors import Page
+from idgraph.web.refusals import BadQueryError, RefusedError
+from metadata_service.api.records import AttributeVersionRecord
+from metadata_service.api.routes.policy_changes import ASKED, asked
+from metadata_service.api.service import Actor, Paging, Reason, Service
+from metadata_service.attributes import catalogue as attributes
+from metadata_service.attributes.catalogue import AttributeFilter, PlannedAttribute
+from metadata_service.attributes.policy_changes import request_change
+from metadata_service.attributes.proposals import Verdict, decided
+from metadata_service.attributes.weakening import opened_by_attribute
+from metadata_service.storage.edits import Edit
+
+router = APIRouter(prefix="/v1/attributes", tags=["attributes"])
+
+
+def _path(
+    request: Request,
+    path: Annotated[str, Path(description="Dotted path; a slash within it is written %2F.")],  # noqa: ARG001
+) -> str:
+    # From the raw URL: in the decoded one a slash of the path cannot be told from one of the URL.
+    raw = request.scope["raw_path"].decode("ascii").partition("/v1/attributes/")[2]
+    try:
+        return unquote(raw.partition("/")[0], errors="strict")
+    except UnicodeDecodeError as error:
+        raise BadQueryError("the path is not UTF-8") from error
+
+
+AttributePath = Annotated[str, Depends(_path)]
+
+
+@router.get("")
+def search(
+    service: Service,
+    paging: Paging,
+    q: Annotated[str, Query(max_length=200, description="Words in path, name or description.")] = "",
+    prefix: Annotated[str, Query(max_length=1024, description="How the path begins.")] = "",
+    source: str | None = None,
+    status: AttributeStatus | None = None,
+    classification: Classification | None = None,
+    encryption: EncryptionLevel | None = None,
+    data_type: DataType | None = None,
+) -> Page[AttributeMetadata]:
+    """Attributes by path."""
+    wanted = AttributeFilter(q, prefix, source, status, classification, encryption, data_type)
+    with service.database.read() as session:
+        return attributes.search_attributes(session, wanted, paging)
+
+
+@router.put("/{path}", response_model=AttributeMetadata, responses=ASKED)
+def put(
+    path: AttributePath,
+    definition: AttributeDefinition,
+    service: Service,
+    actor: Actor,
+    precondition: Precondition,
+    reason: Reason = "",
+) -> Response:
+    """Declare or redefine an attribute. The same definition again makes no new version. One that weakens
+    protection is kept until a second person approves it, and answered with 202."""
+    if definition.path != path:
+        raise RefusedError("the path is not the one in the URL", "/path")
+    with service.database.write(actor, reason) as edit:
+        planned = attributes.plan_attribute(edit, definition, precondition)
+        return _saved_or_asked(edit, planned)
+
+
+@router.get("/{path}", response_model=AttributeMetadata)
+def get(path: AttributePath, service: Service, if_none_match: IfNoneMatch = None) -> Response:
+    """One attribute."""
+    with service.database.read() as session:
+        document = attributes.get_attribute(session, path)
+    return json_answer(document, if_none_match)
+
+
+class Decision(BaseModel):
+    """An admin's decision on what a detector proposed: `confirm` or `refuse`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    decision: Verdict
+    reason: str = Field(default="", max_length=1000)
+
+
+@router.post("/{path}/proposal", response_model=AttributeMetadata, responses=ASKED)
+def decide(path: AttributePath, decision: Decision, service: Service, actor: Actor) -> Response:
+    """Confirm or refuse the proposal of a discovered attribute, which is active then. To refuse one on an
+    attribute that more than the proposal seals weakens it: answered with 202."""
+    with service.database.write(actor, decision.reason) as edit:
+        definition = decided(edit.session, path, decision.decision)
+        return _saved_or_asked(edit, attributes.plan_attribute(edit, definition, lambda _: None))
+
+
+def _saved_or_asked(edit: Edit, planned: PlannedAttribute) -> Response:
+    weakens = opened_by_attribute(edit.session, planned)
+    if weakens:
+        path = planned.after.path
+        return asked(request_change(edit, "attribute", path, planned.before, planned.after, weakens))
+    document, created = attributes.carry_out(edit, planned)
+    return json_answer(document, status=201 if created else 200)
+
+
+@router.get("/{path}/versions")
+def list_versions(path: AttributePath, service: Service, paging: Paging) -> Page[AttributeVersionRecord]:
+    """All versions of an attribute, the newest first."""
+    with service.database.read() as session:
+        return attributes.attribute_versions(session, path, paging)

@@ -1,0 +1,124 @@
+"""Mapping specs."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Path, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from idgraph.model.specs import NAME_PATTERN, SpecDefinition, SpecStatus
+from idgraph.web.conditional import IfNoneMatch, Precondition, json_answer
+from idgraph.web.cursors import Page
+from idgraph.web.refusals import RefusedError
+from metadata_service.api.records import SpecCheck, SpecRecord, SpecVersionRecord
+from metadata_service.api.service import Actor, Paging, Reason, Service
+from metadata_service.specs import catalogue as specs
+from metadata_service.specs import edits as spec_edits
+from metadata_service.specs.rules import check_spec
+
+router = APIRouter(prefix="/v1/specs", tags=["specs"])
+
+Name = Annotated[str, Path(pattern=NAME_PATTERN)]
+Version = Annotated[int, Path(ge=1, lt=2**31)]
+
+
+class StatusChange(BaseModel):
+    """Activate a version (the latest, if none is given), or retire one (the active one)."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    status: Literal[SpecStatus.ACTIVE, SpecStatus.RETIRED]
+    version: int | None = Field(default=None, ge=1, lt=2**31)
+    reason: str = Field(default="", max_length=1000)
+
+
+@router.post("/check")
+def check_only(definition: SpecDefinition, service: Service) -> SpecCheck:
+    """Would this spec be accepted? Nothing is stored."""
+    check_spec(definition, service.compile_spec)
+    with service.database.read() as session:
+        rival = specs.find_rival(session, definition)
+    warnings = [f"spec {rival} is active for the same source and event type"] if rival else []
+    return SpecCheck(warnings=warnings)
+
+
+@router.put("/{name}", response_model=SpecRecord)
+def put(
+    name: Name,
+    definition: SpecDefinition,
+    service: Service,
+    actor: Actor,
+    precondition: Precondition,
+    reason: Reason = "",
+) -> Response:
+    """Store a new version; with status `active`, activate it too. The same again makes no new version."""
+    if definition.name != name:
+        raise RefusedError("the name is not the one in the URL", "/name")
+    spec_edits.check_new(definition, service.compile_spec)
+    with service.database.write(actor, reason) as edit:
+        created = spec_edits.put_spec(edit, definition, _of_record(precondition))
+        record = specs.get_spec(edit.session, name)
+    return json_answer(record.model_dump_json(), status=201 if created else 200)
+
+
+@router.get("")
+def list_(service: Service, paging: Paging) -> Page[SpecRecord]:
+    """Specs by name, each with its latest version."""
+    with service.database.read() as session:
+        return specs.list_specs(session, paging)
+
+
+@router.get("/{name}", response_model=SpecRecord)
+def get(name: Name, service: Service, if_none_match: IfNoneMatch = None) -> Response:
+    """One spec, with its latest version."""
+    with service.database.read() as session:
+        record = specs.get_spec(session, name)
+    return json_answer(record.model_dump_json(), if_none_match)
+
+
+@router.get("/{name}/versions")
+def list_versions(name: Name, service: Service, paging: Paging) -> Page[SpecVersionRecord]:
+    """All versions of a spec, the newest first."""
+    with service.database.read() as session:
+        return specs.spec_versions(session, name, paging)
+
+
+@router.get("/{name}/versions/{version}", response_model=SpecVersionRecord)
+def get_version(
+    name: Name, version: Version, service: Service, if_none_match: IfNoneMatch = None
+) -> Response:
+    """One version of a spec."""
+    with service.database.read() as session:
+        record = specs.get_spec_version(session, name, version)
+    return json_answer(record.model_dump_json(), if_none_match)
+
+
+@router.post("/{name}/status", response_model=SpecRecord)
+def set_status(
+    name: Name,
+    change: StatusChange,
+    service: Service,
+    actor: Actor,
+    precondition: Precondition,
+) -> Response:
+    """Activate or retire a version. Of one name at most one version is active, and of one exact pair of
+    source and event type at most one spec."""
+    check = _of_record(precondition)
+    checked = None
+    if change.status is SpecStatus.ACTIVE:
+        with service.database.read() as session:
+            stored = spec_edits.stored_version(session, name, change.version)
+        check_spec(stored, service.compile_spec)
+        checked = stored.version
+    with service.database.write(actor, change.reason) as edit:
+        if checked is None:
+            spec_edits.retire_spec(edit, name, change.version, check)
+        else:
+            spec_edits.activate_spec(edit, name, change.version, checked, check)
+        record = specs.get_spec(edit.session, name)
+    return json_answer(record.model_dump_json())
+
+
+def _of_record(precondition: Precondition) -> spec_edits.Precondition:
+    return lambda known: precondition(None if known is None else known.model_dump_json())

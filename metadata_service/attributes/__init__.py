@@ -1,0 +1,1 @@
+"""Attribute metadata: rules, levels, discovery, policy changes."""

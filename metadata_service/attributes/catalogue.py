@@ -1,0 +1,228 @@
+"""Attribute metadata: read, searched and edited."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from sqlalchemy import Select, insert, select, update
+from sqlalchemy.orm import Session
+
+from idgraph.model.attributes import (
+    AttributeDefinition,
+    AttributeMetadata,
+    AttributeStatus,
+    Classification,
+    DataType,
+    EncryptionLevel,
+)
+from idgraph.web.cursors import Page, PageRequest
+from idgraph.web.refusals import RefusedError, UnknownSubjectError
+from metadata_service.api.records import AttributeVersionRecord, provenance
+from metadata_service.attributes.levels import classification_levels
+from metadata_service.attributes.rules import check_attribute
+from metadata_service.storage.edits import Edit
+from metadata_service.storage.tables import AttributeRow, AttributeVersionRow, SnapshotRow
+
+PATHS_A_QUERY = 1000  # well below what every database takes as parameters
+
+
+class AttributeFilter(NamedTuple):
+    """What a search asks for; every part that is given must hold.
+
+    `words` stand, in any order and case, in path, name or description; `prefix` begins the path.
+    """
+
+    words: str = ""
+    prefix: str = ""
+    source: str | None = None
+    status: AttributeStatus | None = None
+    classification: Classification | None = None
+    encryption: EncryptionLevel | None = None
+    data_type: DataType | None = None
+
+
+def get_attribute(session: Session, path: str) -> str:
+    """The latest version as JSON. Raises UnknownSubjectError."""
+    document = session.scalar(_latest().where(AttributeRow.path == path))
+    if document is None:
+        raise UnknownSubjectError("no attribute has this path")
+    return document
+
+
+def find_attributes(session: Session, paths: Iterable[str]) -> Iterator[AttributeMetadata]:
+    """The latest versions of those that exist, in any order."""
+    wanted = list(paths)
+    for start in range(0, len(wanted), PATHS_A_QUERY):
+        some = wanted[start : start + PATHS_A_QUERY]
+        for document in session.scalars(_latest().where(AttributeRow.path.in_(some))):
+            yield AttributeMetadata.model_validate_json(document)
+
+
+def find_within(session: Session, path: str) -> Iterator[AttributeMetadata]:
+    """The latest versions of the attributes below a path."""
+    # A slash is the character behind a dot.
+    below = (AttributeRow.path >= f"{path}.") & (AttributeRow.path < f"{path}/")
+    for document in session.scalars(_latest().where(below)):
+        yield AttributeMetadata.model_validate_json(document)
+
+
+def knows_any(session: Session) -> bool:
+    """Whether there is any attribute."""
+    return session.scalar(select(AttributeRow.path).limit(1)) is not None
+
+
+def search_attributes(
+    session: Session, wanted: AttributeFilter, paging: PageRequest
+) -> Page[AttributeMetadata]:
+    """Attributes in the order of their paths."""
+    query = _latest().order_by(AttributeRow.path).limit(paging.one_more)
+    for column in ("source", "status", "classification", "encryption", "data_type"):
+        value = getattr(wanted, column)
+        if value is not None:
+            query = query.where(getattr(AttributeRow, column) == str(value))
+    for word in wanted.words.casefold().split():
+        query = query.where(AttributeRow.search_text.contains(_without_nul(word), autoescape=True))
+    if wanted.prefix:
+        # Not LIKE: it ignores case on SQLite. No character is above this one.
+        prefix = _without_nul(wanted.prefix)
+        query = query.where(AttributeRow.path >= prefix, AttributeRow.path <= prefix + "\U0010ffff")
+    after = paging.after(str)
+    if after is not None:
+        query = query.where(AttributeRow.path > after)
+    found = (AttributeMetadata.model_validate_json(document) for document in session.scalars(query))
+    return paging.page(found, lambda attribute: attribute.path)
+
+
+def attribute_versions(session: Session, path: str, paging: PageRequest) -> Page[AttributeVersionRecord]:
+    """All versions of an attribute, the newest first. Raises UnknownSubjectError."""
+    query = (
+        select(AttributeVersionRow, SnapshotRow)
+        .join(SnapshotRow, SnapshotRow.version == AttributeVersionRow.snapshot_version)
+        .where(AttributeVersionRow.path == path)
+        .order_by(AttributeVersionRow.version.desc())
+        .limit(paging.one_more)
+    )
+    before = paging.after(int)
+    if before is not None:
+        query = query.where(AttributeVersionRow.version < before)
+    else:
+        get_attribute(session, path)
+    found = (
+        AttributeVersionRecord(
+            metadata=AttributeMetadata.model_validate_json(row.document), **provenance(edit)
+        )
+        for row, edit in session.execute(query)
+    )
+    return paging.page(found, lambda record: record.metadata.version)
+
+
+class PlannedAttribute(NamedTuple):
+    """An attribute as it is, with its document, and as an edit makes it; the same object if it changes nothing."""
+
+    before: AttributeMetadata | None
+    document: str | None
+    after: AttributeMetadata
+
+
+def plan_attribute(
+    edit: Edit, definition: AttributeDefinition, precondition: Callable[[str | None], None]
+) -> PlannedAttribute:
+    """What a definition makes of an attribute. Writes nothing.
+
+    Encryption, indexable and authorization level are what the classification level means where they are left
+    out. What events showed (first event, conflicts, proposal, and the source unless another is stated) stays. A
+    sealed attribute is not opened by leaving its encryption out.
+    `precondition` sees the present document and raises to stop. Raises RefusedError.
+    """
+    levels = classification_levels(edit.session)
+    unstated = levels.unstated(definition, definition.classification)
+    check_attribute(definition.model_copy(update=unstated))
+    document = edit.session.scalar(_latest().where(AttributeRow.path == definition.path))
+    precondition(document)
+    stated = {field: getattr(definition, field) for field in AttributeDefinition.model_fields} | unstated
+    if document is None:
+        return PlannedAttribute(None, None, AttributeMetadata(**stated, version=1, created=edit.at))
+    known = AttributeMetadata.model_validate_json(document)
+    if "source" not in definition.model_fields_set:
+        stated["source"] = known.source
+    if all(getattr(known, field) == value for field, value in stated.items()):
+        return PlannedAttribute(known, document, known)
+    opened = known.is_protected and stated["encryption"] is EncryptionLevel.NONE
+    if opened and "encryption" not in definition.model_fields_set:
+        raise RefusedError(
+            "the attribute is sealed; a definition of it says its encryption, even if that is none",
+            "/encryption",
+        )
+    changed = known.model_copy(
+        update=stated | {"version": known.version + 1, "conflicts": (), "sealed_for_review": False}
+    )
+    conflicts = tuple(seen for seen in known.conflicts if not changed.accepts(seen.data_type))
+    return PlannedAttribute(known, document, changed.model_copy(update={"conflicts": conflicts}))
+
+
+def carry_out(edit: Edit, planned: PlannedAttribute) -> tuple[str, bool]:
+    """Store what was planned in this edit; gives the document and whether the path is new."""
+    before, document, after = planned
+    if after is before and document is not None:
+        return document, False
+    created, changed = ([after], []) if before is None else ([], [after])
+    write_versions(edit, created, changed)
+    edit.record("attribute", after.path, after.version, "saved")
+    return after.model_dump_json(), before is None
+
+
+def put_attribute(
+    edit: Edit, definition: AttributeDefinition, precondition: Callable[[str | None], None]
+) -> tuple[str, bool]:
+    """Declare or redefine an attribute, whoever must agree; the same definition again makes no new version.
+
+    Gives the document and whether the path is new. Raises RefusedError.
+    """
+    return carry_out(edit, plan_attribute(edit, definition, precondition))
+
+
+def write_versions(
+    edit: Edit, created: Sequence[AttributeMetadata], changed: Sequence[AttributeMetadata]
+) -> None:
+    """Store new versions of new and of known attributes. The change log is the caller's."""
+    versions = [
+        {
+            "path": attribute.path,
+            "version": attribute.version,
+            "snapshot_version": edit.version,
+            "document": attribute.model_dump_json(),
+        }
+        for attribute in (*created, *changed)
+    ]
+    edit.session.execute(insert(AttributeVersionRow), versions)
+    if created:
+        edit.session.execute(insert(AttributeRow), [_searchable(attribute) for attribute in created])
+    if changed:
+        edit.session.execute(update(AttributeRow), [_searchable(attribute) for attribute in changed])
+
+
+def _latest() -> Select[str]:
+    return select(AttributeVersionRow.document).join(
+        AttributeRow,
+        (AttributeRow.path == AttributeVersionRow.path)
+        & (AttributeRow.version == AttributeVersionRow.version),
+    )
+
+
+def _searchable(attribute: AttributeMetadata) -> dict[str, str | int | None]:
+    text = f"{attribute.path}\n{attribute.name}\n{attribute.description}"
+    return {
+        "path": attribute.path,
+        "version": attribute.version,
+        "data_type": attribute.data_type,
+        "status": attribute.status,
+        "classification": attribute.classification,
+        "encryption": attribute.encryption,
+        "source": attribute.source,
+        "search_text": _without_nul(text.casefold()),
+    }
+
+
+def _without_nul(text: str) -> str:
+    return text.replace("\x00", " ")  # PostgreSQL's text has no NUL

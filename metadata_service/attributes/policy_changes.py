@@ -1,0 +1,195 @@
+"""Edits that weaken protection: asked for by one person, approved or refused by another.
+
+The request changes nothing that pipelines see. It is approved against what it was asked for: what somebody changed
+since, or what opens more by now than the request told, must be asked for anew.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Literal, cast
+
+from pydantic import BaseModel
+from sqlalchemy import Select, select
+from sqlalchemy.orm import Session, aliased
+
+from idgraph.model.attributes import AttributeDefinition, AttributeMetadata
+from idgraph.model.classification import ClassificationLevels
+from idgraph.model.snapshots import DiscoveryDefaults
+from idgraph.web.conditional import etag_of
+from idgraph.web.cursors import Page, PageRequest
+from idgraph.web.refusals import ClashError, SamePersonError, UnknownSubjectError
+from metadata_service.api.records import PolicyChangeRecord, Provenance, provenance
+from metadata_service.attributes.catalogue import carry_out, plan_attribute
+from metadata_service.attributes.defaults import discovery_defaults, save_discovery_defaults
+from metadata_service.attributes.levels import classification_levels, save_classification_levels
+from metadata_service.attributes.weakening import opened_by_attribute
+from metadata_service.storage.edits import Edit, Kind
+from metadata_service.storage.tables import PolicyChangeRow, PolicyDecisionRow, SnapshotRow
+
+Status = Literal["pending", "approved", "refused"]
+
+_Found = tuple[PolicyChangeRow, SnapshotRow, PolicyDecisionRow | None, SnapshotRow | None]
+
+
+def request_change(
+    edit: Edit, kind: Kind, subject: str, before: BaseModel | None, wanted: BaseModel, weakens: list[str]
+) -> PolicyChangeRecord:
+    """Keep an edit until a second person decides; one that waits already is given back as it is."""
+    asked = (kind, _base(before), _definition(wanted), json.dumps(weakens))
+    for waiting in edit.session.execute(_changes("pending").where(PolicyChangeRow.subject == subject)):
+        known: PolicyChangeRow = waiting[0]
+        if (known.kind, known.base, known.document, known.weakens) == asked:
+            return _record(cast(_Found, waiting))
+    _, base, document, told = asked
+    row = PolicyChangeRow(
+        snapshot_version=edit.version,
+        kind=kind,
+        subject=subject,
+        base=base,
+        document=document,
+        weakens=told,
+    )
+    edit.session.add(row)
+    edit.record(kind, subject, None, "requested")
+    edit.session.flush()
+    return get_policy_change(edit.session, row.id)
+
+
+def list_policy_changes(
+    session: Session, wanted: PageRequest, status: Status | None = None
+) -> Page[PolicyChangeRecord]:
+    """The newest first; of one status, if asked."""
+    query = _changes(status).order_by(PolicyChangeRow.id.desc()).limit(wanted.one_more)
+    before = wanted.after(int)
+    if before is not None:
+        query = query.where(PolicyChangeRow.id < before)
+    found = (_record(cast(_Found, row)) for row in session.execute(query))
+    return wanted.page(found, lambda change: change.id)
+
+
+def get_policy_change(session: Session, change_id: int) -> PolicyChangeRecord:
+    """Raises UnknownSubjectError."""
+    return _record(_find(session, change_id))
+
+
+def approve(edit: Edit, change_id: int) -> PolicyChangeRecord:
+    """Carry a change out. Raises UnknownSubjectError, ClashError when it was decided already or does not fit any
+    more, SamePersonError when this person asked for it."""
+    row, requested = _undecided(edit.session, change_id)
+    if requested.actor == edit.actor:
+        raise SamePersonError(
+            f"change {change_id} was asked for with the same token; a second person approves it"
+        )
+    _CARRY_OUT[row.kind](edit, row)
+    return _decide(edit, row, "approved")
+
+
+def refuse(edit: Edit, change_id: int) -> PolicyChangeRecord:
+    """Let a change be; who asked for it may take it back so. Raises UnknownSubjectError, ClashError when it was
+    decided already."""
+    row, _ = _undecided(edit.session, change_id)
+    return _decide(edit, row, "refused")
+
+
+def _decide(edit: Edit, row: PolicyChangeRow, decision: Literal["approved", "refused"]) -> PolicyChangeRecord:
+    edit.session.add(PolicyDecisionRow(change_id=row.id, snapshot_version=edit.version, decision=decision))
+    edit.record(cast(Kind, row.kind), row.subject, None, decision)
+    edit.session.flush()
+    return get_policy_change(edit.session, row.id)
+
+
+def _attribute(edit: Edit, row: PolicyChangeRow) -> None:
+    definition = AttributeDefinition.model_validate_json(row.document)
+    planned = plan_attribute(edit, definition, lambda _: None)
+    _check_base(row, planned.before)
+    _check_shown(row, opened_by_attribute(edit.session, planned))
+    carry_out(edit, planned)
+
+
+def _defaults(edit: Edit, row: PolicyChangeRow) -> None:
+    _check_base(row, discovery_defaults(edit.session))
+    save_discovery_defaults(edit, DiscoveryDefaults.model_validate_json(row.document))
+
+
+def _levels(edit: Edit, row: PolicyChangeRow) -> None:
+    _check_base(row, classification_levels(edit.session))
+    save_classification_levels(edit, ClassificationLevels.model_validate_json(row.document))
+
+
+_CARRY_OUT: dict[str, Callable[[Edit, PolicyChangeRow], None]] = {
+    "attribute": _attribute,
+    "discovery_defaults": _defaults,
+    "classification_levels": _levels,
+}
+
+
+def _check_base(row: PolicyChangeRow, now: BaseModel | None) -> None:
+    if _base(now) != row.base:
+        raise ClashError(f"what change {row.id} was asked for was edited since; refuse it and ask again")
+
+
+def _check_shown(row: PolicyChangeRow, opens: list[str]) -> None:
+    # Attributes that inherit from this one may be new, or decided on anew, since it was asked for.
+    unseen = set(opens).difference(json.loads(row.weakens))
+    if unseen:
+        raise ClashError(
+            f"change {row.id} would open by now what it does not tell ({', '.join(sorted(unseen))}); "
+            "refuse it and ask again"
+        )
+
+
+def _base(before: BaseModel | None) -> str:
+    return "" if before is None else etag_of(_definition(before))
+
+
+def _definition(document: BaseModel) -> str:
+    # What events showed since does not count: only what people decide.
+    fields = set(AttributeDefinition.model_fields) if isinstance(document, AttributeMetadata) else None
+    return document.model_dump_json(include=fields)
+
+
+def _undecided(session: Session, change_id: int) -> tuple[PolicyChangeRow, SnapshotRow]:
+    row, requested, decision, _ = _find(session, change_id)
+    if decision is not None:
+        raise ClashError(f"change {change_id} was {decision.decision} already")
+    return row, requested
+
+
+def _find(session: Session, change_id: int) -> _Found:
+    found = session.execute(_changes(None).where(PolicyChangeRow.id == change_id)).one_or_none()
+    if found is None:
+        raise UnknownSubjectError("there is no policy change of this number")
+    return cast(_Found, found)
+
+
+_DECIDED = aliased(SnapshotRow)
+
+
+def _changes(
+    status: Status | None,
+) -> Select[PolicyChangeRow, SnapshotRow, PolicyDecisionRow, SnapshotRow]:
+    query = (
+        select(PolicyChangeRow, SnapshotRow, PolicyDecisionRow, _DECIDED)
+        .join(SnapshotRow, SnapshotRow.version == PolicyChangeRow.snapshot_version)
+        .outerjoin(PolicyDecisionRow, PolicyDecisionRow.change_id == PolicyChangeRow.id)
+        .outerjoin(_DECIDED, _DECIDED.version == PolicyDecisionRow.snapshot_version)
+    )
+    if status == "pending":
+        return query.where(PolicyDecisionRow.change_id.is_(None))
+    return query if status is None else query.where(PolicyDecisionRow.decision == status)
+
+
+def _record(found: _Found) -> PolicyChangeRecord:
+    row, requested, decision, decided = found
+    return PolicyChangeRecord(
+        id=row.id,
+        kind=row.kind,
+        subject=row.subject,
+        status="pending" if decision is None else cast(Status, decision.decision),
+        weakens=json.loads(row.weakens),
+        document=json.loads(row.document),
+        requested=Provenance(**provenance(requested)),
+        decided=None if decided is None else Provenance(**provenance(decided)),
+    )

@@ -1,0 +1,1 @@
+"""Mapping specs as versions."""

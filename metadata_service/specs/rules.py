@@ -1,0 +1,84 @@
+"""What a mapping spec must satisfy before it is stored, so that it never reaches an event malformed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from idgraph.model.errors import SpecError
+from idgraph.model.paths import escape, join, split
+from idgraph.model.specs import SpecDefinition, SpecType
+
+CompileSpec = Callable[[Any], object]
+"""Compiles the operations of a spec; raises SpecError with a pointer into them."""
+
+
+def packaged_compiler(operations: Any) -> object:
+    """The compiler of `transforms`, imported when it is first needed."""
+    from transforms import compile_spec
+
+    return compile_spec(operations)
+
+
+def check_spec(definition: SpecDefinition, compile_spec: CompileSpec) -> None:
+    """Raises SpecError, its pointer seen from the definition, if the spec cannot be used."""
+    try:
+        _check_numbers(definition.operations)
+        compile_spec(definition.operations)
+    except SpecError as error:
+        raise error.under("/operations") from error
+    except RecursionError as error:
+        raise SpecError("too deeply nested", "/operations") from error
+    _check_type(definition)
+    _check_places(definition)
+
+
+def _check_numbers(value: Any, pointer: str = "") -> None:
+    # JSON has no infinity; Python's parser lets one in, and it would be stored as null.
+    if isinstance(value, float) and not math.isfinite(value):
+        raise SpecError("not a JSON number", pointer)
+    if isinstance(value, dict):
+        for key, child in value.items():
+            _check_numbers(child, f"{pointer}/{key.replace('~', '~0').replace('/', '~1')}")
+    elif isinstance(value, list):
+        for index, child in enumerate(value):
+            _check_numbers(child, f"{pointer}/{index}")
+
+
+def _check_type(definition: SpecDefinition) -> None:
+    if definition.specification_type is SpecType.CHAIN:
+        return
+    wants_jmespath = definition.specification_type is SpecType.JMESPATH
+    for pointer, name in _operation_names(definition.operations):
+        if (name == "jmespath") is not wants_jmespath:
+            raise SpecError(
+                f"a spec of type {definition.specification_type} holds no operation {name!r}",
+                pointer,
+                "specification_type chain takes both kinds",
+            )
+
+
+def _operation_names(operations: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(operations, dict):
+        yield "/operations/operation", str(operations.get("operation"))
+        return
+    for index, operation in enumerate(operations):
+        if isinstance(operation, dict):
+            yield f"/operations/{index}/operation", str(operation.get("operation"))
+
+
+def _check_places(definition: SpecDefinition) -> None:
+    places = [("/id", definition.id), ("/ordinal", definition.ordinal), ("/scope", definition.scope or None)]
+    places += [
+        (f"/identifiers/{index}/path", place.path) for index, place in enumerate(definition.identifiers)
+    ]
+    for pointer, path in places:
+        if path is None:
+            continue
+        keys = split(path)
+        if join(keys) != path:
+            raise SpecError("not a path: a backslash escapes only a dot or a backslash", pointer)
+        if "" in keys:
+            hint = f"a dot within a key is written {escape('.')}"
+            raise SpecError("a path has no empty key", pointer, hint)

@@ -1,0 +1,197 @@
+"""The database: how it is opened, read and written.
+
+Writers are serialised, by `BEGIN IMMEDIATE` on SQLite and by an advisory lock on PostgreSQL, so any number
+of service processes can share one database and snapshot versions commit in their order.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from alembic.util import CommandError
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, select, text
+from sqlalchemy.exc import ArgumentError, DatabaseError, NoSuchModuleError
+from sqlalchemy.orm import Session
+
+from idgraph.model.errors import ConfigError
+from metadata_service.storage.edits import Edit
+from metadata_service.storage.schema_upgrade import upgrade_schema
+from metadata_service.storage.tables import SnapshotRow
+
+BUSY_MILLISECONDS = 10_000
+WRITER_LOCK = 0x1D64A9  # any constant of ours: the key of PostgreSQL's advisory lock
+
+
+class Revision(NamedTuple):
+    """Which state the catalogue is in. Its text form is unique over all databases."""
+
+    version: int
+    nonce: str
+
+    def __str__(self) -> str:
+        return f"{self.version}-{self.nonce}"
+
+    @property
+    def etag(self) -> str:
+        """The ETag of the snapshot at this revision."""
+        return f'"{self}"'
+
+    @classmethod
+    def of_etag(cls, etag: str) -> Revision | None:
+        """The revision whose ETag this may be; None for a text that cannot be one."""
+        version, _, nonce = etag.removeprefix('"').removesuffix('"').partition("-")
+        return (
+            cls(int(version), nonce)
+            if version.isascii() and version.isdecimal() and len(version) < 19
+            else None
+        )
+
+
+class Database:
+    """Sessions on one database. Safe to share between threads."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.listeners: list[Callable[[], None]] = []
+        """Called, in the writing thread, after each commit that made a new version."""
+        self._writer = engine.execution_options(idgraph_writer=True)
+        if engine.dialect.name == "postgresql":
+            engine = engine.execution_options(isolation_level="REPEATABLE READ")
+        self._reader = engine
+
+    @contextmanager
+    def read(self) -> Iterator[Session]:
+        """One consistent view of the database."""
+        with Session(self._reader, expire_on_commit=False) as session:
+            yield session
+
+    @contextmanager
+    def write(self, actor: str = "", reason: str = "") -> Iterator[Edit]:
+        """The only writer until the block ends; all of it is committed as one version, or nothing."""
+        with Session(self._writer, expire_on_commit=False, autoflush=False) as session, session.begin():
+            if session.get_bind().dialect.name == "postgresql":
+                session.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": WRITER_LOCK})
+            edit = Edit(session, actor, reason)
+            yield edit
+            edit.finish()
+        if edit.changed:
+            for listener in self.listeners:
+                listener()
+
+    def revision(self) -> Revision:
+        """The newest revision; cheap."""
+        with self.read() as session:
+            return revision_in(session)
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+
+def revision_in(session: Session) -> Revision:
+    """The revision that this session sees."""
+    newest = select(SnapshotRow.version, SnapshotRow.nonce).order_by(SnapshotRow.version.desc()).limit(1)
+    return Revision(*session.execute(newest).one())
+
+
+def has_revision(session: Session, revision: Revision) -> bool:
+    """Whether this revision is part of the history that this session sees."""
+    nonce = session.scalar(select(SnapshotRow.nonce).where(SnapshotRow.version == revision.version))
+    return nonce == revision.nonce
+
+
+def open_database(url: str) -> Database:
+    """Open a database, creating its tables or bringing them up to date first.
+
+    Raises ConfigError for a URL that cannot be used; SQLAlchemyError when the database is away.
+    """
+    try:
+        parsed = make_url(url)
+        if parsed.get_backend_name() == "sqlite":
+            engine = _sqlite(parsed)
+        elif parsed.get_backend_name() == "postgresql":
+            engine = create_engine(parsed, pool_pre_ping=True)
+        else:
+            raise ConfigError(
+                "metadata service: the database URL must be sqlite:///FILE or postgresql+psycopg://..."
+            )
+    except (ArgumentError, NoSuchModuleError) as error:
+        raise ConfigError("metadata service: the database URL cannot be read") from error
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"metadata service: the database needs the Python package {error.name}; install idgraph[postgresql]"
+        ) from error
+    database = Database(engine)
+    try:
+        with Session(database._writer) as session, session.begin():
+            if engine.dialect.name == "postgresql":
+                session.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": WRITER_LOCK})
+            upgrade_schema(session.connection())
+    except DatabaseError as error:
+        database.close()
+        # Of SQLite this kind itself, and none that is derived from it.
+        if type(error.orig) is sqlite3.DatabaseError:
+            raise _damaged(engine.url.database) from None
+        raise
+    except CommandError as error:
+        database.close()
+        raise ConfigError("metadata service: the database was made by a newer idgraph") from error
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def _sqlite(url: URL) -> Engine:
+    if not url.database or url.database == ":memory:" or "mode" in url.query:
+        raise ConfigError("metadata service: SQLite needs a file, for instance sqlite:///metadata.db")
+    file = Path(url.database)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.touch(mode=0o600)  # it holds token digests
+    _use_write_ahead_log(file)
+    engine = create_engine(url, connect_args={"timeout": BUSY_MILLISECONDS / 1000})
+    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _use_write_ahead_log(file: Path) -> None:
+    # The mode stays in the file. SQLite does not always wait for its lock here, so we do.
+    deadline = time.monotonic() + BUSY_MILLISECONDS / 1000
+    while True:
+        connection = sqlite3.connect(file, timeout=BUSY_MILLISECONDS / 1000)
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+        except sqlite3.DatabaseError:
+            raise _damaged(file) from None
+        else:
+            return
+        finally:
+            connection.close()
+
+
+def _damaged(file: object) -> ConfigError:
+    return ConfigError(
+        f"metadata service: {file}: is damaged or not an SQLite database; restore it from a backup"
+    )
+
+
+def _prepare_sqlite(connection: sqlite3.Connection, _record: Any) -> None:
+    # Transactions are begun by _begin_sqlite, not by the driver, which would begin them too late.
+    connection.isolation_level = None
+    connection.execute("PRAGMA foreign_keys=ON").close()
+    # Names and descriptions are people's words: what somebody deletes shall be gone.
+    connection.execute("PRAGMA secure_delete=ON").close()
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    writer = connection.get_execution_options().get("idgraph_writer", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writer else "BEGIN")

@@ -1,0 +1,229 @@
+"""Profiles as product teams see them: found by any identifier or by search, protected values masked.
+
+Until identity resolution is there, **a profile is a fragment**: this module is the only one that says so.
+A profile's id is its fragment's id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from idgraph.model.attributes import ReconciliationPolicy
+from idgraph.model.errors import DamagedStateError, KeyProviderError, QueryError, SealError
+from idgraph.model.fragments import Kind, Origin, Register
+from idgraph.model.identifiers import Identifier
+from idgraph.model.index import ProfileIndex
+from idgraph.model.queries import Clause, Query, Term
+from idgraph.model.sealed import SealedValue
+from idgraph.model.snapshots import MetadataSnapshot
+from idgraph.model.store import ProfileStore, StoredFragment, sorted_all
+from merge import codec
+from merge.render import tree
+from merge.shown import Shown, shown
+from transforms.privacy.blind_index import BlindIndex
+from transforms.privacy.sealing import DataKeys
+from transforms.privacy.stored_names import StoredNames
+from transforms.schema.data_types import DATA_TYPES, declared_types
+from transforms.schema.diff import AttributeTree
+
+MASK = {"$protected": True}
+"""What stands in place of a protected value. No plain leaf can look like it: leaves are never objects."""
+
+UNREADABLE = {"$protected": "unreadable"}
+"""What a revealed profile shows where the key is gone or the value was altered."""
+
+
+class ProfileLeaf(NamedTuple):
+    """One attribute value with where it came from. `value` is `MASK` when protected and not revealed."""
+
+    path: str
+    value: Any
+    protected: bool
+    shown: Shown
+
+    @property
+    def register(self) -> Register:
+        """The register whose value shows; the latest, where a policy makes one value of several."""
+        return self.shown.newest
+
+
+class Profile(NamedTuple):
+    """One person's profile. `identifiers` and `leaves` are sorted."""
+
+    id: str
+    version: int
+    identifiers: tuple[Identifier, ...]
+    leaves: tuple[ProfileLeaf, ...]
+    evidence: dict[str, Origin]
+
+    def attributes(self) -> dict[str, Any]:
+        """The attributes as nested objects."""
+        return tree((leaf.path, leaf.value) for leaf in self.leaves)
+
+    def canonical(self, provenance: bool) -> dict[str, Any]:
+        """The profile as `idgraph export` writes it; the store's version counter is left out (law 1)."""
+        body: dict[str, Any] = {
+            "id": self.id,
+            "identifiers": [{"type": i.type, "value": i.value} for i in self.identifiers],
+            "attributes": self.attributes(),
+        }
+        if provenance:
+            body["provenance"] = {leaf.path: _provenance(leaf) for leaf in self.leaves}
+        return body
+
+
+class SearchResult(NamedTuple):
+    """A page of profiles, sorted by id."""
+
+    profiles: list[Profile]
+    cursor: str | None
+
+
+class ProfileReader:
+    """Reads profiles. `snapshot` says which identifiers and attributes are matched by keyed hash."""
+
+    def __init__(
+        self,
+        store: ProfileStore,
+        index: ProfileIndex,
+        data_keys: DataKeys,
+        blind_index: BlindIndex,
+        snapshot: MetadataSnapshot,
+    ) -> None:
+        self._store = store
+        self._index = index
+        self._data_keys = data_keys
+        self._blind_index = blind_index
+        self._attributes = AttributeTree(snapshot)
+        self._names = StoredNames(snapshot, blind_index)
+        self.damaged: list[str] = []
+        """Ids of fragments that were left out because their stored state cannot be read."""
+        self.outdated = 0
+        """How many profiles were given whose id is stored in the clear, though policy protects it by now. Until it is
+        sealed, what is stored under today's name is another profile of the same id."""
+        self.unreadable = 0
+        """How many protected values were to be revealed and could not be opened."""
+        self._declared_types = declared_types(snapshot)
+
+    def lookup(self, identifier: Identifier, reveal: bool = False) -> list[Profile]:
+        """All profiles that carry an identifier, sorted by id."""
+        # Both names are looked for: values stored before the type was protected keep their old one.
+        names = {str(identifier), str(self._blind_index.identifier(identifier))}
+        ids = sorted({fragment_id for name in names for fragment_id in self._store.find(name)})
+        stored = self._store.read(ids)
+        return list(self._profiles((stored[name] for name in ids if name in stored), reveal))
+
+    def search(
+        self, query: Query, limit: int = 20, cursor: str | None = None, reveal: bool = False
+    ) -> SearchResult:
+        """Profiles that match. Raises QueryError for a query that a protected attribute cannot answer."""
+        page = self._index.search(self._rewrite(query), limit, cursor)
+        stored = self._store.read(page.ids)
+        found = list(self._profiles((stored[name] for name in page.ids if name in stored), reveal))
+        return SearchResult(found, page.cursor)
+
+    def count(self, query: Query) -> int:
+        """How many profiles match."""
+        return self._index.count(self._rewrite(query))
+
+    def scan(self, reveal: bool = False) -> Iterator[Profile]:
+        """All profiles, sorted by the id that is stored, a page in memory at a time."""
+        yield from self._profiles(sorted_all(self._store), reveal)
+
+    def _profiles(self, fragments: Iterable[StoredFragment], reveal: bool) -> Iterator[Profile]:
+        for fragment in fragments:
+            try:
+                yield self._profile(fragment, reveal)
+            except DamagedStateError:
+                self.damaged.append(fragment.id)
+
+    def _rewrite(self, query: Query) -> Query:
+        return Query(tuple(self._rewrite_clause(clause) for clause in query.clauses))
+
+    def _rewrite_clause(self, clause: Clause) -> Clause:
+        if clause.path is None:
+            return clause
+        policy = self._attributes.policy(clause.path)
+        if not policy.is_protected:
+            return clause
+        if not policy.is_searchable:
+            raise QueryError(f"{clause.path} is protected and cannot be searched")
+        if not isinstance(clause, Term):
+            # The index holds tokens there: their order and their beginnings mean nothing.
+            raise QueryError(
+                f"{clause.path} is protected and can only be searched by its whole value, with ="
+            )
+        read_as = self._declared_types.get(clause.path, DATA_TYPES[type(clause.value)])
+        token = self._blind_index.token(clause.path, clause.value, read_as)
+        return Term(clause.path, token)
+
+    def _profile(self, fragment: StoredFragment, reveal: bool) -> Profile:
+        state = codec.decode(fragment.state)
+        visible = sorted(shown(state, self._attributes.policies), key=lambda each: each.path)
+        leaves = self._leaves(fragment.id, visible, reveal)
+        # Names are shown as today's events have them: one that was stored before policy protected it is hidden.
+        name = self._names.identifier
+        evidence: dict[str, Origin] = {}
+        for text, said in state.identifiers.items():
+            origin = self._names.origin(said)
+            # Stored under both names, it shows the earlier evidence, which `seal` keeps.
+            evidence[name(text)] = min(origin, evidence.get(name(text), origin))
+        identifiers = sorted(Identifier.parse(text) for text in evidence)
+        shown_id = name(fragment.id)
+        self.outdated += shown_id != fragment.id
+        return Profile(shown_id, fragment.version, tuple(identifiers), tuple(leaves), evidence)
+
+    def _leaves(self, fragment_id: str, visible: list[Shown], reveal: bool) -> Iterator[ProfileLeaf]:
+        sealed = any(each.is_sealed for each in visible)
+        keys = self._data_keys.fetch([fragment_id], create=False) if reveal and sealed else {}
+        for each in visible:
+            # Protected and not sealed means: stored before policy protected it, or a count.
+            protected = each.is_sealed or self._attributes.policy(each.path).is_protected
+            masked = protected and not reveal
+            value = MASK if masked else self._value(keys.get(fragment_id), each)
+            self.unreadable += value is UNREADABLE
+            yield ProfileLeaf(each.path, value, protected, each.named(self._names.origin))
+
+    def _value(self, key: Any, each: Shown) -> Any:
+        values: list[Any] = []
+        for part in each.parts:
+            value = self._open(key, each.path, part) if part.kind is Kind.SEALED else part.value
+            if value is UNREADABLE:
+                return UNREADABLE
+            values.append(value)
+        return each.value(values)
+
+    def _open(self, key: Any, path: str, register: Register) -> Any:
+        if key is None:
+            return UNREADABLE
+        try:
+            sealed = SealedValue.parse(register.value).ciphertext
+            return key.open(sealed, path, register.stamp.source, register.stamp.event_id)
+        except (SealError, KeyProviderError):
+            return UNREADABLE
+
+
+def _provenance(leaf: ProfileLeaf) -> dict[str, Any]:
+    """Of a value that a policy made of several: the latest event, how many values, and whether these are all."""
+    origin = _origin(leaf.register)
+    policy = leaf.shown.policy
+    if policy is ReconciliationPolicy.LATEST:
+        return origin
+    return origin | {
+        "policy": policy,
+        "values": len(leaf.shown.parts),
+        "complete": leaf.shown.is_complete,
+    }
+
+
+def _origin(register: Register) -> dict[str, Any]:
+    stamp = register.stamp
+    return {
+        "source": stamp.source,
+        "event": stamp.event_id,
+        "ordinal": stamp.ordinal,
+        "priority": stamp.priority,
+        "spec": register.spec.name,
+        "spec_version": register.spec.version,
+    }

@@ -1,0 +1,124 @@
+"""One fragment's item in DynamoDB at a time: read, changed if it is still what was seen, and its tombstone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from idgraph.model.store import NEW
+from idgraph.model.tombstones import UNJUDGED, Tombstone, TombstoneNames
+from sinks.dynamodb import items
+from sinks.dynamodb.client import REFUSED, DynamoClient, Item
+from sinks.dynamodb.connection import RefusedRequestError
+from sinks.dynamodb.schema import ERASED, FRAGMENTS, LINKS, SHARDS
+
+_ANY = b"there are tombstones"
+"""Key of an item that says so: longer than a keyed hash, hence no fragment's."""
+
+_NONE = Tombstone(UNJUDGED, NEW)
+
+
+GONE = "REMOVE fragment, identifiers, revision, body, waiting, since"
+"""What takes a fragment out of its item."""
+
+
+def raise_refused(table: str, refusals: Iterable[str | None]) -> None:
+    """Raises RefusedRequestError when one has another reason than a condition that did not hold."""
+    for refusal in refusals:
+        if refusal not in (None, REFUSED):
+            raise RefusedRequestError(table, str(refusal), {})
+
+
+def tombstone_of(item: Item) -> Tombstone:
+    """What forbids the fragment of an item, and with which version a new one goes on."""
+    return Tombstone(int(item["barred"]["N"]), int(item["buried"]["N"])) if "barred" in item else _NONE
+
+
+def values_of(tombstone: Tombstone) -> Item:
+    """A tombstone as `:b` and `:v` of an expression."""
+    return {":b": items.number(tombstone.until), ":v": items.number(tombstone.version)}
+
+
+class DynamoFragments:
+    """The items of one fragments table, and the links to them."""
+
+    def __init__(self, client: DynamoClient, names: TombstoneNames) -> None:
+        self.client = client
+        self.names = names
+        self.table = client.table(FRAGMENTS)
+        self._seen_any = False
+
+    def any_tombstones(self) -> bool:
+        """Whether there was ever any. One small read as long as there was none."""
+        self._seen_any = self._seen_any or bool(self.client.get(FRAGMENTS, [items.key(_ANY)]))
+        return self._seen_any
+
+    def mark_any(self) -> None:
+        """To be called before the first tombstone is made."""
+        if not self._seen_any:
+            self.client.put(FRAGMENTS, [{"PutRequest": {"Item": items.key(_ANY)}}])
+            self._seen_any = True
+
+    def item(self, name: bytes) -> Item:
+        """All of an item, empty if there is none."""
+        (found,) = self.client.get(FRAGMENTS, [items.key(name)]) or ({},)
+        return found
+
+    def update(self, name: bytes, seen: Item, change: str, values: Item) -> bool:
+        """Change an item if what decides about it is still what was seen."""
+        conditions = []
+        expected: Item = {}
+        for attribute in ("revision", "barred", "buried", "unfinished", "withdrawn"):
+            if attribute in seen:
+                conditions.append(f"{attribute} = :seen_{attribute}")
+                expected[f":seen_{attribute}"] = seen[attribute]
+            else:
+                conditions.append(f"attribute_not_exists({attribute})")
+        given = {**values, **expected}
+        try:
+            self.client.call(
+                "update_item",
+                self.table,
+                TableName=self.table,
+                Key=items.key(name),
+                UpdateExpression=change,
+                ConditionExpression=" AND ".join(conditions),
+                ReturnConsumedCapacity="TOTAL",
+                **({"ExpressionAttributeValues": given} if given else {}),
+            )
+        except RefusedRequestError as error:
+            if error.code == "ConditionalCheckFailedException":
+                return False
+            raise
+        return True
+
+    def unlink(self, identifier: str, name: bytes, version: int) -> None:
+        """Take away the links from an identifier that writes up to this version made. A later fragment of the same
+        id has links of its own, with higher versions."""
+        links = self.client.query(
+            "query",
+            LINKS,
+            KeyConditionExpression="pk = :pk AND sk BETWEEN :first AND :last",
+            ExpressionAttributeValues={
+                ":pk": {"B": self.names(identifier)},
+                ":first": {"B": name + bytes(8)},
+                ":last": {"B": name + version.to_bytes(8, "big")},
+            },
+            ConsistentRead=True,
+        )
+        self.client.put(LINKS, [{"DeleteRequest": {"Key": link}} for link in links])
+
+    def listed(self) -> list[Item]:
+        """What the index of tombstones has of all of them; it lags by a second or so."""
+
+        def of(shard: int) -> list[Item]:
+            return list(
+                self.client.query(
+                    "query",
+                    FRAGMENTS,
+                    IndexName=ERASED,
+                    KeyConditionExpression="erased = :shard",
+                    ExpressionAttributeValues={":shard": items.number(shard)},
+                )
+            )
+
+        return [item for part in self.client.each(of, range(SHARDS)) for item in part]

@@ -1,0 +1,150 @@
+"""A fragment as an item of DynamoDB: its attributes, and the conditional statements that write it.
+
+pk          keyed hash of the fragment's id; what an erasure leaves stands under it too
+fragment    the id                            identifiers  what it is found by
+revision    the version                       body         the state, compressed where that helps
+waiting     shard of the outbox, while the index has not confirmed this version; since: from when, epoch ns
+barred      `until` of its tombstone          buried       the version of its tombstone
+erased      shard of the list of tombstones   unfinished   what an erasure found, as JSON, until it is finished
+                                              withdrawn    the same of a fragment that has another id now
+
+One item holds all that a write must be judged by and all that must change with it, so that each write is one
+conditional statement and no transaction.
+"""
+
+from __future__ import annotations
+
+import time
+import zlib
+from typing import Any
+
+from idgraph.model.errors import UnstorableError
+from idgraph.model.store import NEW, FragmentWrite, StoredFragment
+from idgraph.model.tombstones import UNJUDGED, TombstoneNames
+from sinks.dynamodb.client import Item, Statement
+from sinks.dynamodb.schema import SHARDS
+
+MOST_BYTES = 400_000
+"""What one item may have: DynamoDB's limit is 400 KB, of attribute names and values."""
+
+OVERSIZED = f"a fragment has more than the {MOST_BYTES:,} bytes that an item of DynamoDB may have"
+
+_PLAIN, _DEFLATED = b"\0", b"\1"
+_REST_BYTES = 200
+"""Attribute names, numbers and the key."""
+
+_WORTH_DEFLATING = 256
+
+
+def checked(names: TombstoneNames) -> TombstoneNames:
+    """The same names, but UnstorableError for text that is not valid Unicode."""
+
+    def name(text: str) -> bytes:
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise UnstorableError("text that is not valid Unicode cannot be stored") from None
+        return names(text)
+
+    return name
+
+
+def key(name: bytes) -> Item:
+    """The key of an item by its keyed hash."""
+    return {"pk": {"B": name}}
+
+
+def mark_key(mark: str) -> Item:
+    """The key of an item that is no fragment's, and has nothing else: longer than any hash."""
+    return key(b"a mark beside fragments: " + mark.encode())
+
+
+def shard(name: bytes) -> Item:
+    """In which shard of a sparse index an item is listed."""
+    return {"N": str(name[-1] % SHARDS)}
+
+
+def number(value: int) -> Item:
+    """An integer on the wire."""
+    return {"N": str(value)}
+
+
+def pack(state: bytes) -> bytes:
+    """The bytes to store of a state. Sealed values are random, so only a part of it shrinks."""
+    if len(state) >= _WORTH_DEFLATING:
+        deflated = zlib.compress(state, 1)
+        if len(deflated) < len(state):
+            return _DEFLATED + deflated
+    return _PLAIN + state
+
+
+def unpack(body: bytes) -> bytes:
+    """The state of stored bytes; damaged bytes as they are, which no reader takes for a state."""
+    try:
+        return zlib.decompress(body[1:]) if body[:1] == _DEFLATED else body[1:]
+    except zlib.error:
+        return body
+
+
+def stored(item: Item) -> StoredFragment:
+    """The fragment of an item that has one."""
+    return StoredFragment(item["fragment"]["S"], int(item["revision"]["N"]), unpack(item["body"]["B"]))
+
+
+def identifiers(item: Item) -> frozenset[str]:
+    """What the fragment of an item can be found by."""
+    return frozenset(item.get("identifiers", {}).get("SS", ()))
+
+
+def statement(
+    table: str, name: bytes, write: FragmentWrite, is_there: bool, carried: frozenset[str] = frozenset()
+) -> Statement:
+    """What writes a fragment if its version is the expected one and no tombstone forbids it.
+
+    `is_there` says whether the item exists already, if only as a tombstone: PartiQL has no word for both.
+    `carried` are the identifiers of the expected version, needed where some are dropped.
+    """
+    body = pack(write.state)
+    names = carried | write.identifiers | {write.id}
+    if len(body) + sum(len(each.encode()) for each in names) + _REST_BYTES > MOST_BYTES:
+        raise UnstorableError(OVERSIZED)
+    changed: dict[str, Any] = {
+        "fragment": {"S": write.id},
+        "revision": number(write.expected_version + 1),
+        "body": {"B": body},
+        "waiting": shard(name),
+        "since": number(time.time_ns()),
+    }
+    if not is_there:
+        if new := write.identifiers - write.dropped:
+            changed["identifiers"] = {"SS": sorted(new)}
+        made = {"pk": {"B": name}, **changed}
+        fields = ", ".join(f"'{attribute}': ?" for attribute in made)
+        return Statement(f'INSERT INTO "{table}" VALUE {{{fields}}}', list(made.values()))
+    left = (carried | write.identifiers) - write.dropped
+    if write.dropped and left:
+        changed["identifiers"] = {"SS": sorted(left)}
+    text = f'UPDATE "{table}"' + "".join(f" SET {attribute}=?" for attribute in changed)  # noqa: S608 - table names
+    parameters = list(changed.values())
+    if write.dropped and not left:
+        text += " REMOVE identifiers"
+    elif write.identifiers and not write.dropped:
+        text += " SET identifiers=set_add(identifiers, ?)"
+        parameters.append({"SS": sorted(write.identifiers)})
+    expected, judged = number(write.expected_version), number(write.judged)
+    # What was erased, and came back with a backup, takes nothing: its tombstone covers its version.
+    here = (
+        "(revision=? AND (barred IS MISSING OR barred=? OR buried<?)) OR (revision IS MISSING AND buried=?)"
+    )
+    text += f" WHERE pk=? AND ({here}) AND (barred IS MISSING OR barred<=?)"
+    return Statement(text, [*parameters, {"B": name}, expected, number(UNJUDGED), expected, expected, judged])
+
+
+def is_new(write: FragmentWrite) -> bool:
+    """Whether a write expects that nothing is there."""
+    return write.expected_version == NEW
+
+
+def link(names: TombstoneNames, identifier: str, name: bytes, version: int) -> Item:
+    """The key of the link from an identifier to the item of a fragment that carries it since a version."""
+    return {"pk": {"B": names(identifier)}, "sk": {"B": name + version.to_bytes(8, "big")}}

@@ -1,0 +1,244 @@
+"""The profile store in DynamoDB. Table design, access patterns and limits: docs/dynamodb.md.
+
+A link from each new identifier is written before the fragment that carries it, and counts only when the
+fragment says the same: so no committed fragment is ever without its links. What waits for the index is marked
+in the fragment's own item, by the statement that writes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+
+from idgraph.model.errors import UnstorableError
+from idgraph.model.store import FragmentWrite, OutboxEntry, StoredFragment
+from idgraph.model.tombstones import Holding, Tombstone, TombstoneNames
+from sinks.dynamodb import items
+from sinks.dynamodb.client import REFUSED, TOO_LARGE, DynamoClient, Item, Statement
+from sinks.dynamodb.connection import Capacity, Place
+from sinks.dynamodb.erasure import DynamoErasure
+from sinks.dynamodb.fragments import DynamoFragments, raise_refused, tombstone_of
+from sinks.dynamodb.refused_links import RefusedLinks
+from sinks.dynamodb.schema import FRAGMENTS, LINKS, OUTBOX, SHARDS
+from sinks.dynamodb.withdrawal import DynamoWithdrawal
+
+_LEAST_SCANNED = 100
+"""Items that a request of a scan looks at: a limit counts tombstones too, so that a smaller one may make a request for
+each of them. An answer has 1 MB at most however many they are."""
+
+
+class DynamoProfileStore:
+    """A `ProfileStore` in tables that `create_tables` made. `names` hashes fragments' ids and identifiers: the
+    keys of all items. Nothing is opened before the first use."""
+
+    def __init__(self, place: Place, names: TombstoneNames) -> None:
+        self._client = DynamoClient(place)
+        self._names = items.checked(names)
+        self._table = self._client.table(FRAGMENTS)
+        self._fragments = DynamoFragments(self._client, self._names)
+        self._erasure = DynamoErasure(self._fragments)
+        self._withdrawal = DynamoWithdrawal(self._fragments)
+        self._links_of_refused = RefusedLinks(self._fragments)
+
+    def consumed(self) -> Capacity:
+        """Read and write capacity units that this store has consumed."""
+        return self._client.consumed()
+
+    def read(self, ids: Sequence[str]) -> dict[str, StoredFragment]:
+        found = self._items(ids, "fragment, revision, body")
+        return {item["fragment"]["S"]: items.stored(item) for item in found if "body" in item}
+
+    def read_with_tombstones(
+        self, ids: Sequence[str]
+    ) -> tuple[dict[str, StoredFragment], dict[str, Tombstone]]:
+        ids_of = {self._names(each): each for each in ids}
+        found = self._client.get(
+            FRAGMENTS, [items.key(name) for name in ids_of], "pk, fragment, revision, body, barred, buried"
+        )
+        buried = {ids_of[bytes(item["pk"]["B"])]: tombstone_of(item) for item in found if "barred" in item}
+        return {item["fragment"]["S"]: items.stored(item) for item in found if "body" in item}, buried
+
+    def write(self, writes: Sequence[FragmentWrite]) -> set[str]:
+        named = {write.id: self._names(write.id) for write in writes}
+        # Before the first is put: what cannot be stored is told now.
+        links = list(self._links(writes, named))
+        carried = {write.id: self.identifiers(write.id) for write in writes if write.dropped}
+        statements = [
+            items.statement(
+                self._table,
+                named[write.id],
+                write,
+                not items.is_new(write),
+                carried.get(write.id, frozenset()),
+            )
+            for write in writes
+        ]
+        self._client.put(LINKS, links)
+        refused, oversized = self._run(writes, statements)
+        # Nothing but a tombstone may be there.
+        new = [write for write in writes if write.id in refused and items.is_new(write)]
+        if new and self._fragments.any_tombstones():
+            again = [items.statement(self._table, named[write.id], write, True) for write in new]
+            still_refused, too_large = self._run(new, again)
+            refused -= {write.id for write in new} - still_refused
+            oversized |= too_large
+        left = refused | oversized
+        for write in writes:
+            if write.id not in left:
+                for identifier in write.dropped:
+                    self._fragments.unlink(identifier, named[write.id], write.expected_version)
+        if left:
+            self._links_of_refused.remove([write for write in writes if write.id in left])
+        if oversized:
+            # With the identifiers that the item has already, which were not known before.
+            raise UnstorableError(items.OVERSIZED, frozenset(oversized), frozenset(refused))
+        return refused
+
+    def find(self, identifier: str) -> list[str]:
+        name = self._names(identifier)
+        links = self._client.query(
+            "query",
+            LINKS,
+            KeyConditionExpression="pk = :pk",
+            ExpressionAttributeValues={":pk": {"B": name}},
+            ConsistentRead=True,
+        )
+        # A fragment's own id needs no link.
+        candidates = {name} | {bytes(link["sk"]["B"][:-8]) for link in links}
+        found = self._client.get(
+            FRAGMENTS, [items.key(each) for each in sorted(candidates)], "fragment, identifiers"
+        )
+        return sorted(item["fragment"]["S"] for item in found if identifier in items.identifiers(item))
+
+    def identifiers(self, fragment_id: str) -> frozenset[str]:
+        (found,) = self._items([fragment_id], "identifiers") or ({},)
+        return items.identifiers(found)
+
+    def scan(self, after: str = "", limit: int = 1000) -> list[StoredFragment]:
+        start = {"ExclusiveStartKey": items.key(self._names(after))} if after else {}
+        page: list[StoredFragment] = []
+        for item in self._scan("fragment, revision, body", Limit=max(limit, _LEAST_SCANNED), **start):
+            page.append(items.stored(item))
+            if len(page) == limit:
+                break
+        return page
+
+    def ids(self) -> Iterator[str]:
+        """Held in memory to be sorted: a hundred bytes each."""
+        return iter(sorted(item["fragment"]["S"] for item in self._scan("fragment")))
+
+    def count(self) -> int:
+        """Reads the whole table, as `scan` does."""
+        return sum(1 for _ in self._scan("pk"))
+
+    def outbox(self, limit: int = 1000) -> list[OutboxEntry]:
+        """From an index of the table, which follows it within a second or so."""
+        waiting = [
+            each for part in self._client.each(partial(self._waiting, limit), range(SHARDS)) for each in part
+        ]
+        return [
+            OutboxEntry(item["fragment"]["S"], int(item["revision"]["N"]))
+            for item in sorted(waiting, key=lambda item: int(item["since"]["N"]))[:limit]
+        ]
+
+    def settle(self, entries: Sequence[OutboxEntry]) -> None:
+        text = f'UPDATE "{self._table}" REMOVE waiting REMOVE since WHERE pk=? AND revision<=?'
+        # The same fragment twice in one request is an error.
+        newest = {entry.fragment_id: entry.version for entry in sorted(entries)}
+        raise_refused(
+            self._table,
+            self._client.execute(
+                FRAGMENTS,
+                [
+                    Statement(text, [{"B": self._names(each)}, items.number(version)])
+                    for each, version in newest.items()
+                ],
+            ),
+        )
+
+    def tombstones(self, ids: Iterable[str]) -> dict[str, Tombstone]:
+        return self._erasure.tombstones(ids)
+
+    def holdings(self, ids: Sequence[str]) -> list[Holding]:
+        return self._erasure.holdings(ids)
+
+    def erase(self, ids: Sequence[str], until: int) -> list[Holding]:
+        return self._erasure.erase(ids, until)
+
+    def unfinished(self) -> list[Holding]:
+        return self._erasure.unfinished()
+
+    def finish(self, ids: Sequence[str]) -> None:
+        self._erasure.finish(ids)
+
+    def withdraw(self, versions: Mapping[str, int]) -> set[str]:
+        return self._withdrawal.withdraw(versions)
+
+    def withdrawn(self) -> dict[str, int]:
+        return self._withdrawal.withdrawn()
+
+    def forget_withdrawn(self, ids: Sequence[str]) -> None:
+        self._withdrawal.forget(ids)
+
+    def all_tombstones(self) -> dict[bytes, Tombstone]:
+        return self._erasure.all_tombstones()
+
+    def reinstate(self, tombstones: Mapping[bytes, Tombstone]) -> int:
+        return self._erasure.reinstate(tombstones)
+
+    def lift(self, ids: Sequence[str]) -> int:
+        return self._erasure.lift(ids)
+
+    def remember(self, mark: str, instead_of: str = "") -> None:
+        # First: cut short in between there is one too many, and never one too few.
+        self._client.put(FRAGMENTS, [{"PutRequest": {"Item": items.mark_key(mark)}}])
+        if instead_of:
+            self._client.put(FRAGMENTS, [{"DeleteRequest": {"Key": items.mark_key(instead_of)}}])
+
+    def remembers(self, mark: str) -> bool:
+        return bool(self._client.get(FRAGMENTS, [items.mark_key(mark)], "pk"))
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _items(self, ids: Sequence[str], attributes: str) -> list[Item]:
+        keys = [items.key(name) for name in {self._names(each) for each in ids}]
+        return self._client.get(FRAGMENTS, keys, attributes)
+
+    def _links(self, writes: Sequence[FragmentWrite], named: Mapping[str, bytes]) -> Iterator[Item]:
+        for write in writes:
+            for identifier in write.identifiers - {write.id}:
+                link = items.link(self._names, identifier, named[write.id], write.expected_version + 1)
+                yield {"PutRequest": {"Item": link}}
+
+    def _run(
+        self, writes: Sequence[FragmentWrite], statements: Sequence[Statement]
+    ) -> tuple[set[str], set[str]]:
+        """Gives those that were refused, and those too large for an item; the others are written."""
+        refusals = dict(
+            zip((write.id for write in writes), self._client.execute(FRAGMENTS, statements), strict=True)
+        )
+        raise_refused(self._table, (each for each in refusals.values() if each != TOO_LARGE))
+        refused = {each for each, refusal in refusals.items() if refusal == REFUSED}
+        return refused, {each for each, refusal in refusals.items() if refusal == TOO_LARGE}
+
+    def _scan(self, attributes: str, **request: object) -> Iterator[Item]:
+        return self._client.query(
+            "scan",
+            FRAGMENTS,
+            ConsistentRead=True,
+            ProjectionExpression=attributes,
+            FilterExpression="attribute_exists(body)",
+            **request,
+        )
+
+    def _waiting(self, limit: int, shard: int) -> list[Item]:
+        found = self._client.query(
+            "query",
+            FRAGMENTS,
+            IndexName=OUTBOX,
+            KeyConditionExpression="waiting = :shard",
+            ExpressionAttributeValues={":shard": items.number(shard)},
+            Limit=limit,
+        )
+        return [item for _, item in zip(range(limit), found, strict=False)]

@@ -1,0 +1,119 @@
+"""The tables in DynamoDB: keys, indexes, how they are made and what is switched on. See docs/dynamodb.md."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from idgraph.model.errors import StoreError
+from sinks.dynamodb.client import DynamoClient
+from sinks.dynamodb.connection import RefusedRequestError
+
+FRAGMENTS = "fragments"
+LINKS = "links"
+DATA_KEYS = "data-keys"
+KEY_VERSIONS = "key-versions"
+
+OUTBOX = "outbox"
+ERASED = "erased"
+"""Sparse indexes of the fragments table: what waits for the index, and what has a tombstone."""
+
+SHARDS = 16
+"""How many partitions each sparse index is spread over: each takes 1,000 writes a second at first."""
+
+RECOVERY_DAYS = {FRAGMENTS: 35, LINKS: 35, DATA_KEYS: 1, KEY_VERSIONS: 35}
+"""How far back a table can be restored to. An erased data key can be brought back for so long: hence one day."""
+
+_CREATE_SECONDS = 300
+
+_KEYS: dict[str, list[tuple[str, str]]] = {
+    FRAGMENTS: [("pk", "B")],
+    LINKS: [("pk", "B"), ("sk", "B")],
+    DATA_KEYS: [("fragment", "S")],
+    KEY_VERSIONS: [("kek", "N"), ("replica", "N")],
+}
+_INDEXES: dict[str, list[tuple[str, str]]] = {
+    OUTBOX: [("waiting", "N"), ("since", "N")],
+    ERASED: [("erased", "N"), ("pk", "B")],
+}
+_PROJECTED = {OUTBOX: ["fragment", "revision"], ERASED: ["barred", "buried", "unfinished", "withdrawn"]}
+
+
+def create_tables(client: DynamoClient) -> list[str]:
+    """Make the tables that are missing, and switch on what protects all of them; gives the names of new ones.
+
+    On demand, encrypted with the account's KMS key, protected against deletion, with point-in-time recovery, and
+    with a stream of the fragments. Doing it twice is no error. DynamoDB Local has not all of it.
+    """
+    made = [name for name in _KEYS if _create(client, name)]
+    for name in _KEYS:
+        _await_active(client, client.table(name))
+        _switch_on_recovery(client, name)
+    return [client.table(name) for name in made]
+
+
+def _create(client: DynamoClient, name: str) -> bool:
+    table = client.table(name)
+    indexes = _INDEXES if name == FRAGMENTS else {}
+    kinds = dict(_KEYS[name]) | dict(key for keys in indexes.values() for key in keys)
+    request: dict[str, Any] = {
+        "TableName": table,
+        "BillingMode": "PAY_PER_REQUEST",
+        "KeySchema": _schema(_KEYS[name]),
+        "AttributeDefinitions": [
+            {"AttributeName": key, "AttributeType": kind} for key, kind in kinds.items()
+        ],
+        "SSESpecification": {"Enabled": True, "SSEType": "KMS"},
+        "DeletionProtectionEnabled": True,
+        "Tags": [{"Key": "application", "Value": "idgraph"}],
+    }
+    if indexes:
+        request["StreamSpecification"] = {"StreamEnabled": True, "StreamViewType": "NEW_IMAGE"}
+        request["GlobalSecondaryIndexes"] = [
+            {
+                "IndexName": index,
+                "KeySchema": _schema(keys),
+                "Projection": {"ProjectionType": "INCLUDE", "NonKeyAttributes": _PROJECTED[index]},
+            }
+            for index, keys in indexes.items()
+        ]
+    try:
+        client.call("create_table", table, **request)
+    except RefusedRequestError as error:
+        if error.code == "ResourceInUseException":
+            return False
+        raise
+    return True
+
+
+def _schema(keys: list[tuple[str, str]]) -> list[dict[str, str]]:
+    return [
+        {"AttributeName": key, "KeyType": kind}
+        for (key, _), kind in zip(keys, ("HASH", "RANGE"), strict=False)
+    ]
+
+
+def _await_active(client: DynamoClient, table: str) -> None:
+    deadline = time.monotonic() + _CREATE_SECONDS
+    while client.call("describe_table", table, TableName=table)["Table"]["TableStatus"] != "ACTIVE":
+        if time.monotonic() > deadline:
+            raise StoreError(f"DynamoDB table {table}: is not ready after {_CREATE_SECONDS} s")
+        time.sleep(0.5)
+
+
+def _switch_on_recovery(client: DynamoClient, name: str) -> None:
+    table = client.table(name)
+    try:
+        client.call(
+            "update_continuous_backups",
+            table,
+            TableName=table,
+            PointInTimeRecoverySpecification={
+                "PointInTimeRecoveryEnabled": True,
+                "RecoveryPeriodInDays": RECOVERY_DAYS[name],
+            },
+        )
+    except RefusedRequestError as error:
+        # DynamoDB Local has no backups.
+        if error.code != "UnknownOperationException":
+            raise

@@ -1,0 +1,71 @@
+"""Fragments in DynamoDB whose content is stored under another id: withdrawn by one conditional update each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from idgraph.model.tombstones import Tombstone
+from sinks.aws_connection import Retry
+from sinks.dynamodb import items
+from sinks.dynamodb.client import Item
+from sinks.dynamodb.fragments import GONE, DynamoFragments, tombstone_of, values_of
+from sinks.dynamodb.schema import FRAGMENTS
+
+
+class DynamoWithdrawal:
+    """Of one fragments table and its links. What the methods promise stands in `ProfileStore`."""
+
+    def __init__(self, fragments: DynamoFragments) -> None:
+        self._fragments = fragments
+
+    def withdraw(self, versions: Mapping[str, int]) -> set[str]:
+        self._fragments.mark_any()
+        gone = self._fragments.client.each(lambda each: self._withdraw(*each), list(versions.items()))
+        return {each for each, is_gone in zip(versions, gone, strict=True) if not is_gone}
+
+    def withdrawn(self) -> dict[str, int]:
+        names = [bytes(item["pk"]["B"]) for item in self._fragments.listed() if "withdrawn" in item]
+        found = self._fragments.client.get(FRAGMENTS, [items.key(name) for name in names], "withdrawn")
+        notes = (_note(item) for item in found if "withdrawn" in item)
+        return {fragment_id: version for fragment_id, version, _ in notes}
+
+    def forget(self, ids: Sequence[str]) -> None:
+        self._fragments.client.each(self._forget, ids)
+
+    def _withdraw(self, fragment_id: str, version: int) -> bool:
+        name = self._fragments.names(fragment_id)
+        retry = Retry(self._fragments.table)
+        while True:
+            item = self._fragments.item(name)
+            if "revision" not in item:
+                return True
+            if int(item["revision"]["N"]) != version:
+                return False
+            kept = tombstone_of(item).joined(Tombstone.behind(version))
+            noted = _note(item)[2] if "withdrawn" in item else []
+            note = json.dumps([fragment_id, version, sorted({*noted, *items.identifiers(item)})])
+            if self._fragments.update(
+                name,
+                item,
+                f"SET barred=:b, buried=:v, erased=:e, withdrawn=:n {GONE}",
+                {**values_of(kept), ":e": items.shard(name), ":n": {"S": note}},
+            ):
+                return True
+            retry.pause("the fragment keeps changing")
+
+    def _forget(self, fragment_id: str) -> None:
+        name = self._fragments.names(fragment_id)
+        retry = Retry(self._fragments.table)
+        while "withdrawn" in (item := self._fragments.item(name)):
+            _, version, identifiers = _note(item)
+            for identifier in identifiers:
+                self._fragments.unlink(identifier, name, version)
+            if self._fragments.update(name, item, "REMOVE withdrawn", {}):
+                return
+            retry.pause("the fragment keeps changing")
+
+
+def _note(item: Item) -> tuple[str, int, list[str]]:
+    fragment_id, version, identifiers = json.loads(item["withdrawn"]["S"])
+    return fragment_id, version, identifiers

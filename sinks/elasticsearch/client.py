@@ -1,0 +1,147 @@
+"""Elasticsearch's API with what to do when it is away, busy, or says no.
+
+A request is safe to give again: every write carries its version.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from elastic_transport import TlsError
+from elasticsearch import ApiError, ConnectionTimeout, TransportError, UnsupportedProductError
+
+from idgraph.model.backoff import Backoff
+from idgraph.model.errors import ProfileIndexError
+from sinks.elasticsearch.connection import REQUEST_SECONDS, Place, connect
+
+BUSY_SECONDS = 30.0
+"""How long what is too much for Elasticsearch now (429) is given again."""
+_BUSY = Backoff(base=0.05, cap=5.0)
+
+AWAY = Backoff(retries=3, base=0.1, cap=0.5)
+"""How often it is tried again when there is no whole answer. Few: the flow goes on meanwhile, and the outbox
+waits."""
+LONGEST_REST = 5.0
+"""How many seconds at most nothing is tried after that, so that not every batch waits in vain."""
+
+TOO_MANY, TOO_LARGE = 429, 413
+BLOCKED = "cluster_block_exception"
+"""The reason for a refusal where writing is blocked, as it is for a moment when another version takes an index's place."""
+
+
+class RefusedRequestError(ProfileIndexError):
+    """Elasticsearch refused a request for good, with this HTTP status and its name for the reason."""
+
+    def __init__(self, index: str, status: int, reason: str) -> None:
+        self.status = status
+        self.reason = reason
+        super().__init__(f"Elasticsearch index {index}: {_MEANING.get(status, f'{status} {reason}')}")
+
+
+_MEANING = {
+    401: "the credentials are missing or not valid",
+    403: "access denied, or writing is blocked there; see the permissions in docs/elasticsearch.md",
+    404: "there is no such index; `idgraph index create` makes it",
+}
+
+
+class Pause:
+    """Pauses with full jitter while Elasticsearch has too much to do."""
+
+    def __init__(self, index: str) -> None:
+        self._index = index
+        self._attempt = 0
+        self._deadline = time.monotonic() + BUSY_SECONDS
+
+    def busy(self) -> None:
+        """Raises ProfileIndexError when there is no time left."""
+        if time.monotonic() > self._deadline:
+            raise ProfileIndexError(
+                f"Elasticsearch index {self._index}: busy, or blocked, for {BUSY_SECONDS:.0f} s and all retries"
+            )
+        time.sleep(_BUSY.pause(self._attempt))
+        self._attempt += 1
+
+
+class ElasticsearchClient:
+    """Safe for several threads, and over fork. All methods raise ProfileIndexError, whose message never holds a
+    value: Elasticsearch's own reasons do, so only their type is told."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self._opened: tuple[int, Any] | None = None
+        self._is_closed = False
+        self._lock = threading.Lock()
+        self._rest = 0.0
+        self._rests_until = 0.0
+        self._problem_before_rest = ""
+
+    def call(self, request: Callable[[Any], Any], seconds: float = REQUEST_SECONDS) -> Any:
+        """The body of one answer. `request` is given the client, with this time limit for each try."""
+        pause = Pause(self.place.name)
+        attempt = 0
+        while True:
+            client = self._open()
+            try:
+                answer = request(client.options(request_timeout=seconds)).body
+            except UnsupportedProductError:
+                raise self._problem("what answers there is no Elasticsearch") from None
+            except ApiError as error:
+                if error.status_code == TOO_MANY:
+                    pause.busy()
+                    continue
+                if error.status_code < 500:
+                    raise RefusedRequestError(self.place.name, error.status_code, _reason(error)) from None
+                problem = f"{self.place.url} answered {error.status_code}"
+            except TlsError:
+                raise self._problem("its certificate is not one to trust; see `ca_file`") from None
+            except ConnectionTimeout:
+                raise self._away(f"no answer from {self.place.url} within {seconds:.0f} s") from None
+            except TransportError as error:
+                # No connection, one that was cut, or half an answer.
+                problem = f"no whole answer from {self.place.url}, is it up? ({type(error).__name__})"
+            else:
+                self._rest = 0.0
+                return answer
+            if attempt == AWAY.retries:
+                raise self._away(problem)
+            time.sleep(AWAY.pause(attempt))
+            attempt += 1
+
+    def close(self) -> None:
+        """What is used afterwards raises ProfileIndexError."""
+        with self._lock:
+            self._is_closed = True
+            opened, self._opened = self._opened, None
+        if opened and opened[0] == os.getpid():
+            opened[1].close()
+
+    def _open(self) -> Any:
+        with self._lock:
+            if self._is_closed:
+                raise self._problem("the index is closed")
+            if time.monotonic() < self._rests_until:
+                raise self._problem(self._problem_before_rest)
+            # The sockets of a parent are none of its child's.
+            if self._opened is None or self._opened[0] != os.getpid():
+                self._opened = (os.getpid(), connect(self.place))
+            return self._opened[1]
+
+    def _away(self, problem: str) -> ProfileIndexError:
+        with self._lock:
+            self._rest = min(LONGEST_REST, 2 * self._rest or 1.0)
+            self._rests_until = time.monotonic() + self._rest
+            self._problem_before_rest = problem
+        return self._problem(problem)
+
+    def _problem(self, problem: str) -> ProfileIndexError:
+        return ProfileIndexError(f"Elasticsearch index {self.place.name}: {problem}")
+
+
+def _reason(error: ApiError) -> str:
+    told = error.body.get("error") if isinstance(error.body, dict) else None
+    return str(told.get("type")) if isinstance(told, dict) else "refused"

@@ -1,0 +1,193 @@
+"""The profile index in Elasticsearch.
+
+See docs/adr/0022-elasticsearch.md for why documents are exact keys, and how one number judges every write.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from idgraph.model.errors import ProfileIndexError
+from idgraph.model.index import IndexDocument, Indexed, SearchPage
+from idgraph.model.queries import Query
+from idgraph.model.tombstones import TombstoneNames
+from sinks.elasticsearch.bulk import TAKEN, Action, alive, erase, erased, key_of, write
+from sinks.elasticsearch.client import ElasticsearchClient
+from sinks.elasticsearch.compaction import compact
+from sinks.elasticsearch.connection import Place
+from sinks.elasticsearch.other_versions import erase_elsewhere
+from sinks.elasticsearch.queries import EVERY, Json, compiled
+from sinks.elasticsearch.schema import require_layout
+from sinks.elasticsearch.tokens import source
+from sinks.index_cursors import cursor_after, read_cursor
+from sinks.index_values import check_text
+
+MOST_HITS = 10_000
+"""The most that Elasticsearch gives of one answer."""
+
+_IDS = 1000
+
+
+class ElasticsearchProfileIndex:
+    """A `ProfileIndex` behind one alias, made by `idgraph index create`. Safe over fork.
+
+    An id that is longer than 32,766 bytes is refused.
+    """
+
+    def __init__(self, place: Place, names: TombstoneNames) -> None:
+        """`names` hashes the ids that documents and tombstones stand under."""
+        self._client = ElasticsearchClient(place)
+        self._alias = place.name
+        self._names = names
+        self._is_checked = False
+        self._lock = threading.Lock()
+
+    def put(self, documents: Sequence[IndexDocument]) -> dict[str, str]:
+        self._check()
+        actions, refused = prepared(documents, self._names)
+        ids = list(actions)
+        outcomes = write(self._client, self._alias, list(actions.values()), is_alias=True)
+        refused |= {each: reason for each, reason in zip(ids, outcomes, strict=True) if reason not in TAKEN}
+        # Also when all were stale: who put what is later may have died before it could be seen.
+        self._refresh()
+        return refused
+
+    def versions(self, ids: Sequence[str]) -> dict[str, int]:
+        self._check()
+        return {each: hit.version // 2 for each, hit in self._present(ids).items()}
+
+    def compare(self, documents: Sequence[IndexDocument]) -> dict[str, Indexed]:
+        self._check()
+        contents = {each.id: _content(each) for each in documents}
+        return {
+            each: Indexed(hit.version // 2, hit.content is not None and hit.content == contents[each])
+            for each, hit in self._present(list(contents)).items()
+        }
+
+    def erase(self, versions: Mapping[str, int]) -> int:
+        self._check()
+        if not versions:
+            return 0
+        self._refresh()
+        present = {each: hit.version for each, hit in self._present(list(versions)).items()}
+        tombstones = {key_of(self._names(each)): erased(version) for each, version in versions.items()}
+        are_new = erase(self._client, self._alias, tombstones, is_alias=True)
+        erase_elsewhere(self._client, tombstones)
+        self._refresh()
+        gone = [each for each, is_new in zip(versions, are_new, strict=True) if is_new]
+        return sum(present.get(each, erased(versions[each])) < erased(versions[each]) for each in gone)
+
+    def compact(self) -> None:
+        """Have Elasticsearch write anew what holds anything that was replaced. Waits until no copy needs it."""
+        self._check()
+        compact(self._client)
+
+    def search(self, query: Query, limit: int = 20, cursor: str | None = None) -> SearchPage:
+        check_text(query)
+        after = None if cursor is None else [read_cursor(cursor)]
+        self._check()
+        asked = min(limit + 1, MOST_HITS)
+        answer = self._client.call(
+            lambda api: api.search(
+                index=self._alias,
+                query=compiled(query),
+                sort=[{"id": "asc"}],
+                search_after=after,
+                size=asked,
+                source=False,
+                track_total_hits=False,
+                allow_partial_search_results=False,
+                filter_path=["hits.hits.sort"],
+            )
+        )
+        ids = [hit["sort"][0] for hit in answer.get("hits", {}).get("hits", [])]
+        page = ids[: min(limit, asked - 1)]
+        return SearchPage(page, cursor_after(page[-1]) if len(ids) > len(page) and page else None)
+
+    def count(self, query: Query) -> int:
+        check_text(query)
+        self._check()
+        answer = self._client.call(lambda api: api.count(index=self._alias, query=compiled(query)))
+        if answer["_shards"]["failed"]:
+            raise ProfileIndexError(f"Elasticsearch index {self._alias}: a part of it is away")
+        return int(answer["count"])
+
+    def identity(self) -> str:
+        self._check()
+        found = self._client.call(lambda api: api.indices.get_settings(index=self._alias, name="index.uuid"))
+        return " ".join(sorted(each["settings"]["index"]["uuid"] for each in found.values()))
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _present(self, ids: Sequence[str]) -> dict[str, _Hit]:
+        """What there is of those of these ids that have a document."""
+        by_key = {key_of(self._names(each)): each for each in ids}
+        keys = list(by_key)
+        found: dict[str, _Hit] = {}
+        for start in range(0, len(keys), _IDS):
+            for hit in self._hits({"ids": {"values": keys[start : start + _IDS]}}):
+                (content,) = hit.get("fields", {}).get("content", [None])
+                found[by_key[hit["_id"]]] = _Hit(hit["_version"], content)
+        return found
+
+    def _hits(self, wanted: Json) -> list[Json]:
+        answer = self._client.call(
+            lambda api: api.search(
+                index=self._alias,
+                query={"bool": {"filter": [wanted, EVERY]}},
+                size=_IDS,
+                source=False,
+                docvalue_fields=["content"],
+                version=True,
+                allow_partial_search_results=False,
+            )
+        )
+        found: list[Json] = answer["hits"]["hits"]
+        return found
+
+    def _check(self) -> None:
+        with self._lock:
+            if self._is_checked:
+                return
+        require_layout(self._client)
+        self._is_checked = True
+
+    def _refresh(self) -> None:
+        self._client.call(lambda api: api.indices.refresh(index=self._alias))
+
+
+class _Hit(NamedTuple):
+    """A document that is there: Elasticsearch's version of it, and the hash of its content."""
+
+    version: int
+    content: str | None
+
+
+def _content(document: IndexDocument) -> str | None:
+    try:
+        return source(document.id, document.fields).content
+    except (TypeError, UnicodeEncodeError):
+        return None
+
+
+def prepared(
+    documents: Sequence[IndexDocument], names: TombstoneNames
+) -> tuple[dict[str, Action], dict[str, str]]:
+    """The actions that put documents, by id, of each id the newest; and the reason by id for those that cannot
+    be put."""
+    refused: dict[str, str] = {}
+    actions: dict[str, Action] = {}
+    for document in documents:
+        try:
+            content = source(document.id, document.fields).json
+            present = actions.get(document.id)
+            if present is None or present.version <= alive(document.version):
+                actions[document.id] = Action(key_of(names(document.id)), alive(document.version), content)
+        except TypeError as error:
+            refused[document.id] = str(error)
+        except UnicodeEncodeError:
+            refused[document.id] = "text that is not valid Unicode"
+    return actions, refused

@@ -1,0 +1,251 @@
+"""The metadata service over HTTP."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from datetime import datetime
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+import httpx
+from pydantic import BaseModel
+
+from idgraph.model.attributes import AttributeDefinition, AttributeMetadata
+from idgraph.model.errors import MetadataError
+from idgraph.model.schema_changes import RefusedSchemaChange, SchemaChange
+from idgraph.model.snapshot_changes import SnapshotChanges
+from idgraph.model.snapshots import DiscoveryDefaults, MetadataSnapshot
+from idgraph.model.specs import SpecDefinition, SpecDocument
+from sinks.http.connection import Answer, MetadataConnection, quoted
+
+log = logging.getLogger(__name__)
+
+MAX_CHANGES = 5000
+JSON = {"Content-Type": "application/json"}
+
+
+class SpecSummary(BaseModel):
+    """A spec by name: its latest version, and which version maps events now."""
+
+    name: str
+    latest_version: int
+    active_version: int | None
+    document: SpecDocument
+
+
+class SpecVersion(BaseModel):
+    document: SpecDocument
+
+
+class SpecCheck(BaseModel):
+    warnings: list[str]
+
+
+class RefusedChange(BaseModel):
+    index: int
+    reason: str
+
+
+class SchemaAnswer(BaseModel):
+    problems: list[RefusedChange]
+
+
+class Provenance(BaseModel):
+    at: datetime
+    actor: str
+    reason: str
+
+
+class PolicyChange(BaseModel):
+    """An edit that weakens protection: who asked for it, and what a second person decided."""
+
+    id: int
+    kind: str
+    subject: str
+    status: str
+    weakens: list[str]
+    document: dict[str, Any]
+    requested: Provenance
+    decided: Provenance | None
+
+
+class FetchedSnapshot(NamedTuple):
+    """A snapshot with the ETag to ask for the next one."""
+
+    snapshot: MetadataSnapshot
+    etag: str
+
+
+class MetadataClient:
+    """Calls one metadata service. Safe to share between threads; never pickled, since it holds a token.
+
+    Every method blocks and raises `MetadataError` when the service is away, fails or refuses,
+    `UnauthorizedError` when it refuses the token. Messages name method, URL and status, never the token.
+    """
+
+    def __init__(self, url: str, token: str, timeout: float = 10.0) -> None:
+        self._http = MetadataConnection(url, token, timeout)
+
+    def snapshot(self, etag: str | None = None, wait: float = 0) -> FetchedSnapshot | None:
+        """The snapshot, or None if it still has this ETag after `wait` seconds (at most 60)."""
+        answer = self._http.call(
+            "GET",
+            "/v1/snapshot",
+            params={"wait": wait} if wait else {},
+            headers={"If-None-Match": etag} if etag else {},
+            timeout=httpx.Timeout(self._http.timeout, read=self._http.timeout + wait),
+        )
+        if answer.status_code == httpx.codes.NOT_MODIFIED:
+            return None
+        snapshot = self._http.read(MetadataSnapshot, answer)
+        return FetchedSnapshot(snapshot, answer.headers.get("ETag", ""))
+
+    def newer(self, known: MetadataSnapshot, etag: str, wait: float = 0) -> FetchedSnapshot | None:
+        """The snapshot after `known`, which has this ETag, or None as `snapshot`. It is made of `known` and of what
+        changed, as long as the service can tell that."""
+        answer = self._http.call(
+            "GET",
+            "/v1/snapshot/changes",
+            params={"since": etag, "wait": wait},
+            timeout=httpx.Timeout(self._http.timeout, read=self._http.timeout + wait),
+        )
+        if answer.status_code == httpx.codes.NOT_MODIFIED:
+            return None
+        if answer.status_code in (httpx.codes.GONE, httpx.codes.NOT_FOUND):
+            # It has left this snapshot too far behind, or is an older idgraph.
+            return self.snapshot(etag, wait)
+        changes = self._http.read(SnapshotChanges, answer)
+        try:
+            if changes.since == etag:
+                return FetchedSnapshot(changes.applied_to(known), changes.etag)
+        except MetadataError as error:
+            log.warning("the metadata service: %s; the whole is read", error)
+        return self.snapshot(etag)
+
+    def send(self, changes: list[SchemaChange]) -> list[RefusedSchemaChange]:
+        """Implements `SchemaUpdates`."""
+        refused = []
+        for start in range(0, len(changes), MAX_CHANGES):
+            some = changes[start : start + MAX_CHANGES]
+            body = {"changes": [change.model_dump(mode="json") for change in some]}
+            answer = self._http.get_model(SchemaAnswer, "PATCH", "/v1/schema", json=body)
+            refused += [
+                RefusedSchemaChange(some[problem.index], problem.reason) for problem in answer.problems
+            ]
+        return refused
+
+    def put_spec(self, definition: SpecDefinition, reason: str = "", etag: str | None = None) -> SpecSummary:
+        """Store a new version, also active if its status says so; the same again makes none.
+
+        With `etag` only if the spec still has it. Raises SpecError, with the place, for a refused spec.
+        """
+        path = f"/v1/specs/{quoted(definition.name)}"
+        return self._put(SpecSummary, path, _stated(definition, SpecDefinition), reason, etag)
+
+    def check(self, definition: SpecDefinition) -> list[str]:
+        """Would this spec be accepted? Gives warnings; raises SpecError, with the place, if not."""
+        body = _stated(definition, SpecDefinition)
+        answer = self._http.get_model(SpecCheck, "POST", "/v1/specs/check", content=body, headers=JSON)
+        return answer.warnings
+
+    def activate(self, name: str, version: int | None = None, reason: str = "") -> SpecSummary:
+        """Let a version (the latest, if none is given) map events."""
+        return self._set_status(name, "active", version, reason)
+
+    def retire(self, name: str, version: int | None = None, reason: str = "") -> SpecSummary:
+        """Let a version (the active one, if none is given) map no more events."""
+        return self._set_status(name, "retired", version, reason)
+
+    def get_spec(self, name: str) -> SpecSummary | None:
+        """None if there is none of this name."""
+        return self._http.find_model(SpecSummary, "GET", f"/v1/specs/{quoted(name)}")
+
+    def get_spec_version(self, name: str, version: int) -> SpecDocument | None:
+        """None if there is no such version."""
+        path = f"/v1/specs/{quoted(name)}/versions/{version}"
+        found = self._http.find_model(SpecVersion, "GET", path)
+        return None if found is None else found.document
+
+    def list_specs(self) -> list[SpecSummary]:
+        """All specs, by name."""
+        return list(self._http.pages(SpecSummary, "/v1/specs", {}))
+
+    def put_attribute(
+        self, definition: AttributeDefinition, reason: str = "", etag: str | None = None
+    ) -> AttributeMetadata:
+        """Declare or redefine an attribute; the same definition again makes no new version. Raises
+        ApprovalNeededError when it weakens protection: nothing is changed until a second person approves it."""
+        path = f"/v1/attributes/{quoted(definition.path)}"
+        return self._put(AttributeMetadata, path, _stated(definition, AttributeDefinition), reason, etag)
+
+    def get_attribute(self, path: str) -> AttributeMetadata | None:
+        """None if the path is unknown."""
+        return self._http.find_model(AttributeMetadata, "GET", f"/v1/attributes/{quoted(path)}")
+
+    def search_attributes(self, words: str = "", **filters: str) -> Iterator[AttributeMetadata]:
+        """Attributes by path, fetched page by page. Filters: `prefix`, `source`, `status`,
+        `classification`, `encryption`, `data_type`."""
+        return self._http.pages(AttributeMetadata, "/v1/attributes", {"q": words, **filters})
+
+    def decide_proposal(self, path: str, is_confirmed: bool, reason: str = "") -> AttributeMetadata:
+        """Confirm or refuse what a detector proposed. Raises NotFoundError, RefusedError where no proposal
+        waits, ApprovalNeededError when more than the proposal sealed it."""
+        body = {"decision": "confirm" if is_confirmed else "refuse", "reason": reason}
+        place = f"/v1/attributes/{quoted(path)}/proposal"
+        return self._http.get_model(AttributeMetadata, "POST", place, json=body)
+
+    def policy_changes(self, status: str | None = None) -> Iterator[PolicyChange]:
+        """Edits that weaken protection, the newest first: all, or those `pending`, `approved` or `refused`."""
+        return self._http.pages(PolicyChange, "/v1/policy-changes", {"status": status} if status else {})
+
+    def decide_change(self, number: int, is_approved: bool, reason: str = "") -> PolicyChange:
+        """Approve a policy change, as another person than who asked for it, or refuse it. Raises NotFoundError,
+        RefusedError when the service does not take the decision."""
+        place = f"/v1/policy-changes/{number}/{'approve' if is_approved else 'refuse'}"
+        return self._http.get_model(PolicyChange, "POST", place, json={"reason": reason})
+
+    def get_defaults(self) -> DiscoveryDefaults:
+        """The discovery defaults in force."""
+        return self._http.get_model(DiscoveryDefaults, "GET", "/v1/discovery-defaults")
+
+    def put_defaults(self, defaults: DiscoveryDefaults, reason: str = "") -> DiscoveryDefaults:
+        """Change the discovery defaults. Raises ApprovalNeededError when that weakens protection."""
+        body = _stated(defaults, DiscoveryDefaults)
+        return self._put(DiscoveryDefaults, "/v1/discovery-defaults", body, reason)
+
+    def close(self) -> None:
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _put(
+        self, kind: type[Answer], path: str, body: bytes, reason: str, etag: str | None = None
+    ) -> Answer:
+        return self._http.get_model(
+            kind,
+            "PUT",
+            path,
+            content=body,
+            params={"reason": reason} if reason else {},
+            headers=JSON | ({"If-Match": etag} if etag else {}),
+        )
+
+    def _set_status(self, name: str, status: str, version: int | None, reason: str) -> SpecSummary:
+        body = {"status": status, "version": version, "reason": reason}
+        return self._http.get_model(SpecSummary, "POST", f"/v1/specs/{quoted(name)}/status", json=body)
+
+
+def _stated(definition: BaseModel, kind: type[BaseModel]) -> bytes:
+    """What the author stated, as JSON: without the fields that a stored document has besides, and without
+    those that were not set, since the service refuses to open a sealed attribute by omission."""
+    stated = definition.model_dump(include=set(kind.model_fields), exclude_unset=True)
+    # A number with more digits than a double keeps arrives as a Decimal; the service stores doubles.
+    return json.dumps(stated, default=float).encode()

@@ -1,0 +1,142 @@
+"""A schema registry by the HTTP interface that Confluent's, Karapace and others have."""
+
+from __future__ import annotations
+
+import json
+import os
+import ssl
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+import httpx
+
+from idgraph.model.backoff import Backoff
+from idgraph.model.errors import ConfigError, PayloadSchemaError, SchemaRegistryError
+from sinks.credentials import secret
+from transforms.payloads.schemas import PayloadSchema
+
+PASSWORD = "IDGRAPH_SCHEMA_REGISTRY_PASSWORD"  # noqa: S105 - the name of a variable
+"""Environment variable that holds what `password_file` holds else."""
+
+REQUEST_SECONDS = 5.0
+PATIENCE = Backoff(retries=6, base=0.1, cap=3.0)
+"""While the registry is away: some seconds in all."""
+
+MOST_REFERENCES = 200
+_KINDS = ("AVRO", "PROTOBUF", "JSON")
+
+
+class Place(NamedTuple):
+    """Where a registry is, and where its password is: never what it is."""
+
+    url: str
+    username: str | None = None
+    password_file: str | None = None
+    ca_file: str | None = None
+
+
+class HttpSchemaRegistry:
+    """A `SchemaRegistry`. Nothing is opened before the first use; safe over fork, not for several threads.
+
+    No message holds a schema or a credential.
+    """
+
+    def __init__(
+        self, place: Place, backoff: Backoff = PATIENCE, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        self._place = place
+        self._backoff = backoff
+        self._sleep = sleep
+        self._opened: tuple[int, httpx.Client] | None = None
+
+    def schema(self, number: int) -> PayloadSchema:
+        """The schema of a number, with all that it is built on. Raises ConfigError for credentials that cannot be
+        read, and as the protocol says."""
+        found = self._get(f"/schemas/ids/{number}")
+        kind = found.get("schemaType", "AVRO")
+        if kind not in _KINDS:
+            raise PayloadSchemaError("the registry says that it is of a kind that idgraph does not know")
+        if kind == "PROTOBUF":
+            # As text it would have to be compiled by protoc.
+            found = self._get(f"/schemas/ids/{number}?format=serialized")
+        references: dict[str, str] = {}
+        self._follow(found, kind, references, ())
+        return PayloadSchema(kind, found["schema"], tuple(references.items()))
+
+    def close(self) -> None:
+        """Close the connection; the next use opens another."""
+        if self._opened and self._opened[0] == os.getpid():
+            self._opened[1].close()
+        self._opened = None
+
+    def _follow(
+        self, found: dict[str, Any], kind: str, references: dict[str, str], around: tuple[str, ...]
+    ) -> None:
+        """Add what a schema refers to, each after what that refers to itself."""
+        for each in found.get("references") or ():
+            name, subject, version = (str(each.get(key)) for key in ("name", "subject", "version"))
+            if name in references:
+                continue
+            if name in around or len(references) + len(around) >= MOST_REFERENCES:
+                raise PayloadSchemaError("its references go in a circle, or are too many")
+            form = "?format=serialized" if kind == "PROTOBUF" else ""
+            below = self._get(f"/subjects/{quote(subject, safe='')}/versions/{quote(version, safe='')}{form}")
+            self._follow(below, kind, references, (*around, name))
+            references[name] = below["schema"]
+
+    def _get(self, path: str) -> dict[str, Any]:
+        """An answer that holds a schema, asked for again while the registry is away."""
+        for attempt in range(self._backoff.retries + 1):
+            try:
+                answer = self._client().get(self._place.url.rstrip("/") + path)
+            except httpx.HTTPError as error:
+                told = f"no answer ({type(error).__name__})"
+            else:
+                if answer.is_success:
+                    return _content(answer)
+                if answer.status_code not in (401, 403, 408, 429) and answer.status_code < 500:
+                    raise PayloadSchemaError(f"the registry does not have it (HTTP {answer.status_code})")
+                told = f"HTTP {answer.status_code}"
+                if answer.status_code in (401, 403):
+                    break
+            if attempt < self._backoff.retries:
+                self._sleep(self._backoff.pause(attempt))
+        raise SchemaRegistryError(f"the schema registry {self._place.url}: {told}")
+
+    def _client(self) -> httpx.Client:
+        # Sockets of a parent are none of its child's.
+        if self._opened is None or self._opened[0] != os.getpid():
+            self._opened = os.getpid(), _connect(self._place)
+        return self._opened[1]
+
+
+def _connect(place: Place) -> httpx.Client:
+    auth = None
+    context: ssl.SSLContext | bool = True
+    if place.username:
+        password = secret(PASSWORD, place.password_file)
+        if password is None:
+            raise ConfigError(
+                f"[kafka.registry] username: there is no password; set `password_file` or {PASSWORD}"
+            )
+        auth = (place.username, password)
+    if place.ca_file:
+        try:
+            context = ssl.create_default_context(cafile=place.ca_file)
+        except OSError:
+            raise ConfigError(f"[kafka.registry] ca_file: {place.ca_file} cannot be used") from None
+    # No proxies of the environment, as with the decryption service: the password is for the registry only.
+    return httpx.Client(auth=auth, verify=context, timeout=REQUEST_SECONDS, trust_env=False)
+
+
+def _content(answer: httpx.Response) -> dict[str, Any]:
+    try:
+        found = answer.json()
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        found = None
+    if not isinstance(found, dict) or not isinstance(found.get("schema"), str):
+        # Cut short, or something between here and the registry answered.
+        raise SchemaRegistryError("the schema registry's answer holds no schema")
+    return found

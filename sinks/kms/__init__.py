@@ -1,0 +1,1 @@
+"""Keys wrapped by AWS KMS."""

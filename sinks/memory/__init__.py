@@ -1,0 +1,1 @@
+"""Stores in memory, for tests and previews."""

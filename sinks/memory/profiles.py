@@ -1,0 +1,219 @@
+"""A profile store in memory, for tests and previews: the plainest thing that keeps the protocol."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from idgraph.model.errors import StoreError, UnstorableError
+from idgraph.model.store import NEW, FragmentWrite, OutboxEntry, StoredFragment
+from idgraph.model.tombstones import UNJUDGED, Holding, Tombstone, TombstoneNames
+
+
+class MemoryProfileStore:
+    """A `ProfileStore` that is gone with its process. Safe for several threads."""
+
+    def __init__(self, names: TombstoneNames = str.encode) -> None:
+        self._names = names
+        self._tombstones: dict[bytes, Tombstone] = {}
+        self._unfinished: dict[str, Holding] = {}
+        self._withdrawn: dict[str, int] = {}
+        self._marks: set[str] = set()
+        self._fragments: dict[str, StoredFragment] = {}
+        self._identifiers: dict[str, set[str]] = {}
+        self._carriers: dict[str, set[str]] = {}
+        self._outbox: dict[str, None] = {}
+        self._closed = False
+        self._guard = threading.Lock()
+
+    def read(self, ids: Sequence[str]) -> dict[str, StoredFragment]:
+        _refuse_unstorable(ids)
+        with self._lock():
+            return self._found(ids)
+
+    def read_with_tombstones(
+        self, ids: Sequence[str]
+    ) -> tuple[dict[str, StoredFragment], dict[str, Tombstone]]:
+        _refuse_unstorable(ids)
+        with self._lock():
+            return self._found(ids), self._buried(ids)
+
+    def _found(self, ids: Sequence[str]) -> dict[str, StoredFragment]:
+        return {each: self._fragments[each] for each in ids if each in self._fragments}
+
+    def write(self, writes: Sequence[FragmentWrite]) -> set[str]:
+        for write in writes:
+            _refuse_unstorable((write.id, *write.identifiers))
+        with self._lock():
+            return {write.id for write in writes if not self._written(write)}
+
+    def _written(self, write: FragmentWrite) -> bool:
+        present = self._fragments.get(write.id)
+        tombstone = self._tombstones.get(self._names(write.id), _NONE)
+        version = present.version if present else tombstone.version
+        if version != write.expected_version or tombstone.until > write.judged:
+            return False
+        if present and tombstone.covers(version):
+            return False
+        self._fragments[write.id] = StoredFragment(write.id, write.expected_version + 1, write.state)
+        self._identifiers.setdefault(write.id, set()).update(write.identifiers)
+        for identifier in write.identifiers:
+            self._carriers.setdefault(identifier, set()).add(write.id)
+        for identifier in write.dropped:
+            self._identifiers[write.id].discard(identifier)
+            self._carriers.get(identifier, set()).discard(write.id)
+        self._outbox.setdefault(write.id)
+        return True
+
+    def find(self, identifier: str) -> list[str]:
+        with self._lock():
+            return sorted(self._carriers.get(identifier, ()))
+
+    def identifiers(self, fragment_id: str) -> frozenset[str]:
+        with self._lock():
+            return frozenset(self._identifiers.get(fragment_id, ()))
+
+    def scan(self, after: str = "", limit: int = 1000) -> list[StoredFragment]:
+        # The order of code points is the order of UTF-8 bytes.
+        with self._lock():
+            later = sorted(each for each in self._fragments if each > after)
+            return [self._fragments[each] for each in later[:limit]]
+
+    def ids(self) -> Iterator[str]:
+        with self._lock():
+            return iter(sorted(self._fragments))
+
+    def count(self) -> int:
+        with self._lock():
+            return len(self._fragments)
+
+    def outbox(self, limit: int = 1000) -> list[OutboxEntry]:
+        with self._lock():
+            return [OutboxEntry(each, self._fragments[each].version) for each in list(self._outbox)[:limit]]
+
+    def settle(self, entries: Sequence[OutboxEntry]) -> None:
+        with self._lock():
+            for fragment_id, version in entries:
+                if fragment_id in self._outbox and self._fragments[fragment_id].version <= version:
+                    del self._outbox[fragment_id]
+
+    def tombstones(self, ids: Iterable[str]) -> dict[str, Tombstone]:
+        with self._lock():
+            return self._buried(ids)
+
+    def _buried(self, ids: Iterable[str]) -> dict[str, Tombstone]:
+        if not self._tombstones:
+            return {}
+        found = ((each, self._tombstones.get(self._names(each))) for each in ids)
+        return {each: tombstone for each, tombstone in found if tombstone is not None}
+
+    def holdings(self, ids: Sequence[str]) -> list[Holding]:
+        with self._lock():
+            return [self._holding(each) for each in ids]
+
+    def erase(self, ids: Sequence[str], until: int) -> list[Holding]:
+        with self._lock():
+            return [self._erased(each, until) for each in ids]
+
+    def unfinished(self) -> list[Holding]:
+        with self._lock():
+            return [self._unfinished[each] for each in sorted(self._unfinished)]
+
+    def finish(self, ids: Sequence[str]) -> None:
+        with self._lock():
+            for each in ids:
+                self._unfinished.pop(each, None)
+
+    def withdraw(self, versions: Mapping[str, int]) -> set[str]:
+        with self._lock():
+            return {each for each, version in versions.items() if not self._is_withdrawn(each, version)}
+
+    def _is_withdrawn(self, fragment_id: str, version: int) -> bool:
+        present = self._fragments.get(fragment_id)
+        if present is None or present.version != version:
+            return present is None
+        name = self._names(fragment_id)
+        behind = Tombstone.behind(version)
+        self._tombstones[name] = self._tombstones.get(name, _NONE).joined(behind)
+        self._withdrawn[fragment_id] = version
+        self._remove(fragment_id)
+        return True
+
+    def withdrawn(self) -> dict[str, int]:
+        with self._lock():
+            return dict(self._withdrawn)
+
+    def forget_withdrawn(self, ids: Sequence[str]) -> None:
+        with self._lock():
+            for each in ids:
+                self._withdrawn.pop(each, None)
+
+    def all_tombstones(self) -> dict[bytes, Tombstone]:
+        with self._lock():
+            return dict(self._tombstones)
+
+    def reinstate(self, tombstones: Mapping[bytes, Tombstone]) -> int:
+        with self._lock():
+            lost = len(tombstones.keys() - self._tombstones.keys())
+            for name, tombstone in tombstones.items():
+                self._tombstones[name] = self._tombstones.get(name, _NONE).joined(tombstone)
+            return lost
+
+    def lift(self, ids: Sequence[str]) -> int:
+        with self._lock():
+            names = {self._names(each) for each in ids if each not in self._unfinished}
+            lifted = [name for name in names if self._tombstones.get(name, _NONE).until > UNJUDGED]
+            for name in lifted:
+                self._tombstones[name] = self._tombstones[name]._replace(until=UNJUDGED)
+            return len(lifted)
+
+    def remember(self, mark: str, instead_of: str = "") -> None:
+        with self._lock():
+            self._marks.discard(instead_of)
+            self._marks.add(mark)
+
+    def remembers(self, mark: str) -> bool:
+        with self._lock():
+            return mark in self._marks
+
+    def close(self) -> None:
+        with self._guard:
+            self._closed = True
+
+    def _holding(self, fragment_id: str) -> Holding:
+        present = self._fragments.get(fragment_id)
+        identifiers = frozenset(self._identifiers.get(fragment_id, ()))
+        version = present.version if present else NEW
+        return Holding(fragment_id, version, identifiers, fragment_id in self._outbox)
+
+    def _erased(self, fragment_id: str, until: int) -> Holding:
+        found, name = self._holding(fragment_id), self._names(fragment_id)
+        kept = self._tombstones.get(name, _NONE).joined(Tombstone.behind(found.version, until))
+        self._tombstones[name] = kept
+        noted = self._unfinished.get(fragment_id, found)
+        erased = found._replace(version=kept.version, identifiers=found.identifiers | noted.identifiers)
+        self._unfinished[fragment_id] = erased._replace(in_outbox=False)
+        self._remove(fragment_id)
+        return erased
+
+    def _remove(self, fragment_id: str) -> None:
+        self._fragments.pop(fragment_id, None)
+        self._outbox.pop(fragment_id, None)
+        for identifier in self._identifiers.pop(fragment_id, ()):
+            self._carriers[identifier].discard(fragment_id)
+
+    def _lock(self) -> threading.Lock:
+        if self._closed:
+            raise StoreError("the profile store in memory is closed")
+        return self._guard
+
+
+def _refuse_unstorable(names: Iterable[str]) -> None:
+    try:
+        for name in names:
+            name.encode()
+    except UnicodeEncodeError:
+        raise UnstorableError("text that is not valid Unicode cannot be stored") from None
+
+
+_NONE = Tombstone(UNJUDGED, NEW)

@@ -1,0 +1,226 @@
+"""One SQLite file, shared by threads and processes: connections, transactions, retries, errors."""
+
+from __future__ import annotations
+
+import os
+import random
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from itertools import count
+from pathlib import Path
+from typing import Any, TypeVar
+
+from idgraph.model.errors import IdgraphError
+from sinks.sqlite.connections import Connections
+from sinks.sqlite.schema import Schema
+
+T = TypeVar("T")
+V = TypeVar("V")
+
+CHUNK = 500
+"""How many values one IN list holds."""
+
+# SQLite itself waits for a lock (see sqlite_connections); some of its answers come without waiting.
+_RETRY_SECONDS = 30
+_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL}
+
+_REASONS = {
+    sqlite3.SQLITE_BUSY: "another writer holds it for too long",
+    sqlite3.SQLITE_LOCKED: "another writer holds it for too long",
+    sqlite3.SQLITE_PROTOCOL: "another writer holds it for too long",
+    sqlite3.SQLITE_CANTOPEN: "cannot be opened or created",
+    sqlite3.SQLITE_CORRUPT: "is damaged",
+    sqlite3.SQLITE_FULL: "the disk is full",
+    sqlite3.SQLITE_IOERR: "the disk failed to read or write",
+    sqlite3.SQLITE_NOTADB: "is damaged or not an SQLite database",
+    sqlite3.SQLITE_PERM: "may not be read or written",
+    sqlite3.SQLITE_READONLY: "may not be written",
+    sqlite3.SQLITE_TOOBIG: "a value is larger than SQLite holds",
+}
+_DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+
+
+class SqliteFile:
+    """Runs units of work, each in one transaction. Safe for several threads and processes, and over fork.
+
+    `error` is what is raised instead of sqlite3's errors, `unstorable` where a value is the cause and waiting is of
+    no use; the message names the file, never a value.
+    Nothing is opened before the first use.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        schema: Schema,
+        error: type[IdgraphError],
+        unstorable: type[IdgraphError] | None = None,
+        remedy: str = "restore it from a backup",
+    ) -> None:
+        """`remedy` is what to do about a damaged file."""
+        self.path = Path(path)
+        self._error = error
+        self._unstorable = unstorable or error
+        self._remedy = remedy
+        self._connections = Connections(self.path, schema, error)
+
+    def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run `work` on one snapshot of the file."""
+        return self._run(_reading, work)
+
+    def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run `work` as the only writer; durable when it returns, without effect when it raises.
+
+        `work` runs again from the start when another writer was in the way.
+        """
+        return self._run(_writing, work)
+
+    def write_unflushed(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """As `write`, for what may be had again: a power cut soon after it may take it back. A crash of the process
+        does not, nor a power cut after the next `write`."""
+        return self._run(_writing_unflushed, work)
+
+    def truncate_log(self) -> None:
+        """Move the log into the file and empty it, so that deleted rows stand in neither.
+
+        Tries again and again while others read, or move the log themselves, which SQLite does not wait for.
+        Raises the file's error when one was in the way for too long.
+        """
+
+        def checkpoint(connection: sqlite3.Connection) -> int:
+            return int(connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0])
+
+        deadline = time.monotonic() + _RETRY_SECONDS
+        for attempt in count():
+            if not self._run(nullcontext, checkpoint):
+                return
+            if time.monotonic() > deadline:
+                break
+            _pause(attempt)
+        raise self._error(f"{self.path}: deleted rows are still in the log, a reader holds it; delete again")
+
+    def rewrite(self) -> None:
+        """Write the whole file anew and empty the log, so that nothing deleted or replaced is in either: in the room
+        that rows leave when they are moved from page to page, `secure_delete` lets their bytes stand. Takes the
+        write lock for as long as writing it takes, seconds a gigabyte, and twice as much disk again as the file: in
+        the log beside it, and in a temporary file of no name in the same folder, or where `SQLITE_TMPDIR` says.
+        """
+        self._run(nullcontext, _vacuum)
+        self.truncate_log()
+
+    def close(self) -> None:
+        """Every later call raises. Closing twice is no error."""
+        self._connections.close()
+
+    def _run(
+        self,
+        transaction: Callable[[sqlite3.Connection], AbstractContextManager[Any]],
+        work: Callable[[sqlite3.Connection], T],
+    ) -> T:
+        deadline = time.monotonic() + _RETRY_SECONDS
+        for attempt in count():
+            try:
+                with self._connections.lend() as connection, transaction(connection):
+                    return work(connection)
+            except sqlite3.Error as error:
+                if _code(error) not in _BUSY or time.monotonic() > deadline:
+                    raise self._explained(error) from None
+                _pause(attempt)
+            except UnicodeEncodeError:
+                raise self._unstorable(
+                    f"{self.path}: text that is not valid Unicode cannot be stored"
+                ) from None
+            except OverflowError:
+                raise self._unstorable(
+                    f"{self.path}: a number of more than 64 bits cannot be stored"
+                ) from None
+            except OSError as error:
+                raise self._error(f"{self.path}: {error.strerror or type(error).__name__}") from None
+        raise AssertionError("unreachable")
+
+    def _explained(self, error: sqlite3.Error) -> IdgraphError:
+        # SQLite's own message may quote what it was given, so only its code goes on.
+        name = getattr(error, "sqlite_errorname", None) or type(error).__name__
+        reason = _REASONS.get(_code(error), "SQLite refused")
+        if _code(error) in _DAMAGED:
+            reason = f"{reason}; {self._remedy}"
+        kind = self._unstorable if _code(error) == sqlite3.SQLITE_TOOBIG else self._error
+        return kind(f"{self.path}: {reason} ({name})")
+
+
+# What fails in one of these is not committed: its connection is closed, which takes it back.
+
+
+@contextmanager
+def _reading(connection: sqlite3.Connection) -> Iterator[None]:
+    connection.execute("BEGIN")
+    yield
+    connection.execute("COMMIT")
+
+
+@contextmanager
+def _writing(connection: sqlite3.Connection) -> Iterator[None]:
+    _begin_write(connection)
+    yield
+    connection.execute("COMMIT")
+
+
+@contextmanager
+def _writing_unflushed(connection: sqlite3.Connection) -> Iterator[None]:
+    connection.execute("PRAGMA synchronous = NORMAL")
+    with _writing(connection):
+        yield
+    connection.execute("PRAGMA synchronous = FULL")
+
+
+def _begin_write(connection: sqlite3.Connection) -> None:
+    # SQLite's own waiting sleeps ever longer, up to 100 ms, so of several busy writers one may starve for
+    # seconds. Asking every millisecond or so gives each its chance.
+    patience = connection.execute("PRAGMA busy_timeout").fetchone()[0]
+    connection.execute("PRAGMA busy_timeout = 0")
+    deadline = time.monotonic() + _RETRY_SECONDS
+    while True:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as error:
+            if _code(error) not in _BUSY or time.monotonic() > deadline:
+                raise
+        else:
+            break
+        time.sleep(random.uniform(0.0005, 0.002))  # noqa: S311 - no secret
+    connection.execute(f"PRAGMA busy_timeout = {patience}")
+
+
+def _vacuum(connection: sqlite3.Connection) -> None:
+    # In memory, as all else that is temporary, a file larger than that could never be written anew. Of the whole process;
+    # SQLite's own choice may be a small disk, or one that is less well kept than that of the profiles.
+    if "SQLITE_TMPDIR" not in os.environ:
+        file = connection.execute("PRAGMA database_list").fetchone()[2]
+        folder = str(Path(file).parent).replace("'", "''")
+        connection.execute(f"PRAGMA temp_store_directory = '{folder}'")
+    connection.execute("PRAGMA temp_store = FILE")
+    try:
+        connection.execute("VACUUM")
+    finally:
+        connection.execute("PRAGMA temp_store = MEMORY")
+
+
+def chunks(values: Sequence[V]) -> Iterator[Sequence[V]]:
+    """The values in lists that fit an IN list."""
+    for start in range(0, len(values), CHUNK):
+        yield values[start : start + CHUNK]
+
+
+def marks(number: int) -> str:
+    """`?,?,?` for an IN list."""
+    return ",".join("?" * number)
+
+
+def _code(error: sqlite3.Error) -> int:
+    # The low byte of an extended code is the primary one.
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
+
+
+def _pause(attempt: int) -> None:
+    time.sleep(random.uniform(0.005, 0.02) * min(attempt + 1, 20))  # noqa: S311 - no secret

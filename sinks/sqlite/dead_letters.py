@@ -1,0 +1,145 @@
+"""Dead letters in one SQLite file."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+
+from idgraph.model.dead_letters import FRAGMENT, DeadLetter, DeadLetterReason
+from idgraph.model.errors import StoreError
+from sinks.sqlite.database import SqliteFile, chunks, marks
+from sinks.sqlite.schema import Schema
+
+_OF_FRAGMENTS = f"substr(position, 1, {len(FRAGMENT)}) = '{FRAGMENT}'"
+# Columns in the order of DeadLetter's fields.
+_SCHEMA = Schema(
+    application_id=0x69646764,
+    migrations=(
+        (
+            """CREATE TABLE letters (
+                id TEXT NOT NULL UNIQUE,
+                reason TEXT NOT NULL,
+                stage TEXT NOT NULL,
+                detail TEXT NOT NULL,
+                source TEXT NOT NULL,
+                position TEXT NOT NULL,
+                spec TEXT,
+                snapshot_version INTEGER NOT NULL,
+                batch TEXT NOT NULL,
+                attempt TEXT NOT NULL,
+                payload BLOB NOT NULL,
+                set_aside_at INTEGER NOT NULL)""",
+            "CREATE INDEX letters_by_reason ON letters (reason, id)",
+            "CREATE INDEX letters_by_source ON letters (source, id)",
+            "CREATE INDEX letters_by_batch ON letters (batch)",
+        ),
+        (f"CREATE INDEX letters_of_fragments ON letters (position) WHERE {_OF_FRAGMENTS}",),
+    ),
+)
+
+_PAGE = 100
+_PAGE_BYTES = 4 << 20
+"""Of payloads: a letter may hold many megabytes. A page ends at either."""
+
+
+class SqliteDeadLetters:
+    """`DeadLetters` in one file, made when first used, for the owner only."""
+
+    def __init__(self, path: str | Path) -> None:
+        self._file = SqliteFile(path, _SCHEMA, StoreError)
+
+    def put(self, letters: Sequence[DeadLetter]) -> None:
+        if letters:
+            # REPLACE finds the old letter by the unique id.
+            self._file.write(
+                lambda connection: connection.executemany(
+                    "INSERT OR REPLACE INTO letters VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", letters
+                )
+            )
+
+    def settle_batch(self, batch: str, attempt: str) -> dict[str, str]:
+        return self._file.write(
+            lambda connection: {
+                letter: position
+                for letter, position in connection.execute(
+                    "DELETE FROM letters WHERE batch = ? AND attempt <> ? RETURNING id, position",
+                    (batch, attempt),
+                )
+                if position.startswith(FRAGMENT)
+            }
+        )
+
+    def get(self, letter_id: str) -> DeadLetter | None:
+        found = self._letters("WHERE id = ?", [letter_id])
+        return found[0] if found else None
+
+    def scan(self, reason: str | None = None, source: str | None = None) -> Iterator[DeadLetter]:
+        """A page in memory at a time; letters put or dropped meanwhile may or may not be seen."""
+        wanted = [(column, value) for column, value in (("reason", reason), ("source", source)) if value]
+        where = "".join(f"{column} = ? AND " for column, _ in wanted)
+        after = ""
+        while page := self._letters(
+            f"WHERE {where}id > ? ORDER BY id LIMIT {_PAGE}", [*(value for _, value in wanted), after]
+        ):
+            yield from page
+            after = page[-1].id
+
+    def counts(self, source: str | None = None) -> dict[str, int]:
+        return dict(
+            self._file.read(
+                lambda connection: connection.execute(
+                    "SELECT reason, count(*) FROM letters WHERE :source IS NULL OR source = :source "
+                    "GROUP BY reason ORDER BY reason",
+                    {"source": source or None},
+                ).fetchall()
+            )
+        )
+
+    def at(self, positions: Collection[str]) -> dict[str, str]:
+        def work(connection: sqlite3.Connection) -> dict[str, str]:
+            return {
+                row[0]: row[1]
+                for chunk in chunks(list(positions))
+                for row in connection.execute(
+                    f"SELECT id, position FROM letters WHERE {_OF_FRAGMENTS} AND position IN ({marks(len(chunk))})",  # noqa: S608 - marks only
+                    chunk,
+                )
+            }
+
+        return self._file.read(work)
+
+    def drop(self, ids: Sequence[str]) -> int:
+        if not ids:
+            return 0
+        return self._file.write(
+            lambda connection: (
+                connection.executemany("DELETE FROM letters WHERE id = ?", [(each,) for each in ids]).rowcount
+            )
+        )
+
+    def compact(self) -> None:
+        self._file.rewrite()
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _letters(self, where: str, values: list[str]) -> list[DeadLetter]:
+        def work(connection: sqlite3.Connection) -> list[DeadLetter]:
+            with closing(connection.execute(f"SELECT * FROM letters {where}", values)) as rows:  # noqa: S608 - ours only
+                return _page(DeadLetter(row[0], DeadLetterReason(row[1]), *row[2:]) for row in rows)
+
+        return self._file.read(work)
+
+
+def _page(letters: Iterable[DeadLetter]) -> list[DeadLetter]:
+    """The first of them, up to the one with which they are of so many bytes."""
+    page: list[DeadLetter] = []
+    size = 0
+    for letter in letters:
+        page.append(letter)
+        size += len(letter.payload)
+        if size >= _PAGE_BYTES:
+            break
+    return page

@@ -1,0 +1,258 @@
+"""The embedded profile store: fragments, what they can be found by, and the outbox in one SQLite file.
+
+See docs/adr/0002-profile-store.md for the tables and what they cost.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from idgraph.model.errors import StoreError, UnstorableError
+from idgraph.model.store import NEW, FragmentWrite, OutboxEntry, StoredFragment
+from idgraph.model.tombstones import UNJUDGED, Holding, Tombstone, TombstoneNames
+from sinks.sqlite import erasure as sqlite_erasure
+from sinks.sqlite import outbox as sqlite_outbox
+from sinks.sqlite import tombstones as sqlite_tombstones
+from sinks.sqlite.database import SqliteFile, chunks, marks
+from sinks.sqlite.schema import Schema
+from sinks.sqlite.tombstones import SqliteTombstones
+
+# `named` says that the fragment's own id is among its identifiers: nearly always so, and it saves two rows.
+_SCHEMA = Schema(
+    application_id=0x69646770,
+    migrations=(
+        (
+            """CREATE TABLE fragments (
+                number INTEGER PRIMARY KEY,
+                id TEXT NOT NULL UNIQUE,
+                version INTEGER NOT NULL,
+                named INTEGER NOT NULL,
+                state BLOB NOT NULL)""",
+            """CREATE TABLE identifiers (
+                identifier TEXT NOT NULL,
+                fragment INTEGER NOT NULL,
+                PRIMARY KEY (identifier, fragment)) WITHOUT ROWID""",
+            "CREATE INDEX identifiers_of_fragment ON identifiers (fragment)",
+            sqlite_outbox.TABLE,
+        ),
+        (sqlite_tombstones.TABLE, sqlite_erasure.UNFINISHED_TABLE),
+        (sqlite_erasure.WITHDRAWN_TABLE,),
+        sqlite_outbox.RUNS,
+        ("CREATE TABLE marks (mark TEXT PRIMARY KEY) WITHOUT ROWID",),
+    ),
+    # Megabytes of log between checkpoints (pages of 8 KiB): a page written often is moved home once.
+    settings=("PRAGMA wal_autocheckpoint = 4000", "PRAGMA cache_size = -32768"),
+)
+
+
+class SqliteProfileStore:
+    """A `ProfileStore` in one file. `path` and its folder are made when first used, for the owner only.
+
+    `names` hashes the ids of erased fragments; a store that has tombstones takes no writes without it.
+    """
+
+    def __init__(self, path: str | Path, names: TombstoneNames | None = None) -> None:
+        self._file = SqliteFile(path, _SCHEMA, StoreError, UnstorableError)
+        self._tombstones = SqliteTombstones(names, StoreError)
+
+    def read(self, ids: Sequence[str]) -> dict[str, StoredFragment]:
+        return self._file.read(lambda connection: _read(connection, ids)) if ids else {}
+
+    def read_with_tombstones(
+        self, ids: Sequence[str]
+    ) -> tuple[dict[str, StoredFragment], dict[str, Tombstone]]:
+        return self._file.read(
+            lambda connection: (_read(connection, ids), self._tombstones.find(connection, ids))
+        )
+
+    def write(self, writes: Sequence[FragmentWrite]) -> set[str]:
+        if not writes:
+            return set()
+        return self._file.write(lambda connection: _write(connection, self._tombstones, writes))
+
+    def find(self, identifier: str) -> list[str]:
+        query = """
+            SELECT id FROM fragments WHERE id = :name AND named
+            UNION SELECT id FROM identifiers JOIN fragments ON number = fragment WHERE identifier = :name
+            ORDER BY id"""
+        return [row[0] for row in self._rows(query, {"name": identifier})]
+
+    def identifiers(self, fragment_id: str) -> frozenset[str]:
+        query = """
+            SELECT id FROM fragments WHERE id = :name AND named
+            UNION ALL SELECT identifier FROM fragments JOIN identifiers ON fragment = number WHERE id = :name"""
+        return frozenset(row[0] for row in self._rows(query, {"name": fragment_id}))
+
+    def scan(self, after: str = "", limit: int = 1000) -> list[StoredFragment]:
+        query = "SELECT id, version, state FROM fragments WHERE id > ? ORDER BY id LIMIT ?"
+        return [StoredFragment._make(row) for row in self._rows(query, (after, limit))]
+
+    def ids(self) -> Iterator[str]:
+        after = ""
+        while page := self._rows("SELECT id FROM fragments WHERE id > ? ORDER BY id LIMIT 10000", (after,)):
+            yield from (row[0] for row in page)
+            after = page[-1][0]
+
+    def count(self) -> int:
+        return int(self._rows("SELECT count(*) FROM fragments", ())[0][0])
+
+    def outbox(self, limit: int = 1000) -> list[OutboxEntry]:
+        return self._file.read(lambda connection: sqlite_outbox.entries(connection, limit))
+
+    def settle(self, entries: Sequence[OutboxEntry]) -> None:
+        if entries:
+            # What a power cut takes back is indexed again, without effect.
+            self._file.write_unflushed(lambda connection: sqlite_outbox.settle(connection, entries))
+
+    def tombstones(self, ids: Iterable[str]) -> dict[str, Tombstone]:
+        if not self._file.read(sqlite_tombstones.are_there):
+            return {}
+        # A generator would be used up, should the work have to run again.
+        wanted = list(ids)
+        return self._file.read(lambda connection: self._tombstones.find(connection, wanted))
+
+    def holdings(self, ids: Sequence[str]) -> list[Holding]:
+        return self._file.read(lambda connection: [sqlite_erasure.holding(connection, each) for each in ids])
+
+    def erase(self, ids: Sequence[str], until: int) -> list[Holding]:
+        return self._file.write(
+            lambda connection: sqlite_erasure.erase(connection, self._tombstones, ids, until)
+        )
+
+    def unfinished(self) -> list[Holding]:
+        return self._file.read(sqlite_erasure.unfinished)
+
+    def finish(self, ids: Sequence[str]) -> None:
+        # First: should that fail, the erasure is still noted as unfinished.
+        self._file.rewrite()
+        self._file.write(
+            lambda connection: connection.executemany(
+                "DELETE FROM erasures WHERE fragment = ?", [(each,) for each in ids]
+            )
+        )
+        self._file.truncate_log()
+
+    def withdraw(self, versions: Mapping[str, int]) -> set[str]:
+        if not versions:
+            return set()
+        return self._file.write(
+            lambda connection: sqlite_erasure.withdraw(connection, self._tombstones, versions)
+        )
+
+    def withdrawn(self) -> dict[str, int]:
+        return dict(
+            self._file.read(lambda c: c.execute("SELECT fragment, version FROM withdrawn").fetchall())
+        )
+
+    def forget_withdrawn(self, ids: Sequence[str]) -> None:
+        if ids:
+            self._file.write(
+                lambda connection: connection.executemany(
+                    "DELETE FROM withdrawn WHERE fragment = ?", [(each,) for each in ids]
+                )
+            )
+
+    def all_tombstones(self) -> dict[bytes, Tombstone]:
+        return self._file.read(sqlite_tombstones.all_by_name)
+
+    def reinstate(self, tombstones: Mapping[bytes, Tombstone]) -> int:
+        def work(connection: sqlite3.Connection) -> int:
+            lost = tombstones.keys() - sqlite_tombstones.all_by_name(connection).keys()
+            sqlite_tombstones.join_by_name(connection, tombstones)
+            return len(lost)
+
+        return self._file.write(work) if tombstones else 0
+
+    def lift(self, ids: Sequence[str]) -> int:
+        names = {self._tombstones.name(each): each for each in ids}
+        return self._file.write(lambda connection: sqlite_erasure.lift(connection, names))
+
+    def remember(self, mark: str, instead_of: str = "") -> None:
+        def work(connection: sqlite3.Connection) -> None:
+            connection.execute("DELETE FROM marks WHERE mark = ?", (instead_of,))
+            connection.execute("INSERT OR IGNORE INTO marks (mark) VALUES (?)", (mark,))
+
+        self._file.write(work)
+
+    def remembers(self, mark: str) -> bool:
+        return bool(self._rows("SELECT 1 FROM marks WHERE mark = ?", (mark,)))
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _rows(self, query: str, values: tuple[str | int, ...] | dict[str, str]) -> list[tuple[str, ...]]:
+        return self._file.read(lambda connection: connection.execute(query, values).fetchall())
+
+
+def _read(connection: sqlite3.Connection, ids: Sequence[str]) -> dict[str, StoredFragment]:
+    return {
+        row[0]: StoredFragment._make(row)
+        for chunk in chunks(ids)
+        for row in connection.execute(
+            f"SELECT id, version, state FROM fragments WHERE id IN ({marks(len(chunk))})",  # noqa: S608 - marks only
+            chunk,
+        )
+    }
+
+
+def _write(
+    connection: sqlite3.Connection, tombstones: SqliteTombstones, writes: Sequence[FragmentWrite]
+) -> set[str]:
+    stored = _versions(connection, [write.id for write in writes])
+    first = number = connection.execute("SELECT coalesce(max(number), 0) + 1 FROM fragments").fetchone()[0]
+    buried = tombstones.find(connection, (write.id for write in writes))
+    inserts: list[tuple[int, str, int, bool, bytes]] = []
+    updates: list[tuple[bytes, bool, bool, int]] = []
+    carried: list[tuple[str, int]] = []
+    dropped: list[tuple[str, int]] = []
+    refused: set[str] = set()
+    # In the order of the ids: neighbours in the index share pages.
+    for write in sorted(writes):
+        fragment_id, expected, state, identifiers, judged, others = write
+        tombstone = buried.get(fragment_id, _NONE) if buried else _NONE
+        found, version = stored.get(fragment_id, _ABSENT)
+        if not found:
+            version = tombstone.version
+        if version != expected or tombstone.until > judged or (found and tombstone.covers(version)):
+            refused.add(fragment_id)
+            continue
+        named, unnamed = fragment_id in identifiers, fragment_id in others
+        if found:
+            updates.append((state, named, unnamed, found))
+        else:
+            found = number
+            number += 1
+            inserts.append((found, fragment_id, version + 1, named and not unnamed, state))
+        # Most have no other name than their id.
+        if len(identifiers) > named:
+            carried += [(each, found) for each in identifiers if each != fragment_id]
+        if others:
+            dropped += [(each, found) for each in others]
+    connection.executemany(
+        "INSERT INTO fragments (number, id, version, named, state) VALUES (?, ?, ?, ?, ?)", inserts
+    )
+    connection.executemany(
+        "UPDATE fragments SET version = version + 1, state = ?, named = (named OR ?) AND NOT ? WHERE number = ?",
+        updates,
+    )
+    connection.executemany("INSERT OR IGNORE INTO identifiers VALUES (?, ?)", sorted(carried))
+    connection.executemany("DELETE FROM identifiers WHERE identifier = ? AND fragment = ?", dropped)
+    sqlite_outbox.add(connection, first, number, (found for _, _, _, found in updates))
+    return refused
+
+
+def _versions(connection: sqlite3.Connection, ids: Iterable[str]) -> dict[str, tuple[int, int]]:
+    return {
+        row[0]: (row[1], row[2])
+        for chunk in chunks(list(ids))
+        for row in connection.execute(
+            f"SELECT id, number, version FROM fragments WHERE id IN ({marks(len(chunk))})",  # noqa: S608 - marks only
+            chunk,
+        )
+    }
+
+
+_NONE = Tombstone(UNJUDGED, NEW)
+_ABSENT = (0, NEW)

@@ -1,0 +1,113 @@
+"""What must be true of an SQLite file before it is used: whose it is, its version, its permissions."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from idgraph.model.errors import IdgraphError
+
+OWNER_ONLY = 0o600
+_PAGE_SIZE = 8192
+
+Step = str | Callable[[sqlite3.Connection], None]
+"""A statement, or what runs some within the transaction of a migration."""
+
+
+class Schema(NamedTuple):
+    """Tables of one kind of file. `migrations[n]` are the steps that lead from version n to n + 1.
+
+    `application_id` tells this kind of file from all others, so that no store opens another's file.
+    `settings` are statements that run on every connection.
+    """
+
+    application_id: int
+    migrations: tuple[tuple[Step, ...], ...]
+    settings: tuple[str, ...] = ()
+
+    @property
+    def version(self) -> int:
+        return len(self.migrations)
+
+
+def create_private(path: Path) -> None:
+    """Make the file, readable by its owner only, in a folder of its owner only; both may exist.
+
+    SQLite gives the permissions of the database to the files it puts beside it (-wal, -shm). Raises OSError.
+    """
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, OWNER_ONLY))
+    except FileExistsError:
+        # Not opened here: closing a second descriptor would drop this process's locks on the file.
+        if stat.S_IMODE(path.stat().st_mode) & 0o077:
+            with suppress(PermissionError):
+                path.chmod(OWNER_ONLY)
+
+
+def prepare(connection: sqlite3.Connection, path: Path, schema: Schema, refusal: type[IdgraphError]) -> None:
+    """Set the connection up and bring the file to the schema's version.
+
+    Raises `refusal` for a file of another kind or of a newer version, sqlite3.Error for what SQLite says.
+    """
+    # A lost write is worse than a slow one: the stream's checkpoint may not run ahead of the store when the
+    # power goes, so every commit reaches the disk (FULL).
+    connection.execute(f"PRAGMA page_size = {_PAGE_SIZE}")
+    connection.execute("PRAGMA secure_delete = ON")
+    connection.execute("PRAGMA temp_store = MEMORY")
+    # In one transaction: another process may be making the tables right now.
+    connection.execute("BEGIN")
+    _check_kind(connection, path, schema, refusal)
+    connection.execute("COMMIT")
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    for statement in schema.settings:
+        connection.execute(statement)
+    if _number(connection, "PRAGMA user_version") < schema.version:
+        _migrate(connection, path, schema, refusal)
+
+
+def _check_kind(
+    connection: sqlite3.Connection, path: Path, schema: Schema, refusal: type[IdgraphError]
+) -> int:
+    version = _number(connection, "PRAGMA user_version")
+    owner = _number(connection, "PRAGMA application_id")
+    if owner != schema.application_id and (
+        owner or version or _number(connection, "SELECT count(*) FROM sqlite_master")
+    ):
+        raise refusal(f"{path}: holds something else; name a file of its own")
+    if version > schema.version:
+        raise refusal(
+            f"{path}: has format {version} and this idgraph reads up to {schema.version}; "
+            "use the newer idgraph that wrote it"
+        )
+    return version
+
+
+def _migrate(connection: sqlite3.Connection, path: Path, schema: Schema, refusal: type[IdgraphError]) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    # Looked at again under the lock: another process may have been first.
+    version = _check_kind(connection, path, schema, refusal)
+    for steps in schema.migrations[version:]:
+        for step in steps:
+            if isinstance(step, str):
+                connection.execute(step)
+            else:
+                step(connection)
+    connection.execute(f"PRAGMA application_id = {schema.application_id}")
+    connection.execute(f"PRAGMA user_version = {schema.version}")
+    connection.execute("COMMIT")
+
+
+def modules(connection: sqlite3.Connection) -> set[str]:
+    """The parts that this SQLite was built with and that a table may need."""
+    return {row[0] for row in connection.execute("SELECT name FROM pragma_module_list")}
+
+
+def _number(connection: sqlite3.Connection, query: str) -> int:
+    return int(connection.execute(query).fetchone()[0])

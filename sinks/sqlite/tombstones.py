@@ -1,0 +1,81 @@
+"""Tombstones in a table of an SQLite file, beside what they keep from coming back.
+
+`names` makes the keyed hash of a fragment's id. Each function runs within the caller's transaction.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Mapping
+
+from idgraph.model.errors import IdgraphError
+from idgraph.model.tombstones import Tombstone, TombstoneNames
+from sinks.sqlite.database import chunks, marks
+
+NAME = "tombstones"
+TABLE = f"""CREATE TABLE {NAME} (
+    name BLOB PRIMARY KEY,
+    until INTEGER NOT NULL,
+    version INTEGER NOT NULL) WITHOUT ROWID"""
+
+
+class SqliteTombstones:
+    """The tombstones of one file. Without `names` none can be set or matched: a file that has some is
+    refused with `refusal`, rather than used as if it had none."""
+
+    def __init__(self, names: TombstoneNames | None, refusal: type[IdgraphError], table: str = NAME) -> None:
+        self._names = names
+        self._refusal = refusal
+        self._table = table
+
+    def of(self, table: str) -> SqliteTombstones:
+        """Those of another table of the file."""
+        return SqliteTombstones(self._names, self._refusal, table)
+
+    def name(self, fragment_id: str) -> bytes:
+        """Raises `refusal` without `names`."""
+        if self._names is None:
+            raise self._refusal("the store has tombstones and was opened without the key that they need")
+        return self._names(fragment_id)
+
+    def find(self, connection: sqlite3.Connection, ids: Iterable[str]) -> dict[str, Tombstone]:
+        """Those of these ids. One look when there is none at all: `ids` is not touched then."""
+        if not are_there(connection, self._table):
+            return {}
+        ids_of = {self.name(each): each for each in ids}
+        return {
+            ids_of[row[0]]: Tombstone(row[1], row[2])
+            for chunk in chunks(list(ids_of))
+            for row in connection.execute(
+                f"SELECT name, until, version FROM {self._table} WHERE name IN ({marks(len(chunk))})",  # noqa: S608 - ours
+                chunk,
+            )
+        }
+
+    def join(self, connection: sqlite3.Connection, tombstones: Mapping[str, Tombstone]) -> None:
+        """Set tombstones by fragment id; of two the later `until` and the higher version stay."""
+        by_name = {self.name(each): value for each, value in tombstones.items()}
+        join_by_name(connection, by_name, self._table)
+
+
+def are_there(connection: sqlite3.Connection, table: str = NAME) -> bool:
+    """Whether there is any."""
+    query = f"SELECT 1 FROM {table} LIMIT 1"  # noqa: S608 - ours
+    return connection.execute(query).fetchone() is not None
+
+
+def join_by_name(
+    connection: sqlite3.Connection, tombstones: Mapping[bytes, Tombstone], table: str = NAME
+) -> None:
+    """The same, by name."""
+    connection.executemany(
+        f"INSERT INTO {table} VALUES (?, ?, ?) ON CONFLICT (name) DO UPDATE "  # noqa: S608 - ours
+        "SET until = max(until, excluded.until), version = max(version, excluded.version)",
+        [(name, *tombstone) for name, tombstone in sorted(tombstones.items())],
+    )
+
+
+def all_by_name(connection: sqlite3.Connection) -> dict[bytes, Tombstone]:
+    """All tombstones."""
+    rows = connection.execute("SELECT name, until, version FROM tombstones")
+    return {row[0]: Tombstone(row[1], row[2]) for row in rows}

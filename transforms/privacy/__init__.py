@@ -1,0 +1,1 @@
+"""Sealing, data keys, blind index, rotation."""

@@ -1,0 +1,155 @@
+"""Key protocols: where key-encryption keys live, and where wrapped data keys stay.
+
+Hierarchy: a key provider holds versioned key-encryption keys (KEK) and never gives them out; each fragment
+has one data key (DEK), stored wrapped by a KEK, apart from the fragments. Deleting a wrapped data key
+makes everything it protected unreadable wherever copies are (crypto-shredding).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import datetime
+from enum import StrEnum
+from typing import NamedTuple, Protocol, TypeVar
+
+from transforms.privacy.secret import Secret
+
+T = TypeVar("T")
+
+
+class WrappedKey(NamedTuple):
+    """A data key, encrypted. `kek_version` says by which key-encryption key."""
+
+    kek_version: int
+    wrapped: bytes
+
+
+class KeyStatus(StrEnum):
+    """The current version wraps and unwraps; `previous` and `retiring` ones only unwrap.
+
+    A `retiring` one was rotated out: what it still wraps is on its way to the current one. Of a `retired`
+    one nothing is left but its place in the list.
+    """
+
+    CURRENT = "current"
+    PREVIOUS = "previous"
+    RETIRING = "retiring"
+    RETIRED = "retired"
+
+
+class KeyVersion(NamedTuple):
+    """What may be told of a key-encryption key."""
+
+    version: int
+    status: KeyStatus
+    created: datetime
+    retired: datetime | None = None
+
+
+class KeyProvider(Protocol):
+    """Every method raises `KeyProviderError`; key bytes never stand in a message, repr or pickle."""
+
+    def wrap(self, data_key: Secret, context: bytes) -> WrappedKey:
+        """Encrypt a data key under the current KEK; `context` (the fragment id) must be given to unwrap."""
+        ...
+
+    def unwrap(self, key: WrappedKey, context: bytes) -> Secret: ...
+
+    def purpose_key(self, purpose: str) -> bytes:
+        """A 64-byte secret of its own for one purpose (`blind-index`, `dead-letters`), the same at every
+        call and in every process that opens this provider."""
+        ...
+
+    def refresh(self) -> None:
+        """Learn now which version is current; else a provider may take a minute to notice."""
+        ...
+
+    def prepare(self) -> None:
+        """Have at hand what wrapping and unwrapping by the current version needs, as far as a provider may wait for
+        somebody else: who holds a lock calls this before."""
+        ...
+
+
+class RotatingKeyProvider(KeyProvider, Protocol):
+    """A key provider whose versions idgraph itself makes and retires. What is said of `KeyProvider` holds."""
+
+    def rewrap(self, key: WrappedKey, context: bytes) -> WrappedKey:
+        """The same data key wrapped by the current version; it does not leave the provider."""
+        ...
+
+    def versions(self) -> Sequence[KeyVersion]:
+        """All there ever were, oldest first, as of now. The last one is current."""
+        ...
+
+    def add(self) -> int:
+        """Make a new version current, and give it: from now on it wraps, and all older ones unwrap."""
+        ...
+
+    def begin_rotation(self, after: int) -> int:
+        """Make a new version current, unless another than `after` is so already, and mark all older ones
+        retiring, both in one step. Gives the current version."""
+        ...
+
+    def mark_retiring(self, version: int) -> None:
+        """Refuses the current version; a retired one stays as it is."""
+        ...
+
+    def retire(self, version: int) -> None:
+        """Destroy a retiring version for good."""
+        ...
+
+
+class DataKeyStore(Protocol):
+    """Wrapped data keys by fragment id. Safe for several processes at once. Raises `StoreError`."""
+
+    def get(self, fragment_ids: Sequence[str]) -> dict[str, WrappedKey]:
+        """Those that exist."""
+        ...
+
+    def put_absent(self, keys: Mapping[str, WrappedKey]) -> dict[str, WrappedKey]:
+        """Store each key unless its fragment has one; gives the stored key of every fragment asked for, so
+        that of two writers who create at once both go on with the same.
+
+        Raises ClosedVersionError, and stores none, when a key is wrapped by a closed version.
+        """
+        ...
+
+    def replace(self, keys: Mapping[str, tuple[WrappedKey, WrappedKey]]) -> int:
+        """Give fragments the second key where they still have the first; gives how many had it. One that
+        changed or is gone is left as it is. Raises ClosedVersionError as `put_absent` does."""
+        ...
+
+    def wrapped_by(self, version: int, after: str, limit: int) -> dict[str, WrappedKey]:
+        """At most `limit` keys of this KEK version by fragment id, in an order of the store's own, from behind the
+        fragment `after` on; `""` is the start."""
+        ...
+
+    def some(self, limit: int) -> dict[str, WrappedKey]:
+        """At most `limit` keys by fragment id, whichever are had soonest; none only if there are none."""
+        ...
+
+    def counts(self) -> dict[int, int]:
+        """How many keys each KEK version wraps. Walks all of them."""
+        ...
+
+    def close_versions(self, versions: Iterable[int]) -> None:
+        """Take no key that these KEK versions wrap, from now on and for good, whoever brings it: what was
+        counted afterwards cannot grow any more. Keys that are there stay."""
+        ...
+
+    def delete(self, fragment_ids: Sequence[str], kept: Callable[[], Collection[str]] = frozenset) -> int:
+        """Crypto-shred, but for what `kept` names; gives how many there were. `kept` is asked while nobody else
+        can change or `hold` a key. It must not use this store, and may be asked again."""
+        ...
+
+    def compact(self) -> None:
+        """Leave no byte in a file of what was deleted or replaced. May take seconds a gigabyte, in which nobody
+        else writes: for the end of an erasure, not for each key."""
+        ...
+
+    def hold(self, fragment_ids: Sequence[str], work: Callable[[dict[str, WrappedKey]], T]) -> T:
+        """Run `work` with the keys that exist, none of which changes before it returns. What is said of `kept`
+        holds for `work`: it may run again."""
+        ...
+
+    def close(self) -> None: ...

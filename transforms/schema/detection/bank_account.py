@@ -1,0 +1,46 @@
+"""Bank accounts: IBANs by their check digits and their country's form (ISO 13616); others by name."""
+
+from __future__ import annotations
+
+import re
+
+from stdnum import iban
+
+from idgraph.model.classification import Classification
+from idgraph.model.proposals import Proposal, SensitiveKind
+from transforms.schema.detection.detector import TEXT_OR_NUMBER, Detector, NameRule, by_name, by_value
+
+_KIND, _LEVEL = SensitiveKind.BANK_ACCOUNT, Classification.RESTRICTED
+_NAMED = by_name(_KIND, _LEVEL, "bank account")
+_SHAPED = by_value(_KIND, _LEVEL, "the form of an IBAN, with its check digits", 0.98)
+
+_SHORTEST = 15
+_CANDIDATE = re.compile(r"(?<![^\W_])[A-Z]{2}\d{2}(?: ?[A-Z0-9]){11,30}(?![^\W_])", re.ASCII)
+
+
+def international_account(text: str) -> Proposal | None:
+    """A text that holds an IBAN."""
+    if len(text) < _SHORTEST:
+        return None
+    for candidate in _CANDIDATE.finditer(text):
+        # In a sentence the words behind an IBAN look like groups of it: the country's length tells.
+        groups = candidate[0].split(" ")
+        if any(iban.is_valid("".join(groups[:count])) for count in range(len(groups), 0, -1)):
+            return _SHAPED
+    return None
+
+
+DETECTOR = Detector(
+    _KIND,
+    (
+        NameRule(
+            (
+                *("iban", "bank account", "bank account number", "account iban", "routing number"),
+                *("sort code", "bban", "bankaccount", "swift account", "kontonummer"),
+            ),
+            _NAMED,
+            TEXT_OR_NUMBER,
+        ),
+    ),
+    international_account,
+)

@@ -1,0 +1,254 @@
+"""The attributes of a snapshot as a tree of keys, and what they say of any path.
+
+What protects is inherited: below a protected attribute everything is protected, unless an admin declared (status
+`active`) otherwise; a value at a path *above* a protected attribute is protected too, since it may hold what the
+attribute held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from idgraph.model import paths
+from idgraph.model.attributes import (
+    AttributeMetadata,
+    AttributeStatus,
+    DataType,
+    Reconciliation,
+    ReconciliationPolicy,
+)
+from idgraph.model.classification import Classification
+from idgraph.model.dead_letters import DeadLetterReason
+from idgraph.model.errors import EventError
+from idgraph.model.index_rules import IndexRules
+from idgraph.model.proposals import Proposal
+from idgraph.model.snapshots import DetectionMode, MetadataSnapshot
+from transforms.schema.attribute_nodes import AttributeNode, AttributePolicy, policy_of, protect_above
+from transforms.schema.data_types import DATA_TYPES, declared_type
+from transforms.schema.detection.detection import shaped_key
+from transforms.schema.storable import is_text
+
+MAX_DEPTH = 64
+MAX_PATH = 1024
+MAX_CACHED_UNKNOWN = 100_000
+
+
+class PolicyTree:
+    """All attributes of one snapshot by key. Grows by a bounded cache of unknown paths; one per thread."""
+
+    def __init__(self, snapshot: MetadataSnapshot) -> None:
+        self._default = policy_of(snapshot.defaults)
+        mode = snapshot.defaults.detection
+        self._detects = mode is not DetectionMode.OFF
+        self._sealing_levels = {
+            level: policy_of(snapshot.levels.policy(level))
+            for level in (Classification if mode is DetectionMode.SEAL else ())
+        }
+        self._root = AttributeNode("", 0, self._default, None)
+        self.policies: dict[str, Reconciliation] = {}
+        """How values are reconciled, by path; of those that are not by `latest`."""
+        self.declared_types: dict[str, DataType] = {}
+        """As `transforms.schema.data_types.declared_types` gives them."""
+        self._unknown = 0
+        self.index_rules = IndexRules(_Indexable(self).__getitem__, self.policies)
+        """Others after `take` if an answer may be another one."""
+        # Parents come before children, so that a child finds what it inherits.
+        for attribute in sorted(snapshot.attributes, key=_keys):
+            way = self._way(attribute.path)
+            if way:
+                self._tell(way[-1], attribute)
+                self._protect(way[-1], _own_policy(attribute, way[-1].protects))
+        protect_above(self._root)
+
+    def take(self, changed: Iterable[AttributeMetadata]) -> bool:
+        """Attributes that are new or that changed, beside all others as they were. False for a change that reaches
+        below its own path or takes protection away: then the tree is of no use any more and is made anew."""
+        return all(self._take(attribute) for attribute in sorted(changed, key=_keys))
+
+    def _take(self, attribute: AttributeMetadata) -> bool:
+        way = self._way(attribute.path)
+        if not way:
+            return True
+        node = way[-1]
+        known = node.declared
+        if node.path != attribute.path or (known is not None and known.path != node.path):
+            return False  # two spellings of one path: their order decides
+        self._tell(node, attribute)
+        if known is not None and _rules(known) == _rules(attribute):
+            return True
+        before, own = node.policy, _own_policy(attribute, way[-2].protects)
+        is_concerned = before.is_protected or own.is_protected or node.protects is not None
+        if is_concerned and node.children:
+            return False
+        if known is not None and before.is_protected and before.stricter(own) != own:
+            # What stands above has taken it into account.
+            return False
+        self._protect(node, own)
+        if _protect_way(way) or is_concerned or own.indexable != before.indexable:
+            # Another object: an index keeps what the one before answered, perhaps in another thread, as one that is
+            # overdue.
+            self.index_rules = IndexRules(_Indexable(self).__getitem__, self.policies)
+        return True
+
+    def _way(self, path: str) -> list[AttributeNode]:
+        """The nodes from the root to a path that is declared; none if no mapped output can have this path: what was
+        declared of it must not stop the others."""
+        way = [self._root]
+        try:
+            for key in paths.split(path):
+                node = way[-1].children.get(key) or self._add(way[-1], key, way[-1].children)
+                if node.is_unknown:
+                    node.is_unknown = False
+                    self._unknown -= 1
+                way.append(node)
+        except EventError:
+            return []
+        return way
+
+    def _tell(self, node: AttributeNode, attribute: AttributeMetadata) -> None:
+        """What an attribute says of its path alone."""
+        node.declared = attribute
+        node.kinds = frozenset(kind for kind, seen in DATA_TYPES.items() if attribute.accepts(seen))
+        node.is_undecided = self._detects and attribute.status is AttributeStatus.DISCOVERED
+        node.proposal = attribute.proposal
+        if attribute.policy is not ReconciliationPolicy.LATEST:
+            self.policies[attribute.path] = Reconciliation(attribute.policy, attribute.sources)
+        else:
+            self.policies.pop(attribute.path, None)
+        read_as = declared_type(attribute)
+        if read_as is not None:
+            self.declared_types[attribute.path] = read_as
+        else:
+            self.declared_types.pop(attribute.path, None)
+
+    def _protect(self, node: AttributeNode, own: AttributePolicy) -> None:
+        node.policy = own
+        node.protects = own if own.is_protected else None
+
+    def policy(self, path: str) -> AttributePolicy:
+        """The policy that holds for a path, declared or not."""
+        node = self._root
+        for key in paths.split(path):
+            child = node.children.get(key)
+            if child is None:
+                return node.protects or self._default
+            node = child
+        return node.policy
+
+    def policy_of_value(self, path: str, value: Any) -> AttributePolicy:
+        """What `leaves` would ask for this value, told of one that is stored already: a value that looks
+        sensitive, at a path on which no admin decided, is judged by itself. Nothing is reported, and no path
+        is refused: it is there already."""
+        return self.policy_at(self.stored_node(path), value)
+
+    def stored_node(self, path: str) -> AttributeNode:
+        """The node of a path that is stored already."""
+        node = self._root
+        for key in paths.split(path):
+            node = node.children.get(key) or self._stored_node(node, key)
+        return node
+
+    def policy_at(self, node: AttributeNode, value: Any) -> AttributePolicy:
+        """`policy_of_value` of the node's path."""
+        test = (node.tests or node.make_tests()).get(type(value)) if node.is_undecided else None
+        return self._policy_of_value(node, None if test is None else test(value))
+
+    def shows_in_a_key(self, path: str) -> bool:
+        """Whether a path that is stored already has a key that looks sensitive and that no admin declared."""
+        node = self._root
+        shows = False
+        for key in paths.split(path):
+            node = node.children.get(key) or self._stored_node(node, key)
+            shows = node.is_undecided and (shows or self._sensitive(key) is not None)
+        return shows
+
+    def _add(self, parent: AttributeNode, key: str, siblings: dict[str, AttributeNode]) -> AttributeNode:
+        node = self._below(parent, key)
+        if not _is_within_bounds(node):
+            raise EventError(
+                DeadLetterReason.TRANSFORM_FAILED,
+                f"the mapped output has an attribute path that is empty, longer than {MAX_PATH} characters, "
+                f"deeper than {MAX_DEPTH} keys, or not valid Unicode",
+            )
+        siblings[key] = node
+        return node
+
+    def _below(self, parent: AttributeNode, key: str) -> AttributeNode:
+        path = f"{parent.path}.{paths.escape(key)}" if parent.depth else paths.escape(key)
+        node = AttributeNode(path, parent.depth + 1, parent.protects or self._default, parent.protects)
+        node.is_undecided = self._detects
+        return node
+
+    def _stored_node(self, parent: AttributeNode, key: str) -> AttributeNode:
+        node = self._below(parent, key)
+        # What is kept is known to events too: none of what they are refused for.
+        node.is_kept = (
+            parent.is_kept
+            and self._unknown < MAX_CACHED_UNKNOWN
+            and _is_within_bounds(node)
+            and self._sensitive(key) is None
+        )
+        if node.is_kept:
+            node.is_unknown = True
+            self._unknown += 1
+            parent.children[key] = node
+        return node
+
+    def _sensitive(self, key: str) -> Proposal | None:
+        told = shaped_key(key)
+        level = self._sealing_levels.get(told.classification) if told is not None else None
+        return told if level is not None and level.is_protected else None
+
+    def _policy_of_value(self, node: AttributeNode, proposal: Proposal | None) -> AttributePolicy:
+        level = self._sealing_levels.get(proposal.classification) if proposal is not None else None
+        return node.policy if level is None else node.policy.stricter(level)
+
+
+def _protect_way(way: list[AttributeNode]) -> bool:
+    """Protect what stands above protected nodes, as `protect_above` does; gives whether it was not yet so."""
+    strictest: AttributePolicy | None = None
+    is_changed = False
+    for node in reversed(way):
+        if strictest is not None and (stricter := node.policy.stricter(strictest)) != node.policy:
+            node.policy = stricter
+            is_changed = True
+        if node.policy.is_protected:
+            strictest = node.policy
+    return is_changed
+
+
+def _own_policy(attribute: AttributeMetadata, inherited: AttributePolicy | None) -> AttributePolicy:
+    own = policy_of(attribute)
+    if attribute.status is AttributeStatus.RETIRED:
+        own = own._replace(indexable=False)
+    if inherited and attribute.status is AttributeStatus.DISCOVERED:
+        own = own.stricter(inherited)
+    return own
+
+
+def _rules(attribute: AttributeMetadata) -> tuple[AttributePolicy, AttributeStatus]:
+    return policy_of(attribute), attribute.status
+
+
+def _keys(attribute: AttributeMetadata) -> tuple[str, ...]:
+    return paths.split(attribute.path)
+
+
+def _is_within_bounds(node: AttributeNode) -> bool:
+    return 0 < len(node.path) <= MAX_PATH and node.depth <= MAX_DEPTH and is_text(node.path)
+
+
+class _Indexable(dict[str, bool]):
+    """Answers by path, remembered within bounds: asked for every leaf of every fragment."""
+
+    def __init__(self, tree: PolicyTree) -> None:
+        super().__init__()
+        self._tree = tree
+
+    def __missing__(self, path: str) -> bool:
+        policy = self._tree.policy(path)
+        answer = policy.indexable and not policy.is_protected
+        if len(self) < MAX_CACHED_UNKNOWN:
+            self[path] = answer
+        return answer

@@ -1,0 +1,1 @@
+"""Mapping specs: compiled once, applied to each payload."""

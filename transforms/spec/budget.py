@@ -1,0 +1,124 @@
+"""The steps that functions take for one event: what they read and make, wherever the spec calls them.
+
+Functions are called from generated code, from each other and by the JMESPath library, so what is left, and the limits
+of the spec at hand, stand beside them, for each thread by itself. `metered` code sets both when it first comes to such
+a call.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from decimal import Decimal
+from functools import partial
+from typing import Any, NoReturn
+
+from idgraph.model.errors import TransformError
+from transforms.spec.generation.code import Code
+from transforms.spec.generation.nodes import Block, assign, call, constant, is_, name, when
+from transforms.spec.limits import DEFAULT_LIMITS, SpecLimits
+
+CHARACTERS_A_STEP = 64
+FREE = 512
+"""Characters of a text that cost nothing: so many for each call of a spec are bounded by the spec's size."""
+
+_LONG_INTEGER = 1 << 512
+_SHORT_DECIMAL = Decimal(1).__sizeof__()
+
+
+class _Meter(threading.local):
+    left = DEFAULT_LIMITS.max_steps
+    limits = DEFAULT_LIMITS
+
+
+_METER = _Meter()
+
+
+def metered(code: Code, limits: SpecLimits) -> Block:
+    """The code before a call that may `pay`: the first one of an event has all steps before it."""
+    started = code.variable("meter", constant(False))
+    start = assign(started, call(code.bind(partial(_start, limits))))
+    return when(is_(name(started), constant(False)), [start])
+
+
+def _start(limits: SpecLimits) -> bool:
+    _METER.limits = limits
+    _METER.left = limits.max_steps
+    return True
+
+
+def limits_at_hand() -> SpecLimits:
+    """The limits of the spec that runs in this thread."""
+    return _METER.limits
+
+
+def pay(steps: int) -> None:
+    """Raises TransformError if the event makes the spec take too many steps."""
+    left = _METER.left = _METER.left - steps
+    if left < 0:
+        _METER.left = _METER.limits.max_steps
+        too_many_steps()
+
+
+def too_many_steps() -> NoReturn:
+    """Raises TransformError, whichever of the two counts came to its end."""
+    raise TransformError("the event makes the spec take too many steps")
+
+
+def paid(text: str) -> str:
+    """A text that a function takes or has made. Raises TransformError."""
+    if len(text) > FREE:
+        check_length(len(text))
+        pay(len(text) // CHARACTERS_A_STEP)
+    return text
+
+
+def check_length(length: int) -> None:
+    """Raises TransformError if a text of this length is more than a function may take or make."""
+    most = _METER.limits.max_text
+    if length > most:
+        raise TransformError(f"a text that a function takes or makes is longer than {most} characters")
+
+
+def pay_for(value: Any) -> None:
+    """Before a function reads a value, but not what is in its elements. Raises TransformError."""
+    kind = type(value)
+    if kind is str:
+        paid(value)
+    elif kind is dict:
+        pay(len(value))
+    elif kind is list:
+        pay(len(value))
+        pay(_weight(value))
+    elif kind is int or kind is Decimal:
+        pay(_weight((value,)))
+
+
+def pay_for_all(value: Any) -> None:
+    """Before a function reads a value with all that is in it, shared parts each time. Raises TransformError."""
+    pay_for(value)
+    waiting = [value]
+    while waiting:
+        each = waiting.pop()
+        if type(each) is dict:
+            pay(len(each) + _weight(each) + _weight(each.values()))
+            waiting += [below for below in each.values() if type(below) is dict or type(below) is list]
+        elif type(each) is list:
+            pay(len(each) + _weight(each))
+            waiting += [below for below in each if type(below) is dict or type(below) is list]
+
+
+def _weight(values: Iterable[Any]) -> int:
+    """Steps for what texts and numbers hold. Numbers of thousands of digits are dear: to spell or compare one takes a
+    time that grows with the square of its digits."""
+    characters = steps = 0
+    for each in values:
+        kind = type(each)
+        if kind is str:
+            characters += len(each)
+        elif kind is int:
+            if not -_LONG_INTEGER < each < _LONG_INTEGER:
+                steps += each.__sizeof__()
+        elif kind is Decimal:
+            steps += each.__sizeof__() - _SHORT_DECIMAL
+    return steps + characters // CHARACTERS_A_STEP

@@ -1,0 +1,103 @@
+"""How much larger than its input the value of an expression can be.
+
+`[@, @]` holds its input twice, forty of them one after the other a million million times: as shared parts,
+which cost nothing until something walks them. How often each part of an expression can place its input is
+known when it is compiled (its *growth*). Where parts that follow each other multiply to more than a few, the
+value between them is measured when an event comes.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from transforms.spec.budget import check_length
+from transforms.spec.limits import SpecLimits, measure
+
+MOST_UNMEASURED = 16
+"""How many times its input a value may be without being measured."""
+
+_SEQUENCES = frozenset({"subexpression", "index_expression", "pipe"})
+_PROJECTIONS = frozenset({"projection", "value_projection", "filter_projection"})
+_ONE = frozenset({"comparator", "not_expression"})
+_REDUCING = frozenset(
+    {"abs", "avg", "ceil", "contains", "ends_with", "floor", "keys", "length", "max", "min", "starts_with"}
+    | {"sum", "to_number", "type", "hash", "epoch_ms", "digits", "lower", "upper", "trim", "to_number_exact"}
+)
+"""Functions that give a text or number no larger than what they get, or keys."""
+
+
+_ENOUGH = 1_000_000
+"""Growth is not told apart above this: the factors of a long expression make a number of thousands of digits."""
+
+
+class Growths:
+    """How large the parts of one expression can become. Each is looked at once, however often it is asked for."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, int] = {}
+        self._sizes: dict[int, int] = {}
+
+    def of(self, node: dict[str, Any]) -> int:
+        """At most how often a part of the input occurs in what a node gives, were nothing measured. The nodes
+        must outlive this object."""
+        known = self._known.get(id(node))
+        if known is None:
+            known = self._known[id(node)] = min(_ENOUGH, self._of(node))
+        return known
+
+    def size(self, node: dict[str, Any]) -> int:
+        """How many nodes a part has."""
+        known = self._sizes.get(id(node))
+        if known is None:
+            below = node["children"] if node["type"] != "slice" else ()
+            known = self._sizes[id(node)] = 1 + sum(map(self.size, below))
+        return known
+
+    def _of(self, node: dict[str, Any]) -> int:
+        kind, children = node["type"], node["children"]
+        if kind in _SEQUENCES:
+            return prod(map(self.of, children))
+        if kind in _PROJECTIONS:
+            return self.of(children[0]) * self.of(children[1])
+        if kind in ("multi_select_list", "multi_select_dict"):
+            return max(1, sum(map(self.of, children)))
+        if kind == "function_expression":
+            return self._of_call(node)
+        if kind in _ONE or kind == "slice":
+            return 1
+        return max(map(self.of, children), default=1)
+
+    def _of_call(self, node: dict[str, Any]) -> int:
+        if node["value"] in _REDUCING:
+            return 1
+        references = [child["children"][0] for child in node["children"] if child["type"] == "expref"]
+        values = [child for child in node["children"] if child["type"] != "expref"]
+        return prod(map(self.of, references)) * max(1, sum(map(self.of, values)))
+
+
+def needs_measure(before: int, after: int) -> bool:
+    """Whether a value of one growth is to be measured before a part of another growth goes on with it."""
+    return before > 1 and before * after > MOST_UNMEASURED
+
+
+def measured(limits: SpecLimits, value: Any) -> Any:
+    """The value, if it is not too large or too deep. Raises TransformError."""
+    measure(value, limits)
+    return value
+
+
+def check_spelled(value: Any) -> None:
+    """Raises TransformError if an array or object would be too long when written out as one text. Stops
+    where that is clear, so that shared parts cost no more."""
+    length = 0
+    waiting = [value]
+    while waiting:
+        each = waiting.pop()
+        length += len(each) if isinstance(each, str | dict | list) else 1
+        check_length(length)
+        if isinstance(each, dict):
+            waiting += each.keys()
+            waiting += each.values()
+        elif isinstance(each, list):
+            waiting += each

@@ -1,0 +1,160 @@
+"""A mapping spec made ready: from an event to the unified schema, with what names and orders it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from idgraph import native
+from idgraph.model import kinds, paths
+from idgraph.model.dead_letters import DeadLetterReason
+from idgraph.model.errors import EventError
+from idgraph.model.events import Event
+from idgraph.model.identifiers import Identifier
+from idgraph.model.ordinals import read_ordinal
+from idgraph.model.specs import SpecDocument
+from idgraph.model.stamps import Stamp
+from transforms import compile_spec
+from transforms.schema.storable import MAX_INTEGER_BITS, is_text
+from transforms.spec.chain import Transform
+
+RESERVED_KEY = "_event"
+"""Top-level key of the mapped output that serves `id`, `ordinal` and identifiers and is not stored."""
+
+MAX_IDENTIFIER_LENGTH = 1024
+MAX_EVENT_ID_LENGTH = 1024
+MOST_NATIVE_PLACES = 16
+
+
+class MappedEvent(NamedTuple):
+    """An event in the unified schema. `identifiers` holds the one that names the fragment first."""
+
+    stamp: Stamp
+    identifiers: tuple[Identifier, ...]
+    output: dict[str, Any]
+
+
+class MappingSpec:
+    """One version of a mapping spec, compiled. Immutable, safe for several threads."""
+
+    def __init__(self, document: SpecDocument, alike: MappingSpec | None = None) -> None:
+        """`alike` is one with the same operations, which are not compiled again then. Raises SpecError when they do
+        not compile."""
+        self.document = document
+        self.ref = document.ref
+        self.scope = document.scope if document.mode == "snapshot" else None
+        self._transform: Transform = alike._transform if alike else compile_spec(document.operations)
+        self._id = paths.split(document.id) if document.id else None
+        self._ordinal = paths.split(document.ordinal) if document.ordinal else None
+        primary = next(place for place in document.identifiers if place.primary)
+        others = [place for place in document.identifiers if not place.primary]
+        self._places = [
+            (
+                place.type,
+                paths.split(place.path),
+                place.primary or place.fallback,
+                f"the identifier {place.type}",
+            )
+            for place in (primary, *others)
+        ]
+        self.map: Callable[[Event], MappedEvent | None] = self._native_mapper() or self._map
+        """None when the spec maps the payload to nothing. Raises TransformError, or EventError with the
+        reason when the mapped output has no usable id, ordinal or identifier."""
+
+    def _native_mapper(self) -> Callable[[Event], MappedEvent | None] | None:
+        if native.events is None or len(self._places) > MOST_NATIVE_PLACES:
+            return None
+        return native.events.mapper(
+            self._id,
+            self._ordinal,
+            tuple(place[:3] for place in self._places),
+            self._transform,
+            self.document.priority,
+            MappedEvent,
+            Stamp,
+            Identifier,
+            read_ordinal,
+            self._mapped,
+        )
+
+    def _map(self, event: Event) -> MappedEvent | None:
+        # Twin of `mapper` in native/events.c, which gives `_mapped` what is not of the common form.
+        output = self._transform(event.payload, event.context())
+        return None if output is None else self._mapped(event, output)
+
+    def _mapped(self, event: Event, output: Any) -> MappedEvent:
+        if type(output) is not dict:
+            raise EventError(DeadLetterReason.TRANSFORM_FAILED, "the spec's output is not an object")
+        stamp = Stamp(
+            self.document.priority,
+            self._read_ordinal(event, output),
+            event.source,
+            self._read_id(event, output),
+        )
+        return MappedEvent(stamp, self._read_identifiers(output), output)
+
+    def identifiers_in(self, event: Event) -> list[Identifier]:
+        """The identifiers that stand at the spec's places, whatever else of the event cannot be used. Raises
+        TransformError."""
+        output = self._transform(event.payload, event.context())
+        if type(output) is not dict:
+            return []
+        found: list[Identifier] = []
+        for kind, keys, _, what in self._places:
+            value = paths.value_at(output, keys)
+            for element in value if type(value) is list else (value,):
+                with suppress(EventError):
+                    found.append(Identifier(kind, _text(element, what, MAX_IDENTIFIER_LENGTH)))
+        return found
+
+    def _read_id(self, event: Event, output: dict[str, Any]) -> str:
+        value = paths.value_at(output, self._id) if self._id else event.id
+        if value is None:
+            raise EventError(
+                DeadLetterReason.MISSING_ID, "neither the mapped output nor the envelope has an id"
+            )
+        return _text(value, "the event id", MAX_EVENT_ID_LENGTH)
+
+    def _read_ordinal(self, event: Event, output: dict[str, Any]) -> int:
+        value = paths.value_at(output, self._ordinal) if self._ordinal else event.ordinal
+        if value is None:
+            raise EventError(
+                DeadLetterReason.MISSING_ORDINAL, "neither the mapped output nor the envelope has an ordinal"
+            )
+        return read_ordinal(value)
+
+    def _read_identifiers(self, output: dict[str, Any]) -> tuple[Identifier, ...]:
+        name: Identifier | None = None
+        found: list[Identifier] = []
+        for kind, keys, may_name, what in self._places:
+            value = paths.value_at(output, keys)
+            for element in value if type(value) is list else (value,):
+                # A name of white space is the same for everybody who has none.
+                if element is None or (type(element) is str and (not element or element.isspace())):
+                    continue
+                identifier = Identifier(kind, _text(element, what, MAX_IDENTIFIER_LENGTH))
+                if name is None and may_name:
+                    name = identifier
+                elif identifier not in found:
+                    found.append(identifier)
+        if name is None:
+            wanted = ", ".join(kind for kind, _, may_name, _ in self._places if may_name)
+            raise EventError(DeadLetterReason.MISSING_IDENTIFIER, f"the mapped output has none of: {wanted}")
+        return (name, *[identifier for identifier in found if identifier != name]) if found else (name,)
+
+
+def _is_short_integer(value: Any) -> bool:
+    return type(value) is int and value.bit_length() <= MAX_INTEGER_BITS
+
+
+def _text(value: Any, what: str, limit: int) -> str:
+    text = value if type(value) is str else str(value) if _is_short_integer(value) else None
+    if not text:
+        told = "empty text" if text == "" else f"{kinds.kind(value)}, not text or a short integer"
+        raise EventError(DeadLetterReason.WRONG_TYPE, f"{what} is {told}")
+    if len(text) > limit or not is_text(text):
+        raise EventError(
+            DeadLetterReason.WRONG_TYPE, f"{what} is longer than {limit} characters or not valid Unicode"
+        )
+    return text

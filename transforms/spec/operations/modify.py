@@ -1,0 +1,102 @@
+"""`modify-overwrite-beta`, `modify-default-beta`, `modify-define-beta`: compute values in place.
+
+They differ in when a value is written: always, where there is nothing or null, where there is nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+from transforms.spec.emit_context import Flow
+from transforms.spec.generation.code import Code
+from transforms.spec.generation.nodes import NONE, Block, assign, call, do, is_, is_not, name, when
+from transforms.spec.jolt.elements import Array, Literal, parse_key
+from transforms.spec.jolt.modify_children import Children, Mode, Shape
+from transforms.spec.jolt.modify_code import ModifyCode
+from transforms.spec.jolt.modify_spec import Reader
+from transforms.spec.jolt.text import split_or
+from transforms.spec.limits import SpecLimits, measure
+from transforms.spec.operation import Operation
+from transforms.spec.ownership import EVERYTHING, PathTree
+
+
+def compile_overwrite(spec: Any, limits: SpecLimits, code: Code) -> Operation:
+    """Raises SpecError with a pointer into `spec`."""
+    return _compile(spec, limits, code, Mode.OVERWRITE)
+
+
+def compile_default(spec: Any, limits: SpecLimits, code: Code) -> Operation:
+    """Raises SpecError with a pointer into `spec`."""
+    return _compile(spec, limits, code, Mode.DEFAULT)
+
+
+def compile_define(spec: Any, limits: SpecLimits, code: Code) -> Operation:
+    """Raises SpecError with a pointer into `spec`."""
+    return _compile(spec, limits, code, Mode.DEFINE)
+
+
+def _compile(spec: Any, limits: SpecLimits, code: Code, mode: Mode) -> Operation:
+    reader = Reader(mode, limits, code)
+    outer, root = reader.read(spec)
+    traits = reader.traits
+    children = root.below or Children()
+
+    def emit(flow: Flow, body: Block) -> None:
+        traits.keeps_longs = flow.keeps_longs or traits.tells_own_longs
+        flow.makes_longs |= traits.makes_longs and traits.keeps_longs
+        if outer.tree is not None:
+            body.append(assign(outer.tree, name(flow.value)))
+        place = None if traits.placements else flow.known
+        placed = code.fresh("s", unset=True)
+        inner: Block = []
+        moves = traits.squashes or bool(traits.placements)
+        ModifyCode(code, placed, limits, moves).children(root, flow.value, place, inner)
+        body += when(_is_walked(children.shape, flow, code), inner)
+        if traits.placements:
+            # What was put below a part may hold that part: such an output has no end.
+            flow.known = None
+            measured = call(code.bind(lambda value: measure(value, limits)), name(flow.value))
+            body += when(name(placed), [do(measured)])
+
+    changes: PathTree = {}
+    assigns: list[tuple[str, ...]] = []
+    if traits.squashes or not _trace(spec, changes, assigns, ()):
+        changes = EVERYTHING
+    return Operation(
+        emit, changes=changes, assigns=assigns, copies=1 + traits.placements, tells_longs=traits.tells_longs
+    )
+
+
+def _is_walked(shape: Shape, flow: Flow, code: Code) -> ast.expr:
+    """Whether the value is of the kind that the spec walks; null is of none."""
+    if shape is Shape.EITHER or (shape is Shape.OBJECT and flow.known is not None):
+        return is_not(name(flow.value), NONE)
+    return is_(call(code.bind(type), name(flow.value)), code.bind(shape.value))
+
+
+def _trace(
+    spec: dict[str, Any], changes: PathTree, assigns: list[tuple[str, ...]], path: tuple[str, ...]
+) -> bool:
+    """Collects what the operation changes and assigns; False if that may be anything."""
+    for spelled, right in spec.items():
+        for key in split_or(spelled):
+            element = parse_key(_bare(key))
+            inner = isinstance(right, dict) and bool(right)
+            if isinstance(element, Array):
+                return False
+            name = element.key if isinstance(element, Literal) else "*"
+            if not inner:
+                assigns.append((*path, name))
+                continue
+            if not isinstance(element, Literal):
+                return False
+            if not _trace(right, changes.setdefault(name, {}), assigns, (*path, name)):
+                return False
+    return True
+
+
+def _bare(key: str) -> str:
+    """The key without its mode and without the `?` for "only if present"."""
+    bare = key[1:] if key[0] in "+~_" else key
+    return bare[:-1] if len(key) > 1 and key[-1] == "?" and not bare.endswith("\\?") else bare
