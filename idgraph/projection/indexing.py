@@ -11,8 +11,7 @@ from idgraph.model.errors import DamagedStateError, StoreError
 from idgraph.model.index import IndexDocument, ProfileIndex
 from idgraph.model.index_rules import IndexRules
 from idgraph.model.store import OutboxEntry, ProfileStore, StoredFragment, read_pages
-from merge import codec
-from merge import isolation
+from merge import codec, isolation
 from merge.documents import document
 
 log = logging.getLogger(__name__)
