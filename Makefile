@@ -2,8 +2,10 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PYTEST := $(BIN)/pytest -n 2 --dist loadfile
+MINUTES ?= 30
 
-.PHONY: demo test bench lock clean
+.PHONY: demo check test test-long lint bench lock clean
 
 $(VENV)/.run: requirements.lock pyproject.toml scripts/setup
 	@scripts/setup $(PYTHON) $(VENV) requirements.lock && touch $@
@@ -18,8 +20,21 @@ $(VENV)/.loops: $(wildcard native/*.[ch] native/*/*.h) native/build.py
 demo: $(VENV)/.run $(VENV)/.loops
 	@$(BIN)/idgraph demo
 
-test: $(VENV)/.dev $(VENV)/.loops
-	@$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/pytest -n 2 --dist loadfile
+# In memory: no Spark, no server, no subprocess.
+check: lint
+	@$(PYTEST) -q -m "not (long or spark or process)" $(addprefix tests/,test_architecture.py ingestion merge model profile_service properties transforms)
+
+test: lint
+	@$(PYTEST)
+
+# What `make test` leaves out, and every property with all of its examples; then whole processes, killed and beside each other.
+test-long: lint
+	@TEST_EXAMPLES=all $(PYTEST) -m "long or property"
+	@$(BIN)/python -m tests.crashes --only "" --jobs 2
+	@$(BIN)/python -m tests.convergence --minutes $(MINUTES)
+
+lint: $(VENV)/.dev $(VENV)/.loops
+	@$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy
 
 bench: $(VENV)/.run $(VENV)/.loops
 	@$(BIN)/python -m benchmarks $(ARGS)

@@ -1,4 +1,4 @@
-"""Tests of what is native run with it and without."""
+"""The lanes of the tests, and what holds for all of them."""
 
 from __future__ import annotations
 
@@ -6,47 +6,16 @@ import asyncio
 import gc
 import signal
 from collections.abc import Coroutine, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
 
-from idgraph import native
+from tests import lanes
 
 # How long an example takes says nothing on a machine that others use too; `pytest-timeout` ends what hangs.
 settings.register_profile("idgraph", deadline=None)
 settings.load_profile("idgraph")
-
-TESTS = Path(__file__).parent
-WITH_AND_WITHOUT = (
-    "merge/",
-    "contracts/test_profile_index.py",
-    "ingestion/test_commit_stage.py",
-    "ingestion/test_map_stage.py",
-    "properties/test_detection.py",
-    "properties/test_indexes.py",
-    "properties/test_map_stage.py",
-    "properties/test_merge.py",
-    "transforms/test_compiler.py",
-    "transforms/test_corpus.py",
-    "transforms/test_benchmark_specs.py",
-    "transforms/test_examples.py",
-    "transforms/test_expressions.py",
-    "transforms/test_hostile.py",
-    "transforms/test_jolt",
-    "transforms/test_limits.py",
-    "transforms/test_nesting.py",
-    "transforms/test_separators.py",
-    "transforms/test_stars.py",
-    "transforms/test_times.py",
-    "transforms/test_tracing.py",
-    "transforms/test_generated_code.py",
-)
-
-
-MINUTES = ("transforms/test_hostile.py", "transforms/test_corpus.py")
-"""Files that take that long without Spark."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -58,35 +27,18 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes minutes begins first: begun last, it would leave all cores but one idle."""
-    items.sort(
-        key=lambda item: not (item.get_closest_marker("spark") or _place(item.path).startswith(MINUTES))
-    )
-
-
-def _place(path: Path) -> str:
-    return path.relative_to(TESTS).as_posix()
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if native.built is not None and _place(metafunc.definition.path).startswith(WITH_AND_WITHOUT):
-        metafunc.fixturenames.append("loops")
-        metafunc.parametrize("loops", [True, False], ids=["native", "python"], indirect=True)
+    """Marks each test with its lane. What takes longest begins first where several processes share the tests."""
+    for item in items:
+        lanes.mark(item)
+    items.sort(key=lambda item: not lanes.place(item).startswith(lanes.SLOW_FIRST))
 
 
 def pytest_collection_finish() -> None:
     # The collector would walk thousands of collected tests and all modules again and again.
     gc.collect()
     gc.freeze()
-
-
-@pytest.fixture
-def loops(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Whether this test uses the native loops."""
-    native.use(request.param)
-    yield
-    native.use(True)
 
 
 class _HastyAsyncio:

@@ -13,11 +13,6 @@ from tests.contracts.implementations import PROFILE_STORES, Implementation
 DURABLE = [each for each in PROFILE_STORES if each.durable]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Nothing is native in the index in Elasticsearch: once is enough."""
-    items[:] = [item for item in items if "[elasticsearch-python" not in item.name]
-
-
 @pytest.fixture(params=PROFILE_STORES, ids=str)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ProfileStore]:
     implementation: Implementation[ProfileStore] = request.param

@@ -9,8 +9,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-DOCUMENTS = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
-FOLDERS = "app benchmarks docs examples ingestion merge metadata_service model profile_service scripts sinks tests transforms"
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
+FOLDERS = "benchmarks docs examples idgraph ingestion merge metadata_service native profile_service scripts sinks tests transforms"
 
 
 def name(document: Path) -> str:

@@ -16,6 +16,7 @@ from merge import cell_codec, codec, packed
 from merge.cells import Cell, Removals
 from merge.fragments import FragmentState
 from merge.policies import POLICIES
+from tests.lanes import examples
 from tests.policies import origins, small_blocks, small_bounds
 
 NAME = Identifier("u", "1")
@@ -38,7 +39,7 @@ steps = st.lists(st.one_of(entries, removals, st.just("bytes")), max_size=40)
 
 
 @pytest.mark.parametrize("policy", [SUM, ReconciliationPolicy.UNION])
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(steps=steps, bound=st.integers(2, 12))
 def test_whatever_is_done_blocks_hold_what_a_cell_without_them_holds(
     policy: ReconciliationPolicy, steps: list[Register | Removals | str], bound: int

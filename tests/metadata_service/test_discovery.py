@@ -14,6 +14,7 @@ from metadata_service.attributes.catalogue import AttributeFilter, search_attrib
 from metadata_service.attributes.discovery import apply_schema_changes
 from metadata_service.storage.database import Database, open_database
 from tests.folders import in_memory
+from tests.lanes import examples
 from tests.metadata_service.conftest import Running, sqlite_url
 
 
@@ -189,7 +190,7 @@ def known_types(batches: Sequence[Found]) -> dict[str, set[DataType]]:
     }
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(
     found=st.lists(st.tuples(st.sampled_from(["a", "a.b", "c"]), st.sampled_from(DataType)), max_size=12),
     data=st.data(),

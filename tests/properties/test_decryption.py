@@ -16,6 +16,7 @@ from ingestion.sources.configuration import FileSource
 from ingestion.sources.decryptor import DecryptorConfig
 from ingestion.sources.files.lines import DamagedRecord
 from ingestion.stages.decrypt import Decryption, Decryptors
+from tests.lanes import examples
 
 
 class Answering:
@@ -56,7 +57,7 @@ class Answering:
         self._thread.join()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(
         st.tuples(st.sampled_from(["plain", "small", "large"]), st.sampled_from([b"a1", b"x1", b"b22"])),

@@ -26,6 +26,7 @@ from merge import codec
 from metadata_service.attributes.proposals import with_proposal
 from sinks.memory.data_keys import MemoryDataKeys
 from tests.folders import in_memory
+from tests.lanes import examples
 from tests.retail import CREATED, Pipeline, attribute, raw, snapshot, spec
 from transforms.schema.detection.detection import detect, named, shaped
 
@@ -80,7 +81,7 @@ def proposals(known: MetadataSnapshot) -> dict[str, Proposal | None]:
     return {each.path: each.proposal for each in known.attributes}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(histories, st.data(), st.integers(1, 7))
 def test_order_duplication_and_batches_do_not_show(
     history: list[RawRecord], data: st.DataObject, combine: int
@@ -97,7 +98,7 @@ def test_order_duplication_and_batches_do_not_show(
         assert [canary for canary in CANARIES if canary in whole] == []
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(histories, st.data())
 def test_when_proposals_arrive_does_not_show_in_answers(
     history: list[RawRecord], data: st.DataObject

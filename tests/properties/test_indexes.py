@@ -18,6 +18,7 @@ from sinks.number_keys import number_key, number_order
 from sinks.sqlite.index.index import SqliteProfileIndex
 from tests.contracts.implementations import reversed_name
 from tests.folders import in_memory
+from tests.lanes import examples
 
 PATHS = ["a", "a.b", "a\\.b", "ü.ß", "words"]
 LONG = "long " * 60
@@ -124,7 +125,7 @@ class IndexMachine(RuleBasedStateMachine):
 @pytest.mark.timeout(300)
 def test_sqlite_index_equals_memory_index() -> None:
     run_state_machine_as_test(
-        IndexMachine, settings=settings(max_examples=30, stateful_step_count=12, deadline=None)
+        IndexMachine, settings=settings(max_examples=examples(30), stateful_step_count=12, deadline=None)
     )
 
 

@@ -14,6 +14,7 @@ from idgraph.model.events import RawRecord
 from ingestion.sources.configuration import FlowConfig
 from sinks.memory.data_keys import MemoryDataKeys
 from tests.folders import in_memory
+from tests.lanes import examples
 from tests.retail import Pipeline, order, raw, records
 
 BAD = [raw(b"{", 90), order(1, 91, order_id=None), raw({"event_type": "View", "time": 1}, 92, "amplitude")]
@@ -51,7 +52,7 @@ def histories(draw: st.DrawFn) -> tuple[list[RawRecord], list[list[RawRecord]]]:
     return [EVENTS[place] for place in sorted(chosen)], batches
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(histories(), st.integers(1, 50))
 def test_order_duplication_batches_and_chunks_do_not_show(
     history: tuple[list[RawRecord], list[list[RawRecord]]], combine: int

@@ -27,6 +27,7 @@ from ingestion.stages.map_output import MapOutput
 from ingestion.stages.mapped_events import MappedChunk, MappedEvent
 from merge import codec
 from merge.fragments import FragmentState
+from tests.lanes import examples
 from tests.properties import odd_values
 from tests.properties.twins import both
 from tests.retail import NOW, Pipeline, attribute, records, snapshot, spec
@@ -171,7 +172,7 @@ def _other(name: str, event: MappedEvent) -> tuple[Any, ...]:
     return when, body, type(event.record), event.record, event.leaves.to_seal, event.scope
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(chunks, min_size=1, max_size=3), st.sampled_from(DetectionMode), st.booleans(), st.booleans())
 def test_chunks(
     some: list[list[RawRecord | DamagedRecord]], mode: DetectionMode, has_policy: bool, are_whole: bool

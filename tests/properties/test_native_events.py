@@ -15,6 +15,7 @@ from idgraph.model.identifiers import Identifier
 from idgraph.model.specs import IdentifierPlace
 from ingestion.sources.configuration import FileSource
 from ingestion.stages.decode import EnvelopeReader
+from tests.lanes import examples
 from tests.properties import odd_values
 from tests.properties.twins import both, outcome
 from tests.retail import attribute, snapshot, spec
@@ -27,7 +28,7 @@ pytestmark = pytest.mark.skipif(
     native.built_events is None or native.built_leaves is None, reason=f"the native loops are {native.state}"
 )
 
-more = settings(max_examples=300, deadline=None)
+more = settings(max_examples=examples(300), deadline=None)
 
 # Names, ids, times and what is none of them.
 said = (
@@ -171,7 +172,7 @@ near = (
 values = near | odd_values.texts
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=examples(1000), deadline=None)
 @given(values)
 @example("X1234567L")
 @example("x1234567l")

@@ -24,6 +24,7 @@ from idgraph.model.identifiers import Identifier
 from idgraph.model.snapshots import DetectionMode, DiscoveryDefaults, MetadataSnapshot
 from merge import codec
 from merge.fragments import FragmentState
+from tests.lanes import examples
 from tests.properties import odd_values
 from tests.properties.twins import ORIGIN, both, outcome
 from transforms.schema.detection import detection
@@ -33,7 +34,7 @@ from transforms.schema.leaves import Leaves
 pytestmark = pytest.mark.skipif(native.built_leaves is None, reason=f"the native loops are {native.state}")
 
 STATUSES = (AttributeStatus.ACTIVE, AttributeStatus.DISCOVERED, AttributeStatus.RETIRED)
-more = settings(max_examples=300, deadline=None)
+more = settings(max_examples=examples(300), deadline=None)
 
 
 attributes = st.lists(

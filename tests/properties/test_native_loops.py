@@ -16,12 +16,13 @@ from idgraph.model.stamps import SpecRef, Stamp
 from merge import codec
 from merge.documents import document
 from merge.fragments import FragmentState
+from tests.lanes import examples
 from tests.properties import odd_values
 from tests.properties.twins import ORIGIN, both
 
 pytestmark = pytest.mark.skipif(native.built is None, reason=f"the native loops are {native.state}")
 
-more = settings(max_examples=300, deadline=None)
+more = settings(max_examples=examples(300), deadline=None)
 
 
 def origins(texts: st.SearchStrategy[str]) -> st.SearchStrategy[Origin]:

@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 from idgraph import native
 from sinks.sqlite.index.blocks import BLOCK_BYTES, build, find, merge
 from sinks.sqlite.index.tokens import PathTokens, Tokenizer, packed
+from tests.lanes import examples
 from tests.properties import odd_values
 from tests.properties.twins import both, outcome
 
 pytestmark = pytest.mark.skipif(native.built_postings is None, reason=f"what is native is {native.state}")
 
-more = settings(max_examples=300, deadline=None)
+more = settings(max_examples=examples(300), deadline=None)
 
 KNOWN = ["a", "a.b", "b", "ü", "日"]
 UUIDS = ("12345678-abcd-EF01-2345-6789abcdef01", "12345678-abcd-EF01-2345-6789abcdef0", "1234567-8-abcd")
@@ -143,7 +144,7 @@ def test_long_tokens_that_begin_alike_stand_in_their_order() -> None:
 DAMAGED = "ValueError: a damaged block of postings"
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(documents, st.data())
 def test_no_byte_of_a_block_is_trusted(given_documents: list[list[bytes]], data: st.DataObject) -> None:
     for _, block in build([packed(each) for each in given_documents]):

@@ -22,6 +22,7 @@ from merge.documents import EncodedFields, document
 from merge.encoded import EncodedState, as_state, state_of
 from merge.fragments import FragmentState
 from sinks.sqlite.index.tokens import PathTokens, Tokenizer
+from tests.lanes import examples
 from tests.properties import odd_values
 from tests.properties.test_native_loops import states as odd_states
 from tests.properties.twins import both
@@ -29,7 +30,7 @@ from tests.properties.twins import both
 states_needed = pytest.mark.skipif(native.built_states is None, reason=f"the native loops are {native.state}")
 pytestmark = states_needed
 
-more = settings(max_examples=200, deadline=None)
+more = settings(max_examples=examples(200), deadline=None)
 
 # Mostly the common form, which the loops know; each of the others once in a while.
 PATHS = ("a", "b.x", "b.y", "c-d", "c.e", "ü", "a b", "z" * 40, "a", "b.x", "b.y", "a.b", 'q"', "b\\.x")
@@ -510,7 +511,7 @@ def test_what_is_too_much_for_the_loops_is_joined_all_the_same() -> None:
         assert one == other
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(several, st.data())
 def test_no_byte_is_trusted(mine: list[FragmentChange], data: st.DataObject) -> None:
     body = bytearray(codec.body(encoded(mine)))

@@ -18,6 +18,7 @@ from merge.fragments import FragmentState
 from merge.policies import POLICIES
 from merge.shown import shown
 from tests import policies
+from tests.lanes import examples
 from tests.policies import (
     NAME,
     PATHS,
@@ -33,7 +34,7 @@ from tests.policies import (
 )
 
 each_policy = pytest.mark.parametrize("policy", POLICIES)
-some = settings(max_examples=40, deadline=None)
+some = settings(max_examples=examples(40), deadline=None)
 
 
 @pytest.fixture(
@@ -194,7 +195,7 @@ removals = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(data=st.data(), policy=extremes, taken=removals)
 def test_a_winner_that_nothing_took_away_shows(
     data: st.DataObject, policy: ReconciliationPolicy, taken: list[tuple[str | None, int, str]]

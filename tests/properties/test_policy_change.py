@@ -25,6 +25,7 @@ from merge.commit import Committer
 from merge.documents import document
 from sinks.memory.data_keys import MemoryDataKeys
 from tests.folders import in_memory
+from tests.lanes import examples
 from tests.retail import UNDETECTED, Pipeline, attribute, attributes, order, records, snapshot
 from tests.sealing import sealed
 from transforms.spec.snapshot import CompiledSnapshot
@@ -137,7 +138,7 @@ def given_late(pipeline: Pipeline, before: MetadataSnapshot, event: RawRecord, o
         Pipeline(pipeline.folder, KEYS, pipeline.store, pipeline.index, snapshot=before).process([event])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(histories(), st.sampled_from(sorted(CLOSED)), st.booleans(), st.integers(1, 7))
 def test_when_protection_came_does_not_show(
     history: tuple[list[RawRecord], list[str]], policy: str, detects: bool, page: int
@@ -190,7 +191,7 @@ def test_elements_of_an_array_are_sealed_one_by_one_whenever_protection_came(det
     )
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.lists(st.sampled_from(EVENTS), min_size=1, max_size=25))
 def test_a_replay_under_the_old_policy_uncovers_nothing(events: list[RawRecord]) -> None:
     known = CLOSED["and others"]

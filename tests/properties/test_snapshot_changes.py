@@ -28,6 +28,7 @@ from idgraph.model.snapshots import DetectionMode, DiscoveryDefaults, MetadataSn
 from idgraph.model.specs import IdentifierPlace, SpecDocument
 from ingestion.metadata.snapshot_file import PinnedSnapshot
 from ingestion.spark.sent_snapshots import MOST_STEPS, SentSnapshot, SnapshotSender
+from tests.lanes import examples
 from tests.properties.twins import ORIGIN
 from transforms.schema import policy_tree
 from transforms.schema.attribute_nodes import AttributeNode
@@ -38,7 +39,7 @@ PATHS = ["a", "a.a", "a.b", "a.b.c", "b", "b.c", "email", "c", "d.e", "d", "d.e.
 PROBES = [*PATHS, "a.b.c.d", "z", "d.e.f", "b.c.x", "e.f", "ab"]
 DATE = datetime(2026, 1, 1, tzinfo=UTC)
 
-more = settings(max_examples=400, deadline=None)
+more = settings(max_examples=examples(400), deadline=None)
 
 attributes = st.builds(
     lambda path, kind, level, status, policy, indexable: AttributeMetadata(
@@ -288,7 +289,7 @@ class Broadcasts:
         return self.all[number]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(edits(), st.data())
 def test_each_worker_has_the_snapshot_that_was_sent(
     followed: list[MetadataSnapshot], data: st.DataObject

@@ -15,6 +15,7 @@ from sinks.sqlite.data_keys import SqliteDataKeys
 from sinks.sqlite.profiles import SqliteProfileStore
 from tests.contracts.implementations import hashed_name
 from tests.folders import in_memory
+from tests.lanes import examples
 from tests.servers.dynamodb import place, require_dynamodb
 from transforms.privacy.keys import WrappedKey
 
@@ -175,7 +176,7 @@ class DataKeysMachine(RuleBasedStateMachine):
         self.folder.cleanup()
 
 
-_SETTINGS = settings(max_examples=40, stateful_step_count=20, deadline=None)
+_SETTINGS = settings(max_examples=examples(40), stateful_step_count=20, deadline=None)
 
 
 def test_sqlite_store_equals_memory_store() -> None:

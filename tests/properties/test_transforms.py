@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from idgraph.model.errors import SpecError, TransformError
+from tests.lanes import examples
 from tests.oracle.generation import CONTEXT, chain, document
 from tests.transforms.jolt_cases import exact
 from transforms import compile_spec
@@ -54,7 +55,7 @@ def check(spec: Any, payload: Any) -> None:
     assert answers[0] == answers[1]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.integers(min_value=0), VALUES)
 def test_specs_that_make_sense(seed: int, payload: Any) -> None:
     random = Random(seed)
@@ -63,19 +64,19 @@ def test_specs_that_make_sense(seed: int, payload: Any) -> None:
     check(spec, payload)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(st.tuples(OPERATIONS, SPECS), min_size=1, max_size=3), VALUES)
 def test_specs_that_make_none(operations: list[tuple[str, Any]], payload: Any) -> None:
     check([{"operation": name, "spec": spec} for name, spec in operations], payload)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.text(alphabet="ab.[]*?@&|!<>='`{}:,()0 ", max_size=14), VALUES)
 def test_expressions(text: str, payload: Any) -> None:
     check({"operation": "jmespath", "spec": {"x": text}}, payload)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(VALUES)
 def test_numbers_are_carried_through(payload: Any) -> None:
     move = {"operation": "shift", "spec": {"@": "x.y"}}

@@ -31,6 +31,7 @@ from sinks.sqlite import schema as sqlite_schema
 from sinks.sqlite.index import segments as sqlite_index_segments
 from sinks.sqlite.index.index import SqliteProfileIndex
 from sinks.sqlite.index.segments import FULL_BYTES, Segment, next_merge
+from tests.lanes import examples
 
 ROWS = "SELECT first, behind, documents, alive, bytes FROM segments ORDER BY first"
 
@@ -267,7 +268,7 @@ documents = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(documents, documents)
 def test_a_file_of_the_form_before_answers_as_one_of_now(
     tmp_path_factory: pytest.TempPathFactory, before: list[IndexDocument], later: list[IndexDocument]

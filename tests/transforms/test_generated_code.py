@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from idgraph.model.errors import SpecError, TransformError
+from tests.lanes import examples
 from transforms import compile_spec
 from transforms.spec.generation import nodes, verification
 from transforms.spec.generation.code import Code
@@ -95,7 +96,7 @@ def check_tree(tree: ast.AST, names: frozenset[str], bound: dict[str, Any]) -> N
         assert not isinstance(node, ast.Import | ast.ImportFrom | ast.Lambda | ast.JoinedStr | ast.Global)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(st.lists(st.tuples(OPERATIONS, SPECS), min_size=1, max_size=3), SPECS)
 def test_hostile_specs(operations: list[tuple[str, Any]], payload: Any) -> None:
     try:

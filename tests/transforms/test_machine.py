@@ -21,6 +21,7 @@ from benchmarks.mapping_cases import MappingCase, cases
 from idgraph import native
 from idgraph.model import canonical
 from idgraph.model.errors import SpecError, TransformError
+from tests.lanes import examples
 from tests.oracle.generation import GENERATORS, task_of
 from tests.transforms.test_generated_code import OPERATIONS, SPECS
 from transforms import compile_spec
@@ -132,7 +133,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.sampled_from(list(GENERATORS)), st.integers(0, 10**9), VALUES, VALUES)
 def test_generated_specs(operation: str, seed: int, hostile: Any, context: Any) -> None:
     task = task_of(Random(seed), operation)
@@ -157,7 +158,7 @@ def spoilt(payload: Any, hostile: Any, random: Random) -> Any:
     return hostile
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(st.tuples(OPERATIONS, SPECS), min_size=1, max_size=3), SPECS | VALUES)
 def test_hostile_specs(operations: list[tuple[str, Any]], payload: Any) -> None:
     try:
@@ -357,7 +358,7 @@ def test_items_of_a_dict_are_taken_as_nothing_else(taken: list[Any]) -> None:
         program({"a": 1})
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=examples(1000), deadline=None)
 @given(st.lists(st.integers(0, 99), max_size=20), st.integers(0, 10**9), VALUES | FOREIGN)
 def test_no_program_can_crash(numbers: list[int], seed: int, payload: Any) -> None:
     """Whatever the instructions, in whatever order: a value comes out, or an exception."""

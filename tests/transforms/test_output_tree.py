@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from idgraph.model import paths
 from idgraph.model.errors import SpecError, TransformError
+from tests.lanes import examples
 from tests.oracle.generation import CONTEXT, chain, document
 from transforms import compile_spec
 from transforms.spec.output_tree import can_produce, output_tree
@@ -50,7 +51,7 @@ def _paths(value: Any, above: tuple[str, ...] = ()) -> Any:
             yield from _paths(below, (*above, key))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.integers(min_value=0))
 def test_what_comes_out_could_come_out(seed: int) -> None:
     random = Random(seed)

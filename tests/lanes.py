@@ -1,0 +1,98 @@
+"""Which lane plays a test: `make check` what runs in memory, `make test` all that is not `long`, `make test-long` the rest.
+
+Tests are marked by their place: `spark` by the modules themselves, `process` and `property` by what a module
+uses, `long` by the table below. A test belongs to the long lane when it needs minutes, a server's fault or many variants of
+one law; one run of each law stays in `make test`.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent
+EXAMPLES = "TEST_EXAMPLES"
+SHORT = 25
+"""Examples of a property outside of the long lane."""
+
+LONG = (
+    "app/test_commands_killed.py",
+    "app/test_erase_killed.py",
+    "app/test_cli.py::test_bench_passes_its_words_on",
+    "benchmarks/",
+    "crashes/",
+    "deploy/",
+    "docs/test_policies_doc.py",
+    "docs/test_protection.py",
+    "docs/test_quickstart.py",
+    "e2e/test_cluster.py",
+    "e2e/test_dev_up.py::test_a_second_one",
+    "e2e/test_dev_up.py::test_ctrl_c",
+    "properties/test_elasticsearch_index.py",
+    "properties/test_native_collector.py",
+    "properties/test_policy_change.py",
+    "sinks/test_dynamo_client.py",
+    "sinks/test_dynamo_streams.py",
+    "sinks/test_elasticsearch_concurrent_versions.py",
+    "sinks/test_elasticsearch_index.py",
+    "sinks/test_kms_envelope.py",
+    "spark/test_decryption.py",
+    "spark/test_elasticsearch.py",
+    "spark/test_erasure_beside_a_flow.py",
+    "spark/test_full_disk.py",
+    "spark/test_further_options.py",
+    "spark/test_kafka.py",
+    "spark/test_local_disk.py",
+    "spark/test_missing_files.py",
+    "spark/test_monitoring.py",
+    "spark/test_policies.py",
+    "spark/test_policy_change.py",
+    "spark/test_refused_batch.py",
+    "spark/test_stopping.py::test_a_batch_that_is_given_again",
+    "spark/test_stopping.py::test_a_signal_to_all",
+    "spark/test_stopping.py::test_a_store_that_fails",
+    "spark/test_stopping.py::test_java_that_is_killed",
+    "spark/test_stopping.py::test_one_flow_is_run_once",
+    "transforms/test_benchmark_specs.py",
+    "transforms/test_corpus.py",
+    "transforms/test_hostile.py",
+    "transforms/test_jolt_oracle.py",
+)
+"""Beginnings of test ids, below `tests/`."""
+
+LONG_VARIANTS = ("postgresql",)
+"""Parameters: the suite's other variants are played by `make test`."""
+
+SLOW_FIRST = ("e2e/", "spark/")
+"""Begun last, these would leave all cores but one idle."""
+
+
+def examples(many: int) -> int:
+    """How many examples a property plays: `many` in the long lane, at most 25 elsewhere."""
+    return many if os.environ.get(EXAMPLES) == "all" else min(many, SHORT)
+
+
+def place(item: pytest.Item) -> str:
+    """`folder/file.py::test[parameters]`."""
+    return f"{item.path.relative_to(TESTS).as_posix()}::{item.name}"
+
+
+def mark(item: pytest.Item) -> None:
+    """Adds the marks of the lanes to a collected test."""
+    name = place(item)
+    _, _, parameters = name.partition("[")
+    if name.startswith(LONG) or any(each in parameters for each in LONG_VARIANTS):
+        item.add_marker("long")
+    module = getattr(item, "module", None)
+    values = vars(module) if module is not None else {}
+    if values.get("subprocess") is subprocess or any(_starts_processes(value) for value in values.values()):
+        item.add_marker("process")
+    if "given" in values:
+        item.add_marker("property")
+
+
+def _starts_processes(value: object) -> bool:
+    return getattr(value, "__module__", "") in ("tests.installation", "tests.contracts.processes")
