@@ -558,7 +558,7 @@ static PyType_Slot twin_slots[] = {
 };
 
 static PyType_Spec twin_spec = {
-    .name = "model._functions.Twin",
+    .name = "idgraph.native._functions.Twin",
     .basicsize = sizeof(Twin),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_IMMUTABLETYPE |
              Py_TPFLAGS_DISALLOW_INSTANTIATION,

@@ -181,7 +181,7 @@ static PyType_Slot program_slots[] = {
 };
 
 static PyType_Spec program_spec = {
-    .name = "model._programs.Program",
+    .name = "idgraph.native._programs.Program",
     .basicsize = sizeof(Program),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_IMMUTABLETYPE,
     .slots = program_slots,

@@ -95,7 +95,15 @@ def root(
     if log_format is LogFormat.JSON:
         logging.getLogger().handlers[0].setFormatter(JsonFormatter())
     # Only ours: what libraries log at this level may hold URLs with what somebody searched for.
-    for name in ("app", "ingestion", "merge", "metadata_service", "profile_service", "sinks", "transforms"):
+    for name in (
+        "idgraph",
+        "ingestion",
+        "merge",
+        "metadata_service",
+        "profile_service",
+        "sinks",
+        "transforms",
+    ):
         logging.getLogger(name).setLevel(logging.DEBUG if verbose else logging.INFO)
     logging.getLogger(BATCHES).setLevel(logging.INFO if log_format is LogFormat.JSON else logging.CRITICAL)
     if not verbose:

@@ -41,6 +41,7 @@ _MAY_PASS = (
     WorkerLostError,
 )
 
+_OF_OURS = re.compile(rf"^{re.escape(errors.__name__)}\.(\w+): (.*)$", re.MULTILINE)
 _LOST = re.compile(
     r"Python worker (?:exited unexpectedly|failed to connect back)|ExecutorLostFailure"
     # When the worker, or the process that begins workers, dies while it is written to or asked for another one.
@@ -106,7 +107,7 @@ def _is_of_no_jvm(error: Exception, text: str) -> bool:
 
 def error_of_worker(text: str) -> IdgraphError:
     """The error of ours that stands in a message of Spark, else one that quotes its first line."""
-    found = re.search(r"^model\.errors\.(\w+): (.*)$", text, re.MULTILINE)
+    found = _OF_OURS.search(text)
     if found is None:
         if _INTERRUPTED.search(text):
             return WorkerInterruptedError("a Python worker was interrupted under its task; run again")

@@ -237,5 +237,5 @@ static PyType_Slot event_states_slots[] = {
 };
 
 static PyType_Spec event_states_spec = {
-    "model._states.EventStates", sizeof(EventStates), 0, Py_TPFLAGS_DEFAULT, event_states_slots,
+    "idgraph.native._states.EventStates", sizeof(EventStates), 0, Py_TPFLAGS_DEFAULT, event_states_slots,
 };

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Iterator
 from functools import cache
@@ -47,6 +48,19 @@ def one_tree_of_commands() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("typer.testing._get_command", cache(get_command))
         yield
+
+
+@pytest.fixture(autouse=True)
+def log_levels_as_before() -> Iterator[None]:
+    """A command sets the levels of its process, and all commands of the tests share one."""
+    before = {logger: logger.level for logger in _loggers()}
+    yield
+    for logger in _loggers():
+        logger.setLevel(before.get(logger, logging.NOTSET))
+
+
+def _loggers() -> list[logging.Logger]:
+    return [each for each in logging.root.manager.loggerDict.values() if isinstance(each, logging.Logger)]
 
 
 @pytest.fixture

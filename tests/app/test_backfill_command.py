@@ -115,7 +115,8 @@ def run_with(program: str, idgraph: CommandLine, *words: str) -> subprocess.Comp
 
 
 FLOW = """
-from idgraph.app import backfill, cli
+from idgraph.app import cli
+from idgraph.app.jobs import backfill
 from ingestion.stages.outcomes import BatchReport, StageReport
 
 def run_flow(settings, stop, intake, on_batch, on_start):

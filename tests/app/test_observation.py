@@ -232,13 +232,13 @@ def test_a_log_is_one_json_object_a_line_without_what_an_exception_says() -> Non
         raise ValueError("canary\nin a message")
     except ValueError as error:
         record = logging.LogRecord(
-            "app.x", logging.ERROR, "f", 1, "it %s", ("failed",), (ValueError, error, error.__traceback__)
+            "idgraph.x", logging.ERROR, "f", 1, "it %s", ("failed",), (ValueError, error, error.__traceback__)
         )
     (line,) = json_logs.JsonFormatter().format(record).splitlines()
     told = json.loads(line)
     assert (told["level"], told["logger"], told["message"], told["error"]) == (
         "ERROR",
-        "app.x",
+        "idgraph.x",
         "it failed",
         "ValueError",
     )

@@ -169,7 +169,7 @@ def test_a_stop_ends_it_and_the_next_run_does_the_rest(
 PROGRAM = """
 import sys, threading
 from pathlib import Path
-from ingestion import background_sealing
+from idgraph.jobs.reencrypt import background_sealing
 from tests.ingestion.test_background_sealing import opened
 background_sealing.BRISK_SECONDS = 0.0
 with opened(Path(sys.argv[1])).sealing(share=0.0001):

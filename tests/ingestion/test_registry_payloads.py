@@ -253,8 +253,6 @@ def test_a_letter_holds_what_arrived_and_passes_when_the_schema_is_there(
     assert later.profile("customer:7")["balance"] == Decimal("10000000000000000.01")
 
 
-@pytest.mark.parametrize("loops", [True, False], ids=["native", "python"], indirect=True)
-@pytest.mark.usefixtures("loops")
 def test_a_registry_that_is_away_stops_the_micro_batch_and_is_waited_for_once(
     tmp_path: Path, registry: Registry
 ) -> None:
@@ -268,8 +266,6 @@ def test_a_registry_that_is_away_stops_the_micro_batch_and_is_waited_for_once(
     assert at.map(record(led(number, customer(7)))).letters == []
 
 
-@pytest.mark.parametrize("loops", [True, False], ids=["native", "python"], indirect=True)
-@pytest.mark.usefixtures("loops")
 def test_credentials_that_cannot_be_read_stop_the_micro_batch(tmp_path: Path, registry: Registry) -> None:
     number = registry.register("customers-value", json.dumps(CUSTOMER))
     place = Place(registry.url, "reader", str(tmp_path / "none"))

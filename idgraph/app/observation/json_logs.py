@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ingestion.stages.outcomes import BatchReport
 
-BATCHES = "app.batches"
+BATCHES = "idgraph.batches"
 """The logger of micro-batches and of what they set aside. Only told as JSON: for people there are other words."""
 
 FIELDS = "idgraph"
