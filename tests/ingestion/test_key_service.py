@@ -72,7 +72,7 @@ def test_a_flow_that_is_to_stop_gives_its_batch_back(disabling: Disabling, tmp_p
 
 def test_a_worker_tells_the_driver_which_error_it_was() -> None:
     told = error_of_worker(
-        "Traceback...\nmodel.errors.KeyServiceError: KMS key k: the key is disabled\n at x"
+        "Traceback...\nidgraph.model.errors.KeyServiceError: KMS key k: the key is disabled\n at x"
     )
     assert type(told) is KeyServiceError
 
