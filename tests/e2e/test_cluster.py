@@ -84,7 +84,7 @@ def test_the_archive_has_all_that_a_worker_needs(tmp_path: Path, archive: Path) 
         [BARE_PYTHON, "-c", code], env=environment, cwd="/", capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["in", "use", str(tmp_path / "ingestion" / "tasks.py")]
+    assert done.stdout.split() == ["in", "use", str(tmp_path / "ingestion" / "spark" / "tasks.py")]
 
 
 def test_an_executor_killed_in_mid_batch_changes_nothing(
