@@ -1,6 +1,6 @@
 """`make bench`: every figure beside its peer or limit; a table for people, JSON in `benchmarks/results/`."""
 
-# ruff: noqa: ARG005 - each takes both: a folder of its own, and what was told
+# ruff: noqa: ARG005 - each takes both: a folder of its own, and what was reported
 from __future__ import annotations
 
 import argparse
@@ -36,33 +36,37 @@ RESULTS = Path(__file__).with_name("results")
 Benchmark = Callable[[Path, argparse.Namespace], dict[str, Any]]
 
 BENCHMARKS: dict[str, Benchmark] = {
-    "throughput": lambda folder, told: throughput.measure(folder, told.shops),
-    "latency": lambda folder, told: latency.measure(folder, told.seconds),
-    "mapping": lambda folder, told: measure_mapping(),
-    "stages": lambda folder, told: stages.measure(folder, min(told.shops, 2)),
-    "store": lambda folder, told: dict(measure_store()),
-    "dynamodb": lambda folder, told: _dynamodb(told.fragments or 2_000),
-    "kafka": lambda folder, told: _kafka(folder, min(told.shops, 5), told.seconds),
-    "production": lambda folder, told: _production(folder, min(told.shops, 5), told.seconds, told.rate),
-    "index": lambda folder, told: dict(measure_index()),
-    "keys": lambda folder, told: measure_keys(folder),
-    "sealing": lambda folder, told: measure_sealing(folder, min(told.shops, 4), told.fragments or 50_000),
-    "decryptor": lambda folder, told: measure_decryptor(),
-    "erasure": lambda folder, told: measure_erasure(told.fragments or 50_000),
-    "reindex": lambda folder, told: measure_reindex(told.fragments or 20_000),
-    "detection": lambda folder, told: measure_detection(),
-    "policies": lambda folder, told: measure_policies(),
-    "sizes": lambda folder, told: measure_sizes(folder, told.sizes),
-    "peers": lambda folder, told: measure_peers(folder, told.shops, told.install_feast),
-    "cluster": lambda folder, told: _cluster(folder, told.cluster_events),
-    "scale-fragments": lambda folder, told: fragments.measure(folder, told.fragments or 1_000_000),
-    "scale-attributes": lambda folder, told: attributes.measure(folder),
-    "scale-specs": lambda folder, told: specs.measure(folder),
-    "scale-discovered": lambda folder, told: discovered.measure(folder),
-    "scale-files": lambda folder, told: files.measure(folder, told.files),
-    "scale-hot": lambda folder, told: hot.measure(folder, told.shops),
-    "scale-memory": lambda folder, told: memory.measure(folder, told.events),
-    "scale-outages": lambda folder, told: outages.measure(folder, told.rate),
+    "throughput": lambda folder, arguments: throughput.measure(folder, arguments.shops),
+    "latency": lambda folder, arguments: latency.measure(folder, arguments.seconds),
+    "mapping": lambda folder, arguments: measure_mapping(),
+    "stages": lambda folder, arguments: stages.measure(folder, min(arguments.shops, 2)),
+    "store": lambda folder, arguments: dict(measure_store()),
+    "dynamodb": lambda folder, arguments: _dynamodb(arguments.fragments or 2_000),
+    "kafka": lambda folder, arguments: _kafka(folder, min(arguments.shops, 5), arguments.seconds),
+    "production": lambda folder, arguments: _production(
+        folder, min(arguments.shops, 5), arguments.seconds, arguments.rate
+    ),
+    "index": lambda folder, arguments: dict(measure_index()),
+    "keys": lambda folder, arguments: measure_keys(folder),
+    "sealing": lambda folder, arguments: measure_sealing(
+        folder, min(arguments.shops, 4), arguments.fragments or 50_000
+    ),
+    "decryptor": lambda folder, arguments: measure_decryptor(),
+    "erasure": lambda folder, arguments: measure_erasure(arguments.fragments or 50_000),
+    "reindex": lambda folder, arguments: measure_reindex(arguments.fragments or 20_000),
+    "detection": lambda folder, arguments: measure_detection(),
+    "policies": lambda folder, arguments: measure_policies(),
+    "sizes": lambda folder, arguments: measure_sizes(folder, arguments.sizes),
+    "peers": lambda folder, arguments: measure_peers(folder, arguments.shops, arguments.install_feast),
+    "cluster": lambda folder, arguments: _cluster(folder, arguments.cluster_events),
+    "scale-fragments": lambda folder, arguments: fragments.measure(folder, arguments.fragments or 1_000_000),
+    "scale-attributes": lambda folder, arguments: attributes.measure(folder),
+    "scale-specs": lambda folder, arguments: specs.measure(folder),
+    "scale-discovered": lambda folder, arguments: discovered.measure(folder),
+    "scale-files": lambda folder, arguments: files.measure(folder, arguments.files),
+    "scale-hot": lambda folder, arguments: hot.measure(folder, arguments.shops),
+    "scale-memory": lambda folder, arguments: memory.measure(folder, arguments.events),
+    "scale-outages": lambda folder, arguments: outages.measure(folder, arguments.rate),
 }
 SERVERS = ("dynamodb", "kafka", "production", "cluster")
 """These start servers of their own, and need the extras `dynamodb`, `elasticsearch` and `kafka`."""
@@ -97,15 +101,15 @@ def _production(folder: Path, shops: int, seconds: float, rate: int) -> dict[str
 
 def main() -> None:
     parser = _parser()
-    told = parser.parse_args()
-    names = [name for given in told.names or DEFAULT for name in GROUPS.get(given, [given])]
+    arguments = parser.parse_args()
+    names = [name for given in arguments.names or DEFAULT for name in GROUPS.get(given, [given])]
     unknown = set(names) - set(BENCHMARKS)
     if unknown:
         parser.error(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join([*BENCHMARKS, *GROUPS])}")
-    if told.folder is not None:
-        told.folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="idgraph-bench-", dir=told.folder) as folder:
-        results = {name: BENCHMARKS[name](Path(folder) / name, told) for name in names}
+    if arguments.folder is not None:
+        arguments.folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="idgraph-bench-", dir=arguments.folder) as folder:
+        results = {name: BENCHMARKS[name](Path(folder) / name, arguments) for name in names}
     results["machine"] = machine()
     RESULTS.mkdir(exist_ok=True)
     file = RESULTS / time.strftime("%Y%m%d-%H%M%S.json")
@@ -145,7 +149,7 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 def _print(results: dict[str, Any]) -> None:
-    """As wide as what is told; a benchmark of several sizes as one table with a column a size."""
+    """As wide as what is reported; a benchmark of several sizes as one table with a column a size."""
     console = Console(width=None if sys.stdout.isatty() else 250)
     for name, figures in results.items():
         columns = _alike(figures)
@@ -160,7 +164,7 @@ def _print(results: dict[str, Any]) -> None:
 
 
 def _alike(figures: dict[str, Any]) -> list[str]:
-    """The sizes of a benchmark that tells the same of each; else nothing."""
+    """The sizes of a benchmark that reports the same of each; else nothing."""
     kinds = {tuple(value) if isinstance(value, dict) else None for value in figures.values()}
     return list(figures) if len(kinds) == 1 and None not in kinds else []
 

@@ -73,7 +73,7 @@ def measure(folder: Path, count: int) -> dict[str, Any]:
         runs |= {f"cluster of {workers}": _on_cluster(folder, config, total, workers) for workers in (1, 2)}
     return {
         placement: {
-            **_told(run),
+            **_reported(run),
             "of_one": round(_rate(run) / _rate(runs[placement.replace("2", "1")]), 2),
             "lost_profiles": len(runs["local[1]"].profiles - run.profiles),
             "profiles_too_many": len(run.profiles - runs["local[1]"].profiles),
@@ -83,7 +83,7 @@ def measure(folder: Path, count: int) -> dict[str, Any]:
     }
 
 
-def _told(run: _Run) -> dict[str, float]:
+def _reported(run: _Run) -> dict[str, float]:
     return {
         "events": run.figures.events,
         "events_per_second": round(_rate(run)),
@@ -128,7 +128,7 @@ def _on_cluster(folder: Path, config: Path, total: int, workers: int) -> _Run:
 
 def _run(config: Path, name: str, total: int, master: str, cores: int, **further: str) -> _Run:
     """A flow, tables and an index of its own."""
-    told = {
+    reported = {
         "IDGRAPH_FLOW__NAME": name,
         "IDGRAPH_FLOW__MASTER": master,
         "IDGRAPH_FLOW__PARTITIONS": str(cores),
@@ -136,7 +136,7 @@ def _run(config: Path, name: str, total: int, master: str, cores: int, **further
         "IDGRAPH_INDEX__NAME": name,
         **further,
     }
-    with _environment(told):
+    with _environment(reported):
         command(config, "store", "create")
         command(config, "index", "create")
         figures = run_until_done(config, total)
@@ -148,9 +148,9 @@ def _run(config: Path, name: str, total: int, master: str, cores: int, **further
 
 
 @contextmanager
-def _environment(told: dict[str, str]) -> Iterator[None]:
+def _environment(reported: dict[str, str]) -> Iterator[None]:
     kept = dict(os.environ)
-    os.environ |= told
+    os.environ |= reported
     try:
         yield
     finally:

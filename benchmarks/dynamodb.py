@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 from idgraph.app.servers.dynamodb import dynamodb
 from idgraph.model.store import NEW, FragmentWrite
 from sinks.dynamodb.client import DynamoClient
-from sinks.dynamodb.connection import Place
+from sinks.dynamodb.connection import TablesLocation
 from sinks.dynamodb.profiles import DynamoProfileStore
 from sinks.dynamodb.schema import FRAGMENTS, create_tables
 
@@ -92,7 +92,7 @@ def opened(url: str, fragments: int, batch: int = BATCH) -> Iterator[Tables]:
     chance = random.Random(7)
     ids = [f"realm_id:{number}" for number in chance.sample(range(10**10), fragments)]
     bodies = {each: chance.randbytes(STATE_BYTES) for each in ids}
-    client = DynamoClient(Place("bench", "eu-central-1", url))
+    client = DynamoClient(TablesLocation("bench", "eu-central-1", url))
     create_tables(client)
     store = DynamoProfileStore(client.place, lambda text: text.encode().ljust(32)[-32:])
     try:

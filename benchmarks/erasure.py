@@ -14,14 +14,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from idgraph.jobs.erase.dead_letter_search import LetterSearch
+from idgraph.jobs.erase.dead_letter_search import DeadLetterSearch
 from idgraph.jobs.erase.erasure import Erasure
 from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.events import RawRecord
 from idgraph.model.index import IndexDocument
 from idgraph.model.store import FragmentWrite
 from ingestion.spark.workers import WorkerResources
-from ingestion.stages.dead_letters import BatchAttempt, LetterWriter
+from ingestion.stages.dead_letters import BatchAttempt, DeadLetterWriter
 from sinks.keyring.provider import KeyringFile
 from sinks.sqlite.data_keys import SqliteDataKeys
 from sinks.sqlite.dead_letters import SqliteDeadLetters
@@ -31,7 +31,7 @@ from sinks.tombstone_file import TombstoneFile
 from transforms.privacy.blind_index import BlindIndex
 from transforms.privacy.dead_letter_sealing import DeadLetterSealer
 from transforms.privacy.sealing import DataKeys
-from transforms.privacy.shuffle_sealing import ParcelKeys
+from transforms.privacy.shuffle_sealing import ShuffleBlockKeys
 from transforms.privacy.tombstone_names import TombstoneNames
 
 FRAGMENTS = 50_000
@@ -43,7 +43,7 @@ _STATE = b"s" * 400
 
 def measure(fragments: int = FRAGMENTS) -> dict[str, Any]:
     """The first erasure compacts the whole index; those behind it, of which the median is given, only what came
-    since. Each person has one fragment, one document, one data key and no letter."""
+    since. Each person has one fragment, one document, one data key and no dead letter."""
     with tempfile.TemporaryDirectory(prefix="idgraph-erasure-") as name:
         folder = Path(name)
         provider = KeyringFile.create(folder / "keyring.json")
@@ -56,11 +56,11 @@ def measure(fragments: int = FRAGMENTS) -> dict[str, Any]:
             DataKeys(provider, SqliteDataKeys(folder / "data-keys.db")),
             BlindIndex(provider),
             sealer,
-            ParcelKeys(provider),
+            ShuffleBlockKeys(provider),
         )
         _fill(resources, fragments, sealer)
-        letters = LetterSearch({}, None, resources.blind_index, sealer.open)
-        erasure = Erasure(resources, TombstoneFile(folder / "tombstones.jsonl"), names, lambda: letters)
+        dead_letters = DeadLetterSearch({}, None, resources.blind_index, sealer.open)
+        erasure = Erasure(resources, TombstoneFile(folder / "tombstones.jsonl"), names, lambda: dead_letters)
         persons = [f"user_id:{number}" for number in range(7, fragments, fragments // PERSONS)]
         whole = [_seconds(partial(erasure.erase, [each], 1)) for each in persons]
         at_once = _seconds(lambda: erasure.erase([f"user_id:{number}" for number in range(1000, 2000)], 1))
@@ -92,16 +92,18 @@ def _fill(resources: WorkerResources, fragments: int, sealer: DeadLetterSealer) 
             ]
         )
         resources.data_keys.fetch(ids, create=True)
-    writer = LetterWriter(sealer)
+    writer = DeadLetterWriter(sealer)
     records = [
         RawRecord("web", f"file:web/x#{n}", b'{"user": "u%d", "page": "/a/b"}' % n) for n in range(LETTERS)
     ]
     reason, batch = DeadLetterReason.NO_SPEC, BatchAttempt("main/0", "a")
-    resources.dead_letters.put([writer.letter(each, "map", reason, "", None, 1, batch) for each in records])
+    resources.dead_letters.put(
+        [writer.dead_letter(each, "map", reason, "", None, 1, batch) for each in records]
+    )
 
 
 def _bare(folder: Path, fragment_id: str) -> None:
-    """The rows of one person and nothing else: no tombstone, no letters, no emptied log, tokens left behind."""
+    """The rows of one person and nothing else: no tombstone, no dead letters, no emptied log, tokens left behind."""
     by_file = {
         "profiles.db": (
             "DELETE FROM identifiers WHERE fragment = (SELECT number FROM fragments WHERE id = ?)",

@@ -51,7 +51,7 @@ def _rotation(folder: Path, names: Sequence[str]) -> float:
         *_, last = rotate(provider, store)
         spent = time.perf_counter() - started
         if last.rewrapped != len(names):
-            raise RuntimeError(f"only {last.rewrapped} data keys were wrapped anew")
+            raise RuntimeError(f"only {last.rewrapped} data keys were rewrapped")
     return len(names) / spent
 
 

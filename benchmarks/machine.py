@@ -23,7 +23,7 @@ def machine() -> dict[str, Any]:
 
 
 def profile_guided(settings: Mapping[str, Any]) -> str:
-    """Whether Python was built with profile-guided optimisation, by its build settings: yes, no, or not told.
+    """Whether Python was built with profile-guided optimisation, by its build settings: yes, no, or not reported.
 
     Distributions that build with it may take the flags out of the settings, so that extensions do not inherit them.
     """
@@ -33,4 +33,4 @@ def profile_guided(settings: Mapping[str, Any]) -> str:
     )
     if "--enable-optimizations" in arguments or "-fprofile-use" in flags:
         return "yes"
-    return "no" if arguments and settings.get("PGO_PROF_USE_FLAG") else "not told"
+    return "no" if arguments and settings.get("PGO_PROF_USE_FLAG") else "not reported"

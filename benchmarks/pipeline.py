@@ -17,7 +17,7 @@ from idgraph.model.snapshots import MetadataSnapshot
 from ingestion.sources.files.lines import DamagedRecord
 from ingestion.spark.workers import WorkerResources
 from ingestion.stages.commit import CommitOutput, CommitStage
-from ingestion.stages.dead_letters import BatchAttempt, LetterWriter
+from ingestion.stages.dead_letters import BatchAttempt, DeadLetterWriter
 from ingestion.stages.map import MapStage
 from ingestion.stages.map_output import MapOutput
 from merge import codec
@@ -51,7 +51,7 @@ class Pipeline:
             BatchAttempt("bench", "1"),
             self._data_keys,
             self.tools.blind_index,
-            LetterWriter(self.tools.sealer),
+            DeadLetterWriter(self.tools.sealer),
         )
         return list(stage.run(records))
 

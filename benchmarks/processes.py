@@ -63,7 +63,7 @@ class ProcessWatch:
         return max(found, key=lambda number: found[number].resident_bytes)
 
     def written_bytes(self) -> int:
-        """What all processes had the disk write: 0 where the system does not tell."""
+        """What all processes had the disk write: 0 where the system does not report."""
         return int(sum(self._sums("written_bytes").values()))
 
     def _sums(self, field: str) -> dict[str, float]:
@@ -121,7 +121,7 @@ def _processes() -> dict[int, _Process]:
 
 def _written(folder: Path) -> int:
     try:
-        told = (folder / "io").read_text()
+        reported = (folder / "io").read_text()
     except PermissionError:  # another user's
         return 0
-    return next((int(line[13:]) for line in told.splitlines() if line.startswith("write_bytes: ")), 0)
+    return next((int(line[13:]) for line in reported.splitlines() if line.startswith("write_bytes: ")), 0)

@@ -25,7 +25,7 @@ from benchmarks.steady_rate import SteadyRate
 from benchmarks.topics import consuming_seconds, publish_all
 from benchmarks.workload import SOURCES, clear, events, renamed
 from idgraph.app import wiring
-from idgraph.app.dev.machine import PARTITIONS, Shape, started
+from idgraph.app.dev.machine import PARTITIONS, MachineShape, started
 from idgraph.app.settings.document import Settings
 from idgraph.model.events import RawRecord
 from idgraph.model.index_rules import IndexRules
@@ -112,7 +112,7 @@ class _Cpu:
     """CPU microseconds of each process an event, since it was last asked. This process has the metadata service, and
     from the backlog on also publishes and looks."""
 
-    def __init__(self, shape: Shape, watch: ProcessWatch) -> None:
+    def __init__(self, shape: MachineShape, watch: ProcessWatch) -> None:
         self._shape = shape
         self._watch = watch
         self._last = self._seconds()

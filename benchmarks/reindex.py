@@ -52,7 +52,7 @@ class _Kind:
 
 
 def measure(profiles: int = PROFILES) -> dict[str, Any]:
-    """Of profiles with twenty attributes, each kind of index: profiles a second of the clock, made anew and compared.
+    """Of profiles with twenty attributes, each kind of index: profiles a second of the clock, rebuilt and compared.
     `bare` are the same documents, ready beforehand, put by a client that does nothing else: into another file of
     the embedded index, into an index of the same mapping in Elasticsearch. A share of 1 is the limit."""
     with tempfile.TemporaryDirectory(prefix="idgraph-reindex-") as name:
@@ -129,13 +129,13 @@ def _embedded(folder: Path, names: TombstoneNames) -> Iterator[_Kind]:
 @contextmanager
 def _elasticsearch(folder: Path, names: TombstoneNames) -> Iterator[_Kind]:
     from benchmarks.bare_bulk import BareBulk
-    from sinks.elasticsearch.connection import Place
+    from sinks.elasticsearch.connection import IndexLocation
     from sinks.elasticsearch.index import ElasticsearchProfileIndex
-    from sinks.elasticsearch.schema import Shape
+    from sinks.elasticsearch.schema import IndexShape
     from sinks.elasticsearch.versions import ElasticsearchIndexVersions
 
     with elasticsearch(folder / "elasticsearch") as node:
-        place = Place(node.url, "bench")
+        place = IndexLocation(node.url, "bench")
         bare = BareBulk(node.url)
 
         def put_bare(pages: Sequence[Sequence[IndexDocument]]) -> Callable[[], object]:
@@ -146,7 +146,7 @@ def _elasticsearch(folder: Path, names: TombstoneNames) -> Iterator[_Kind]:
 
         with (
             closing(bare),
-            closing(ElasticsearchIndexVersions(place, names, Shape(replicas=0))) as versions,
+            closing(ElasticsearchIndexVersions(place, names, IndexShape(replicas=0))) as versions,
             closing(ElasticsearchProfileIndex(place, names)) as index,
         ):
             yield _Kind(index, versions, put_bare)

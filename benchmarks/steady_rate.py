@@ -90,7 +90,7 @@ class SteadyRate:
 
 
 class _Watch(threading.Thread):
-    """Notes when each probe was first seen by one way to look, which is told what was not seen yet."""
+    """Notes when each probe was first seen by one way to look, which is given what was not seen yet."""
 
     def __init__(self, publisher: SteadyPublisher, look: Callable[[list[str]], Iterable[str]]) -> None:
         super().__init__(daemon=True)

@@ -44,7 +44,7 @@ def renamed(source: str, event: dict[str, Any], shop: int) -> bytes:
 
 
 Change = Callable[[str, int, dict[str, Any]], dict[str, Any]]
-"""Gives an event in place of another one, told its source and its number in it."""
+"""Gives an event in place of another one, given its source and its number in it."""
 
 
 def write_inbox(inbox: Path, shops: int, lines_per_file: int = 10_000, change: Change | None = None) -> int:

@@ -76,7 +76,7 @@ def write_private(path: Path, content: str) -> None:
 
 @contextmanager
 def file_lock(lock: Path, waiting: Callable[[], object] = lambda: None) -> Iterator[None]:
-    """While the file `lock` is locked, which is made where it is not there; waits for whoever has it, told to `waiting` first.
+    """While the file `lock` is locked, which is made where it is not there; waits for whoever has it, asked to `waiting` first.
     Whoever holds it must not ask for it again. Raises OSError where there can be no such file."""
     descriptor = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

@@ -48,7 +48,7 @@ def encode(cells: Mapping[str, Mapping[ReconciliationPolicy, Cell]]) -> tuple[by
     found = [cell for by_policy in cells.values() for cell in by_policy.values()]
     for cell in found:
         _pack(cell)
-    makers = sorted({_maker(origin) for cell in found for origin in _told_origins(cell)})
+    makers = sorted({_maker(origin) for cell in found for origin in _reported_origins(cell)})
     place = {maker: number for number, maker in enumerate(makers)}
     blocks: list[Bytes] = []
 
@@ -84,7 +84,7 @@ def _pack(cell: Cell) -> None:
         cell.packed = Packed.of(cell.policy, cell.entries.values())
 
 
-def _told_origins(cell: Cell) -> Iterable[Origin]:
+def _reported_origins(cell: Cell) -> Iterable[Origin]:
     if cell.packed is None:
         return cell.origins()
     return () if cell.floor is None else (cell.floor,)

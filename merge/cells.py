@@ -80,7 +80,7 @@ class Cell:
             self.packed = None
 
     def write(self, register: Register, entries: Iterable[Register] | None = None) -> None:
-        """Join in what one event wrote at the path; `entries` where the register does not tell them."""
+        """Join in what one event wrote at the path; `entries` where the register does not report them."""
         if register.kind is Kind.DELETED and self.policy.null_deletes:
             self._raise_floor(register.origin)
             return
@@ -181,7 +181,7 @@ class Cell:
         return self.policy.chosen(Kept(tuple(self.entries.values()), best, tuple(sources)))
 
     def is_complete(self, removals: Removals) -> bool:
-        """Whether no entry that counts was dropped for the bound, as far as can be told."""
+        """Whether no entry that counts was dropped for the bound, as far as can be determined."""
         if not self.policy.null_deletes or self.size < self.policy.bound:
             return True
         of_each = Counter(source for source, _ in self.entries)

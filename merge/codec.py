@@ -89,8 +89,8 @@ def _native_body(state: FragmentState) -> bytes | None:
 
 
 def _body(state: FragmentState) -> bytes:
-    # Twin of `body` in native/loops.c.
-    # The values of one event share its origin, the very object: told apart by identity, few are compared.
+    # Reference of `body` in native/loops.c.
+    # The values of one event share its origin, the very object: distinguished by identity, few are compared.
     distinct = {id(register[0]): register[0] for register in state.registers.values()}
     distinct |= {id(origin): origin for origin in state.identifiers.values()}
     place: dict[int, int] = {}
@@ -167,7 +167,7 @@ def _parts(data: bytes) -> tuple[bytes, memoryview]:
 
 
 def _read(wire: _Wire) -> tuple[list[Origin], dict[str, Register]]:
-    # Twin of `origins` and `registers` in native/loops.c.
+    # Reference of `origins` and `registers` in native/loops.c.
     origins = [
         _new_origin(Origin, (_new_stamp(Stamp, origin[:4]), _new_spec(SpecRef, origin[4:])))
         for origin in wire.origins
@@ -186,7 +186,7 @@ def _read_natively(wire: _Wire, loops: native.Loops) -> tuple[list[Origin], dict
 
 
 def _foreign(data: bytes) -> StoreError:
-    # A later format is told by its own checksum, so that a flipped bit is not taken for one.
+    # A later format is reported by its own checksum, so that a flipped bit is not taken for one.
     if crc32(data[_HEADER:], crc32(data[:1])).to_bytes(4, "big") == data[1:_HEADER]:
         return StoreError(f"fragment state of format {data[0]}; this idgraph reads up to {WITH_BLOCKS[0]}")
     return DamagedStateError("a fragment's stored state is damaged: its checksum does not fit")

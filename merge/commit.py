@@ -1,7 +1,7 @@
 """Commit: read, merge, write if the version is still the one read, else read again.
 
 The commit is idempotent: joining the same changes again changes nothing and writes nothing, so a batch
-that was cut short is simply given again. A fragment that can never be written fails alone.
+that was interrupted is simply retried. A fragment that can never be written fails alone.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from idgraph.model.backoff import Backoff
 from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.errors import ConflictError, DamagedStateError, StoreError, UnstorableError
 from idgraph.model.store import NEW, FragmentWrite, ProfileStore, StoredFragment
-from idgraph.model.tombstones import UNJUDGED, Tombstone
+from idgraph.model.tombstones import NO_EPOCH, Tombstone
 from merge import codec
 from merge.encoded import state_of
 from merge.failures import CommitFailure
@@ -85,7 +85,7 @@ class Committer:
         refused: Callable[[str], object] = lambda _: None,
     ) -> None:
         """`guarded` runs the writes of fragments that have a tombstone; without it they are like all others.
-        With `gives_up` a fragment that keeps changing has failed like one that cannot be written. `refused` is told
+        With `gives_up` a fragment that keeps changing has failed like one that cannot be written. `refused` is reported
         the id of each fragment whose change a tombstone refuses, at once: also when the commit then fails."""
         self._store = store
         self._guarded = guarded
@@ -136,20 +136,20 @@ class Committer:
         return result
 
     def _give_up(self, stuck: dict[str, FragmentState], result: CommitResult) -> None:
-        told = (
+        reported = (
             f"kept changing through {self._backoff.retries} retries, or were sealed by a key that is erased"
         )
         if not self._gives_up:
-            raise ConflictError(f"{len(stuck)} fragment(s) {told}; nothing is lost, give the batch again")
-        result.failed |= _failed(stuck, DeadLetterReason.CONFLICT, f"the fragment {told}; replay it")
+            raise ConflictError(f"{len(stuck)} fragment(s) {reported}; nothing is lost, give the batch again")
+        result.failed |= _failed(stuck, DeadLetterReason.CONFLICT, f"the fragment {reported}; replay it")
 
     def _try(self, part: _Part) -> tuple[CommitResult, dict[str, FragmentState]]:
         """Try once; gives what became of the changes, and those that another writer was faster at."""
         result, pending = CommitResult(), dict(part.changes)
         # Tombstones also of those that are there: one that came back has another key than what is still on its way may
         # be sealed by.
-        stored, buried = self._store.read_with_tombstones(list(pending))
-        self._bury(pending, buried, result)
+        stored, tombstoned = self._store.read_with_tombstones(list(pending))
+        self._write_tombstones(pending, tombstoned, result)
         writes: list[FragmentWrite] = []
         states: list[FragmentState] = []
         failed: dict[str, CommitFailure] = {}
@@ -164,22 +164,24 @@ class Committer:
                 failed[fragment_id] = joined
             else:
                 state, data, new = joined
-                version = _version(present, buried.get(fragment_id))
+                version = _version(present, tombstoned.get(fragment_id))
                 writes.append(
-                    _new_write(FragmentWrite, (fragment_id, version, data, new, change.judged, _NO_NAMES))
+                    _new_write(
+                        FragmentWrite, (fragment_id, version, data, new, change.erasure_epoch, _NO_NAMES)
+                    )
                 )
                 states.append(state)
                 result.bytes += len(data) if present is None else len(data) - len(present.state)
-                if change.judged != UNJUDGED or fragment_id in buried:
+                if change.erasure_epoch != NO_EPOCH or fragment_id in tombstoned:
                     erased_once[fragment_id] = change
         if failed:
             alive = {name: failure.change for name, failure in failed.items()}
-            self._bury(alive, self._store.tombstones(failed), result)
+            self._write_tombstones(alive, self._store.tombstones(failed), result)
             result.failed |= {name: failed[name] for name in alive}
         unstorable: dict[str, str] = {}
         not_written = self._write(writes, erased_once, unstorable)
-        for name, told in unstorable.items():
-            result.failed |= _failed({name: pending[name]}, DeadLetterReason.REFUSED_BY_STORE, told)
+        for name, reported in unstorable.items():
+            result.failed |= _failed({name: pending[name]}, DeadLetterReason.REFUSED_BY_STORE, reported)
         result.written.extend(
             (write.id, write.expected_version + 1, state)
             for write, state in zip(writes, states, strict=True)
@@ -215,12 +217,12 @@ class Committer:
             unstorable.update(dict.fromkeys(error.ids, str(error)))
             return {*error.ids, *error.refused}
 
-    def _bury(
-        self, changes: dict[str, FragmentState], buried: Mapping[str, Tombstone], result: CommitResult
+    def _write_tombstones(
+        self, changes: dict[str, FragmentState], tombstoned: Mapping[str, Tombstone], result: CommitResult
     ) -> None:
         """Take out the changes whose events were judged by less than what their tombstone forbids now."""
-        for fragment_id, tombstone in buried.items():
-            if tombstone.until > changes[fragment_id].judged:
+        for fragment_id, tombstone in tombstoned.items():
+            if tombstone.until > changes[fragment_id].erasure_epoch:
                 del changes[fragment_id]
                 result.erased.append(fragment_id)
                 self._refused(fragment_id)

@@ -83,9 +83,9 @@ def _fields_of_state(state: FragmentState, is_indexable: Callable[[str], bool]) 
 
 
 def _fields(state: FragmentState, is_indexable: Callable[[str], bool]) -> _Fields:
-    # Twin of `fields` in native/loops.c and, for a state that has its bytes, of that in native/states.c.
+    # Reference of `fields` in native/loops.c and, for a state that has its bytes, of that in native/states.c.
     fields: _Fields = {}
-    for path, register in state.visible():
+    for path, register in state.escape_control_chars():
         _, kind, value = register
         if kind is Kind.SEALED or is_indexable(path):
             seen = _seen(kind, value)

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Any, TypeGuard
 
 from idgraph import native
-from idgraph.model.tombstones import UNJUDGED
+from idgraph.model.tombstones import NO_EPOCH
 from merge import codec
 from merge.fragments import FragmentState
 
-_DECODED = frozenset(FragmentState.__slots__) - {"_newest", "encoded", "judged"}
+_DECODED = frozenset(FragmentState.__slots__) - {"_newest", "encoded", "erasure_epoch"}
 
 
 def state_of(data: bytes) -> FragmentState:
@@ -43,7 +43,7 @@ class EncodedState(FragmentState):
     def __init__(self, data: bytes) -> None:
         # What is decoded stays unset: `__getattr__` is asked for what is not there.
         self._newest = None
-        self.judged = UNJUDGED
+        self.erasure_epoch = NO_EPOCH
         self.encoded = self._data = data
 
     def __getattr__(self, name: str) -> Any:

@@ -26,13 +26,13 @@ class Verdict(StrEnum):
     SET_ASIDE = "set_aside"
     """It becomes a dead letter, from which it can be replayed."""
     STOP = "stop"
-    """The flow stops; its micro-batch is not marked done and is given again."""
+    """The flow stops; its micro-batch is not marked done and is retried."""
     TAKEN = "taken"
     """The handler has put the changes where they are safe, whatever crashes."""
 
 
 FailureHandler = Callable[[CommitFailure], Verdict]
-"""Runs in a worker process. It may be asked of the same failure again, when a micro-batch is given again. What it
+"""Runs in a worker process. It may be asked of the same failure again, when a micro-batch is retried. What it
 raises stops the flow."""
 
 

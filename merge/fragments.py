@@ -27,7 +27,7 @@ from idgraph.model import paths
 from idgraph.model.attributes import ReconciliationPolicy
 from idgraph.model.fragments import FragmentChange, Kind, Origin, Register
 from idgraph.model.stamps import Stamp
-from idgraph.model.tombstones import UNJUDGED
+from idgraph.model.tombstones import NO_EPOCH
 from merge.cells import Cell, Removals
 from merge.policies import POLICIES
 from merge.registers import tie_break
@@ -42,14 +42,14 @@ class FragmentState:
     text form.
     """
 
-    __slots__ = ("_newest", "cells", "encoded", "identifiers", "judged", "markers", "registers")
+    __slots__ = ("_newest", "cells", "encoded", "erasure_epoch", "identifiers", "markers", "registers")
 
     def __init__(self) -> None:
         self.registers: dict[str, Register] = {}
         self.cells: dict[str, dict[ReconciliationPolicy, Cell]] = {}
         self.markers: dict[tuple[str, str], Stamp] = {}
         self.identifiers: dict[str, Origin] = {}
-        self.judged = UNJUDGED
+        self.erasure_epoch = NO_EPOCH
         """What the events of a change were judged by: the `until` of their fragment's tombstone."""
         self.encoded: bytes | None = None
         """The bytes that `merge.codec` read this state from, until it changes."""
@@ -223,7 +223,7 @@ class FragmentState:
                 del registers[path]
                 self.encoded = None
 
-    def visible(self) -> list[tuple[str, Register]]:
+    def escape_control_chars(self) -> list[tuple[str, Register]]:
         """The registers that show, deleted ones left out. The state must be normalised."""
         replaced = self.replaced()
         return [

@@ -15,7 +15,7 @@ from merge.failures import CommitFailure
 from merge.fragments import FragmentState
 
 
-def prove(state: FragmentState) -> None:
+def validate(state: FragmentState) -> None:
     """Normalise a state and have it keep its bytes: whatever becomes of it later, it can be set aside. What this
     raises is the state's own fault."""
     state.normalise()
@@ -25,14 +25,14 @@ def prove(state: FragmentState) -> None:
 def with_part(whole: FragmentState | None, part: FragmentState) -> FragmentState:
     """Both joined; `whole` stays as it is. Where an erasure came in between, only `part`: what it forbids would take
     with it what it lets pass."""
-    prove(part)
-    if whole is None or whole.judged < part.judged:
+    validate(part)
+    if whole is None or whole.erasure_epoch < part.erasure_epoch:
         return part
     # Of its bytes: a join that fails leaves half of it done.
     made = codec.decode(codec.encode(whole))
-    made.judged = min(whole.judged, part.judged)
+    made.erasure_epoch = min(whole.erasure_epoch, part.erasure_epoch)
     made.join(part)
-    prove(made)
+    validate(made)
     return made
 
 
@@ -70,7 +70,7 @@ def joined(parts: Sequence[FragmentState]) -> list[FragmentState]:
     """One state of all parts; where they cannot be joined, the parts."""
     if len(parts) == 1:
         return list(parts)
-    judged = [part.judged for part in parts]
+    erasure_epoch = [part.erasure_epoch for part in parts]
     kept = [codec.encode(part) for part in parts]
     try:
         whole = _joined_as_bytes(kept) or _joined(parts)
@@ -78,16 +78,16 @@ def joined(parts: Sequence[FragmentState]) -> list[FragmentState]:
         raise
     except Exception:
         apart = [state_of(each) for each in kept]
-        for state, its in zip(apart, judged, strict=True):
-            state.judged = its
+        for state, its in zip(apart, erasure_epoch, strict=True):
+            state.erasure_epoch = its
         return apart
     # What forbids one part forbids the whole: an erasure that came since is later than all that were judged.
-    whole.judged = min(judged)
+    whole.erasure_epoch = min(erasure_epoch)
     return [whole]
 
 
 def _joined_as_bytes(parts: Sequence[bytes]) -> FragmentState | None:
-    # Twin: `_joined`.
+    # Reference: `_joined`.
     if native.states is None or any(part[:1] != codec.FORMAT for part in parts):
         return None
     body = native.states.join_all(tuple(codec.body(part) for part in parts))
@@ -98,7 +98,7 @@ def _joined(parts: Sequence[FragmentState]) -> FragmentState:
     whole, *others = parts
     for other in others:
         whole.join(other)
-    prove(whole)
+    validate(whole)
     return whole
 
 

@@ -1,6 +1,6 @@
 """The entries of a large cell as sorted blocks of bytes, of which only those are read that something is joined to.
 
-Of each source there is a run of entries in the order of their ranks, cut into blocks. Where a block begins is told
+Of each source there is a run of entries in the order of their ranks, cut into blocks. Where a block begins is reported
 by an entry alone, by a hash of it, one of 64: so equal runs have equal blocks whatever they came from, and a
 new entry changes the bytes of one block. All that takes entries away takes a beginning of a run (`merge.cells`).
 """
@@ -112,7 +112,7 @@ class Packed:
                 blocks.append(_Block(source, first, count, data[place : place + length]))
                 place += length
         if place > len(data):
-            raise ValueError("a block is cut short")
+            raise ValueError("a block is interrupted")
         return cls(policy, found, {source: set(priorities) for source, priorities, _ in runs}), place
 
     def encode(self) -> tuple[list[Run], list[Bytes]]:
@@ -128,7 +128,7 @@ class Packed:
                 (priority, ordinal, _, event_id), (name, version) = block.first
                 rows.append((len(block.data), block.count, priority, ordinal, event_id, name, version))
                 parts.append(block.data)
-            runs.append((source, self._told_priorities(source), rows))
+            runs.append((source, self._reported_priorities(source), rows))
         return runs, parts
 
     def __len__(self) -> int:
@@ -198,14 +198,14 @@ class Packed:
 
     def _find(self, entry: Register) -> Found | None:
         """The entry with the same key."""
-        needle = self._policy.needle(entry)
-        return self._find_event(entry) if needle is None else self._find_key(entry, needle)
+        lookup_key = self._policy.lookup_key(entry)
+        return self._find_event(entry) if lookup_key is None else self._find_key(entry, lookup_key)
 
-    def _find_key(self, entry: Register, needle: bytes) -> Found | None:
+    def _find_key(self, entry: Register, lookup_key: bytes) -> Found | None:
         key = self._policy.key
         wanted = key(entry)
         for block in self._runs[entry[0][0][2]]:
-            if block.data is None or needle in bytes(block.data):
+            if block.data is None or lookup_key in bytes(block.data):
                 for each in block.read():
                     if key(each) == wanted:
                         return Found(block, each)
@@ -225,7 +225,7 @@ class Packed:
                         return Found(block, each)
         return None
 
-    def _told_priorities(self, source: str) -> list[int]:
+    def _reported_priorities(self, source: str) -> list[int]:
         """Exactly those that occur, whatever was there before."""
         known = self._priorities[source]
         if len(known) > 1:
@@ -262,10 +262,10 @@ def _blocks(policy: Policy, source: str, entries: list[Register]) -> list[_Block
 
 def _begins(policy: Policy, entry: Register) -> bool:
     _, ordinal, _, event_id = entry[0][0]
-    told = crc32(b"%d %s" % (ordinal, event_id.encode()))
+    reported = crc32(b"%d %s" % (ordinal, event_id.encode()))
     if policy.shares_origins:
-        told = crc32(canonical.encode(entry[2]), told)
-    return told % _MEAN_ENTRIES == 0
+        reported = crc32(canonical.encode(entry[2]), reported)
+    return reported % _MEAN_ENTRIES == 0
 
 
 def _encode(entries: list[Register]) -> bytes:

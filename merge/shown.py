@@ -32,7 +32,7 @@ class Shown(NamedTuple):
         return any(part.kind is Kind.SEALED for part in self.parts)
 
     def named(self, origin: Callable[[Origin], Origin]) -> Shown:
-        """The same with the origins of its parts as they may be told."""
+        """The same with the origins of its parts as they may be determined."""
         return self._replace(parts=[part._replace(origin=origin(part.origin)) for part in self.parts])
 
     def value(self, values: Sequence[Any]) -> Any:
@@ -51,7 +51,7 @@ def shown(state: FragmentState, policies: Mapping[str, Reconciliation]) -> Itera
         if (reconciliation := policies.get(path)) and reconciliation.policy in state.cells[path]
     }
     if not reconciled:
-        for path, register in state.visible():
+        for path, register in state.escape_control_chars():
             yield Shown(path, (register,))
         return
     replaced = state.replaced()

@@ -1,9 +1,9 @@
 /* From a record to a mapped event: what the envelope says, and what names and orders the event. Each function has a
- * twin in Python, named above it, which says what is right; tests/properties/test_native_events.py holds the two
+ * reference in Python, named above it, which says what is right; tests/properties/test_native_events.py holds the two
  * equal. See README.md.
  *
  * Rules of this file: whoever may run Python code holds references of its own to what it goes on using; what is not
- * the common case is handed to the twin.
+ * the common case is handed to the reference.
  */
 #include "events/gatherer.h"
 #include "events/mapper.h"

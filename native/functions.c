@@ -1,5 +1,5 @@
-/* Functions that mapping code calls for every event. Each has a twin in Python, which says what is right: the C one
- * does the common case and hands everything else to its twin. `@native.twin` stands at each twin. See README.md.
+/* Functions that mapping code calls for every event. Each has a reference in Python, which says what is right: the C one
+ * does the common case and hands everything else to its reference. `@native.reference` stands at each reference. See README.md.
  */
 #include "objects.h"
 
@@ -43,9 +43,9 @@ static long digits(const char *text, int count)
     return number;
 }
 
-static PyObject *by_twin(PyObject *twin, PyObject *const *arguments, Py_ssize_t given)
+static PyObject *by_reference(PyObject *reference, PyObject *const *arguments, Py_ssize_t given)
 {
-    return PyObject_Vectorcall(twin, arguments, (size_t)given, NULL);
+    return PyObject_Vectorcall(reference, arguments, (size_t)given, NULL);
 }
 
 /* ---- transforms.spec.readings ---- */
@@ -119,7 +119,7 @@ static bool read_time(const char *text, Py_ssize_t size, int64_t *milliseconds)
     return true;
 }
 
-static PyObject *epoch_milliseconds(PyObject *twin, PyObject *const *arguments, Py_ssize_t given)
+static PyObject *epoch_milliseconds(PyObject *reference, PyObject *const *arguments, Py_ssize_t given)
 {
     Py_ssize_t size;
     const char *text = given == 1 || given == 2 ? ascii(arguments[0], &size) : NULL;
@@ -127,15 +127,15 @@ static PyObject *epoch_milliseconds(PyObject *twin, PyObject *const *arguments, 
     if (text != NULL && read_time(text, size, &milliseconds)) {
         return PyLong_FromLongLong(milliseconds);
     }
-    return by_twin(twin, arguments, given);
+    return by_reference(reference, arguments, given);
 }
 
-static PyObject *strip_zeros(PyObject *twin, PyObject *const *arguments, Py_ssize_t given)
+static PyObject *strip_zeros(PyObject *reference, PyObject *const *arguments, Py_ssize_t given)
 {
     Py_ssize_t size, zeros = 0;
     const char *text = given == 1 ? ascii(arguments[0], &size) : NULL;
     if (text == NULL || size == 0) {
-        return by_twin(twin, arguments, given);
+        return by_reference(reference, arguments, given);
     }
     while (zeros < size - 1 && text[zeros] == '0') {
         zeros++;
@@ -145,7 +145,7 @@ static PyObject *strip_zeros(PyObject *twin, PyObject *const *arguments, Py_ssiz
 
 /* ---- str.lower, str.strip ---- */
 
-static PyObject *lower(PyObject *twin, PyObject *const *arguments, Py_ssize_t given)
+static PyObject *lower(PyObject *reference, PyObject *const *arguments, Py_ssize_t given)
 {
     Py_ssize_t size;
     const char *text = given == 1 ? ascii(arguments[0], &size) : NULL;
@@ -158,7 +158,7 @@ static PyObject *lower(PyObject *twin, PyObject *const *arguments, Py_ssize_t gi
             return Py_NewRef(arguments[0]);
         }
     }
-    return by_twin(twin, arguments, given);
+    return by_reference(reference, arguments, given);
 }
 
 static bool has_character(PyObject *characters, Py_UCS4 character)
@@ -166,22 +166,22 @@ static bool has_character(PyObject *characters, Py_UCS4 character)
     return PyUnicode_FindChar(characters, character, 0, PyUnicode_GET_LENGTH(characters), 1) >= 0;
 }
 
-static PyObject *strip(PyObject *twin, PyObject *const *arguments, Py_ssize_t given)
+static PyObject *strip(PyObject *reference, PyObject *const *arguments, Py_ssize_t given)
 {
     Py_ssize_t size;
     const char *text = given == 1 || given == 2 ? ascii(arguments[0], &size) : NULL;
     if (text == NULL || size == 0 || (given == 2 && !PyUnicode_CheckExact(arguments[1]))) {
-        return by_twin(twin, arguments, given);
+        return by_reference(reference, arguments, given);
     }
     bool stays = given == 2 ? !has_character(arguments[1], (Py_UCS4)text[0]) &&
                                   !has_character(arguments[1], (Py_UCS4)text[size - 1])
                             : text[0] > ' ' && text[size - 1] > ' ';
-    return stays ? Py_NewRef(arguments[0]) : by_twin(twin, arguments, given);
+    return stays ? Py_NewRef(arguments[0]) : by_reference(reference, arguments, given);
 }
 
 /* ---- transforms.spec.jolt.functions.numeric, transforms.spec.jmespath.functions ---- */
 
-static PyObject *read_whole(PyObject *twin, PyObject *const *arguments, Py_ssize_t given, int longest)
+static PyObject *read_whole(PyObject *reference, PyObject *const *arguments, Py_ssize_t given, int longest)
 {
     Py_ssize_t size;
     const char *text = given == 1 ? ascii(arguments[0], &size) : NULL;
@@ -191,17 +191,17 @@ static PyObject *read_whole(PyObject *twin, PyObject *const *arguments, Py_ssize
             return PyLong_FromLong(number);
         }
     }
-    return by_twin(twin, arguments, given);
+    return by_reference(reference, arguments, given);
 }
 
-static PyObject *read_integer(PyObject *twin, PyObject *const *arguments, Py_ssize_t given)
+static PyObject *read_integer(PyObject *reference, PyObject *const *arguments, Py_ssize_t given)
 {
-    return read_whole(twin, arguments, given, LONGEST_INTEGER);
+    return read_whole(reference, arguments, given, LONGEST_INTEGER);
 }
 
-static PyObject *read_long(PyObject *twin, PyObject *const *arguments, Py_ssize_t given)
+static PyObject *read_long(PyObject *reference, PyObject *const *arguments, Py_ssize_t given)
 {
-    return read_whole(twin, arguments, given, sizeof(long) > 4 ? LONGEST_NUMBER : LONGEST_INTEGER);
+    return read_whole(reference, arguments, given, sizeof(long) > 4 ? LONGEST_NUMBER : LONGEST_INTEGER);
 }
 
 /* Digits with one point among or behind them, or with none. So few of them that a division is exact: both numbers are
@@ -230,7 +230,7 @@ static bool read_decimal(const char *text, Py_ssize_t size, Py_ssize_t *point, d
     return true;
 }
 
-static PyObject *read_double(PyObject *twin, PyObject *const *arguments, Py_ssize_t given)
+static PyObject *read_double(PyObject *reference, PyObject *const *arguments, Py_ssize_t given)
 {
     Py_ssize_t size, point;
     double number;
@@ -238,10 +238,10 @@ static PyObject *read_double(PyObject *twin, PyObject *const *arguments, Py_ssiz
     if (text != NULL && read_decimal(text, size, &point, &number)) {
         return PyFloat_FromDouble(number);
     }
-    return by_twin(twin, arguments, given);
+    return by_reference(reference, arguments, given);
 }
 
-static PyObject *to_number_exact(PyObject *twin, PyObject *const *arguments, Py_ssize_t given)
+static PyObject *to_number_exact(PyObject *reference, PyObject *const *arguments, Py_ssize_t given)
 {
     Py_ssize_t size, point;
     double number;
@@ -249,46 +249,46 @@ static PyObject *to_number_exact(PyObject *twin, PyObject *const *arguments, Py_
     if (text != NULL && read_decimal(text, size, &point, &number) && point != 0 && point != size - 1) {
         return point < 0 ? PyLong_FromLongLong((long long)number) : PyFloat_FromDouble(number);
     }
-    return by_twin(twin, arguments, given);
+    return by_reference(reference, arguments, given);
 }
 
 /* ---- transforms.spec.jolt.views, transforms.spec.jolt.readers ---- */
 
-static PyObject *is_long_key(PyObject *twin, PyObject *const *arguments, Py_ssize_t given)
+static PyObject *is_long_key(PyObject *reference, PyObject *const *arguments, Py_ssize_t given)
 {
     if (given == 1 && PyUnicode_CheckExact(arguments[0])) {
         return PyBool_FromLong(PyUnicode_GET_LENGTH(arguments[0]) > LONG_KEY);
     }
-    return by_twin(twin, arguments, given);
+    return by_reference(reference, arguments, given);
 }
 
-static PyObject *has_long_key(PyObject *twin, PyObject *const *arguments, Py_ssize_t given)
+static PyObject *has_long_key(PyObject *reference, PyObject *const *arguments, Py_ssize_t given)
 {
     if (given != 1 || !PyDict_CheckExact(arguments[0])) {
-        return by_twin(twin, arguments, given);
+        return by_reference(reference, arguments, given);
     }
     PyObject *key;
     Py_ssize_t position = 0;
     bool found = false;
     while (PyDict_Next(arguments[0], &position, &key, NULL)) {
         if (!PyUnicode_CheckExact(key)) {
-            return by_twin(twin, arguments, given);
+            return by_reference(reference, arguments, given);
         }
         found |= PyUnicode_GET_LENGTH(key) > LONG_KEY;
     }
     return PyBool_FromLong(found);
 }
 
-static PyObject *members(PyObject *twin, PyObject *const *arguments, Py_ssize_t given)
+static PyObject *members(PyObject *reference, PyObject *const *arguments, Py_ssize_t given)
 {
     if (given != 1 || !PyList_CheckExact(arguments[0])) {
-        return by_twin(twin, arguments, given);
+        return by_reference(reference, arguments, given);
     }
     /* Made before the list is looked at: with it the collector may run, and with that what changes the list. */
     PyObject *made = PyDict_New();
     if (made == NULL || PyList_GET_SIZE(arguments[0]) > SMALL_INDEXES) {
         Py_XDECREF(made);
-        return made == NULL ? NULL : by_twin(twin, arguments, given);
+        return made == NULL ? NULL : by_reference(reference, arguments, given);
     }
     for (Py_ssize_t place = 0; made != NULL && place < PyList_GET_SIZE(arguments[0]); place++) {
         if (PyDict_SetItem(made, small_indexes[place], PyList_GET_ITEM(arguments[0], place))) {
@@ -298,12 +298,12 @@ static PyObject *members(PyObject *twin, PyObject *const *arguments, Py_ssize_t 
     return made;
 }
 
-static PyObject *values(PyObject *twin, PyObject *const *arguments, Py_ssize_t given)
+static PyObject *values(PyObject *reference, PyObject *const *arguments, Py_ssize_t given)
 {
     if (given == 1 && PyList_CheckExact(arguments[0])) {
         return PyList_GetSlice(arguments[0], 0, PY_SSIZE_T_MAX);
     }
-    return by_twin(twin, arguments, given);
+    return by_reference(reference, arguments, given);
 }
 
 static long small_index(PyObject *value)
@@ -313,34 +313,34 @@ static long small_index(PyObject *value)
     return text != NULL && size > 0 && size <= LONGEST_INDEX ? digits(text, (int)size) : -1;
 }
 
-static PyObject *checked_index(PyObject *twin, PyObject *const *arguments, Py_ssize_t given)
+static PyObject *checked_index(PyObject *reference, PyObject *const *arguments, Py_ssize_t given)
 {
     if (given == 1 && small_index(arguments[0]) >= 0) {
         return Py_NewRef(arguments[0]);
     }
-    return by_twin(twin, arguments, given);
+    return by_reference(reference, arguments, given);
 }
 
-/* ---- twins by name ---- */
+/* ---- references by name ---- */
 
-#define TWIN(name) {#name, (PyCFunction)(void (*)(void))name, METH_FASTCALL, NULL}
-static PyMethodDef twins[] = {
-    TWIN(epoch_milliseconds), TWIN(strip_zeros), TWIN(lower),         TWIN(strip),   TWIN(read_integer),
-    TWIN(read_long),          TWIN(read_double), TWIN(to_number_exact), TWIN(members), TWIN(values),
-    TWIN(is_long_key),        TWIN(has_long_key), TWIN(checked_index), {NULL, NULL, 0, NULL},
+#define REFERENCE(name) {#name, (PyCFunction)(void (*)(void))name, METH_FASTCALL, NULL}
+static PyMethodDef references[] = {
+    REFERENCE(epoch_milliseconds), REFERENCE(strip_zeros), REFERENCE(lower),         REFERENCE(strip),   REFERENCE(read_integer),
+    REFERENCE(read_long),          REFERENCE(read_double), REFERENCE(to_number_exact), REFERENCE(members), REFERENCE(values),
+    REFERENCE(is_long_key),        REFERENCE(has_long_key), REFERENCE(checked_index), {NULL, NULL, 0, NULL},
 };
 
-PyDoc_STRVAR(twin_doc, "twin(name, function): the function of this name, which calls its twin in Python where it must.\n"
+PyDoc_STRVAR(reference_doc, "reference(name, function): the function of this name, which calls its reference in Python where it must.\n"
                        "Raises LookupError if there is none.");
 
-static PyObject *twin(PyObject *Py_UNUSED(module), PyObject *arguments)
+static PyObject *reference(PyObject *Py_UNUSED(module), PyObject *arguments)
 {
     const char *name;
     PyObject *function;
     if (!PyArg_ParseTuple(arguments, "sO", &name, &function)) {
         return NULL;
     }
-    for (PyMethodDef *each = twins; each->ml_name != NULL; each++) {
+    for (PyMethodDef *each = references; each->ml_name != NULL; each++) {
         if (strcmp(each->ml_name, name) == 0) {
             return PyCFunction_New(each, function);
         }
@@ -355,7 +355,7 @@ static PyObject *twin(PyObject *Py_UNUSED(module), PyObject *arguments)
 #define MOST_CHARACTERS 8192
 #define MOST_PLANS 64
 
-/* The keys of an object, as objects, and what its twin answered for them. */
+/* The keys of an object, as objects, and what its reference answered for them. */
 typedef struct {
     Py_ssize_t size;
     PyObject *answer;
@@ -366,21 +366,21 @@ typedef struct {
 typedef struct {
     PyObject ob_base;
     vectorcallfunc vectorcall;
-    PyObject *twin, *keys, *nothing;
+    PyObject *reference, *keys, *nothing;
     long most;
     Plan *plans[MOST_PLANS];
-} Twin;
+} Reference;
 
-/* The twin of an object that remembers. The collector may have taken it: RuntimeError. */
-static PyObject *by_own_twin(const Twin *self, PyObject *const *arguments, Py_ssize_t given)
+/* The reference of an object that remembers. The collector may have taken it: RuntimeError. */
+static PyObject *by_own_reference(const Reference *self, PyObject *const *arguments, Py_ssize_t given)
 {
-    if (self->twin == NULL) {
+    if (self->reference == NULL) {
         PyErr_SetString(PyExc_RuntimeError, "the collector has taken this function apart");
         return NULL;
     }
-    PyObject *twin = Py_NewRef(self->twin);
-    PyObject *answer = by_twin(twin, arguments, given);
-    Py_DECREF(twin);
+    PyObject *reference = Py_NewRef(self->reference);
+    PyObject *answer = by_reference(reference, arguments, given);
+    Py_DECREF(reference);
     return answer;
 }
 
@@ -394,7 +394,7 @@ static void free_plan(Plan *plan)
 }
 
 /* Keeps an answer in place of another one. That it cannot be kept is no error. */
-static void remember(Twin *self, size_t place, PyObject **keys, Py_ssize_t size, PyObject *answer)
+static void remember(Reference *self, size_t place, PyObject **keys, Py_ssize_t size, PyObject *answer)
 {
     Plan *made = PyMem_Malloc(sizeof(Plan) + (size_t)size * sizeof(PyObject *));
     if (made == NULL) {
@@ -438,10 +438,10 @@ static bool are_short_texts(PyObject *const *keys, Py_ssize_t size)
 /* transforms.spec.jolt.key_plans.planner: the same keys, as the same objects, have the same plan. */
 static PyObject *plan(PyObject *object, PyObject *const *arguments, size_t flags, PyObject *Py_UNUSED(names))
 {
-    Twin *self = (Twin *)object;
+    Reference *self = (Reference *)object;
     Py_ssize_t given = PyVectorcall_NARGS(flags), size = 0, position = 0;
     if (given != 1 || !PyDict_CheckExact(arguments[0]) || PyDict_GET_SIZE(arguments[0]) > MOST_KEYS) {
-        return by_own_twin(self, arguments, given);
+        return by_own_reference(self, arguments, given);
     }
     PyObject *keys[MOST_KEYS];
     uint64_t mixed = 0;
@@ -456,7 +456,7 @@ static PyObject *plan(PyObject *object, PyObject *const *arguments, size_t flags
     for (Py_ssize_t number = 0; number < size; number++) {
         Py_INCREF(keys[number]);
     }
-    PyObject *answer = by_own_twin(self, arguments, given);
+    PyObject *answer = by_own_reference(self, arguments, given);
     if (answer != NULL && has_keys(arguments[0], keys, size) && are_short_texts(keys, size)) {
         remember(self, place, keys, size, answer);
     }
@@ -469,7 +469,7 @@ static PyObject *plan(PyObject *object, PyObject *const *arguments, size_t flags
 /* transforms.spec.jolt.writers.element_finder: an object that is there, or a new one at the end. */
 static PyObject *find(PyObject *object, PyObject *const *arguments, size_t flags, PyObject *Py_UNUSED(names))
 {
-    Twin *self = (Twin *)object;
+    Reference *self = (Reference *)object;
     Py_ssize_t given = PyVectorcall_NARGS(flags);
     long index = given == 3 && PyList_CheckExact(arguments[0]) ? small_index(arguments[1]) : -1;
     Py_ssize_t size = index >= 0 ? PyList_GET_SIZE(arguments[0]) : 0;
@@ -483,15 +483,15 @@ static PyObject *find(PyObject *object, PyObject *const *arguments, size_t flags
         }
         return made;
     }
-    return by_own_twin(self, arguments, given);
+    return by_own_reference(self, arguments, given);
 }
 
 /* transforms.spec.jolt.views.literal_view: a text that is none of the keys has nothing below it. */
 static PyObject *view(PyObject *object, PyObject *const *arguments, size_t flags, PyObject *Py_UNUSED(names))
 {
-    Twin *self = (Twin *)object;
+    Reference *self = (Reference *)object;
     Py_ssize_t given = PyVectorcall_NARGS(flags);
-    /* What is missing the collector has taken, the twin before the others. */
+    /* What is missing the collector has taken, the reference before the others. */
     if (given == 1 && PyUnicode_CheckExact(arguments[0]) && self->keys != NULL && self->nothing != NULL) {
         PyObject *keys = Py_NewRef(self->keys), *nothing = Py_NewRef(self->nothing);
         int is_in = PySet_Contains(keys, arguments[0]);
@@ -504,13 +504,13 @@ static PyObject *view(PyObject *object, PyObject *const *arguments, size_t flags
             return NULL;
         }
     }
-    return by_own_twin(self, arguments, given);
+    return by_own_reference(self, arguments, given);
 }
 
 static int drop(PyObject *object)
 {
-    Twin *self = (Twin *)object;
-    Py_CLEAR(self->twin);
+    Reference *self = (Reference *)object;
+    Py_CLEAR(self->reference);
     Py_CLEAR(self->keys);
     Py_CLEAR(self->nothing);
     for (int place = 0; place < MOST_PLANS; place++) {
@@ -525,9 +525,9 @@ static int drop(PyObject *object)
 
 static int visit_parts(PyObject *object, visitproc visit, void *arg)
 {
-    Twin *self = (Twin *)object;
+    Reference *self = (Reference *)object;
     Py_VISIT(Py_TYPE(object));
-    Py_VISIT(self->twin);
+    Py_VISIT(self->reference);
     Py_VISIT(self->keys);
     Py_VISIT(self->nothing);
     for (int place = 0; place < MOST_PLANS; place++) {
@@ -547,32 +547,32 @@ static void deallocate(PyObject *object)
     Py_DECREF(type);
 }
 
-static PyMemberDef twin_members[] = {
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Twin, vectorcall), READONLY, NULL},
+static PyMemberDef reference_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Reference, vectorcall), READONLY, NULL},
     {NULL, 0, 0, 0, NULL},
 };
 
-static PyType_Slot twin_slots[] = {
+static PyType_Slot reference_slots[] = {
     {Py_tp_dealloc, deallocate},      {Py_tp_traverse, visit_parts}, {Py_tp_clear, drop},
-    {Py_tp_call, PyVectorcall_Call}, {Py_tp_members, twin_members},  {0, NULL},
+    {Py_tp_call, PyVectorcall_Call}, {Py_tp_members, reference_members},  {0, NULL},
 };
 
-static PyType_Spec twin_spec = {
-    .name = "idgraph.native._functions.Twin",
-    .basicsize = sizeof(Twin),
+static PyType_Spec reference_spec = {
+    .name = "idgraph.native._functions.Reference",
+    .basicsize = sizeof(Reference),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_IMMUTABLETYPE |
              Py_TPFLAGS_DISALLOW_INSTANTIATION,
-    .slots = twin_slots,
+    .slots = reference_slots,
 };
 
-static PyTypeObject *twin_type;
+static PyTypeObject *reference_type;
 
-static Twin *new_twin(vectorcallfunc does, PyObject *function)
+static Reference *new_reference(vectorcallfunc does, PyObject *function)
 {
-    Twin *made = (Twin *)twin_type->tp_alloc(twin_type, 0);
+    Reference *made = (Reference *)reference_type->tp_alloc(reference_type, 0);
     if (made != NULL) {
         made->vectorcall = does;
-        made->twin = Py_NewRef(function);
+        made->reference = Py_NewRef(function);
     }
     return made;
 }
@@ -581,7 +581,7 @@ PyDoc_STRVAR(planner_doc, "planner(plan): as the function, which gives a list fo
 
 static PyObject *planner(PyObject *Py_UNUSED(module), PyObject *function)
 {
-    return (PyObject *)new_twin(plan, function);
+    return (PyObject *)new_reference(plan, function);
 }
 
 PyDoc_STRVAR(finder_doc, "finder(find, max_index): as the function that finds or makes an object in an array.");
@@ -593,7 +593,7 @@ static PyObject *finder(PyObject *Py_UNUSED(module), PyObject *arguments)
     if (!PyArg_ParseTuple(arguments, "Ol", &function, &most)) {
         return NULL;
     }
-    Twin *made = new_twin(find, function);
+    Reference *made = new_reference(find, function);
     if (made != NULL) {
         made->most = most;
     }
@@ -608,7 +608,7 @@ static PyObject *viewer(PyObject *Py_UNUSED(module), PyObject *arguments)
     if (!PyArg_ParseTuple(arguments, "OO!O", &function, &PyFrozenSet_Type, &keys, &nothing)) {
         return NULL;
     }
-    Twin *made = new_twin(view, function);
+    Reference *made = new_reference(view, function);
     if (made != NULL) {
         made->keys = Py_NewRef(keys);
         made->nothing = Py_NewRef(nothing);
@@ -619,7 +619,7 @@ static PyObject *viewer(PyObject *Py_UNUSED(module), PyObject *arguments)
 /* ---- the module ---- */
 
 static PyMethodDef functions[] = {
-    {"twin", twin, METH_VARARGS, twin_doc},
+    {"reference", reference, METH_VARARGS, reference_doc},
     {"planner", planner, METH_O, planner_doc},
     {"finder", finder, METH_VARARGS, finder_doc},
     {"viewer", viewer, METH_VARARGS, viewer_doc},
@@ -640,7 +640,7 @@ PyMODINIT_FUNC PyInit__functions(void)
         }
         PyUnicode_InternInPlace(&small_indexes[index]);
     }
-    if (twin_type == NULL && (twin_type = (PyTypeObject *)PyType_FromSpec(&twin_spec)) == NULL) {
+    if (reference_type == NULL && (reference_type = (PyTypeObject *)PyType_FromSpec(&reference_spec)) == NULL) {
         return NULL;
     }
     return new_module(&definition);

@@ -20,7 +20,7 @@ static inline int put_number(struct output *output, long long number)
     return put(output, start, (size_t)(end - start));
 }
 
-/* Whether JSON holds this byte of a text as it is. DEL is left to the twin too. */
+/* Whether JSON holds this byte of a text as it is. DEL is left to the reference too. */
 static inline bool stands(unsigned char byte)
 {
     return byte >= 0x20 && byte != '"' && byte != '\\' && byte != 0x7f;

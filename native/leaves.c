@@ -1,9 +1,9 @@
-/* What an event leaves: its output's leaves, and which of its identifiers are hashed. Each function has a twin in
+/* What an event leaves: its output's leaves, and which of its identifiers are hashed. Each function has a reference in
  * Python, named above it, which says what is right; tests/properties/test_native_leaves.py holds the two equal. See
  * README.md.
  *
  * Rules of this file: whoever may run Python code (a call, a comparison of values, a deallocation of values)
- * holds references of its own to what it goes on using; what is not the common case is handed to the twin.
+ * holds references of its own to what it goes on using; what is not the common case is handed to the reference.
  */
 #include "leaves/protector.h"
 #include "leaves/state.h"

@@ -1,8 +1,8 @@
-/* Loops of the flow that run for every attribute of every fragment. Each has a twin in Python, named above it,
+/* Loops of the flow that run for every attribute of every fragment. Each has a reference in Python, named above it,
  * which says what is right; tests/properties/test_native_*.py hold the two equal. See README.md.
  *
  * Rules of this file: whoever may run Python code (a call, a comparison of values, a deallocation of values)
- * holds references of its own to what it goes on using; what is not the common case is handed to the twin.
+ * holds references of its own to what it goes on using; what is not the common case is handed to the reference.
  */
 #include "json.h"
 #include "objects.h"
@@ -209,7 +209,7 @@ static int put_origins(struct output *output, PyObject *written, PyObject *encod
     return PyList_GET_SIZE(written) ? put_character(output, ']') : put(output, "[]", 2);
 }
 
-/* 1 when all are registers with few origins of the usual type; 0 for the twin to say; -1 with an exception. */
+/* 1 when all are registers with few origins of the usual type; 0 for the reference to say; -1 with an exception. */
 static int note_origins(struct origins *origins, const struct entry *entries, Py_ssize_t size, bool registers)
 {
     int noted = 1;
@@ -498,7 +498,7 @@ static PyMethodDef methods[] = {
 };
 
 static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "_loops", "Loops that have a twin in Python.", -1, methods, NULL, NULL, NULL, NULL,
+    PyModuleDef_HEAD_INIT, "_loops", "Loops that have a reference in Python.", -1, methods, NULL, NULL, NULL, NULL,
 };
 
 PyMODINIT_FUNC PyInit__loops(void)

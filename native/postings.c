@@ -1,4 +1,4 @@
-/* The SQLite index's tokens and blocks of postings. Each function has a twin in Python, named above it, which says
+/* The SQLite index's tokens and blocks of postings. Each function has a reference in Python, named above it, which says
  * what is right; tests/properties/test_native_postings.py holds the two equal. See README.md.
  *
  * Blocks come from a file: no byte of one is trusted.

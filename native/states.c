@@ -1,9 +1,9 @@
 /* States as their bytes (merge.codec): joined, and looked into, without an object for each register. Each function
- * has a twin in Python, named above it, which says what is right; tests/properties/test_native_states.py holds
+ * has a reference in Python, named above it, which says what is right; tests/properties/test_native_states.py holds
  * the two equal. See README.md.
  *
  * What is read here was written by merge.codec.encode, and its checksum was compared. All the same no byte is
- * trusted: whatever is not as expected gives None, and the twin says what it is.
+ * trusted: whatever is not as expected gives None, and the reference says what it is.
  */
 #include "states/event_joining.h"
 #include "states/fields.h"

@@ -99,7 +99,7 @@ class ProfileReader:
         self._names = StoredNames(snapshot, blind_index)
         self.damaged: list[str] = []
         """Ids of fragments that were left out because their stored state cannot be read."""
-        self.outdated = 0
+        self.stale = 0
         """How many profiles were given whose id is stored in the clear, though policy protects it by now. Until it is
         sealed, what is stored under today's name is another profile of the same id."""
         self.unreadable = 0
@@ -160,8 +160,8 @@ class ProfileReader:
 
     def _profile(self, fragment: StoredFragment, reveal: bool) -> Profile:
         state = codec.decode(fragment.state)
-        visible = sorted(shown(state, self._attributes.policies), key=lambda each: each.path)
-        leaves = self._leaves(fragment.id, visible, reveal)
+        escape_control_chars = sorted(shown(state, self._attributes.policies), key=lambda each: each.path)
+        leaves = self._leaves(fragment.id, escape_control_chars, reveal)
         # Names are shown as today's events have them: one that was stored before policy protected it is hidden.
         name = self._names.identifier
         evidence: dict[str, Origin] = {}
@@ -171,13 +171,15 @@ class ProfileReader:
             evidence[name(text)] = min(origin, evidence.get(name(text), origin))
         identifiers = sorted(Identifier.parse(text) for text in evidence)
         shown_id = name(fragment.id)
-        self.outdated += shown_id != fragment.id
+        self.stale += shown_id != fragment.id
         return Profile(shown_id, fragment.version, tuple(identifiers), tuple(leaves), evidence)
 
-    def _leaves(self, fragment_id: str, visible: list[Shown], reveal: bool) -> Iterator[ProfileLeaf]:
-        sealed = any(each.is_sealed for each in visible)
+    def _leaves(
+        self, fragment_id: str, escape_control_chars: list[Shown], reveal: bool
+    ) -> Iterator[ProfileLeaf]:
+        sealed = any(each.is_sealed for each in escape_control_chars)
         keys = self._data_keys.fetch([fragment_id], create=False) if reveal and sealed else {}
-        for each in visible:
+        for each in escape_control_chars:
             # Protected and not sealed means: stored before policy protected it, or a count.
             protected = each.is_sealed or self._attributes.policy(each.path).is_protected
             masked = protected and not reveal

@@ -17,7 +17,7 @@ from pydantic.fields import FieldInfo
 from idgraph.app.settings.document import IndexSettings, MetadataSettings, Settings, StoreSettings
 from idgraph.app.settings.keys import KeySettings
 from idgraph.app.settings.metrics import MetricsSettings
-from ingestion.sources.configuration import DeadLetterLimits, FileSource, FlowConfig, Place, SourceConfig
+from ingestion.sources.configuration import DeadLetterLimits, FileSource, FlowConfig, SourceConfig, ValuePlace
 from ingestion.sources.decryptor import DecryptorConfig
 from ingestion.sources.kafka.configuration import KafkaSettings, KafkaSource, RegistrySettings
 from ingestion.spark.configuration import SparkSettings
@@ -56,7 +56,7 @@ TABLES: tuple[tuple[str, type[BaseModel], str], ...] = (
     ),
     (
         "A place",
-        Place,
+        ValuePlace,
         'The keys `source`, `type`, `id` and `ordinal` of a source say where a field stands, as `{ path = "..." }`, '
         '`{ const = ... }` or `{ content = true }`, and in Kafka `{ key = true }`, `{ header = "..." }` or '
         "`{ timestamp = true }`: exactly one of these.",
@@ -94,13 +94,13 @@ def _table(heading: str, model: type[BaseModel], before: str) -> Iterator[str]:
 def _own_table(annotation: Any) -> bool:
     if parts := get_args(annotation):
         return any(map(_own_table, parts))
-    return annotation in {model for _, model, _ in TABLES} - {Place}
+    return annotation in {model for _, model, _ in TABLES} - {ValuePlace}
 
 
 def _default(value: Any) -> str:
     if value is None:
         return "-"
-    if isinstance(value, Place):
+    if isinstance(value, ValuePlace):
         inner = ", ".join(
             f"{key} = {json.dumps(item)}" for key, item in value.model_dump(exclude_defaults=True).items()
         )
@@ -141,7 +141,7 @@ def _name(annotation: Any) -> str:
         float: "number",
         bool: "true or false",
         Path: "path",
-        Place: "place",
+        ValuePlace: "place",
     }
     return names[annotation]
 

@@ -111,7 +111,7 @@ def words(text: str) -> list[str]:
     return [word[:WORD_CHARACTERS] for word in found] if len(text) > WORD_CHARACTERS else found
 
 
-# Combining classes from 200 on sit above, below or across their letter: accents. Lower ones, such as
+# Combining classes from 200 on sit above, below or across their dead letter: accents. Lower ones, such as
 # vowel signs and viramas, are part of the spelling.
 _FIRST_ACCENT = 200
 

@@ -18,7 +18,7 @@ import msgspec
 from idgraph.files import file_lock, sync_folder
 from idgraph.model import canonical
 from idgraph.model.errors import StoreError
-from idgraph.model.tombstones import UNJUDGED, Tombstone
+from idgraph.model.tombstones import NO_EPOCH, Tombstone
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ class TombstoneFile:
                 size = os.fstat(descriptor).st_size
                 if not size:
                     # The name of a new file is in its folder: without it a later step of the erasure might outlive this
-                    # one. Before the content, by which the next one tells that it was done.
+                    # one. Before the content, by which the next one reports that it was done.
                     sync_folder(self._path.parent)
                 # A power cut may have left a part of a line.
                 torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
@@ -77,7 +77,7 @@ class TombstoneFile:
             raise StoreError(f"{self._path}: {error.strerror}") from None
 
     def read(self) -> dict[bytes, Tombstone]:
-        """Raises StoreError. A line that was cut short is told and left out: its erasure did not go on."""
+        """Raises StoreError. A line that was interrupted is reported and left out: its erasure did not go on."""
         try:
             lines = self._path.read_bytes().splitlines()
         except FileNotFoundError:
@@ -94,5 +94,5 @@ class TombstoneFile:
                 continue
             joined = tombstone.joined(found.get(name, tombstone))
             # What was lifted is said by a later line.
-            found[name] = joined._replace(until=UNJUDGED) if tombstone.until == UNJUDGED else joined
+            found[name] = joined._replace(until=NO_EPOCH) if tombstone.until == NO_EPOCH else joined
         return found

@@ -168,7 +168,7 @@ class Installation:
         return profiles_by(self.config)
 
     def dead_letters(self) -> list[dict[str, Any]]:
-        """All dead letters as `list --json` tells them."""
+        """All dead letters as `list --json` reports them."""
         done = self.command("dead-letters", "list", "--json", "--limit", "100000")
         return [json.loads(line) for line in done.stdout.splitlines()]
 

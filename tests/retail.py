@@ -26,11 +26,11 @@ from ingestion.sources.files.lines import DamagedRecord
 from ingestion.sources.payload_formats import PayloadFormats
 from ingestion.spark.workers import WorkerPlan, WorkerResources
 from ingestion.stages.commit import CommitOutput, CommitStage
-from ingestion.stages.dead_letters import BatchAttempt, LetterWriter
+from ingestion.stages.dead_letters import BatchAttempt, DeadLetterWriter
 from ingestion.stages.key_guard import KeyGuard
-from ingestion.stages.leftover_keys import LeftoverKeys
 from ingestion.stages.map import MapStage
 from ingestion.stages.map_output import MapOutput
+from ingestion.stages.orphaned_keys import OrphanedKeys
 from profile_service.reader import ProfileReader
 from sinks.keyring.envelope import BARE, Envelope
 from sinks.keyring.provider import KeyringFile
@@ -43,7 +43,7 @@ from transforms.privacy.blind_index import BlindIndex
 from transforms.privacy.dead_letter_sealing import DeadLetterSealer
 from transforms.privacy.keys import DataKeyStore
 from transforms.privacy.sealing import DataKeys
-from transforms.privacy.shuffle_sealing import ParcelKeys
+from transforms.privacy.shuffle_sealing import ShuffleBlockKeys
 from transforms.spec.snapshot import CompiledSnapshot
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "retail"
@@ -150,7 +150,7 @@ class Pipeline:
         self.data_keys = DataKeys(self.provider, self.key_store)
         self.blind_index = BlindIndex(self.provider)
         self.sealer = DeadLetterSealer(self.provider)
-        self.parcel_keys = ParcelKeys(self.provider)
+        self.block_keys = ShuffleBlockKeys(self.provider)
 
     def map_stage(self, is_again: bool = False) -> MapStage:
         return MapStage(
@@ -160,7 +160,7 @@ class Pipeline:
             self.batch._replace(is_again=is_again),
             self.data_keys,
             self.blind_index,
-            LetterWriter(self.sealer),
+            DeadLetterWriter(self.sealer),
             self.now,
             self.store.tombstones,
             self.formats,
@@ -189,8 +189,8 @@ class Pipeline:
 
     def erase_leftover_keys(self, refused: Iterable[str]) -> int:
         """As the driver does, once a micro-batch is done."""
-        with closing(SqliteDeadLetters(self.folder / "dead-letters.db")) as letters:
-            return LeftoverKeys(self.store, self.data_keys, letters).erase(refused)
+        with closing(SqliteDeadLetters(self.folder / "dead-letters.db")) as dead_letters:
+            return OrphanedKeys(self.store, self.data_keys, dead_letters).erase(refused)
 
     def reader(self) -> ProfileReader:
         return ProfileReader(self.store, self.index, self.data_keys, self.blind_index, self.snapshot)
@@ -217,7 +217,7 @@ class Pipeline:
             self.data_keys,
             self.blind_index,
             self.sealer,
-            self.parcel_keys,
+            self.block_keys,
         )
 
 

@@ -272,16 +272,16 @@ def main() -> None:
     parser.add_argument("--writer", choices=("driver", "partitions"), default="driver")
     parser.add_argument("--files", type=int, default=8)
     parser.add_argument("--mapped", action="store_true", help="only map, into Parquet files for another peer")
-    told = parser.parse_args()
-    told.folder.mkdir(parents=True)
+    arguments = parser.parse_args()
+    arguments.folder.mkdir(parents=True)
     spark = session()
     started = time.monotonic()
-    if told.mapped:
+    if arguments.mapped:
         for source, schema in SCHEMAS.items():
-            mapped = wide(spark.read.schema(schema).json(str(told.inbox / source)), source)
-            mapped.coalesce(1).write.parquet(str(told.folder / source))
+            mapped = wide(spark.read.schema(schema).json(str(arguments.inbox / source)), source)
+            mapped.coalesce(1).write.parquet(str(arguments.folder / source))
     else:
-        stream(spark, told.inbox, told.folder, told.table, told.writer, told.files)
+        stream(spark, arguments.inbox, arguments.folder, arguments.table, arguments.writer, arguments.files)
     print(json.dumps({"streaming_seconds": time.monotonic() - started}))
     spark.stop()
 

@@ -27,7 +27,7 @@ SECONDS = 20.0
 FILES_PER_SECOND = 20
 START_SECONDS = 600
 _FIRST_COMPACTED = "9.compact"
-"""Spark writes what it remembers anew with each tenth micro-batch, from this one on."""
+"""Spark writes what it remembers again with each tenth micro-batch, from this one on."""
 
 
 def measure(folder: Path, files: int) -> dict[str, Any]:
@@ -67,15 +67,15 @@ def _remember(compacted: Path, inbox: Path, first: int, end: int) -> None:
 
 
 def _heap_bytes(process: int) -> int | None:
-    """What the JVM's objects take when all others are collected; None where the JDK's `jcmd` cannot tell."""
+    """What the JVM's objects take when all others are collected; None where the JDK's `jcmd` cannot determine."""
     jcmd = shutil.which("jcmd")
     if jcmd is None:
         return None
     for command in ("GC.run", "GC.heap_info"):
-        told = subprocess.run([jcmd, str(process), command], check=False, capture_output=True, text=True)
-        if told.returncode != 0:
+        reported = subprocess.run([jcmd, str(process), command], check=False, capture_output=True, text=True)
+        if reported.returncode != 0:
             return None
-    return 1024 * sum(int(used) for used in re.findall(r"generation .* used (\d+)K", told.stdout))
+    return 1024 * sum(int(used) for used in re.findall(r"generation .* used (\d+)K", reported.stdout))
 
 
 def _measured(config: Path, settings: Settings) -> dict[str, Any]:

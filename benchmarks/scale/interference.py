@@ -1,4 +1,4 @@
-"""A proxy before the metadata service that can be told to be slow, to refuse changes, or to be away."""
+"""A proxy before the metadata service that can be determined to be slow, to refuse changes, or to be away."""
 
 from __future__ import annotations
 

@@ -33,9 +33,9 @@ from idgraph.app.commands.demo import demo
 from idgraph.app.commands.package import package
 from idgraph.app.commands.reconcile import reconcile
 from idgraph.app.commands.reindex import reindex
-from idgraph.app.exits import told
+from idgraph.app.exits import error_handler
 from idgraph.app.observation.json_logs import BATCHES, JsonFormatter
-from idgraph.app.terminal.standard_streams import open_closed_streams
+from idgraph.app.terminal.stdio import open_closed_streams
 
 EPILOG = (
     "Exit codes: 0 done, 1 something failed, 2 wrong command line or configuration, or a file that cannot be read, 3 not found, "
@@ -107,7 +107,7 @@ def root(
         logging.getLogger(name).setLevel(logging.DEBUG if verbose else logging.INFO)
     logging.getLogger(BATCHES).setLevel(logging.INFO if log_format is LogFormat.JSON else logging.CRITICAL)
     if not verbose:
-        # It tells a flow's failure with pages of JVM frames, which the flow itself tells in one line; some of it by
+        # It reports a flow's failure with pages of JVM frames, which the flow itself reports in one line; some of it by
         # the root's logger.
         logging.getLogger("py4j").setLevel(logging.CRITICAL)
         for handler in logging.getLogger().handlers:
@@ -147,7 +147,7 @@ def main() -> None:
     open_closed_streams()
     try:
         # Commands do it themselves; the help that is shown before one of them may fail to be written too.
-        with told():
+        with error_handler():
             app()
     except typer.Exit as end:
         sys.exit(end.exit_code)

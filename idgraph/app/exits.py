@@ -1,4 +1,4 @@
-"""Exit codes that scripts can use, and how errors are told."""
+"""Exit codes that scripts can use, and how errors are reported."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from enum import IntEnum
 import typer
 
 from idgraph.app.observation.json_logs import say
-from idgraph.app.terminal.escapes import visible
+from idgraph.app.terminal.escapes import escape_control_chars
 from idgraph.model.errors import (
     ConfigError,
     FlowStoppedError,
@@ -42,21 +42,21 @@ class Exit(IntEnum):
     DRIFT = 6
     """The index differs from the store."""
     INTERRUPTED = 130
-    """Ctrl-C, as a shell tells it: 128 and the signal's number."""
+    """Ctrl-C, as a shell reports it: 128 and the signal's number."""
     BROKEN_PIPE = 141
-    """The reader of standard output went away, as a shell tells SIGPIPE."""
+    """The reader of standard output went away, as a shell reports SIGPIPE."""
 
 
 @contextmanager
-def told() -> Iterator[None]:
+def error_handler() -> Iterator[None]:
     """Turn an error of the error tree into a message on standard error and an exit code."""
     try:
         yield
-        # Here and not when the interpreter ends, where nobody could tell what went wrong.
+        # Here and not when the interpreter ends, where nobody could report what went wrong.
         sys.stdout.flush()
     except IdgraphError as error:
         for line in str(error).splitlines():
-            say(f"error: {visible(line)}", logging.ERROR)
+            say(f"error: {escape_control_chars(line)}", logging.ERROR)
         raise typer.Exit(_code(error)) from None
     except KeyboardInterrupt:
         say("interrupted", logging.WARNING)

@@ -51,14 +51,14 @@ def run_flow(
     """Run until `stop` is set, or with `until_done` until what is there at the start is done. `on_start` is called before
     Spark is started, once nothing else runs this flow.
 
-    Raises ConfigError for what must be mended before anything runs, UnauthorizedError and MetadataError
+    Raises ConfigError for what must be repaired before anything runs, UnauthorizedError and MetadataError
     when there is no snapshot to start with, and whatever stopped the flow.
     """
     if not settings.sources:
         raise ConfigError("no sources are configured; add a [[sources]] table to idgraph.toml")
     failure_handler(settings.flow.on_failure)
     require_shared(settings)
-    with _telling_of_interruption(stop):
+    with _reporting_of_interruption(stop):
         require_java()
     jars = needed_jars(settings)
     wiring.prepare_directory(settings)
@@ -86,7 +86,7 @@ def run_flow(
             )
         )
         if settings.index.fed_by == "flow":
-            _tell_of_another_store(resources)
+            _report_of_another_store(resources)
             policies = IndexPolicies(lambda: snapshots.current().snapshot)
             stack.enter_context(OutboxDrainer(resources.store, resources.index, lambda: policies().rules))
         running: list[Flow] = []
@@ -102,13 +102,13 @@ def run_flow(
             )
         )
         on_start()
-        with _keeping_interrupt_handler(), _telling_of_interruption(stop):
+        with _keeping_interrupt_handler(), _reporting_of_interruption(stop):
             session = start_session(
                 settings.flow, settings.spark, state / "spark", state / "spark.log", class_archives(), jars
             )
         stack.callback(stop_session, session)
         plan = wiring.worker_plan(settings)
-        leftover_keys = resources.leftover_keys()
+        orphaned_keys = resources.orphaned_keys()
         flow = Flow(
             session,
             plan,
@@ -117,7 +117,7 @@ def run_flow(
             snapshots,
             schema,
             resources.dead_letters,
-            leftover_keys,
+            orphaned_keys,
             on_batch,
         )
         running.append(flow)
@@ -131,7 +131,7 @@ def run_flow(
 
 
 @contextmanager
-def _telling_of_interruption(stop: threading.Event) -> Iterator[None]:
+def _reporting_of_interruption(stop: threading.Event) -> Iterator[None]:
     """Around what starts Java: asked to end with the flow, it says that it cannot be started."""
     try:
         yield
@@ -141,8 +141,8 @@ def _telling_of_interruption(stop: threading.Event) -> Iterator[None]:
         raise FlowInterruptedError("Java ended with it before the flow had begun") from None
 
 
-def _tell_of_another_store(resources: WorkerResources) -> None:
-    """A store that is made anew begins its versions anew, and the index takes no document of an earlier one."""
+def _report_of_another_store(resources: WorkerResources) -> None:
+    """A store that is rebuilt begins its versions again, and the index takes no document of an earlier one."""
     try:
         is_other = not resources.store.scan(limit=1) and resources.index.count(Query()) > 0
     except ProfileIndexError:
@@ -156,7 +156,7 @@ def _tell_of_another_store(resources: WorkerResources) -> None:
 
 def _make_folders(settings: Settings) -> None:
     """A source's folder may come later than the flow, so it is made; one that is made may be a mistake in its
-    name, so it is told. Raises ConfigError for one that would read what the flow itself writes."""
+    name, so it is reported. Raises ConfigError for one that would read what the flow itself writes."""
     for source in file_sources(settings.sources_by_name()).values():
         folder = folder_of(source)
         for place in (settings.directory, settings.keyring_file()):

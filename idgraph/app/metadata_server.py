@@ -22,16 +22,16 @@ TOKEN_NAME = "first-admin"  # noqa: S105 - a name, not a token
 
 
 def serve_here(settings: Settings, host: str | None, port: int | None) -> None:
-    """Serve until the process is told to stop. Raises ConfigError."""
+    """Serve until the process is asked to stop. Raises ConfigError."""
     address = urlsplit(settings.metadata.url)
     app = _application(settings)
     host = host or address.hostname or "127.0.0.1"
     port = address.port or 8410 if port is None else port
 
-    def tell(url: str) -> None:
+    def show_report(url: str) -> None:
         say(f"metadata service on {url}, token in {settings.token_file()}")
 
-    serve(app, host, port, tell)
+    serve(app, host, port, show_report)
 
 
 @contextmanager

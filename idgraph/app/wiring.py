@@ -12,12 +12,12 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from idgraph.app.adapters.decryptors import open_decryptors, told_of_decryptors
+from idgraph.app.adapters.decryptors import decryptors_config, open_decryptors
 from idgraph.app.adapters.indexes import open_index
-from idgraph.app.adapters.input_streams import open_ranges, told_of_ranges
-from idgraph.app.adapters.key_providers import open_provider, provider_of, told_of_keys
-from idgraph.app.adapters.payload_formats import open_formats, told_of_formats
-from idgraph.app.adapters.stores import charged, open_data_keys, open_profiles, require_whole, told_of
+from idgraph.app.adapters.input_streams import open_ranges, ranges_config
+from idgraph.app.adapters.key_providers import keys_config, open_provider, provider_of
+from idgraph.app.adapters.payload_formats import formats_config, open_formats
+from idgraph.app.adapters.stores import charged, open_data_keys, open_profiles, require_whole, worker_config
 from idgraph.model.errors import ConfigError, MetadataError
 
 if TYPE_CHECKING:
@@ -53,21 +53,21 @@ def worker_plan(settings: Settings) -> WorkerPlan:
     from ingestion.spark.configuration import is_local
     from ingestion.spark.workers import WorkerPlan
 
-    told = {
-        **told_of(settings),
-        **told_of_keys(settings),
-        **told_of_formats(settings),
-        **told_of_decryptors(settings),
-        **told_of_ranges(settings),
+    reported = {
+        **worker_config(settings),
+        **keys_config(settings),
+        **formats_config(settings),
+        **decryptors_config(settings),
+        **ranges_config(settings),
     }
     return WorkerPlan(
         settings.flow,
         settings.sources_by_name(),
-        json.dumps(told),
+        json.dumps(reported),
         open_resources,
         indexes=settings.index.fed_by == "flow",
         # Of other machines, where the flow's folder is not.
-        letters_by_driver=not is_local(settings.flow.master),
+        dead_letters_by_driver=not is_local(settings.flow.master),
     )
 
 
@@ -78,25 +78,25 @@ def open_resources(settings: str) -> WorkerResources:
     from transforms.privacy.blind_index import BlindIndex
     from transforms.privacy.dead_letter_sealing import DeadLetterSealer
     from transforms.privacy.sealing import DataKeys
-    from transforms.privacy.shuffle_sealing import ParcelKeys
+    from transforms.privacy.shuffle_sealing import ShuffleBlockKeys
     from transforms.privacy.tombstone_names import TombstoneNames
 
-    told = json.loads(settings)
-    directory = Path(told["directory"])
-    provider = open_provider(told)
+    reported = json.loads(settings)
+    directory = Path(reported["directory"])
+    provider = open_provider(reported)
     names = TombstoneNames(provider)
-    store, key_store = open_profiles(told, names), open_data_keys(told)
+    store, key_store = open_profiles(reported, names), open_data_keys(reported)
     return WorkerResources(
         store=store,
-        index=open_index(told, names),
+        index=open_index(reported, names),
         dead_letters=SqliteDeadLetters(directory / "dead-letters.db"),
         data_keys=DataKeys(provider, key_store),
         blind_index=BlindIndex(provider),
         sealer=DeadLetterSealer(provider),
-        parcel_keys=ParcelKeys(provider),
-        formats=open_formats(told),
-        decryptors=open_decryptors(told),
-        read_range=open_ranges(told),
+        block_keys=ShuffleBlockKeys(provider),
+        formats=open_formats(reported),
+        decryptors=open_decryptors(reported),
+        read_range=open_ranges(reported),
         consumed=charged(store, key_store),
     )
 
@@ -115,8 +115,8 @@ def opened(settings: Settings) -> Iterator[WorkerResources]:
             resources.decryptors,
         ):
             stack.callback(opened_one.close)
-        with closing(open_data_keys(told_of(settings))) as key_store:
-            require_whole(told_of(settings), resources.store, key_store)
+        with closing(open_data_keys(worker_config(settings))) as key_store:
+            require_whole(worker_config(settings), resources.store, key_store)
         yield resources
 
 
@@ -128,10 +128,10 @@ def opened_keys(settings: Settings, own: bool = False) -> Iterator[tuple[Rotatin
     from transforms.privacy.tombstone_names import TombstoneNames
 
     provider = provider_of(settings)
-    told = told_of(settings)
-    with closing(open_data_keys(told)) as key_store:
-        with closing(open_profiles(told, TombstoneNames(provider))) as store:
-            require_whole(told, store, key_store)
+    reported = worker_config(settings)
+    with closing(open_data_keys(reported)) as key_store:
+        with closing(open_profiles(reported, TombstoneNames(provider))) as store:
+            require_whole(reported, store, key_store)
             if own:
                 lost_keys.require_own_keyring(provider, store, key_store)
         yield provider, key_store
@@ -143,7 +143,7 @@ def require_own_keyring(settings: Settings, resources: WorkerResources, notes: b
     from idgraph.app.jobs import lost_keys
 
     provider = provider_of(settings)
-    with closing(open_data_keys(told_of(settings))) as key_store:
+    with closing(open_data_keys(worker_config(settings))) as key_store:
         lost_keys.require_own_keyring(provider, resources.store, key_store)
     if notes:
         lost_keys.note_keyring(provider, resources.store)
@@ -153,7 +153,7 @@ def adopt_keyring(settings: Settings) -> None:
     """The keyring is that of the profiles from now on. Raises KeyProviderError when it opens none of their data keys."""
     from idgraph.app.jobs import lost_keys
 
-    with opened(settings) as resources, closing(open_data_keys(told_of(settings))) as key_store:
+    with opened(settings) as resources, closing(open_data_keys(worker_config(settings))) as key_store:
         lost_keys.adopt_keyring(provider_of(settings), resources.store, key_store)
 
 
@@ -242,14 +242,14 @@ def profile_reader(
 
 def erasure(settings: Settings, resources: WorkerResources) -> Erasure:
     """Erases from the embedded adapters; dead letters are looked through under the newest snapshot."""
-    from idgraph.jobs.erase.dead_letter_search import LetterSearch
+    from idgraph.jobs.erase.dead_letter_search import DeadLetterSearch
     from idgraph.jobs.erase.erasure import Erasure
     from sinks.tombstone_file import TombstoneFile
     from transforms.privacy.tombstone_names import TombstoneNames
 
-    def letters() -> LetterSearch:
+    def dead_letters() -> DeadLetterSearch:
         pinned = newest_snapshot(settings)
-        return LetterSearch(
+        return DeadLetterSearch(
             settings.sources_by_name(),
             pinned.snapshot if pinned else None,
             resources.blind_index,
@@ -259,7 +259,7 @@ def erasure(settings: Settings, resources: WorkerResources) -> Erasure:
         )
 
     names = TombstoneNames(provider_of(settings))
-    return Erasure(resources, TombstoneFile(tombstone_file(settings)), names, letters)
+    return Erasure(resources, TombstoneFile(tombstone_file(settings)), names, dead_letters)
 
 
 def tombstone_file(settings: Settings) -> Path:

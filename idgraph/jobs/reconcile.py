@@ -1,9 +1,9 @@
 """Comparing what is stored with what is indexed, beside the flows that write, and mending what differs.
 
-What is under way is no drift. A fragment waits in the outbox from the moment in which it is written until the index
+What is in progress is no drift. A fragment waits in the outbox from the moment in which it is written until the index
 has confirmed it; so what is read from the store, then is not in the outbox under that very version, and then is not
 in the index, never will be by itself. The same of an erasure, which is noted in the store until it is finished. Hence
-the order of the looks, which is always: the store, what is under way, the index, the store.
+the order of the looks, which is always: the store, what is in progress, the index, the store.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ class Drift(StrEnum):
     ORPHANED = "orphaned"
     """In the index, and not stored."""
     AHEAD = "ahead"
-    """In the index in a later version: the store was restored. Only another version of the index mends it."""
+    """In the index in a later version: the store was restored. Only another version of the index repairs it."""
 
 
 @dataclass(slots=True)
 class ReconcileProgress:
     """How far it is. `total` are all fragments and all documents that there were at the start, `looked_at` of
     both; `waiting` ones are in the outbox or being erased; `unreadable` ones have a damaged state; `repaired` are
-    those of `drift` that were mended, `left` those that could not be."""
+    those of `drift` that were repaired, `left` those that could not be."""
 
     total: int
     looked_at: int = 0
@@ -133,7 +133,7 @@ class Reconciling:
         stored = self._store.read(suspects)
         under_way = {
             each.fragment_id
-            for each in self._store.holdings(list(stored))
+            for each in self._store.summaries(list(stored))
             if each.in_outbox or each.version != stored[each.fragment_id].version
         }
         progress.waiting += len(under_way)

@@ -1,4 +1,4 @@
-"""The index anew from the store, beside the flows that write, until it takes the place of the one in use.
+"""The index again from the store, beside the flows that write, until it takes the place of the one in use.
 
 The order makes it whole, and each step can be done again:
 
@@ -41,7 +41,7 @@ SHOWN = 5
 @dataclass(slots=True)
 class ReindexProgress:
     """How far it is. `total` fragments there were at the start, of which `looked_at` include those of the run that
-    was cut short and is gone on with (`resumed`); `followed` were put by others meanwhile. `refused` ones are not in
+    was interrupted and is resumed (`resumed`); `followed` were put by others meanwhile. `refused` ones are not in
     the index: it does not take them, or their state is damaged; the first are in `named`."""
 
     version: str
@@ -101,7 +101,7 @@ class Reindexing:
         after = str(kept.get("after", ""))
         progress.looked_at, progress.resumed = int(kept.get("looked_at", 0)), bool(kept)
         if not kept:
-            self._versions.bury(self._store.all_tombstones())
+            self._versions.write_tombstones(self._store.all_tombstones())
             self._point.keep(under, {"after": "", "looked_at": 0})
         yield progress
         for fragments in scan_pages(self._store, page, after):

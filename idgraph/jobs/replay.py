@@ -19,7 +19,7 @@ from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.projection.outbox import drain_outbox
 from ingestion.spark.workers import WorkerPlan, WorkerResources
 from ingestion.stages.commit import CommitStage
-from ingestion.stages.dead_letters import BatchAttempt, LetterWriter, read_changes
+from ingestion.stages.dead_letters import BatchAttempt, DeadLetterWriter, read_changes
 from ingestion.stages.decrypt import Decryption
 from ingestion.stages.map import MapStage
 from ingestion.stages.map_output import MapOutput
@@ -30,16 +30,16 @@ from transforms.spec.snapshot import CompiledSnapshot
 log = logging.getLogger(__name__)
 
 PARTIAL = frozenset({DeadLetterReason.TOO_LARGE, DeadLetterReason.CORRUPT_SOURCE})
-"""Letters that hold only a part of their record: the file must be given again."""
+"""Dead letters that hold only a part of their record: the file must be retried."""
 
-LETTERS_AT_ONCE = 1000
-LETTER_BYTES_AT_ONCE = 16 << 20
+DEAD_LETTERS_AT_ONCE = 1000
+DEAD_LETTER_BYTES_AT_ONCE = 16 << 20
 """Of sealed payloads; opened, mapped and committed they take several times as much memory. A slice ends at either."""
 
 
 @dataclass(slots=True)
 class ReplayReport:
-    """What became of the letters."""
+    """What became of the dead letters."""
 
     replayed: int = 0
     still_dead: int = 0
@@ -48,43 +48,45 @@ class ReplayReport:
 
 
 def replay(
-    letters: Iterable[DeadLetter],
+    dead_letters: Iterable[DeadLetter],
     plan: WorkerPlan,
     resources: WorkerResources,
     snapshot: MetadataSnapshot,
     open_payload: Callable[[bytes, str, str], bytes],
     send_changes: Callable[[list[SchemaChange]], None],
 ) -> ReplayReport:
-    """Replay letters; those that pass are dropped once committed, the others stay with today's reason.
+    """Replay dead letters; those that pass are dropped once committed, the others stay with today's reason.
 
-    `send_changes` takes the schema changes that letters brought, and returns when they are safe: only then
-    are these letters dropped. What it raises ends the replay.
+    `send_changes` takes the schema changes that dead letters brought, and returns when they are safe: only then
+    are these dead letters dropped. What it raises ends the replay.
     Safe beside a running flow and safe to repeat: a record keeps its position, and commits are idempotent.
     """
     work = _Replay(plan, resources, snapshot, open_payload, send_changes)
-    for some in _slices(letters):
+    for some in _slices(dead_letters):
         work.replay_fragments(some)
         work.replay_records(some)
     work.finish()
     return work.report
 
 
-def _slices(letters: Iterable[DeadLetter]) -> Iterator[list[DeadLetter]]:
-    """The letters, as many at a time as memory has room for; one at least."""
+def _slices(dead_letters: Iterable[DeadLetter]) -> Iterator[list[DeadLetter]]:
+    """The dead letters, as many at a time as memory has room for; one at least."""
     some: list[DeadLetter] = []
     size = 0
-    for letter in letters:
-        if some and (len(some) >= LETTERS_AT_ONCE or size + len(letter.payload) > LETTER_BYTES_AT_ONCE):
+    for dead_letter in dead_letters:
+        if some and (
+            len(some) >= DEAD_LETTERS_AT_ONCE or size + len(dead_letter.payload) > DEAD_LETTER_BYTES_AT_ONCE
+        ):
             yield some
             some, size = [], 0
-        some.append(letter)
-        size += len(letter.payload)
+        some.append(dead_letter)
+        size += len(dead_letter.payload)
     if some:
         yield some
 
 
 class _Replay:
-    """One replay: the stages under one snapshot, and what became of the letters so far."""
+    """One replay: the stages under one snapshot, and what became of the dead letters so far."""
 
     def __init__(
         self,
@@ -101,7 +103,7 @@ class _Replay:
         self._open_payload = open_payload
         self._send_changes = send_changes
         self._dead_letters = resources.dead_letters
-        self._writer = LetterWriter(resources.sealer)
+        self._writer = DeadLetterWriter(resources.sealer)
         self._batch = BatchAttempt(f"replay/{uuid.uuid4().hex}", uuid.uuid4().hex, is_again=True)
         compiled = CompiledSnapshot(snapshot)
         self._sealing = StoredSealing(resources, compiled)
@@ -121,7 +123,7 @@ class _Replay:
         self._index = resources.index
         self._index_rules = compiled.attributes.index_rules
         self._erased_keys = 0
-        self._leftover_keys = resources.leftover_keys()
+        self._orphaned_keys = resources.orphaned_keys()
         stage = partial(
             CommitStage,
             self._store,
@@ -131,102 +133,113 @@ class _Replay:
         )
         self._guard = resources.key_guard()
         self._commit = stage(self._guard)
-        # What was sealed for today's name can be so again; what a letter held, whatever became of its key, cannot.
+        # What was sealed for today's name can be so again; what a dead letter held, whatever became of its key, cannot.
         self._join_renamed = stage(self._guard, gives_up=True)
         self._join = stage()
 
-    def replay_fragments(self, letters: list[DeadLetter]) -> None:
-        """Join to their fragments what letters hold for them, where these can be read again."""
-        found = list(self._read([each for each in letters if each.holds_changes()]))
-        ready = [sealed for letter, change in found if (sealed := self._sealed(letter, change)) is not None]
-        positions = {letter.id: letter.position for letter, _ in found}
+    def replay_fragments(self, dead_letters: list[DeadLetter]) -> None:
+        """Join to their fragments what dead letters hold for them, where these can be read again."""
+        found = list(self._read([each for each in dead_letters if each.holds_changes()]))
+        ready = [
+            sealed
+            for dead_letter, change in found
+            if (sealed := self._sealed(dead_letter, change)) is not None
+        ]
+        positions = {dead_letter.id: dead_letter.position for dead_letter, _ in found}
         joined: dict[str, str] = {}
         for stage, is_renamed in ((self._join, False), (self._join_renamed, True)):
             some = [each for each in ready if (FRAGMENT + each[1] != positions[each[0]]) is is_renamed]
             failures = stage.run((name, change) for _, name, change in some).failed
             failed = {failure.fragment_id for failure in failures}
-            joined |= {letter_id: name for letter_id, name, _ in some if name not in failed}
+            joined |= {dead_letter_id: name for dead_letter_id, name, _ in some if name not in failed}
         self.report.replayed += len(joined)
         self.report.still_dead += len(found) - len(joined)
         self._dead_letters.drop([*joined])
         # Of what was refused, and of what stood under another name.
         names = {*joined.values(), *(positions[each].removeprefix(FRAGMENT) for each in joined)}
-        self._erased_keys += self._leftover_keys.erase(self._store.tombstones(names) if names else ())
+        self._erased_keys += self._orphaned_keys.erase(self._store.tombstones(names) if names else ())
 
-    def _read(self, letters: Iterable[DeadLetter]) -> Iterator[tuple[DeadLetter, FragmentState]]:
-        """Letters with the changes that they hold, but for those that are damaged or of a later format."""
-        for letter, payload in self._opened(letters):
+    def _read(self, dead_letters: Iterable[DeadLetter]) -> Iterator[tuple[DeadLetter, FragmentState]]:
+        """Dead letters with the changes that they hold, but for those that are damaged or of a later format."""
+        for dead_letter, payload in self._opened(dead_letters):
             try:
                 change = read_changes(payload)
             except StoreError:
                 self.report.unreadable += 1
                 continue
-            yield letter, change
+            yield dead_letter, change
 
-    def _sealed(self, letter: DeadLetter, change: FragmentState) -> tuple[str, str, FragmentState] | None:
-        """A letter's id, its fragment's, and its changes; None if these cannot be sealed as the snapshot says,
+    def _sealed(
+        self, dead_letter: DeadLetter, change: FragmentState
+    ) -> tuple[str, str, FragmentState] | None:
+        """A dead letter's id, its fragment's, and its changes; None if these cannot be sealed as the snapshot says,
         which may be newer than the one they were mapped by."""
         try:
-            name, change = self._sealing.seal_change(letter.position.removeprefix(FRAGMENT), change)
+            name, change = self._sealing.seal_change(dead_letter.position.removeprefix(FRAGMENT), change)
         except (SealError, KeyProviderError, DamagedStateError):
             return None
         except (StoreError, MemoryError):
             raise
         except Exception as error:
             # Only the type: the message of a stranger's exception may quote a value.
-            log.log(logging.ERROR, "letter %s cannot be replayed: %s", letter.id, type(error).__name__)
+            log.log(
+                logging.ERROR, "dead letter %s cannot be replayed: %s", dead_letter.id, type(error).__name__
+            )
             return None
-        return letter.id, name, change
+        return dead_letter.id, name, change
 
-    def replay_records(self, letters: list[DeadLetter]) -> None:
-        """Give records through the stages; what does not pass becomes a letter anew."""
+    def replay_records(self, dead_letters: list[DeadLetter]) -> None:
+        """Give records through the stages; what does not pass becomes a dead letter again."""
         records = {
-            letter.id: RawRecord(letter.source, letter.position, payload)
-            for letter, payload in self._opened(self._whole(letters))
+            dead_letter.id: RawRecord(dead_letter.source, dead_letter.position, payload)
+            for dead_letter, payload in self._opened(self._whole(dead_letters))
         }
         kept: set[str] = set()
         for output in self._map.run(self._decryption.run(records.values())):
             kept.update(self._take(output))
-        self._dead_letters.drop([letter_id for letter_id in records if letter_id not in kept])
+        self._dead_letters.drop([dead_letter_id for dead_letter_id in records if dead_letter_id not in kept])
 
     def finish(self) -> None:
-        """Index what a replay that was cut short has written: given again, it changes nothing in the store."""
+        """Index what a replay that was interrupted has written: retried, it changes nothing in the store."""
         if self._erased_keys:
-            self._leftover_keys.compact()
+            self._orphaned_keys.compact()
         try:
             drain_outbox(self._store, self._index, self._index_rules)
         except ProfileIndexError as error:
             log.warning("the outbox waits for the next flow: %s", error)
 
     def _take(self, output: MapOutput) -> list[str]:
-        """Commit what passed and set the rest aside; gives the ids of the letters."""
+        """Commit what passed and set the rest aside; gives the ids of the dead letters."""
         failed = self._commit.run(output.fragments.items()).failed
         refused = output.refused | self._commit.refused
         self._commit.refused.clear()
         if output.changes:
             self._send_changes(_changes(output))
-        letters = [*output.letters, *self._writer.of_failures(failed, self._version, self._batch)]
-        # The new letters first: a crash in between leaves two letters of a record, never none.
-        self._guard.set_aside(failed, lambda: self._dead_letters.put(letters))
-        self._erased_keys += self._leftover_keys.erase(refused)
-        self.report.still_dead += len(letters)
-        self.report.replayed += output.events - len(output.letters)
-        return [letter.id for letter in letters]
+        dead_letters = [*output.dead_letters, *self._writer.of_failures(failed, self._version, self._batch)]
+        # The new dead letters first: a crash in between leaves two letters of a record, never none.
+        self._guard.set_aside(failed, lambda: self._dead_letters.put(dead_letters))
+        self._erased_keys += self._orphaned_keys.erase(refused)
+        self.report.still_dead += len(dead_letters)
+        self.report.replayed += output.events - len(output.dead_letters)
+        return [dead_letter.id for dead_letter in dead_letters]
 
-    def _whole(self, letters: list[DeadLetter]) -> Iterator[DeadLetter]:
-        """The letters that hold a whole record of a source that there is."""
-        for letter in letters:
-            if letter.holds_changes():
+    def _whole(self, dead_letters: list[DeadLetter]) -> Iterator[DeadLetter]:
+        """The dead letters that hold a whole record of a source that there is."""
+        for dead_letter in dead_letters:
+            if dead_letter.holds_changes():
                 continue
-            if letter.reason in PARTIAL or letter.source not in self._sources:
+            if dead_letter.reason in PARTIAL or dead_letter.source not in self._sources:
                 self.report.partial += 1
             else:
-                yield letter
+                yield dead_letter
 
-    def _opened(self, letters: Iterable[DeadLetter]) -> Iterator[tuple[DeadLetter, bytes]]:
-        for letter in letters:
+    def _opened(self, dead_letters: Iterable[DeadLetter]) -> Iterator[tuple[DeadLetter, bytes]]:
+        for dead_letter in dead_letters:
             try:
-                yield letter, self._open_payload(letter.payload, letter.id, letter.position)
+                yield (
+                    dead_letter,
+                    self._open_payload(dead_letter.payload, dead_letter.id, dead_letter.position),
+                )
             except SealError:
                 self.report.unreadable += 1
 

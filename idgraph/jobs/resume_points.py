@@ -1,4 +1,4 @@
-"""How far a long walk over what is stored has come, on disk: what is cut short goes on there."""
+"""How far a long walk over what is stored has come, on disk: what is interrupted goes on there."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ingestion.stages.dead_letters import PayloadSealer
 
 class ResumePoint:
     """One walk's place, in a file. A fragment's id may be what is to be hidden, so the place is sealed as a dead
-    letter's record is."""
+    dead letter's record is."""
 
     def __init__(self, file: Path, sealer: PayloadSealer, walk: str) -> None:
         """`walk` names the kind of walk, and stands where dead letters have their id: none is called so."""
@@ -39,7 +39,7 @@ class ResumePoint:
         self._do(lambda: write_atomically(self._file, json.dumps(content).encode()))
 
     def forget(self) -> None:
-        """The next walk begins anew. Raises StoreError."""
+        """The next walk begins again. Raises StoreError."""
         self._do(lambda: self._file.unlink(missing_ok=True))
 
     def _do(self, work: Callable[[], object]) -> None:

@@ -14,7 +14,7 @@ MOST_BYTES = 16 << 20
 
 UNWEIGHED = 50
 """Fragments of the first commit, of which it is not known what they weigh: a store takes up to a megabyte of each, and
-a worker that ran out of memory begins anew with the same ones."""
+a worker that ran out of memory begins again with the same ones."""
 
 
 class BatchSize:
@@ -48,6 +48,6 @@ class BatchSize:
         """So many fragments are so many bytes in the store, together."""
         self._tried = max(self._tried, 2 * count)
         mean = stored / count
-        # Heavy ones among the next are not told by the mean of light ones.
+        # Heavy ones among the next are not reported by the mean of light ones.
         self._mean = max(mean, (self._mean + mean) / 2)
         self._light = max(1, min(self.most, int(MOST_BYTES / self._mean))) if self._mean else self.most

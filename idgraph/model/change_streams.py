@@ -1,4 +1,4 @@
-"""What a store tells of its writes by itself, in the order in which they were made, for a day or so."""
+"""What a store reports its writes by itself, in the order in which they were made, for a day or so."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class Shard(NamedTuple):
 
 
 class ShardPage(NamedTuple):
-    """The next that a shard tells: fragments as they were written, those only that wait for the index."""
+    """The next that a shard reports: fragments as they were written, those only that wait for the index."""
 
     fragments: list[StoredFragment]
     place: str | None
-    """Of the last that was told; None where nothing was."""
+    """Of the last that was reported; None where nothing was."""
     is_ended: bool
     """Whether nothing comes behind it any more."""
 
@@ -30,7 +30,7 @@ class ChangeStream(Protocol):
 
     @property
     def name(self) -> str:
-        """What tells this stream from one that the store had before; places are of no use in another."""
+        """What reports this stream from one that the store had before; places are of no use in another."""
         ...
 
     def shards(self) -> Mapping[str, Shard]:
@@ -38,7 +38,7 @@ class ChangeStream(Protocol):
         ...
 
     def read(self, shard: str, after: str | None) -> ShardPage:
-        """What a shard tells behind a place, from its oldest where that is None. Raises `TrimmedStreamError` when
+        """What a shard reports behind a place, from its oldest where that is None. Raises `TrimmedStreamError` when
         what stood behind it was dropped."""
         ...
 

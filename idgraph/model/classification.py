@@ -34,7 +34,7 @@ class EncryptionLevel(StrEnum):
 
     @property
     def strictness(self) -> int:
-        """Higher shows less: a token tells which values are equal."""
+        """Higher shows less: a token reports which values are equal."""
         return _STRICTNESS.index(self)
 
 

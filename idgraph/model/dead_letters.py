@@ -39,7 +39,7 @@ class DeadLetterReason(StrEnum):
 
 
 COMMIT = "commit"
-"""The stage of letters that hold a fragment's changes."""
+"""The stage of dead letters that hold a fragment's changes."""
 FRAGMENT = "fragment:"
 """How their positions begin; the fragment's id follows."""
 
@@ -55,7 +55,7 @@ COMMIT_REASONS = (
 class DeadLetter(NamedTuple):
     """One set-aside event. `payload` is the raw record, sealed; nothing else here holds event values.
 
-    A letter of the stage `commit` holds, in place of a record, what some events together would have made of
+    A dead letter of the stage `commit` holds, in place of a record, what some events together would have made of
     a fragment (`merge.codec`); its `source` is empty and its position names the fragment.
 
     `id` is derived from position, stage, reason and the record, so a replayed batch sets nothing aside twice, and what
@@ -84,31 +84,31 @@ class DeadLetter(NamedTuple):
 class DeadLetters(Protocol):
     """Where dead letters stay. All methods block; all raise StoreError, which is retryable."""
 
-    def put(self, letters: Sequence[DeadLetter]) -> None:
-        """Durable when it returns. The same id again replaces the letter."""
+    def put(self, dead_letters: Sequence[DeadLetter]) -> None:
+        """Durable when it returns. The same id again replaces the dead letter."""
         ...
 
     def settle_batch(self, batch: str, attempt: str) -> dict[str, str]:
-        """The batch is done: drop its letters from earlier attempts. Gives those of fragments: position by id."""
+        """The batch is done: drop its dead letters from earlier attempts. Gives those of fragments: position by id."""
         ...
 
-    def get(self, letter_id: str) -> DeadLetter | None: ...
+    def get(self, dead_letter_id: str) -> DeadLetter | None: ...
 
     def scan(self, reason: str | None = None, source: str | None = None) -> Iterator[DeadLetter]:
-        """Letters in the order of their ids. Those that are put or dropped meanwhile may be among them or not, and all
+        """Dead letters in the order of their ids. Those that are put or dropped meanwhile may be among them or not, and all
         others are."""
         ...
 
     def counts(self, source: str | None = None) -> dict[str, int]:
-        """Letters by reason: all, or those of one source."""
+        """Dead letters by reason: all, or those of one source."""
         ...
 
     def at(self, positions: Collection[str]) -> dict[str, str]:
-        """The letters of fragments at these positions, which begin with `FRAGMENT`: position by id."""
+        """The dead letters of fragments at these positions, which begin with `FRAGMENT`: position by id."""
         ...
 
     def drop(self, ids: Sequence[str]) -> int:
-        """Remove letters for good; gives how many there were."""
+        """Remove dead letters for good; gives how many there were."""
         ...
 
     def compact(self) -> None:

@@ -143,7 +143,7 @@ class DecryptionError(IdgraphError):
 
 
 class TrimmedStreamError(StoreError):
-    """What a store's stream told was dropped before it was read. What it told of is still in the store."""
+    """What a store's stream reported was dropped before it was read. What it reported is still in the store."""
 
 
 class ProfileIndexError(IdgraphError):

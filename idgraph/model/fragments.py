@@ -58,7 +58,7 @@ class FragmentChange(NamedTuple):
     source set earlier, and that are not among `mutations`, are deleted.
 
     `policies` are those of the snapshot that mapped the event, of paths that have another than `latest`.
-    `entries` are what a policy keeps of a mutation that does not tell it: the elements of a sealed array.
+    `entries` are what a policy keeps of a mutation that does not report it: the elements of a sealed array.
     """
 
     fragment_id: str

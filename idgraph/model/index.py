@@ -47,7 +47,7 @@ class ProfileIndex(Protocol):
 
     def put(self, documents: Sequence[IndexDocument]) -> dict[str, str]:
         """Index each document, replacing an older version, or the same one, whole; a stale one is a success
-        without effect. (The same: a change of policy indexes a profile anew without a new version.)
+        without effect. (The same: a change of policy indexes a profile again without a new version.)
         One bad document does not hold the others: gives the reason by id for those not taken.
         Visible to searches from any process when it returns."""
         ...
@@ -80,7 +80,7 @@ class ProfileIndex(Protocol):
     def count(self, query: Query) -> int: ...
 
     def identity(self) -> str:
-        """Tells it from every other, also one that has its place since: a file that was made again after it was lost, a
+        """Reports it from every other, also one that has its place since: a file that was made again after it was lost, a
         version that was put in its place."""
         ...
 

@@ -1,4 +1,4 @@
-"""Making an index anew beside the one in use, and putting it in its place.
+"""Making an index again beside the one in use, and putting it in its place.
 
 One contract suite (`tests/contracts/test_index_versions.py`) runs over every implementation.
 """
@@ -30,7 +30,7 @@ class IndexVersion(NamedTuple):
 
 
 class Begun(NamedTuple):
-    """A version that is being made. `mark` tells it from every other, also from one that had its name before."""
+    """A version that is being made. `mark` reports it from every other, also from one that had its name before."""
 
     name: str
     mark: str
@@ -53,7 +53,7 @@ class IndexVersions(Protocol):
         """As `ProfileIndex.put`, into the version that is being made; found only when it is in use."""
         ...
 
-    def bury(self, tombstones: Mapping[bytes, Tombstone]) -> None:
+    def write_tombstones(self, tombstones: Mapping[bytes, Tombstone]) -> None:
         """Keep what was erased out of the version that is being made: tombstones by name."""
         ...
 

@@ -49,7 +49,7 @@ class SpecDefinition(BaseModel):
     """A mapping spec as its author writes it.
 
     `source` and `event_type` are exact names or patterns in which `*` stands for any run of characters;
-    which spec wins is told in `MetadataSnapshot.spec_for`.
+    which spec wins is reported in `MetadataSnapshot.spec_for`.
 
     `id`, `ordinal` and the identifiers' paths are attribute paths in the mapped output. What a spec puts
     below the top-level key `_event` serves only these places and is not stored. Without `id` or

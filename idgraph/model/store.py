@@ -10,7 +10,7 @@ from itertools import chain, islice
 from typing import NamedTuple, Protocol
 
 from idgraph.model.batch_size import BatchSize
-from idgraph.model.tombstones import UNJUDGED, Holding, Tombstone
+from idgraph.model.tombstones import NO_EPOCH, FragmentSummary, Tombstone
 
 NEW = 0
 """The version of a fragment that does not exist yet; the first write makes version 1."""
@@ -28,7 +28,7 @@ class FragmentWrite(NamedTuple):
     """A conditional write: takes effect only if the stored version is still `expected_version`.
 
     `identifiers` (text forms, `type:value`) are added to those the fragment can be found by, and `dropped` are
-    taken away: those that are stored under another name now. `judged` is the `until` of the tombstone that the
+    taken away: those that are stored under another name now. `erasure_epoch` is the `until` of the tombstone that the
     events were judged by.
     """
 
@@ -36,7 +36,7 @@ class FragmentWrite(NamedTuple):
     expected_version: int
     state: bytes
     identifiers: frozenset[str]
-    judged: int = UNJUDGED
+    erasure_epoch: int = NO_EPOCH
     dropped: frozenset[str] = frozenset()
 
 
@@ -109,19 +109,19 @@ class ProfileStore(Protocol):
         """The tombstones of these ids. `ids` is not looked at while there is none at all."""
         ...
 
-    def holdings(self, ids: Sequence[str]) -> list[Holding]:
+    def summaries(self, ids: Sequence[str]) -> list[FragmentSummary]:
         """What there is of each of these fragments, in the order asked for."""
         ...
 
-    def erase(self, ids: Sequence[str], until: int) -> list[Holding]:
+    def erase(self, ids: Sequence[str], until: int) -> list[FragmentSummary]:
         """Remove fragments with their identifiers and outbox entries, put a tombstone in place of each (of
         two the later `until` and the higher version stay), and note them as `unfinished`: each fragment
         whole or not at all. Gives what there was, with the version of the tombstone and with the identifiers that an
-        erasure before this one, which is not finished, had noted: also when this erasure is given again since its
+        erasure before this one, which is not finished, had noted: also when this erasure is retried since its
         answer was lost, they are not forgotten. Durable when it returns."""
         ...
 
-    def unfinished(self) -> list[Holding]:
+    def unfinished(self) -> list[FragmentSummary]:
         """The fragments whose erasure is not finished everywhere; these are named in the clear."""
         ...
 
@@ -152,9 +152,9 @@ class ProfileStore(Protocol):
         """Take tombstones by name that a restored store has lost; gives how many it had not."""
         ...
 
-    def lift(self, ids: Sequence[str]) -> int:
+    def cancel(self, ids: Sequence[str]) -> int:
         """Let events of any ordinal bring these fragments back; gives how many tombstones forbade it. Those that are
-        `unfinished` go on forbidding: who finishes them would take letters that come from now on."""
+        `unfinished` go on forbidding: who finishes them would take dead letters that come from now on."""
         ...
 
     def remember(self, mark: str, instead_of: str = "") -> None:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from idgraph.model.stamps import ORDINAL_MIN
 
-UNJUDGED = ORDINAL_MIN
+NO_EPOCH = ORDINAL_MIN
 """What an event was judged by when its fragment had no tombstone; also `until` of one that was lifted."""
 
 TombstoneNames = Callable[[str], bytes]
@@ -26,21 +26,21 @@ class Tombstone(NamedTuple):
     version: int
 
     @classmethod
-    def behind(cls, version: int, until: int = UNJUDGED) -> Tombstone:
+    def behind(cls, version: int, until: int = NO_EPOCH) -> Tombstone:
         """That of a fragment whose last version this was, 0 where there was none. A writer that read it before expects
         that version, and is refused also when nothing is forbidden any more; what is new goes on from a higher one."""
         return cls(until, version + 1 if version else version)
 
     def covers(self, version: int) -> bool:
         """Whether a fragment of this version is one that was erased, which a restored backup brought back."""
-        return self.until > UNJUDGED and version <= self.version
+        return self.until > NO_EPOCH and version <= self.version
 
     def joined(self, other: Tombstone) -> Tombstone:
         """What both forbid."""
         return Tombstone(max(self.until, other.until), max(self.version, other.version))
 
 
-class Holding(NamedTuple):
+class FragmentSummary(NamedTuple):
     """What the store has, or had, of one fragment. `version` is 0 where there was none."""
 
     fragment_id: str

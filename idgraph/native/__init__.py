@@ -1,4 +1,4 @@
-"""What is native (native/*.c), where a C compiler built it; without it the Python twins run.
+"""What is native (native/*.c), where a C compiler built it; without it the Python reference implementations run.
 
 `IDGRAPH_NATIVE=off` leaves them out. See docs/adr/0013-native-loops.md.
 """
@@ -20,7 +20,7 @@ SOURCES = Path(__file__).parents[2] / "native"
 
 
 class Events(Protocol):
-    """From records to mapped events; native/events.c says of each what it does and names its twin."""
+    """From records to mapped events; native/events.c says of each what it does and names its reference implementation."""
 
     SOURCE: int
 
@@ -32,7 +32,7 @@ class Events(Protocol):
         decode: Callable[[bytes], Any],
         event: type,
         read_ordinal: Callable[[Any], int],
-        twin: Callable[[Any], Any],
+        reference: Callable[[Any], Any],
         /,
     ) -> Callable[[Any], Any]: ...
     def mapper(
@@ -46,7 +46,7 @@ class Events(Protocol):
         stamp: type,
         identifier: type,
         read_ordinal: Callable[[Any], int],
-        twin: Callable[[Any, Any], Any],
+        reference: Callable[[Any, Any], Any],
         /,
     ) -> Callable[[Any], Any]: ...
     def gatherer(
@@ -63,8 +63,8 @@ class Events(Protocol):
     ) -> Callable[..., tuple[int, int]]: ...
 
 
-class Leaves(Protocol):
-    """What an event leaves; native/leaves.c says of each what it does and names its twin."""
+class NativeLeaves(Protocol):
+    """What an event leaves; native/leaves.c says of each what it does and names its reference implementation."""
 
     SOURCE: int
 
@@ -117,7 +117,7 @@ class Leaves(Protocol):
 
 
 class Loops(Protocol):
-    """What the extension offers; native/loops.c says of each what it does and names its twin."""
+    """What the extension offers; native/loops.c says of each what it does and names its reference implementation."""
 
     SOURCE: int
 
@@ -145,7 +145,7 @@ class Loops(Protocol):
 
 
 class States(Protocol):
-    """States as their bytes: native/states.c says of each function what it does and names its twin."""
+    """States as their bytes: native/states.c says of each function what it does and names its reference implementation."""
 
     SOURCE: int
 
@@ -173,7 +173,7 @@ Part = tuple[tuple[bytes, ...], int, bytes | None]
 
 
 class Postings(Protocol):
-    """The index's tokens and blocks: native/postings.c says of each function what it does and names its twin."""
+    """The index's tokens and blocks: native/postings.c says of each function what it does and names its reference implementation."""
 
     SOURCE: int
 
@@ -212,7 +212,7 @@ class Functions(Protocol):
 
     SOURCE: int
 
-    def twin(self, name: str, function: Callable[..., Any], /) -> Callable[..., Any]: ...
+    def reference(self, name: str, function: Callable[..., Any], /) -> Callable[..., Any]: ...
     def planner(self, plan: Callable[..., Any], /) -> Callable[..., Any]: ...
     def finder(self, find: Callable[..., Any], max_index: int, /) -> Callable[..., Any]: ...
     def viewer(
@@ -244,7 +244,7 @@ def _digest(source: Path) -> int:
 built_events: Events | None
 built_events, _of_events = _found("idgraph.native._events", "events.c")
 
-built_leaves: Leaves | None
+built_leaves: NativeLeaves | None
 built_leaves, _of_leaves = _found("idgraph.native._leaves", "leaves.c")
 
 built: Loops | None
@@ -276,14 +276,16 @@ _all = {
     "mapping": _of_programs,
 }
 state = (
-    _of_loops if len({*_all.values()}) == 1 else ", ".join(f"{name} {told}" for name, told in _all.items())
+    _of_loops
+    if len({*_all.values()}) == 1
+    else ", ".join(f"{name} {reported}" for name, reported in _all.items())
 )
 """In words whether they are used: for `idgraph --version` and benchmarks."""
 
 events: Events | None = built_events
 """Looked up where a source's reader or a spec is made."""
 
-leaves: Leaves | None = built_leaves
+leaves: NativeLeaves | None = built_leaves
 """Looked up at each use."""
 
 loops: Loops | None = built
@@ -300,14 +302,14 @@ functions: Functions | None = built_functions if built_programs is not None else
 """Looked up when a spec is compiled."""
 
 _names: dict[Any, str] = {str.lower: "lower", str.strip: "strip"}
-"""Functions that have a twin in native/functions.c, and what that is called."""
-_twins: dict[Any, Callable[..., Any]] = {}
+"""Functions that have a reference implementation in native/functions.c, and what that is called."""
+_references: dict[Any, Callable[..., Any]] = {}
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def twin(name: str) -> Callable[[Function], Function]:
-    """Marks a function that has a twin of this name in native/functions.c, and says what is right."""
+def reference(name: str) -> Callable[[Function], Function]:
+    """Marks a function that has a reference implementation of this name in native/functions.c, and says what is right."""
 
     def mark(function: Function) -> Function:
         _names[function] = name
@@ -316,8 +318,8 @@ def twin(name: str) -> Callable[[Function], Function]:
     return mark
 
 
-def twin_of(function: Any) -> Any:
-    """The twin of a function, if it has one that can be used; else what was given."""
+def reference_of(function: Any) -> Any:
+    """The reference implementation of a function, if it has one that can be used; else what was given."""
     if functions is None or not callable(function):
         return function
     try:
@@ -326,9 +328,9 @@ def twin_of(function: Any) -> Any:
         return function
     if name is None:
         return function
-    found = _twins.get(function)
+    found = _references.get(function)
     if found is None:
-        found = _twins[function] = functions.twin(name, function)
+        found = _references[function] = functions.reference(name, function)
     return found
 
 

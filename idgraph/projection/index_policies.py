@@ -1,4 +1,4 @@
-"""What may be indexed under the newest snapshot, made once for each, and told apart by what it lets into the index."""
+"""What may be indexed under the newest snapshot, made once for each, and distinguished by what it lets into the index."""
 
 from __future__ import annotations
 

@@ -12,16 +12,16 @@ class Outage:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._told: str | None = None
+        self._reported: str | None = None
 
-    def tell(self, reason: str, meanwhile: str, level: int = logging.WARNING) -> None:
+    def show_report(self, reason: str, meanwhile: str, level: int = logging.WARNING) -> None:
         """It failed for this reason; `meanwhile` says what holds until it is back."""
-        if reason != self._told:
-            self._told = reason
+        if reason != self._reported:
+            self._reported = reason
             log.log(level, "%s; %s", reason, meanwhile)
 
     def is_over(self) -> None:
         """It worked."""
-        if self._told is not None:
-            self._told = None
+        if self._reported is not None:
+            self._reported = None
             log.warning("%s is back", self._name)

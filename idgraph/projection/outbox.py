@@ -57,7 +57,7 @@ class OutboxDrainer:
             try:
                 oldest = self._store.outbox(1)
             except Exception as error:
-                _tell(self._store_away, error, "the outbox cannot be read until then")
+                _show_report(self._store_away, error, "the outbox cannot be read until then")
                 continue
             self._store_away.is_over()
             looks = looks + 1 if oldest else 0
@@ -72,7 +72,7 @@ class OutboxDrainer:
         try:
             left = drain_outbox(self._store, self._index, self._rules())
         except Exception as error:
-            _tell(self._index_away, error, "the outbox waits until it is back")
+            _show_report(self._index_away, error, "the outbox waits until it is back")
             return 0
         self._index_away.is_over()
         if left:
@@ -80,13 +80,13 @@ class OutboxDrainer:
         return left
 
 
-def _tell(outage: Outage, error: Exception, meanwhile: str) -> None:
+def _show_report(outage: Outage, error: Exception, meanwhile: str) -> None:
     """Of whatever it is: a thread that dies in silence would leave profiles unfound for good."""
     if isinstance(error, IdgraphError):
-        outage.tell(str(error), meanwhile)
+        outage.show_report(str(error), meanwhile)
     else:
         # Only the type: the message of a stranger's exception may quote a profile.
-        outage.tell(type(error).__name__, meanwhile, logging.ERROR)
+        outage.show_report(type(error).__name__, meanwhile, logging.ERROR)
 
 
 def drain_outbox(

@@ -1,7 +1,7 @@
-"""Indexing what the store's own stream tells, in place of the flow: for a store that many flows write to.
+"""Indexing what the store's own stream reports, in place of the flow: for a store that many flows write to.
 
 Shards are read side by side, a child when its parent has been read to its end. A place is kept on disk when all
-before it is in the index, so whatever cuts it short, what is told again is judged by its version and changes nothing.
+before it is in the index, so whatever cuts it short, what is reported again is judged by its version and changes nothing.
 What the index refuses stays in the outbox, as does what the stream has dropped before it was read: the outbox is
 drained from time to time.
 """
@@ -44,10 +44,10 @@ LONGEST_DRAIN_SECONDS = 5.0
 
 @dataclass(slots=True)
 class FollowProgress:
-    """What came since the start. `refused` profiles wait in the outbox, `trimmed` tells how often the stream had
+    """What came since the start. `refused` profiles wait in the outbox, `trimmed` reports how often the stream had
     dropped what was not read yet, `waiting` how many the index refused when the outbox was drained last."""
 
-    told: int = 0
+    reported: int = 0
     indexed: int = 0
     refused: int = 0
     trimmed: int = 0
@@ -57,7 +57,7 @@ class FollowProgress:
 
 
 class StreamPlaces:
-    """How far each shard was read, in a file. Sequence numbers tell nothing of a profile."""
+    """How far each shard was read, in a file. Sequence numbers report nothing of a profile."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -187,8 +187,8 @@ class StreamFollowing:
         progress.trimmed += 1
         self._drained = -math.inf
         log.warning(
-            "%s: what it told of is taken from the outbox; `idgraph reconcile` says whether the index is whole, and "
-            "`idgraph reindex` makes it anew",
+            "%s: what it reported is taken from the outbox; `idgraph reconcile` says whether the index is whole, and "
+            "`idgraph reindex` makes it again",
             why,
         )
 
@@ -204,7 +204,7 @@ class StreamFollowing:
         self.store.settle(
             [OutboxEntry(each.id, each.version) for each in newest.values() if each.id not in refused]
         )
-        progress.told += len(fragments)
+        progress.reported += len(fragments)
         progress.indexed += len(newest) - len(refused)
         progress.refused += len(refused)
 

@@ -19,7 +19,7 @@ from idgraph.web.refusals import (
     ClashError,
     GoneError,
     PreconditionError,
-    RefusedError,
+    RefusedRequestError,
     SamePersonError,
     UnknownSubjectError,
 )
@@ -53,8 +53,8 @@ def install(app: FastAPI) -> None:
     """Let the application answer every error this way."""
 
     @app.exception_handler(SpecError)
-    @app.exception_handler(RefusedError)
-    def refused(_request: Request, error: SpecError | RefusedError) -> Response:
+    @app.exception_handler(RefusedRequestError)
+    def refused(_request: Request, error: SpecError | RefusedRequestError) -> Response:
         kind = "spec-refused" if isinstance(error, SpecError) else "refused"
         return problem(422, kind, error.message, pointer=error.pointer, hint=error.hint)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from idgraph.model.errors import MetadataError
 
 
-class RefusedError(MetadataError):
+class RefusedRequestError(MetadataError):
     """What was sent cannot be accepted. `pointer` is the JSON pointer of the wrong place in it."""
 
     def __init__(self, message: str, pointer: str = "", hint: str | None = None) -> None:

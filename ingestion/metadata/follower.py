@@ -31,7 +31,7 @@ class SnapshotSource(Protocol):
         ...
 
     def newer(self, known: MetadataSnapshot, etag: str, wait: float) -> tuple[MetadataSnapshot, str] | None:
-        """`snapshot`, for who has a snapshot and its ETag: made of it and of what changed, where that can be told."""
+        """`snapshot`, for who has a snapshot and its ETag: made of it and of what changed, where that can be determined."""
         ...
 
 
@@ -101,7 +101,9 @@ class SnapshotFollower:
                 if self._stop.is_set():
                     return
                 level = logging.ERROR if isinstance(error, UnauthorizedError) else logging.WARNING
-                outage.tell(str(error), f"snapshot {self.current().snapshot.version} stays in force", level)
+                outage.show_report(
+                    str(error), f"snapshot {self.current().snapshot.version} stays in force", level
+                )
                 pause = self._wait(pause)
             except Exception as error:
                 # A thread that dies in silence would freeze the flow at an old snapshot for good.

@@ -1,4 +1,4 @@
-"""Schema changes that the metadata service refused for good, as a file for whoever mends them: a JSON object a line, each
+"""Schema changes that the metadata service refused for good, as a file for whoever repairs them: a JSON object a line, each
 change once."""
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class RefusedChanges:
     def _forget(self, inode: int) -> None:
         self._inode = inode
         self._read = self._lines = 0
-        self._is_torn = self._is_told = False
+        self._is_torn = self._is_reported = False
         self._known: set[bytes] = set()
 
     def _read_on(self, stream: IO[bytes]) -> None:
@@ -80,10 +80,10 @@ class RefusedChanges:
 
     def _leave_out(self, count: int) -> int:
         self.left_out += count
-        if count and not self._is_told:
-            self._is_told = True
+        if count and not self._is_reported:
+            self._is_reported = True
             log.warning(
-                "%s has %s lines and takes no more: mend what refuses them, and move it away; then the next that are "
+                "%s has %s lines and takes no more: repair what refuses them, and move it away; then the next that are "
                 "refused are kept in a new one",
                 self.file,
                 f"{MOST_LINES:,}",

@@ -115,8 +115,8 @@ class SchemaBuffer:
                     return
             except Exception as error:
                 # Also what nobody expected: a thread that dies in silence would send nothing ever again.
-                told = str(error) if isinstance(error, IdgraphError) else type(error).__name__
-                outage.tell(told, "schema changes wait for the metadata service")
+                reported = str(error) if isinstance(error, IdgraphError) else type(error).__name__
+                outage.show_report(reported, "schema changes wait for the metadata service")
                 if closing:
                     return
                 with self._changed:

@@ -12,7 +12,7 @@ from ingestion.metadata.refused_changes import RefusedChanges
 
 log = logging.getLogger(__name__)
 
-MOST_TOLD = 10
+MAX_REPORTED = 10
 """Refused changes that are logged one by one; the rest are in the file."""
 
 
@@ -51,7 +51,7 @@ class SchemaSender:
             return [*self._sent(changes[:half]), *self._sent(changes[half:])]
 
     def _set_aside(self, refused: list[RefusedSchemaChange]) -> None:
-        for change, reason in refused[:MOST_TOLD]:
+        for change, reason in refused[:MAX_REPORTED]:
             # Quoted: whoever names an attribute writes no line of the log.
             log.warning(
                 "the metadata service refused %s (%s): %s", json.dumps(change.path), change.data_type, reason

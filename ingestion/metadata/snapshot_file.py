@@ -20,11 +20,11 @@ log = logging.getLogger(__name__)
 
 LEAST_CHANGES = 1 << 20
 CHANGES_SHARE = 4
-"""Changes are kept until they are a fourth of the whole, or this many bytes: then the whole is written anew."""
+"""Changes are kept until they are a fourth of the whole, or this many bytes: then the whole is rewritten."""
 
 
 class PinnedSnapshot(NamedTuple):
-    """A snapshot with the ETag that tells it from all others."""
+    """A snapshot with the ETag that reports it from all others."""
 
     etag: str
     snapshot: MetadataSnapshot

@@ -12,7 +12,7 @@ from ingestion.sources.decryptor import DecryptorConfig
 from ingestion.sources.files.globs import require_name, require_plain_glob
 
 
-class Place(BaseModel):
+class ValuePlace(BaseModel):
     """Where a field of the envelope comes from: exactly one of these keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
@@ -48,14 +48,14 @@ class SourceConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_\-]{0,63}$", description="Name of the source.")
-    source: Place | None = Field(
+    source: ValuePlace | None = Field(
         default=None, description="The event's source. Default: the name of this source."
     )
-    type: Place = Field(default=Place(const="event"), description="The event's type.")
-    id: Place | None = Field(
+    type: ValuePlace = Field(default=ValuePlace(const="event"), description="The event's type.")
+    id: ValuePlace | None = Field(
         default=None, description="The event's id. Not needed when the mapping spec names its place."
     )
-    ordinal: Place | None = Field(
+    ordinal: ValuePlace | None = Field(
         default=None,
         description="What orders this source's events: an integer, or RFC 3339 text with an offset. Not needed "
         "when the mapping spec names its place.",
@@ -73,7 +73,7 @@ class SourceConfig(BaseModel):
     @model_validator(mode="after")
     def _places_fit(self) -> Self:
         for name in ("source", "type", "ordinal"):
-            place: Place | None = getattr(self, name)
+            place: ValuePlace | None = getattr(self, name)
             if place is not None and place.content:
                 raise ValueError(f"{name} cannot come from the record's content hash; only id can")
         if self.id is not None and self.id.const is not None:
@@ -113,7 +113,7 @@ class FileSource(SourceConfig):
     @model_validator(mode="after")
     def _has_no_carrier(self) -> Self:
         for name in ("source", "type", "id", "ordinal"):
-            place: Place | None = getattr(self, name)
+            place: ValuePlace | None = getattr(self, name)
             if place is not None and place.is_carried():
                 raise ValueError(f"{name}: a line of a file has no key, header or timestamp beside it")
         return self
@@ -166,7 +166,7 @@ class FlowConfig(BaseModel):
     batch_retries: int = Field(
         default=3,
         ge=0,
-        description="How often a micro-batch is given again when a store was away, a file could not be read, a fragment "
+        description="How often a micro-batch is retried when a store was away, a file could not be read, a fragment "
         "kept changing or a worker was killed, each time after a longer random pause; then what has no remedy is set "
         "aside, or the flow stops.",
     )
@@ -202,7 +202,7 @@ class FlowConfig(BaseModel):
     on_key_service_failure: Literal["stop", "dead_letter"] = Field(
         default="stop",
         description="What becomes of events that cannot be sealed because the service that holds the keys is away or "
-        "refuses: the micro-batch is given again and at last the flow stops, or they become dead letters.",
+        "refuses: the micro-batch is retried and at last the flow stops, or they become dead letters.",
     )
     max_event_bytes: int = Field(default=1024 * 1024, ge=1, description="A larger record is a dead letter.")
     max_future_skew_seconds: int = Field(

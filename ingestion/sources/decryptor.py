@@ -27,12 +27,12 @@ class DecryptorConfig(BaseModel):
     retries: int = Field(
         default=5,
         ge=0,
-        description="How often a record is given again, each time after a longer random pause of at most two seconds, "
+        description="How often a record is retried, each time after a longer random pause of at most two seconds, "
         "when the service is away, slow, or says 408, 429 or 5xx.",
     )
     on_failure: Literal["stop", "dead_letter", "pass_on"] = Field(
         default="stop",
-        description="What becomes of a record that is not decrypted in the end. `stop`: the micro-batch is given again, "
+        description="What becomes of a record that is not decrypted in the end. `stop`: the micro-batch is retried, "
         "then the flow stops; one that the service refuses for good (400, 413, 422) is set aside. `dead_letter`: it is "
         "set aside as it arrived. `pass_on`: its spec is given it as it arrived, with the mark `^undecrypted`.",
     )

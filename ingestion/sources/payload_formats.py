@@ -18,7 +18,7 @@ class PayloadFormats:
     """Knows how the payloads of each source are written; each schema is asked for and compiled once a process.
 
     `schemas` are the contents of schema files, by source. With `waits` a registry that is away is an error that stops
-    the micro-batch, to be given again; without it events become dead letters.
+    the micro-batch, to be retried; without it events become dead letters.
     """
 
     def __init__(

@@ -22,7 +22,7 @@ _MOST_PLACES = 64
 
 
 class _Refused(NamedTuple):
-    told: str
+    reported: str
     until: float
 
 
@@ -37,7 +37,7 @@ class RegistryPayloads:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`compiled` raises PayloadSchemaError. With `waits` a registry that is away is an error that stops the
-        micro-batch, to be given again; without it the event becomes a dead letter."""
+        micro-batch, to be retried; without it the event becomes a dead letter."""
         self._registry = registry
         self._compiled = compiled
         self._waits = waits
@@ -64,19 +64,19 @@ class RegistryPayloads:
                 del self._known[next(iter(self._known))]
             self._known[number] = known
         if isinstance(known, _Refused):
-            raise EventError(DeadLetterReason.NO_SCHEMA, f"schema {number}: {known.told}")
+            raise EventError(DeadLetterReason.NO_SCHEMA, f"schema {number}: {known.reported}")
         return known
 
     def _asked(self, number: int) -> Decode | _Refused:
         try:
             return self._compiled(self._registry.schema(number))
         except PayloadSchemaError as error:
-            told = str(error)
+            reported = str(error)
         except SchemaRegistryError as error:
             if self._waits:
                 raise
-            told = str(error)
-        return _Refused(told, self._clock() + REFUSED_SECONDS)
+            reported = str(error)
+        return _Refused(reported, self._clock() + REFUSED_SECONDS)
 
 
 def schema_decoder(schema: PayloadSchema) -> Decode:

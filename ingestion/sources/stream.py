@@ -36,7 +36,7 @@ class InputStream(Protocol):
 
     def waiting(self) -> dict[str, int]:
         """How many records wait by now, as `took` gives it; empty until it is loaded. For any thread. Raises
-        SourceUnavailableError while it cannot be told."""
+        SourceUnavailableError while it cannot be determined."""
         ...
 
     def is_bound_otherwise(self) -> bool:
@@ -48,5 +48,5 @@ class InputStream(Protocol):
         ...
 
     def without_secrets(self, text: str) -> str:
-        """What Spark said, without what this stream told it in confidence."""
+        """What Spark said, without what this stream reported it in confidence."""
         ...

@@ -1,7 +1,7 @@
 """A flow's checkpoint: what Spark wrote of which files or offsets were taken, and mending it after a power cut.
 
 Spark renames its files into place without flushing them, so a power cut can leave files that are empty or end too
-early, at which Spark refuses to start. What a damaged file told is told again: batches are given again, which
+early, at which Spark refuses to start. What a damaged file reported is reported again: batches are retried, which
 changes nothing of the profiles.
 """
 
@@ -102,7 +102,7 @@ def _set_aside(checkpoint: Path) -> None:
 
 
 def _is_continuous(source: Path, end: int) -> bool:
-    """Whether what the files before number `end` tell reaches back to the first: each is there, or a later one that
+    """Whether what the files before number `end` report reaches back to the first: each is there, or a later one that
     is there holds all before it."""
     names = {file.name for file in _numbered(source)}
     wanted = end - 1
@@ -150,10 +150,10 @@ def _heal_checksum(file: Path) -> bool:
     beside = _checksums(file)
     if not beside.exists():
         return True
-    content, told = file.read_bytes(), beside.read_bytes()
+    content, reported = file.read_bytes(), beside.read_bytes()
     blocks = [content[start : start + _BLOCK] for start in range(0, len(content), _BLOCK)]
-    if len(told) != len(_CHECKSUM_HEADER) + 4 * len(blocks) or not told.startswith(_CHECKSUM_HEADER):
+    if len(reported) != len(_CHECKSUM_HEADER) + 4 * len(blocks) or not reported.startswith(_CHECKSUM_HEADER):
         log.warning("%s is damaged and not needed", beside)
         beside.unlink()
         return True
-    return told == _CHECKSUM_HEADER + b"".join(crc32(block).to_bytes(4, "big") for block in blocks)
+    return reported == _CHECKSUM_HEADER + b"".join(crc32(block).to_bytes(4, "big") for block in blocks)

@@ -2,7 +2,7 @@
 
 The JVM writes one when a run ends that had none (`-XX:ArchiveClassesAtExit`, JEP 350) and maps it into
 memory at the next start; one that does not fit its Java or its jars it ignores. The file holds code and
-nothing of a run. It is made anew for another Java or PySpark, and only the newest few are kept.
+nothing of a run. It is rebuilt for another Java or PySpark, and only the newest few are kept.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _part(archive: Path, process: int) -> Path:
 
 def _adopt(archive: Path) -> None:
     """Take over what an ended run has written. The JVM writes after Python's end, so nobody waits for it;
-    its header comes last, so one that a kill cut short begins with zeros."""
+    its header comes last, so one that a kill interrupted begins with zeros."""
     for part in archive.parent.glob(f"{archive.stem}.*.part"):
         with suppress(FileNotFoundError):
             if time.time() - part.stat().st_mtime > WRITTEN_SECONDS:

@@ -70,7 +70,7 @@ class SparkSettings(BaseModel):
         return options
 
     def without_secrets(self, text: str) -> str:
-        """A mistake in an option may be told with its value."""
+        """A mistake in an option may be determined with its value."""
         for name, value in self.options.items():
             if _SECRET.search(name) and (secret := value.get_secret_value()):
                 text = text.replace(secret, "...")

@@ -19,7 +19,7 @@ class DeadLetterGuard:
     def check(self, report: StageReport) -> None:
         """Raises FlowStoppedError when the share of dead letters is above the limit."""
         batches = self._batches
-        batches.append((report.events, report.dead_letters()))
+        batches.append((report.events, report.dead_letter_count()))
         while sum(events for events, _ in list(batches)[1:]) >= self._limits.window:
             batches.popleft()
         events, dead = (sum(column) for column in zip(*batches, strict=True))
@@ -28,5 +28,5 @@ class DeadLetterGuard:
             raise FlowStoppedError(
                 f"{dead} of the latest {events} events became dead letters, more than the allowed share of "
                 f"{self._limits.max_rate:g} (most in this batch: {worst}). The micro-batch is not marked done and "
-                "will be read again. See `idgraph dead-letters list`, mend the cause, then run again"
+                "will be read again. See `idgraph dead-letters list`, repair the cause, then run again"
             )

@@ -1,6 +1,6 @@
 """Which snapshot a micro-batch was begun with, on disk until the next one begins.
 
-A batch that a crash cut short is given again, and part of its events may be committed. It must be
+A batch that a crash interrupted is retried, and part of its events may be committed. It must be
 processed with the snapshot it was begun with, though a newer one is there: each event has exactly one
 snapshot (law 4).
 """
@@ -37,11 +37,11 @@ class BatchPins:
         return newest
 
     def has_begun(self, batch: str) -> bool:
-        """Whether the batch is pinned already: it was cut short, and is given again."""
+        """Whether the batch is pinned already: it was interrupted, and is retried."""
         return self._begun_with(batch) is not None
 
     def unpin(self) -> None:
-        """Let the batch be begun anew with the newest snapshot: it was refused, and a spec may be mended."""
+        """Let the batch be begun again with the newest snapshot: it was refused, and a spec may be repaired."""
         (self._folder / _BATCH).unlink(missing_ok=True)
 
     def unfinished(self) -> str | None:

@@ -42,7 +42,7 @@ from ingestion.spark.session import unless_gone, was_java_asked_to_end
 from ingestion.spark.worker_errors import error_of_spark, is_of_spark, may_pass_again, stopped_by_spark
 from ingestion.spark.workers import WorkerPlan
 from ingestion.stages.dead_letters import BatchAttempt
-from ingestion.stages.leftover_keys import LeftoverKeys
+from ingestion.stages.orphaned_keys import OrphanedKeys
 from ingestion.stages.outcomes import BatchReport, StageReport
 
 log = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ none of it yet more than five."""
 
 BATCH_PAUSE_SECONDS = 1.0
 LONGEST_BATCH_PAUSE_SECONDS = 30.0
-"""Before a micro-batch that failed is given again: a random time up to the first, doubled each time."""
+"""Before a micro-batch that failed is retried: a random time up to the first, doubled each time."""
 
 
 class Flow:
@@ -71,7 +71,7 @@ class Flow:
         snapshots: SnapshotFollower,
         schema: SchemaBuffer,
         dead_letters: DeadLetters,
-        leftover_keys: LeftoverKeys,
+        orphaned_keys: OrphanedKeys,
         on_batch: Callable[[BatchReport], None],
     ) -> None:
         self._session = session
@@ -81,7 +81,7 @@ class Flow:
         self._snapshots = snapshots
         self._schema = schema
         self._dead_letters = dead_letters
-        self._leftover_keys = leftover_keys
+        self._orphaned_keys = orphaned_keys
         self._on_batch = on_batch
         self._runner = MicroBatchRunner(session, plan, stream.without_secrets)
         self._backoff = Backoff(plan.flow.batch_retries, BATCH_PAUSE_SECONDS, LONGEST_BATCH_PAUSE_SECONDS)
@@ -97,7 +97,7 @@ class Flow:
 
     def run(self, stop: threading.Event, intake: Intake) -> None:
         """Blocks until `stop` is set, or with `until_done` until all that is there at the start is done.
-        A micro-batch that is under way when `stop` is set is finished first. Runs once.
+        A micro-batch that is in progress when `stop` is set is finished first. Runs once.
 
         Raises what stopped the flow: FlowStoppedError for too many dead letters, StoreError and others of
         the error tree when a sink failed. Whatever happened, running again goes on where it stopped.
@@ -148,7 +148,7 @@ class Flow:
 
     def is_past(self, etag: str) -> bool:
         """Whether no micro-batch under another snapshot than the present one, of this ETag, can come any more.
-        Waits for the micro-batch that is under way. For another thread than that of `run`."""
+        Waits for the micro-batch that is in progress. For another thread than that of `run`."""
         with self._in_batch:
             return self._pins.unfinished() in (None, etag)
 
@@ -195,10 +195,10 @@ class Flow:
                 self._last_batch = number
             except Exception as error:
                 # Spark hands only a text on, and that to nobody once a stop was asked for; the caller of `run` wants the error.
-                self._failure = self._told(error)
+                self._failure = self._reported(error)
                 raise
 
-    def _told(self, error: Exception) -> IdgraphError:
+    def _reported(self, error: Exception) -> IdgraphError:
         if isinstance(error, IdgraphError):
             return error
         if is_of_spark(error):
@@ -222,7 +222,7 @@ class Flow:
             self._pins.unpin()
             raise
         dropped = self._dead_letters.settle_batch(batch, attempt.attempt)
-        self._compact_after(self._leftover_keys.erase_of_letters(dropped))
+        self._compact_after(self._orphaned_keys.erase_of_dead_letters(dropped))
         self._throttle.took(counts.events, started)
         seconds = time.monotonic() - started
         lag = self._stream.took(number, counts.events, seconds)
@@ -237,12 +237,12 @@ class Flow:
             is_last = attempted == self._backoff.retries
             try:
                 tasks, counts = self._run_job(rows, number, attempt, pinned, is_last)
-                self._put_letters(counts)
+                self._put_dead_letters(counts)
                 self._erase_leftover_keys(counts)
             except IdgraphError as error:
                 if is_last or not may_pass_again(error) or self._stop.is_set():
                     raise
-                log.warning("a micro-batch failed and is given again: %s", error)
+                log.warning("a micro-batch failed and is retried: %s", error)
                 if self._stop.wait(self._backoff.pause(attempted)):
                     raise
             else:
@@ -250,20 +250,20 @@ class Flow:
                 return attempt, report
         raise AssertionError("unreachable")
 
-    def _put_letters(self, counts: StageReport) -> None:
+    def _put_dead_letters(self, counts: StageReport) -> None:
         """Those that tasks could not put. What adds reports up holds none of them any longer."""
-        self._dead_letters.put(counts.letters)
-        counts.letters.clear()
+        self._dead_letters.put(counts.dead_letters)
+        counts.dead_letters.clear()
 
     def _erase_leftover_keys(self, counts: StageReport) -> None:
         """Once all of the micro-batch is written or set aside."""
-        self._compact_after(self._leftover_keys.erase(counts.refused))
+        self._compact_after(self._orphaned_keys.erase(counts.refused))
         counts.refused.clear()
 
     def _compact_after(self, erased: int) -> None:
         if erased:
             try:
-                self._leftover_keys.compact()
+                self._orphaned_keys.compact()
             except StoreError as error:
                 log.warning("ids of erased data keys may stand in free pages of their file: %s", error)
 

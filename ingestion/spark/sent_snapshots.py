@@ -90,17 +90,17 @@ class SnapshotSender:
         if last is not None:
             changes = changes_between(last.snapshot, last.etag, pinned.snapshot, pinned.etag)
         if last is None or sent is None or changes is None:
-            return self._anew(pinned)
+            return self._again(pinned)
         content = packed(changes)
         whole, *others = self._sizes
         if len(others) == MOST_STEPS or sum(others) + len(content) > most_changes(whole):
             # From the version that the workers have, so that they need not read the whole.
-            sent = self._anew(last)
+            sent = self._again(last)
         step = pinned.etag, self._broadcast(content)
         self._sizes.append(len(content))
         return sent._replace(changes=(*sent.changes, step))
 
-    def _anew(self, pinned: PinnedSnapshot) -> SentSnapshot:
+    def _again(self, pinned: PinnedSnapshot) -> SentSnapshot:
         self.close()
         content = packed(pinned.snapshot)
         self._sizes = [len(content)]

@@ -69,15 +69,17 @@ def start_session(
         except Exception as error:
             if not is_of_spark(error):
                 raise
-            told = str(error_of_spark(error, spark.without_secrets)).removeprefix("Spark stopped the flow: ")
-            raise FlowStoppedError(f"Spark did not start: {told}; more in {log_file}") from None
+            reported = str(error_of_spark(error, spark.without_secrets)).removeprefix(
+                "Spark stopped the flow: "
+            )
+            raise FlowStoppedError(f"Spark did not start: {reported}; more in {log_file}") from None
         session.sparkContext.setLogLevel("ERROR")
-    _tell_no_tracebacks(session)
+    _report_no_tracebacks(session)
     return session
 
 
-def _tell_no_tracebacks(session: SparkSession) -> None:
-    """Of a JVM that is gone whoever runs the flow is told in one line, by what fails next."""
+def _report_no_tracebacks(session: SparkSession) -> None:
+    """Of a JVM that is gone whoever runs the flow is reported in one line, by what fails next."""
 
     def passed_over(request: object, address: object) -> None:
         log.debug("the JVM has left: %s %s", request, address)
@@ -95,14 +97,14 @@ def was_java_asked_to_end(session: SparkSession, seconds: float) -> bool:
         code = process.wait(seconds)
     except subprocess.TimeoutExpired:
         return False
-    # Java tells the signal that it handled as a shell does.
-    return code in {told for asked in _ASKING for told in (-asked, 128 + asked)}
+    # Java reports the signal that it handled as a shell does.
+    return code in {reported for asked in _ASKING for reported in (-asked, 128 + asked)}
 
 
 @contextmanager
 def unless_gone() -> Iterator[None]:
     """Around what ends something of Spark's: where its JVM was killed there is nothing to end, and whoever runs the
-    flow is told of that by what failed before."""
+    flow is informed of that by what failed before."""
     try:
         yield
     except Exception as error:

@@ -55,7 +55,7 @@ def session_options(flow: FlowConfig, spark: SparkSettings, scratch: Path, archi
         "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINT_MANAGER,
         "spark.sql.streaming.metricsEnabled": "false",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        # A commit task starts on the first parcels while the JVM still prepares the next.
+        # A commit task starts on the first shuffle blocks while the JVM still prepares the next.
         "spark.sql.execution.arrow.maxBytesPerBatch": "4m",
         # Hadoop sets the modes of what it makes: checkpoint and journal are for their owner only.
         "spark.hadoop.fs.permissions.umask-mode": "077",
@@ -85,8 +85,8 @@ def _for_sockets(scratch: Path) -> str:
 
 def is_authenticated(flow: FlowConfig, spark: SparkSettings) -> bool:
     """Whether Spark's processes know a common secret: on Kubernetes it makes one itself."""
-    told = spark.options.get("spark.authenticate")
-    return told.get_secret_value() == "true" if told else flow.master.startswith("k8s:")
+    reported = spark.options.get("spark.authenticate")
+    return reported.get_secret_value() == "true" if reported else flow.master.startswith("k8s:")
 
 
 def _of_cluster(flow: FlowConfig, spark: SparkSettings) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Rows between the stages and to the driver: parcels of fragments, with a task's report, as Arrow.
+"""Rows between the stages and to the driver: shuffle blocks of fragments, with a task's report, as Arrow.
 
 Many fragments a row: for each row Spark copies, hashes and sorts. Parcels of fragments are sealed (law 3): what
 Spark shuffles it writes to files.
@@ -14,27 +14,27 @@ import msgspec
 import pyarrow as pa
 
 from idgraph.model.errors import SealError, StoreError
-from idgraph.model.tombstones import UNJUDGED
+from idgraph.model.tombstones import NO_EPOCH
 from ingestion.stages.map_output import Fragment
 from ingestion.stages.outcomes import StageReport
 from merge import codec
-from transforms.privacy.shuffle_sealing import ParcelSealer
+from transforms.privacy.shuffle_sealing import ShuffleBlockSealer
 
 ROW_SCHEMA = "part int, body binary"
-"""A parcel, and which commit task it is for."""
+"""A shuffle block, and which commit task it is for."""
 
-PARCEL_FRAGMENTS = 1000
+BLOCK_FRAGMENTS = 1000
 """Of a size that Spark can copy and hand on while the next is made."""
 
 _ARROW_SCHEMA = pa.schema([("part", pa.int32()), ("body", pa.binary())])
 
 
-class Parcel(msgspec.Struct, array_like=True):
+class ShuffleBlock(msgspec.Struct, array_like=True):
     """What one chunk of events has for one commit task: fragments as (id, state), and a report if any."""
 
     fragments: list[tuple[str, bytes]] = []
     report: StageReport | None = None
-    judged: dict[str, int] = {}
+    erasure_epoch: dict[str, int] = {}
     """By fragment id, of those few that have a tombstone: the `until` that their events were judged by."""
 
     def add(self, fragment_id: str, fragment: Fragment) -> None:
@@ -43,17 +43,17 @@ class Parcel(msgspec.Struct, array_like=True):
             self.fragments.append((fragment_id, fragment))
             return
         self.fragments.append((fragment_id, codec.encode(fragment)))
-        if fragment.judged != UNJUDGED:
-            self.judged[fragment_id] = fragment.judged
+        if fragment.erasure_epoch != NO_EPOCH:
+            self.erasure_epoch[fragment_id] = fragment.erasure_epoch
 
 
-_encode_parcel = msgspec.msgpack.Encoder().encode
-_decode_parcel = msgspec.msgpack.Decoder(Parcel).decode
+_encode_block = msgspec.msgpack.Encoder().encode
+_decode_block = msgspec.msgpack.Decoder(ShuffleBlock).decode
 
 
-def sealed_rows(parcels: Iterable[tuple[int, Parcel]], sealer: ParcelSealer) -> pa.RecordBatch:
+def sealed_rows(blocks: Iterable[tuple[int, ShuffleBlock]], sealer: ShuffleBlockSealer) -> pa.RecordBatch:
     """Parcels and the commit tasks that they are for."""
-    return _rows((part, sealer.seal(_encode_parcel(parcel), part)) for part, parcel in parcels)
+    return _rows((part, sealer.seal(_encode_block(block), part)) for part, block in blocks)
 
 
 def report_row(report: StageReport) -> pa.RecordBatch:
@@ -64,7 +64,7 @@ def report_row(report: StageReport) -> pa.RecordBatch:
 
 def report_body(report: StageReport) -> bytes:
     """A report alone, as `decode_reports` takes it."""
-    return _encode_parcel(Parcel([], report))
+    return _encode_block(ShuffleBlock([], report))
 
 
 def _rows(parts_and_bodies: Iterable[tuple[int, bytes]]) -> pa.RecordBatch:
@@ -76,22 +76,22 @@ def _rows(parts_and_bodies: Iterable[tuple[int, bytes]]) -> pa.RecordBatch:
     return pa.record_batch([parts, content], schema=_ARROW_SCHEMA)
 
 
-def read_parcels(batches: Iterable[pa.RecordBatch], sealer: ParcelSealer) -> Iterator[Parcel]:
-    """The parcels of sealed rows. Raises StoreError for one that was damaged: mapped again it may be whole."""
+def read_blocks(batches: Iterable[pa.RecordBatch], sealer: ShuffleBlockSealer) -> Iterator[ShuffleBlock]:
+    """The shuffle blocks of sealed rows. Raises StoreError for one that was damaged: mapped again it may be whole."""
     for batch in batches:
         for part, body in zip(batch.column(0).to_pylist(), batch.column(1), strict=True):
             try:
-                parcel = sealer.open(memoryview(body.as_buffer()).cast("B"), part)
+                block = sealer.open(memoryview(body.as_buffer()).cast("B"), part)
             except SealError as error:
                 raise StoreError(f"changes of fragments were damaged on their way: {error}") from None
-            yield _decode_parcel(parcel)
+            yield _decode_block(block)
 
 
 def decode_reports(bodies: Iterable[bytes]) -> StageReport:
     """All tasks' reports added up."""
     total = StageReport()
     for body in bodies:
-        parcel = _decode_parcel(body)
-        if parcel.report is not None:
-            total.add(parcel.report)
+        block = _decode_block(body)
+        if block.report is not None:
+            total.add(block.report)
     return total

@@ -12,7 +12,7 @@ REPORTED_BYTES = 64 * 1024 * 1024
 """Of sealed records, that one task hands to the driver at most, whose memory they lie in until they are put."""
 
 
-class TaskLetters:
+class TaskDeadLetters:
     """One task's. `put` writes into their store; None where the task has no way to it."""
 
     def __init__(self, put: Callable[[Sequence[DeadLetter]], None] | None) -> None:
@@ -20,22 +20,22 @@ class TaskLetters:
         self._bytes = 0
         self._reasons: Counter[str] = Counter()
 
-    def left(self, letters: list[DeadLetter]) -> list[DeadLetter]:
-        """Put letters; gives those that only the driver can.
+    def left(self, dead_letters: list[DeadLetter]) -> list[DeadLetter]:
+        """Put dead letters; gives those that only the driver can.
 
         Raises FlowStoppedError when what is left for the driver is too much for it, before it is on its way.
         """
         if self._put is None:
-            self._count(letters)
-            return letters
-        if letters:
-            self._put(letters)
+            self._count(dead_letters)
+            return dead_letters
+        if dead_letters:
+            self._put(dead_letters)
         return []
 
-    def _count(self, letters: list[DeadLetter]) -> None:
-        for letter in letters:
-            self._bytes += len(letter.payload)
-            self._reasons[letter.reason] += 1
+    def _count(self, dead_letters: list[DeadLetter]) -> None:
+        for dead_letter in dead_letters:
+            self._bytes += len(dead_letter.payload)
+            self._reasons[dead_letter.reason] += 1
         if self._bytes > REPORTED_BYTES:
             worst, _ = self._reasons.most_common(1)[0]
             raise FlowStoppedError(

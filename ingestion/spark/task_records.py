@@ -24,7 +24,7 @@ def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[SparkRow]:
 def record_reader(
     plan: WorkerPlan, tools: WorkerResources, rows: Iterable[SparkRow], is_last: bool
 ) -> RecordReader:
-    """What reads the rows of the flow's sources, which are all of one kind. `is_last`: these rows are not given again."""
+    """What reads the rows of the flow's sources, which are all of one kind. `is_last`: these rows are not retried."""
     limit = plan.flow.max_event_bytes
     if topics := kafka_sources(plan.sources):
         return KafkaRecords(topics, limit, rows, tools.read_range)

@@ -16,34 +16,34 @@ from idgraph.model.dead_letters import DeadLetter
 from idgraph.model.errors import DamagedStateError
 from ingestion.sources.record_reader import RecordReader, SparkRow
 from ingestion.spark.shuffle_blocks import (
-    PARCEL_FRAGMENTS,
-    Parcel,
-    read_parcels,
+    BLOCK_FRAGMENTS,
+    ShuffleBlock,
+    read_blocks,
     report_body,
     report_row,
     sealed_rows,
 )
 from ingestion.spark.task_context import is_task_given_again
-from ingestion.spark.task_dead_letters import TaskLetters
+from ingestion.spark.task_dead_letters import TaskDeadLetters
 from ingestion.spark.task_records import record_reader, rows_of
 from ingestion.spark.worker_process import (
     BatchOrder,
     commit_size,
     compiled,
+    only_our_errors,
     resources,
-    telling_only_our_errors,
 )
 from ingestion.spark.workers import WorkerPlan
 from ingestion.stages.commit import CommitStage
-from ingestion.stages.dead_letters import LetterWriter
+from ingestion.stages.dead_letters import DeadLetterWriter
 from ingestion.stages.decrypt import Decryption, DecryptionCounts
 from ingestion.stages.failure_handlers import failure_handler, to_set_aside
 from ingestion.stages.map import MapStage
 from ingestion.stages.map_output import MapOutput
-from ingestion.stages.outcomes import TOLD_SET_ASIDE, SetAside, StageReport, reported_changes
+from ingestion.stages.outcomes import MAX_REPORTED_DEAD_LETTERS, SetAside, StageReport, reported_changes
 from merge.encoded import state_of
 from merge.fragments import FragmentState
-from transforms.privacy.shuffle_sealing import ParcelSealer
+from transforms.privacy.shuffle_sealing import ShuffleBlockSealer
 
 QUICK_EVENTS = 1000
 """After so many events a quick task commits: some tens of milliseconds, of which the flushes take a part."""
@@ -83,79 +83,79 @@ def _quick(plan: WorkerPlan) -> WorkerPlan:
     return replace(plan, flow=plan.flow.model_copy(update={"combine_events": events}))
 
 
-@telling_only_our_errors
+@only_our_errors
 def _run_map(
     plan: WorkerPlan, order: BatchOrder, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    sealer = _parcel_sealer(plan, order)
-    for output, report in _mapped(plan, order, rows_of(batches), _letters(plan)):
-        parcels = [Parcel([]) for _ in range(plan.flow.partitions)]
+    sealer = _block_sealer(plan, order)
+    for output, report in _mapped(plan, order, rows_of(batches), _dead_letters(plan)):
+        blocks = [ShuffleBlock([]) for _ in range(plan.flow.partitions)]
         for fragment_id, state in output.fragments.items():
-            part = crc32(fragment_id.encode()) % len(parcels)
-            parcel = parcels[part]
-            parcel.add(fragment_id, state)
-            if len(parcel.fragments) == PARCEL_FRAGMENTS:
-                yield sealed_rows([(part, parcel)], sealer)
-                parcels[part] = Parcel([])
-        parcels[0].report = report
-        yield sealed_rows(enumerate(parcels), sealer)
+            part = crc32(fragment_id.encode()) % len(blocks)
+            block = blocks[part]
+            block.add(fragment_id, state)
+            if len(block.fragments) == BLOCK_FRAGMENTS:
+                yield sealed_rows([(part, block)], sealer)
+                blocks[part] = ShuffleBlock([])
+        blocks[0].report = report
+        yield sealed_rows(enumerate(blocks), sealer)
 
 
-@telling_only_our_errors
+@only_our_errors
 def _run_commit(
     plan: WorkerPlan, order: BatchOrder, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    total, letters = StageReport(), _letters(plan)
+    total, dead_letters = StageReport(), _dead_letters(plan)
 
     def fragments() -> Iterator[tuple[str, FragmentState | bytes]]:
-        for parcel in read_parcels(batches, _parcel_sealer(plan, order)):
-            if parcel.report is not None:
+        for block in read_blocks(batches, _block_sealer(plan, order)):
+            if block.report is not None:
                 # Those of several map tasks, which go on together.
-                letters.left(parcel.report.letters)
-                total.add(parcel.report)
-            yield from _judged(parcel) if parcel.judged else parcel.fragments
+                dead_letters.left(block.report.dead_letters)
+                total.add(block.report)
+            yield from _erasure_epoch(block) if block.erasure_epoch else block.fragments
 
-    total.add(_commit(plan, order, fragments(), letters))
+    total.add(_commit(plan, order, fragments(), dead_letters))
     yield report_row(total)
 
 
-@telling_only_our_errors
+@only_our_errors
 def _run_whole(
     plan: WorkerPlan, order: BatchOrder, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    total, letters = StageReport(), _letters(plan)
+    total, dead_letters = StageReport(), _dead_letters(plan)
 
     def fragments() -> Iterator[tuple[str, FragmentState | bytes]]:
-        for output, report in _mapped(plan, order, rows_of(batches), letters):
+        for output, report in _mapped(plan, order, rows_of(batches), dead_letters):
             total.add(report)
             yield from output.fragments.items()
 
-    total.add(_commit(plan, order, fragments(), letters))
+    total.add(_commit(plan, order, fragments(), dead_letters))
     yield report_row(total)
 
 
-@telling_only_our_errors
+@only_our_errors
 def _run_quick(
     plan: WorkerPlan, order: BatchOrder, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     yield report_row(_committed(plan, order, rows_of(batches)))
 
 
-@telling_only_our_errors
+@only_our_errors
 def _run_quick_rows(plan: WorkerPlan, order: BatchOrder, rows: Iterable[SparkRow]) -> Iterator[bytes]:
     yield report_body(_committed(plan, order, rows))
 
 
 def _committed(plan: WorkerPlan, order: BatchOrder, rows: Iterable[SparkRow]) -> StageReport:
-    total, letters = StageReport(), _letters(plan)
-    for output, report in _mapped(plan, order, rows, letters):
+    total, dead_letters = StageReport(), _dead_letters(plan)
+    for output, report in _mapped(plan, order, rows, dead_letters):
         total.add(report)
-        total.add(_commit(plan, order, output.fragments.items(), letters))
+        total.add(_commit(plan, order, output.fragments.items(), dead_letters))
     return total
 
 
 def _mapped(
-    plan: WorkerPlan, order: BatchOrder, rows: Iterable[SparkRow], letters: TaskLetters
+    plan: WorkerPlan, order: BatchOrder, rows: Iterable[SparkRow], dead_letters: TaskDeadLetters
 ) -> Iterator[tuple[MapOutput, StageReport]]:
     tools = resources(plan)
     stage = MapStage(
@@ -165,7 +165,7 @@ def _mapped(
         order.attempt._replace(is_again=order.attempt.is_again or is_task_given_again()),
         tools.data_keys,
         tools.blind_index,
-        LetterWriter(tools.sealer),
+        DeadLetterWriter(tools.sealer),
         tombstones=tools.store.tombstones,
         formats=tools.formats,
     )
@@ -180,25 +180,25 @@ def _mapped(
 
     started = time.perf_counter()
     for output in stage.run(decryption.run(read.records())):
-        told = report(output)
-        told.letters = letters.left(output.letters)
-        yield output, told
+        reported = report(output)
+        reported.dead_letters = dead_letters.left(output.dead_letters)
+        yield output, reported
         started = time.perf_counter()
     # Files without a record are taken too.
     yield MapOutput(), report(MapOutput())
 
 
-def _parcel_sealer(plan: WorkerPlan, order: BatchOrder) -> ParcelSealer:
-    return resources(plan).parcel_keys.sealer(order.attempt.attempt)
+def _block_sealer(plan: WorkerPlan, order: BatchOrder) -> ShuffleBlockSealer:
+    return resources(plan).block_keys.sealer(order.attempt.attempt)
 
 
-def _letters(plan: WorkerPlan) -> TaskLetters:
-    return TaskLetters(None if plan.letters_by_driver else resources(plan).dead_letters.put)
+def _dead_letters(plan: WorkerPlan) -> TaskDeadLetters:
+    return TaskDeadLetters(None if plan.dead_letters_by_driver else resources(plan).dead_letters.put)
 
 
-def _judged(parcel: Parcel) -> Iterator[tuple[str, FragmentState | bytes]]:
-    for fragment_id, encoded in parcel.fragments:
-        if fragment_id not in parcel.judged:
+def _erasure_epoch(block: ShuffleBlock) -> Iterator[tuple[str, FragmentState | bytes]]:
+    for fragment_id, encoded in block.fragments:
+        if fragment_id not in block.erasure_epoch:
             yield fragment_id, encoded
             continue
         try:
@@ -207,7 +207,7 @@ def _judged(parcel: Parcel) -> Iterator[tuple[str, FragmentState | bytes]]:
             # The commit stage says what becomes of changes that cannot be read.
             yield fragment_id, encoded
             continue
-        state.judged = parcel.judged[fragment_id]
+        state.erasure_epoch = block.erasure_epoch[fragment_id]
         yield fragment_id, state
 
 
@@ -221,8 +221,8 @@ def _map_report(
 ) -> StageReport:
     files, file_bytes = read.taken()
     dead: dict[str, int] = {}
-    for letter in output.letters:
-        dead[letter.reason] = dead.get(letter.reason, 0) + 1
+    for dead_letter in output.dead_letters:
+        dead[dead_letter.reason] = dead.get(dead_letter.reason, 0) + 1
     return StageReport(
         files=files,
         file_bytes=file_bytes,
@@ -235,11 +235,11 @@ def _map_report(
         decrypt_retries=decryption.retries,
         decrypt_seconds=decryption.seconds,
         erased=output.erased,
-        untold=output.untold,
+        dropped_changes=output.dropped_changes,
         dead=dead,
         set_aside=[
-            SetAside(letter.id, letter.reason, letter.stage, letter.position)
-            for letter in output.letters[:TOLD_SET_ASIDE]
+            SetAside(dead_letter.id, dead_letter.reason, dead_letter.stage, dead_letter.position)
+            for dead_letter in output.dead_letters[:MAX_REPORTED_DEAD_LETTERS]
         ],
         changes=list(reported_changes(output.changes, output.proposals)),
         refused=refused,
@@ -253,7 +253,7 @@ def _commit(
     plan: WorkerPlan,
     order: BatchOrder,
     fragments: Iterable[tuple[str, FragmentState | bytes]],
-    task_letters: TaskLetters,
+    task_dead_letters: TaskDeadLetters,
 ) -> StageReport:
     tools = resources(plan)
     stage = CommitStage(
@@ -268,17 +268,17 @@ def _commit(
     )
     output = stage.run(fragments)
     kept = to_set_aside(failure_handler(plan.flow.on_failure), output.failed) if output.failed else []
-    letters = LetterWriter(tools.sealer).of_failures(kept, compiled(order).version, order.attempt)
+    dead_letters = DeadLetterWriter(tools.sealer).of_failures(kept, compiled(order).version, order.attempt)
     left: list[DeadLetter] = []
 
     def put() -> None:
-        left[:] = task_letters.left(letters)
+        left[:] = task_dead_letters.left(dead_letters)
 
     tools.key_guard().set_aside(kept, put)
     refused = sorted(tools.data_keys.existing(stage.refused))
     read_units, write_units = tools.consumed()
     return StageReport(
-        letters=left,
+        dead_letters=left,
         dead=dict(Counter(str(failure.reason) for failure in kept)),
         written=output.written,
         unchanged=output.unchanged,

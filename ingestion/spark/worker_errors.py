@@ -60,7 +60,7 @@ _CAUSE = re.compile(r"^Caused by: (.+)$", re.MULTILINE)
 
 
 def may_pass_again(error: IdgraphError) -> bool:
-    """Whether the same micro-batch may pass when it is given again: another writer was faster, a store, a
+    """Whether the same micro-batch may pass when it is retried: another writer was faster, a store, a
     source, or a service of keys, schemas or decryption was away for a while, a worker was killed."""
     if isinstance(error, (errors.UnstorableError, errors.DamagedStateError)):
         return False
@@ -126,7 +126,7 @@ def stopped_by_spark(text: str) -> FlowStoppedError:
     if lines and lines[0].startswith(_PREFACE):
         # Of causes of causes the innermost says what was wrong, the others that something was.
         lines = _CAUSE.findall(text)[-1:] or [line.removeprefix(": ") for line in lines[1:]]
-    told = (lines or ["it did not say why"])[0][:500]
+    reported = (lines or ["it did not say why"])[0][:500]
     if _NO_BROKER.search(text):
         return FlowStoppedError(
             "Kafka does not answer: no broker of [kafka] bootstrap_servers; run again when it is back"
@@ -138,6 +138,8 @@ def stopped_by_spark(text: str) -> FlowStoppedError:
         )
     if _GONE.search(text):
         reason = _REASON.search(text)
-        told = reason[1].strip() if reason else told
-        return FlowStoppedError(f"records in Kafka are gone that were not read yet (docs/kafka.md): {told}")
-    return SparkStoppedError(f"Spark stopped the flow: {told}")
+        reported = reason[1].strip() if reason else reported
+        return FlowStoppedError(
+            f"records in Kafka are gone that were not read yet (docs/kafka.md): {reported}"
+        )
+    return SparkStoppedError(f"Spark stopped the flow: {reported}")

@@ -1,4 +1,4 @@
-"""What a Spark worker process keeps from one micro-batch to the next, and how it tells what went wrong.
+"""What a Spark worker process keeps from one micro-batch to the next, and how it reports what went wrong.
 
 A worker process lives through many micro-batches. What is dear to make - open stores, the compiled
 snapshot - is kept here by process; keys come from the worker's own provider and never from the driver.
@@ -31,7 +31,7 @@ _THRESHOLDS = gc.get_threshold()
 class BatchOrder(NamedTuple):
     """One micro-batch: which run of it, and under which snapshot.
 
-    After the last attempt the micro-batch is not given again: what cannot be read or committed has failed then.
+    After the last attempt the micro-batch is not retried: what cannot be read or committed has failed then.
     """
 
     attempt: BatchAttempt
@@ -87,7 +87,7 @@ def _look_away_from_what_stays() -> None:
     gc.freeze()
 
 
-def telling_only_our_errors(
+def only_our_errors(
     run: Callable[..., Iterator[T]],
 ) -> Callable[..., Iterator[T]]:
     """Spark logs a failed task's traceback and hands it to the driver. The message of a stranger's

@@ -1,4 +1,4 @@
-"""What a worker process is told, and what it opens for itself.
+"""What a worker process is reported, and what it opens for itself.
 
 Commands open the same. Nothing here needs Arrow or Spark, so that they need not wait for these.
 """
@@ -17,10 +17,10 @@ from ingestion.sources.payload_formats import PayloadFormats
 from ingestion.stages.dead_letters import PayloadSealer
 from ingestion.stages.decrypt import Decryptors
 from ingestion.stages.key_guard import KeyGuard
-from ingestion.stages.leftover_keys import LeftoverKeys
+from ingestion.stages.orphaned_keys import OrphanedKeys
 from transforms.privacy.blind_index import BlindIndex
 from transforms.privacy.sealing import DataKeys
-from transforms.privacy.shuffle_sealing import ParcelKeys
+from transforms.privacy.shuffle_sealing import ShuffleBlockKeys
 
 
 @dataclass(slots=True)
@@ -33,7 +33,7 @@ class WorkerResources:
     data_keys: DataKeys
     blind_index: BlindIndex
     sealer: PayloadSealer
-    parcel_keys: ParcelKeys
+    block_keys: ShuffleBlockKeys
     formats: PayloadFormats = field(default_factory=PayloadFormats)
     decryptors: Decryptors = field(default_factory=Decryptors)
     read_range: Callable[[str, int, int | None, int], Iterable[Any]] | None = None
@@ -45,17 +45,17 @@ class WorkerResources:
         """Of the store and its data keys."""
         return KeyGuard(self.store, self.data_keys)
 
-    def leftover_keys(self) -> LeftoverKeys:
+    def orphaned_keys(self) -> OrphanedKeys:
         """Of the store, its data keys and its dead letters."""
-        return LeftoverKeys(self.store, self.data_keys, self.dead_letters)
+        return OrphanedKeys(self.store, self.data_keys, self.dead_letters)
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerPlan:
-    """What the driver tells a worker: configuration and how to open resources, never keys or tokens.
+    """What the driver reports a worker: configuration and how to open resources, never keys or tokens.
 
     `open_resources(settings)` runs once a worker process for each distinct `settings`, a JSON text. With
-    `letters_by_driver` workers have no way to the dead letters' store: letters go to the driver with the reports.
+    `dead_letters_by_driver` workers have no way to the dead letters' store: dead letters go to the driver with the reports.
     """
 
     flow: FlowConfig
@@ -64,4 +64,4 @@ class WorkerPlan:
     open_resources: Callable[[str], WorkerResources]
     indexes: bool = True
     """Whether what is committed is indexed by the task as well; else it waits in the outbox for who does."""
-    letters_by_driver: bool = False
+    dead_letters_by_driver: bool = False

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from idgraph.model.errors import KeyProviderError
 from idgraph.model.fragments import FragmentChange
-from idgraph.model.tombstones import UNJUDGED
-from ingestion.stages.dead_letters import BatchLetters
+from idgraph.model.tombstones import NO_EPOCH
+from ingestion.stages.dead_letters import BatchDeadLetters
 from ingestion.stages.event_states import EventStates, event_states, joined, sealed_part
 from ingestion.stages.map_output import MapOutput
 from ingestion.stages.mapped_events import MappedChunk, MappedEvent
@@ -31,14 +31,14 @@ class Combiner:
         snapshot: CompiledSnapshot,
         sealer: RegisterSealer,
         data_keys: DataKeys,
-        letters: BatchLetters,
+        dead_letters: BatchDeadLetters,
         stops_without_keys: bool = True,
     ) -> None:
         """`stops_without_keys`: while the key service is away nothing is set aside for it."""
         self._snapshot = snapshot
         self._sealer = sealer
         self._data_keys = data_keys
-        self._letters = letters
+        self._dead_letters = dead_letters
         self._stops_without_keys = stops_without_keys
 
     def combine(self, chunk: MappedChunk, output: MapOutput) -> None:
@@ -46,9 +46,9 @@ class Combiner:
         store is away, and, where it is to stop then, KeyServiceError."""
         keys = self._fetch_keys(list(chunk.to_seal))
         # What was judged is a state that says so.
-        excluded = chunk.others if not output.judged else {**chunk.others, **output.judged}
+        excluded = chunk.others if not output.erasure_epoch else {**chunk.others, **output.erasure_epoch}
         left = chunk.plain.join_into(output.fragments, excluded)
-        left += (name for name in output.judged if name not in chunk.others)
+        left += (name for name in output.erasure_epoch if name not in chunk.others)
         for name in (*left, *chunk.others):
             try:
                 self._join(name, chunk.plain, chunk.others.get(name, ()), keys, output)
@@ -88,7 +88,7 @@ class Combiner:
         present = output.fragments.get(fragment_id)
         if events:
             present = self._take(fragment_id, events, keys, present, parts, output)
-        if not isinstance(present, FragmentState) and fragment_id not in output.judged:
+        if not isinstance(present, FragmentState) and fragment_id not in output.erasure_epoch:
             whole = plain.join_with(fragment_id, parts, present)
             if whole is not None:
                 output.fragments[fragment_id] = whole
@@ -122,7 +122,7 @@ class Combiner:
         ):
             if isinstance(sealed, Unsealed):
                 spec = event.origin.spec
-                self._letters.add(output, event.record, "encrypt", sealed.reason, sealed.detail, spec)
+                self._dead_letters.add(output, event.record, "encrypt", sealed.reason, sealed.detail, spec)
                 continue
             output.protected += len(event.leaves.to_seal)
             if event.state is not None:
@@ -144,5 +144,5 @@ class Combiner:
 
 def _begin(fragment_id: str, state: FragmentState, output: MapOutput) -> FragmentState:
     output.fragments[fragment_id] = state
-    state.judged = output.judged.get(fragment_id, UNJUDGED)
+    state.erasure_epoch = output.erasure_epoch.get(fragment_id, NO_EPOCH)
     return state

@@ -1,7 +1,7 @@
 """The commit stage: join what the map stage gave by fragment, commit, index, settle. Plain Python, no Spark.
 
 The order makes each crash harmless: the store writes a fragment and its outbox entry in one transaction;
-the index follows; only what the index confirmed leaves the outbox. What is given again changes nothing.
+the index follows; only what the index confirmed leaves the outbox. What is retried changes nothing.
 """
 
 from __future__ import annotations
@@ -71,11 +71,11 @@ class CommitStage:
     """Without it nothing is looked at of the keys that sealed."""
     backoff: Backoff = field(default_factory=Backoff)
     gives_up: bool = False
-    """Whether a fragment that keeps changing has failed; else ConflictError has the batch given again."""
+    """Whether a fragment that keeps changing has failed; else ConflictError has the batch retried."""
     indexes: bool = True
     """Whether to index what is committed; else it stays in the outbox for who does."""
     refused: set[str] = field(init=False, default_factory=set)
-    """Fragments of which a tombstone refused a change, also in runs that failed: see `LeftoverKeys`."""
+    """Fragments of which a tombstone refused a change, also in runs that failed: see `OrphanedKeys`."""
     committer: Committer = field(init=False)
 
     def __post_init__(self) -> None:
@@ -143,7 +143,7 @@ class CommitStage:
                     several[fragment_id] = states
         apart: list[dict[str, FragmentState]] = []
         if several:
-            for fragment_id in self._bury(several, output):
+            for fragment_id in self._write_tombstones(several, output):
                 del changes[fragment_id]
             for fragment_id, states in several.items():
                 changes[fragment_id], *others = isolation.joined(states)
@@ -161,13 +161,13 @@ class CommitStage:
             output.failed += [failure._replace(fragment_id=fragment_id) for failure in unread]
         return states
 
-    def _bury(self, parts: dict[str, list[FragmentState]], output: CommitOutput) -> list[str]:
+    def _write_tombstones(self, parts: dict[str, list[FragmentState]], output: CommitOutput) -> list[str]:
         """Take out the parts that were judged before an erasure, where others of the fragment were judged after
         it or after it was lifted: joined to those they would be refused together. Gives those of which none is left."""
         gone: list[str] = []
-        mixed = [name for name, states in parts.items() if len({state.judged for state in states}) > 1]
+        mixed = [name for name, states in parts.items() if len({state.erasure_epoch for state in states}) > 1]
         for name, tombstone in self.store.tombstones(mixed).items() if mixed else ():
-            kept = [state for state in parts[name] if state.judged >= tombstone.until]
+            kept = [state for state in parts[name] if state.erasure_epoch >= tombstone.until]
             output.erased += len(parts[name]) - len(kept)
             if kept:
                 parts[name] = kept

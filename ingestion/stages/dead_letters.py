@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 from idgraph.model.dead_letters import COMMIT, FRAGMENT, DeadLetter, DeadLetterReason
 from idgraph.model.events import RawRecord
 from idgraph.model.stamps import SpecRef
-from idgraph.model.tombstones import UNJUDGED
+from idgraph.model.tombstones import NO_EPOCH
 from ingestion.stages.map_output import MapOutput
 from merge import codec
 from merge.failures import CommitFailure
@@ -17,7 +17,7 @@ from merge.fragments import FragmentState
 
 
 class BatchAttempt(NamedTuple):
-    """Which micro-batch (`FLOW/NUMBER`) and which run of it. `is_again`: there was one before, that was cut short."""
+    """Which micro-batch (`FLOW/NUMBER`) and which run of it. `is_again`: there was one before, that was interrupted."""
 
     batch: str
     attempt: str
@@ -25,13 +25,13 @@ class BatchAttempt(NamedTuple):
 
 
 def read_changes(payload: bytes) -> FragmentState:
-    """The changes that a letter of a fragment holds. Raises DamagedStateError, StoreError for a later format."""
+    """The changes that a dead letter of a fragment holds. Raises DamagedStateError, StoreError for a later format."""
     # A state begins with its format, which is no digit; its checksum may hold a line's end.
     if payload[:1] not in _NUMBER:
         return codec.decode(payload)
-    judged, _, encoded = payload.partition(b"\n")
+    erasure_epoch, _, encoded = payload.partition(b"\n")
     state = codec.decode(encoded)
-    state.judged = int(judged)
+    state.erasure_epoch = int(erasure_epoch)
     return state
 
 
@@ -40,32 +40,32 @@ _NUMBER = frozenset({b"-", *(b"%d" % digit for digit in range(10))})
 
 def _changes(state: FragmentState) -> bytes:
     """`merge.codec`, and before it on a line of its own what the events were judged by, if by anything."""
-    judged = b"" if state.judged == UNJUDGED else b"%d\n" % state.judged
-    return judged + codec.encode(state)
+    erasure_epoch = b"" if state.erasure_epoch == NO_EPOCH else b"%d\n" % state.erasure_epoch
+    return erasure_epoch + codec.encode(state)
 
 
 class PayloadSealer(Protocol):
     """Seals a record's bytes under the dead letters' own key."""
 
-    def letter_id(self, payload: bytes, place: Sequence[str]) -> str:
+    def dead_letter_id(self, payload: bytes, place: Sequence[str]) -> str:
         """What the same bytes at the same place always have for an id, and hardly any others. Only a holder of the
         key can test guesses of the bytes, or of the place, against it."""
         ...
 
-    def seal(self, payload: bytes, letter_id: str, position: str) -> bytes: ...
+    def seal(self, payload: bytes, dead_letter_id: str, position: str) -> bytes: ...
 
-    def open(self, sealed: bytes, letter_id: str, position: str) -> bytes:
-        """Raises SealError for bytes that were altered or belong to another letter."""
+    def open(self, sealed: bytes, dead_letter_id: str, position: str) -> bytes:
+        """Raises SealError for bytes that were altered or belong to another dead letter."""
         ...
 
 
-class LetterWriter:
+class DeadLetterWriter:
     """Makes dead letters out of records."""
 
     def __init__(self, sealer: PayloadSealer) -> None:
         self._sealer = sealer
 
-    def letter(
+    def dead_letter(
         self,
         record: RawRecord,
         stage: str,
@@ -77,14 +77,14 @@ class LetterWriter:
         file: str = "",
     ) -> DeadLetter:
         """`detail` says what is wrong and never holds a value of the record. `file` is the path of the file that only
-        a part of a record is of; it stands nowhere in the letter."""
+        a part of a record is of; it stands nowhere in the dead letter."""
         # One position may be of many records: of one fragment there are many changes; a topic that was made again has
         # the positions of the one before, and an archive those of an inbox of its name. A part may be that of another
         # record, or of none, as of all files that cannot be opened.
         place = (record.source, record.position, stage, reason, file)
-        letter_id = self._sealer.letter_id(record.as_arrived(), place)
+        dead_letter_id = self._sealer.dead_letter_id(record.as_arrived(), place)
         return DeadLetter(
-            id=letter_id,
+            id=dead_letter_id,
             reason=reason,
             stage=stage,
             detail=detail[:500],
@@ -94,16 +94,16 @@ class LetterWriter:
             snapshot_version=snapshot_version,
             batch=batch.batch,
             attempt=batch.attempt,
-            payload=self._sealer.seal(record.as_arrived(), letter_id, record.position),
+            payload=self._sealer.seal(record.as_arrived(), dead_letter_id, record.position),
             set_aside_at=time.time_ns() // 1_000_000,
         )
 
     def of_failures(
         self, failures: Iterable[CommitFailure], snapshot_version: int, batch: BatchAttempt
     ) -> list[DeadLetter]:
-        """Letters with the changes that could not be committed."""
+        """Dead letters with the changes that could not be committed."""
         return [
-            self.letter(
+            self.dead_letter(
                 RawRecord("", FRAGMENT + failure.fragment_id, _changes(failure.change)),
                 COMMIT,
                 failure.reason,
@@ -116,10 +116,10 @@ class LetterWriter:
         ]
 
 
-class BatchLetters:
-    """Adds the letters of one micro-batch, under one snapshot, to the output that they are of."""
+class BatchDeadLetters:
+    """Adds the dead letters of one micro-batch, under one snapshot, to the output that they are of."""
 
-    def __init__(self, writer: LetterWriter, snapshot_version: int, batch: BatchAttempt) -> None:
+    def __init__(self, writer: DeadLetterWriter, snapshot_version: int, batch: BatchAttempt) -> None:
         self._writer = writer
         self._snapshot_version = snapshot_version
         self._batch = batch
@@ -134,9 +134,9 @@ class BatchLetters:
         spec: SpecRef | None,
         file: str = "",
     ) -> None:
-        """As `LetterWriter.letter`."""
-        output.letters.append(
-            self._writer.letter(
+        """As `DeadLetterWriter.dead_letter`."""
+        output.dead_letters.append(
+            self._writer.dead_letter(
                 record, stage, reason, detail, spec, self._snapshot_version, self._batch, file
             )
         )

@@ -13,7 +13,7 @@ from idgraph.model.errors import EventError
 from idgraph.model.events import Event, RawRecord
 from idgraph.model.kinds import kind
 from idgraph.model.ordinals import read_ordinal
-from ingestion.sources.configuration import Place, SourceConfig
+from ingestion.sources.configuration import SourceConfig, ValuePlace
 
 MAX_NAME = 200
 
@@ -22,7 +22,7 @@ class EnvelopeReader:
     """Reads the records of one source. Immutable."""
 
     def __init__(self, config: SourceConfig) -> None:
-        self._source = _PlaceReader(config.source or Place(const=config.name))
+        self._source = _PlaceReader(config.source or ValuePlace(const=config.name))
         self._type = _PlaceReader(config.type)
         self._id = _PlaceReader(config.id)
         self._ordinal = _PlaceReader(config.ordinal)
@@ -45,7 +45,7 @@ class EnvelopeReader:
         )
 
     def _read(self, record: RawRecord) -> Event:
-        # Twin of `reader` in native/events.c, which gives this what is not of the common form.
+        # Reference of `reader` in native/events.c, which gives this what is not of the common form.
         try:
             body = canonical.decode(record.value)
         except RecursionError:
@@ -68,7 +68,7 @@ class EnvelopeReader:
 
 
 class _PlaceReader:
-    def __init__(self, place: Place | None) -> None:
+    def __init__(self, place: ValuePlace | None) -> None:
         self.const = place.const if place else None
         self.keys = paths.split(place.path) if place and place.path is not None else None
         self.is_content = bool(place and place.content)
@@ -106,8 +106,8 @@ def event_text(value: Any, what: str) -> str:
         return value
     if type(value) is int:
         return str(value)
-    told = "empty text" if value == "" else f"{kind(value)}, not text"
-    raise EventError(DeadLetterReason.WRONG_TYPE, f"the envelope's {what} is {told}")
+    reported = "empty text" if value == "" else f"{kind(value)}, not text"
+    raise EventError(DeadLetterReason.WRONG_TYPE, f"the envelope's {what} is {reported}")
 
 
 def event_name(value: Any, what: str, missing: DeadLetterReason) -> str:

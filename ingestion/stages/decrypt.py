@@ -65,7 +65,7 @@ class Decryptors:
         return self._opened[config]
 
     def close(self) -> None:
-        """Give up what is under way."""
+        """Give up what is in progress."""
         for decryptor in self._opened.values():
             decryptor.close()
         self._opened.clear()

@@ -19,11 +19,11 @@ from ingestion.sources.configuration import SourceConfig
 from ingestion.sources.files.lines import DamagedRecord
 from ingestion.sources.kafka.envelope import envelope_reader
 from ingestion.sources.payload_formats import NOT_OF_THE_EVENT, PayloadFormats
-from ingestion.stages.dead_letters import BatchLetters
+from ingestion.stages.dead_letters import BatchDeadLetters
 from ingestion.stages.event_states import event_states
 from ingestion.stages.map_output import MapOutput
 from ingestion.stages.mapped_events import MappedChunk, MappedEvent
-from ingestion.stages.outcomes import TOLD_CHANGES
+from ingestion.stages.outcomes import MAX_REPORTED_CHANGES
 from transforms.privacy.blind_index import BlindIndex
 from transforms.schema.leaves import Leaves
 from transforms.spec.mapping import MappingSpec
@@ -56,12 +56,12 @@ class EventMapper:
         snapshot: CompiledSnapshot,
         sources: Mapping[str, SourceConfig],
         blind_index: BlindIndex,
-        letters: BatchLetters,
+        dead_letters: BatchDeadLetters,
         formats: PayloadFormats,
     ) -> None:
         self._snapshot = snapshot
         self._blind_index = blind_index
-        self._letters = letters
+        self._dead_letters = dead_letters
         self._readers = {name: envelope_reader(config, formats) for name, config in sources.items()}
         self._hashes = _Hashes(blind_index)
         self._protect = snapshot.protected_names.protector(self._hashes.__getitem__)
@@ -76,14 +76,16 @@ class EventMapper:
         output: MapOutput,
         are_whole: bool = False,
     ) -> MappedChunk:
-        """`map` of each record, and letters for those that are damaged. `are_whole`: none is given as plain.
+        """`map` of each record, and dead letters for those that are damaged. `are_whole`: none is given as plain.
         Raises SchemaRegistryError."""
         chunk = MappedChunk(event_states(), {}, {})
 
         def map_one(item: RawRecord | DamagedRecord) -> None:
             if isinstance(item, DamagedRecord):
                 output.bytes += len(item.record.value)
-                self._letters.add(output, item.record, item.stage, item.reason, item.detail, None, item.file)
+                self._dead_letters.add(
+                    output, item.record, item.stage, item.reason, item.detail, None, item.file
+                )
                 return
             output.bytes += len(item.value)
             event = self.map(item, latest, output)
@@ -92,7 +94,7 @@ class EventMapper:
 
         try:
             if self._gather is None or are_whole:
-                # Twin of `gatherer` in native/events/gatherer.h, which gives `map_one` what is not of the common form.
+                # Reference of `gatherer` in native/events/gatherer.h, which gives `map_one` what is not of the common form.
                 for record in records:
                     map_one(record)
             else:
@@ -179,16 +181,22 @@ class EventMapper:
             stage = "diff"
             leaves, state = self._leaves(mapped.output, origin, identifiers, spec.scope)
         except EventError as error:
-            self._letters.add(output, record, stage, DeadLetterReason(error.reason), error.message, spec_ref)
+            self._dead_letters.add(
+                output, record, stage, DeadLetterReason(error.reason), error.message, spec_ref
+            )
         except TransformError as error:
-            self._letters.add(output, record, stage, DeadLetterReason.TRANSFORM_FAILED, str(error), spec_ref)
+            self._dead_letters.add(
+                output, record, stage, DeadLetterReason.TRANSFORM_FAILED, str(error), spec_ref
+            )
         except SpecError as error:
-            self._letters.add(output, record, stage, DeadLetterReason.SPEC_UNUSABLE, str(error), spec_ref)
+            self._dead_letters.add(
+                output, record, stage, DeadLetterReason.SPEC_UNUSABLE, str(error), spec_ref
+            )
         except NOT_OF_THE_EVENT:
             raise
         except Exception as error:
             # Only the type: the message of a stranger's exception may quote the event.
-            self._letters.add(
+            self._dead_letters.add(
                 output, record, stage, DeadLetterReason.STAGE_CRASHED, type(error).__name__, spec_ref
             )
         else:
@@ -223,8 +231,8 @@ def _note_changes(leaves: Leaves, event: Event, output: MapOutput) -> None:
     """Add what no metadata knows to the output's schema changes, of which it has room for so many."""
     for unexpected in leaves.unexpected:
         change = unexpected.node.path, unexpected.data_type
-        if len(output.changes) >= TOLD_CHANGES and change not in output.changes:
-            output.untold += 1
+        if len(output.changes) >= MAX_REPORTED_CHANGES and change not in output.changes:
+            output.dropped_changes += 1
             continue
         output.changes.setdefault(change, (event.source, event.position))
         proposal = unexpected.proposal

@@ -50,7 +50,7 @@ class EventStates(Protocol):
 class ListedStates:
     """`EventStates` in lists: leaves all joining to who asks."""
 
-    # Twin of `EventStates` in native/states.c.
+    # Reference of `EventStates` in native/states.c.
     def __init__(self) -> None:
         self._events: dict[str, list[tuple[int | None, bytes]]] = {}
 

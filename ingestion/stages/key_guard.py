@@ -43,7 +43,7 @@ class KeyGuard:
         return left
 
     def set_aside(self, failures: Sequence[CommitFailure], put: Callable[[], object]) -> None:
-        """Have `put` put the letters of these failures: from then on they keep their keys (see `LeftoverKeys`).
+        """Have `put` put the dead letters of these failures: from then on they keep their keys (see `OrphanedKeys`).
 
         Raises ConflictError, and puts none, where a key that sealed is no more: mapped or sealed again they are whole.
         """
@@ -68,7 +68,7 @@ class KeyGuard:
 
     def erase_unused(self, fragment_ids: Sequence[str]) -> int:
         """Erase the data keys of those fragments that are not there; gives how many there were. Each must have
-        a tombstone: who still has a value to write that such a key sealed is then told by `write`."""
+        a tombstone: who still has a value to write that such a key sealed is then reported by `write`."""
         return self._data_keys.erase(fragment_ids, lambda: self._store.read(fragment_ids).keys())
 
 
@@ -89,5 +89,5 @@ def _is_openable(change: FragmentState, key: SealingKey | None) -> bool:
             key is not None and key.has_sealed(SealedValue.parse(value).ciphertext) for value in sealed
         )
     except KeyProviderError:
-        # It cannot be told, and the keyring may be mended.
+        # It cannot be determined, and the keyring may be repaired.
         return True

@@ -8,7 +8,7 @@ from idgraph.model.attributes import DataType
 from idgraph.model.dead_letters import DeadLetter
 from idgraph.model.events import RawRecord
 from idgraph.model.proposals import Proposal
-from idgraph.model.tombstones import UNJUDGED
+from idgraph.model.tombstones import NO_EPOCH
 from ingestion.sources.files.lines import DamagedRecord
 from merge.encoded import as_state
 from merge.fragments import FragmentState
@@ -27,17 +27,17 @@ class MapOutput:
     fragments: dict[str, Fragment] = field(default_factory=dict)
     changes: dict[tuple[str, DataType], tuple[str, str]] = field(default_factory=dict)
     proposals: dict[tuple[str, DataType], Proposal] = field(default_factory=dict)
-    letters: list[DeadLetter] = field(default_factory=list)
+    dead_letters: list[DeadLetter] = field(default_factory=list)
     events: int = 0
     bytes: int = 0
     skipped: int = 0
     protected: int = 0
     erased: int = 0
-    untold: int = 0
+    dropped_changes: int = 0
     refused: set[str] = field(default_factory=set)
-    """Fragments of which a tombstone refused an event of a batch that is given again: see `LeftoverKeys`."""
-    judged: dict[str, int] = field(default_factory=dict)
-    """By fragment id, what the events of the chunk under way were judged by."""
+    """Fragments of which a tombstone refused an event of a batch that is retried: see `OrphanedKeys`."""
+    erasure_epoch: dict[str, int] = field(default_factory=dict)
+    """By fragment id, what the events of the chunk in progress were judged by."""
     chunks: list[list[RawRecord | DamagedRecord]] = field(default_factory=list)
     """What it is of, until it is known that each state can be written."""
     broken: set[str] = field(default_factory=set)
@@ -52,15 +52,15 @@ class MapOutput:
         found = self.fragments.get(fragment_id)
         return None if found is None else as_state(found)
 
-    def was_judged_otherwise(self) -> bool:
+    def saw_another_epoch(self) -> bool:
         """Whether earlier chunks had a fragment that was judged by something else than now."""
         present = self.fragments
         return any(
-            _judged(present[fragment_id]) != until
-            for fragment_id, until in self.judged.items()
+            _erasure_epoch(present[fragment_id]) != until
+            for fragment_id, until in self.erasure_epoch.items()
             if fragment_id in present
         )
 
 
-def _judged(fragment: Fragment) -> int:
-    return UNJUDGED if isinstance(fragment, bytes) else fragment.judged
+def _erasure_epoch(fragment: Fragment) -> int:
+    return NO_EPOCH if isinstance(fragment, bytes) else fragment.erasure_epoch

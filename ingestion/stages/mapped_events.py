@@ -33,7 +33,7 @@ class MappedChunk(NamedTuple):
     plain: EventStates
     others: dict[str, list[MappedEvent]]
     to_seal: dict[str, None]
-    """Fragments with something to seal: told when an event is added, as looking for it would fetch all events anew."""
+    """Fragments with something to seal: reported when an event is added, as looking for it would fetch all events again."""
 
     def fragment_ids(self) -> dict[str, None]:
         """Of all events, each once."""

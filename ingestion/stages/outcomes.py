@@ -38,25 +38,25 @@ def reported_changes(
 class SetAside(msgspec.Struct, array_like=True):
     """One event that was set aside: its dead letter's id, reason and stage, and its position."""
 
-    letter: str
+    dead_letter: str
     reason: str
     stage: str
     position: str
 
 
-TOLD_SET_ASIDE = 100
-"""Of a micro-batch no more are told one by one."""
-TOLD_CHANGES = 50_000
-"""Of a micro-batch no more schema changes are told: a source whose keys are made of ids has millions, which would fill
-the driver. What is not told is told when an event shows it again."""
+MAX_REPORTED_DEAD_LETTERS = 100
+"""Of a micro-batch no more are reported one by one."""
+MAX_REPORTED_CHANGES = 50_000
+"""Of a micro-batch no more schema changes are reported: a source whose keys are made of ids has millions, which would fill
+the driver. What is not reported is reported when an event shows it again."""
 
 
 class StageReport(msgspec.Struct, array_like=True):
     """Counts of one task, or of all tasks of a micro-batch once added up.
 
     `file_bytes` are those of the files as they lie on disk, `bytes` those of the records.
-    `dead` counts dead letters by reason; `set_aside` tells some of them. `changes` are schema changes,
-    besides which `untold` were too many. `letters` are dead letters that the driver is to put, since the task could not.
+    `dead` counts dead letters by reason; `set_aside` reports some of them. `changes` are schema changes,
+    besides which `dropped_changes` were too many. `dead_letters` are dead letters that the driver is to put, since the task could not.
     `conflicts` are fragments that another writer was faster at, `retries` writes that were made again, `isolated`
     fragments that could not be committed. Seconds are those of all tasks together.
     `decrypted` and `undecrypted` are records that arrived encrypted; `decrypt_seconds`, which are part of
@@ -85,14 +85,14 @@ class StageReport(msgspec.Struct, array_like=True):
     isolated: int = 0
     unindexed: int = 0
     erased: int = 0
-    untold: int = 0
+    dropped_changes: int = 0
     decrypt_seconds: float = 0.0
     map_seconds: float = 0.0
     commit_seconds: float = 0.0
     index_seconds: float = 0.0
     read_units: float = 0.0
     write_units: float = 0.0
-    letters: list[DeadLetter] = []
+    dead_letters: list[DeadLetter] = []
     refused: list[str] = []
 
     def add(self, other: StageReport) -> None:
@@ -101,11 +101,11 @@ class StageReport(msgspec.Struct, array_like=True):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for reason, count in other.dead.items():
             self.dead[reason] = self.dead.get(reason, 0) + count
-        self.set_aside.extend(other.set_aside[: TOLD_SET_ASIDE - len(self.set_aside)])
-        told = other.changes[: TOLD_CHANGES - len(self.changes)]
-        self.untold += len(other.changes) - len(told)
-        self.changes.extend(told)
-        self.letters.extend(other.letters)
+        self.set_aside.extend(other.set_aside[: MAX_REPORTED_DEAD_LETTERS - len(self.set_aside)])
+        reported = other.changes[: MAX_REPORTED_CHANGES - len(self.changes)]
+        self.dropped_changes += len(other.changes) - len(reported)
+        self.changes.extend(reported)
+        self.dead_letters.extend(other.dead_letters)
         self.refused.extend(other.refused)
 
     def schema_changes(self) -> list[SchemaChange]:
@@ -121,7 +121,7 @@ class StageReport(msgspec.Struct, array_like=True):
             for change in self.changes
         ]
 
-    def dead_letters(self) -> int:
+    def dead_letter_count(self) -> int:
         """Dead letters of all reasons."""
         return sum(self.dead.values())
 
@@ -129,7 +129,7 @@ class StageReport(msgspec.Struct, array_like=True):
 _NUMBERS = tuple(
     name
     for name in StageReport.__struct_fields__
-    if name not in ("dead", "set_aside", "changes", "letters", "refused")
+    if name not in ("dead", "set_aside", "changes", "dead_letters", "refused")
 )
 
 

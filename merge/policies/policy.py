@@ -49,12 +49,12 @@ class Policy(ABC):
         return (register,)
 
     def key(self, entry: Register) -> Hashable:
-        """What tells an entry from others of its source: by default the event. The spec's priority, which may change
+        """What reports an entry from others of its source: by default the event. The spec's priority, which may change
         from one version to the next, does not make another event of it."""
         stamp: Stamp = entry[0][0]
         return stamp[1:]
 
-    def needle(self, entry: Register) -> bytes | None:  # noqa: ARG002 - for others
+    def lookup_key(self, entry: Register) -> bytes | None:  # noqa: ARG002 - for others
         """What stands in the bytes of each entry with this one's key; None where the key is the event."""
         return None
 
@@ -67,7 +67,7 @@ class Policy(ABC):
         return best
 
     def rank(self, entry: Register) -> Any:
-        """What orders the entries of one source: by origin, and by what they hold where that does not tell."""
+        """What orders the entries of one source: by origin, and by what they hold where that does not report."""
         return (entry[0], tie_break(entry)) if self.shares_origins else entry[0]
 
     @abstractmethod

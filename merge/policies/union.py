@@ -17,7 +17,7 @@ class Union(Policy):
     """An array adds its elements, anything else itself; null elements are left out. Of more elements than the
     bound those stay that a source said latest.
 
-    Sealed values are told apart by their blind-index token; those that have none never are the same.
+    Sealed values are distinguished by their blind-index token; those that have none never are the same.
     """
 
     BOUND = 1000
@@ -34,7 +34,7 @@ class Union(Policy):
             return SealedValue.parse(entry.value).token or entry.value
         return canonical.encode(entry.value)
 
-    def needle(self, entry: Register) -> bytes:
+    def lookup_key(self, entry: Register) -> bytes:
         if entry.kind is Kind.SEALED:
             return (SealedValue.parse(entry.value).token or entry.value).encode()
         # Behind its kind, at the end of its entry.

@@ -1,6 +1,6 @@
 """`/metrics` of the service, in Prometheus' text format: requests by route, how long they took, and its revision.
 
-A route is told by its pattern: what stands in a path may be a name that somebody gave.
+A route is reported by its pattern: what stands in a path may be a name that somebody gave.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ class _Server(uvicorn.Server):
 def serve(
     app: FastAPI, host: str = "127.0.0.1", port: int = 8001, on_listening: Callable[[str], None] | None = None
 ) -> None:
-    """Serve until the process is told to stop (SIGINT, SIGTERM). `on_listening` is given the URL.
+    """Serve until the process is asked to stop (SIGINT, SIGTERM). `on_listening` is given the URL.
 
     Port 0 takes a free one. Raises ConfigError for an address that cannot be listened on.
     """

@@ -17,7 +17,7 @@ from idgraph.model.attributes import (
     EncryptionLevel,
 )
 from idgraph.web.cursors import Page, PageRequest
-from idgraph.web.refusals import RefusedError, UnknownSubjectError
+from idgraph.web.refusals import RefusedRequestError, UnknownSubjectError
 from metadata_service.api.records import AttributeVersionRecord, provenance
 from metadata_service.attributes.levels import classification_levels
 from metadata_service.attributes.rules import check_attribute
@@ -150,7 +150,7 @@ def plan_attribute(
         return PlannedAttribute(known, document, known)
     opened = known.is_protected and stated["encryption"] is EncryptionLevel.NONE
     if opened and "encryption" not in definition.model_fields_set:
-        raise RefusedError(
+        raise RefusedRequestError(
             "the attribute is sealed; a definition of it says its encryption, even if that is none",
             "/encryption",
         )

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from sqlalchemy.orm import Session
 
 from idgraph.model.snapshots import DiscoveryDefaults
-from idgraph.web.refusals import RefusedError
+from idgraph.web.refusals import RefusedRequestError
 from metadata_service.attributes.levels import classification_levels
 from metadata_service.attributes.rules import policy_problem
 from metadata_service.storage.edits import Edit
@@ -31,7 +31,7 @@ def plan_discovery_defaults(
     defaults = stated.model_copy(update=levels.unstated(stated, stated.classification))
     problem = policy_problem(defaults.classification, defaults.encryption, defaults.indexable)
     if problem:
-        raise RefusedError(problem, "/indexable")
+        raise RefusedRequestError(problem, "/indexable")
     precondition(discovery_defaults(session).model_dump_json())
     return defaults
 

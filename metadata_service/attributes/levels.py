@@ -7,7 +7,7 @@ from collections.abc import Callable
 from sqlalchemy.orm import Session
 
 from idgraph.model.classification import Classification, ClassificationLevels
-from idgraph.web.refusals import RefusedError
+from idgraph.web.refusals import RefusedRequestError
 from metadata_service.attributes.rules import policy_problem
 from metadata_service.storage.edits import Edit
 from metadata_service.storage.tables import LevelsRow
@@ -29,7 +29,7 @@ def check_classification_levels(
         policy = levels.policy(classification)
         problem = policy_problem(classification, policy.encryption, policy.indexable)
         if problem:
-            raise RefusedError(problem, f"/{classification}/indexable")
+            raise RefusedRequestError(problem, f"/{classification}/indexable")
     precondition(classification_levels(session).model_dump_json())
 
 

@@ -1,7 +1,7 @@
 """Edits that weaken protection: asked for by one person, approved or refused by another.
 
 The request changes nothing that pipelines see. It is approved against what it was asked for: what somebody changed
-since, or what opens more by now than the request told, must be asked for anew.
+since, or what opens more by now than the request reported, must be asked for again.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ def request_change(
         known: PolicyChangeRow = waiting[0]
         if (known.kind, known.base, known.document, known.weakens) == asked:
             return _record(cast(_Found, waiting))
-    _, base, document, told = asked
+    _, base, document, reported = asked
     row = PolicyChangeRow(
         snapshot_version=edit.version,
         kind=kind,
         subject=subject,
         base=base,
         document=document,
-        weakens=told,
+        weakens=reported,
     )
     edit.session.add(row)
     edit.record(kind, subject, None, "requested")
@@ -131,11 +131,11 @@ def _check_base(row: PolicyChangeRow, now: BaseModel | None) -> None:
 
 
 def _check_shown(row: PolicyChangeRow, opens: list[str]) -> None:
-    # Attributes that inherit from this one may be new, or decided on anew, since it was asked for.
+    # Attributes that inherit from this one may be new, or decided on again, since it was asked for.
     unseen = set(opens).difference(json.loads(row.weakens))
     if unseen:
         raise ClashError(
-            f"change {row.id} would open by now what it does not tell ({', '.join(sorted(unseen))}); "
+            f"change {row.id} would open by now what it does not report ({', '.join(sorted(unseen))}); "
             "refuse it and ask again"
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from idgraph.model.attributes import AttributeDefinition, DataType, ReconciliationPolicy
 from idgraph.model.classification import Classification, EncryptionLevel
 from idgraph.model.paths import is_within, join, split
-from idgraph.web.refusals import RefusedError
+from idgraph.web.refusals import RefusedRequestError
 
 RESERVED = "_event"
 MAX_PATH_BYTES = 2048  # an index entry of PostgreSQL holds little more
@@ -22,7 +22,7 @@ SEALED_POLICIES = frozenset(
 """The policies that decide without reading values."""
 
 SEARCHABLE_POLICIES = SEALED_POLICIES | {ReconciliationPolicy.UNION}
-"""Those that need no more than to know which values are equal, which their blind-index tokens tell."""
+"""Those that need no more than to know which values are equal, which their blind-index tokens report."""
 
 _SUMMED = frozenset({DataType.INTEGER, DataType.NUMBER})
 
@@ -31,9 +31,9 @@ def check_attribute(definition: AttributeDefinition) -> None:
     """Raises RefusedError, with the place, if the definition cannot be carried out."""
     reason = path_problem(definition.path)
     if reason:
-        raise RefusedError(reason, "/path")
+        raise RefusedRequestError(reason, "/path")
     if "\x00" in (definition.source or ""):
-        raise RefusedError("a source name holds no NUL character", "/source")
+        raise RefusedRequestError("a source name holds no NUL character", "/source")
     _check_protection(definition)
     _check_policy(definition)
 
@@ -42,13 +42,13 @@ def _check_policy(definition: AttributeDefinition) -> None:
     policy, encryption = definition.policy, definition.encryption
     allowed = SEARCHABLE_POLICIES if encryption is EncryptionLevel.SEARCHABLE else SEALED_POLICIES
     if definition.is_protected and policy not in allowed:
-        raise RefusedError(
+        raise RefusedRequestError(
             f"policy {policy} needs to read values, which encryption {encryption} forbids",
             "/policy",
             f"with encryption {encryption} the policies are {_names(allowed)}",
         )
     if policy is ReconciliationPolicy.SUM and definition.data_type not in _SUMMED:
-        raise RefusedError(
+        raise RefusedRequestError(
             f"policy sum needs numbers, and the data type is {definition.data_type}",
             "/policy",
             "say data type number or integer, or policy count to count events",
@@ -59,17 +59,17 @@ def _check_policy(definition: AttributeDefinition) -> None:
 def _check_sources(definition: AttributeDefinition) -> None:
     ranked = definition.policy is ReconciliationPolicy.SOURCE_PRIORITY
     if ranked and not definition.sources:
-        raise RefusedError(
+        raise RefusedRequestError(
             "policy source_priority needs to know which source is trusted most",
             "/sources",
             "name the sources, the most trusted first",
         )
     if definition.sources and not ranked:
-        raise RefusedError("sources are ranked for policy source_priority only", "/sources")
+        raise RefusedRequestError("sources are ranked for policy source_priority only", "/sources")
     if len(set(definition.sources)) < len(definition.sources):
-        raise RefusedError("a source is named twice", "/sources")
+        raise RefusedRequestError("a source is named twice", "/sources")
     if any("\x00" in source for source in definition.sources):
-        raise RefusedError("a source name holds no NUL character", "/sources")
+        raise RefusedRequestError("a source name holds no NUL character", "/sources")
 
 
 def policy_problem(
@@ -84,20 +84,20 @@ def policy_problem(
 def _check_protection(definition: AttributeDefinition) -> None:
     problem = policy_problem(definition.classification, definition.encryption, definition.indexable)
     if problem:
-        raise RefusedError(
+        raise RefusedRequestError(
             problem, "/indexable", "say indexable false, or encryption searchable to find it by its value"
         )
     if definition.encryption is not EncryptionLevel.SEARCHABLE:
         return
     if definition.data_type is DataType.ARRAY:
-        raise RefusedError(
+        raise RefusedRequestError(
             "an array has no blind index: searchable attributes are found by one whole value",
             "/encryption",
             "take protected",
         )
     if definition.data_type is DataType.BOOLEAN:
-        raise RefusedError(
-            "a blind index of true and false has two tokens, which tell everybody's value by their counts",
+        raise RefusedRequestError(
+            "a blind index of true and false has two tokens, which report everybody's value by their counts",
             "/encryption",
             "take protected",
         )

@@ -31,7 +31,7 @@ def opened_by_attribute(session: Session, planned: PlannedAttribute) -> list[str
     old, new = _tree([*around, *before], defaults), _tree([*around, planned.after], defaults)
     known = sorted(each.path for each in (*around, *before))
     found = ((each, old.policy(each).encryption, new.policy(each).encryption) for each in known)
-    return [_told(each, was, becomes) for each, was, becomes in found if _is_weaker(becomes, was)]
+    return [_reported(each, was, becomes) for each, was, becomes in found if _is_weaker(becomes, was)]
 
 
 def opened_by_defaults(session: Session, after: DiscoveryDefaults) -> list[str]:
@@ -39,7 +39,7 @@ def opened_by_defaults(session: Session, after: DiscoveryDefaults) -> list[str]:
     before = discovery_defaults(session)
     opened: list[str] = []
     if _is_weaker(after.encryption, before.encryption):
-        opened.append(_told("attributes that nobody declared", before.encryption, after.encryption))
+        opened.append(_reported("attributes that nobody declared", before.encryption, after.encryption))
     if before.detection is DetectionMode.SEAL and after.detection is not DetectionMode.SEAL:
         opened.append(f"detection: {before.detection} to {after.detection}")
     return opened if opened and knows_any(session) else []
@@ -50,7 +50,7 @@ def opened_by_levels(session: Session, after: ClassificationLevels) -> list[str]
     before = classification_levels(session)
     found = ((each, before.policy(each).encryption, after.policy(each).encryption) for each in Classification)
     opened = [
-        _told(f"level {each}", was, becomes) for each, was, becomes in found if _is_weaker(becomes, was)
+        _reported(f"level {each}", was, becomes) for each, was, becomes in found if _is_weaker(becomes, was)
     ]
     return opened if opened and knows_any(session) else []
 
@@ -59,7 +59,7 @@ def _is_weaker(one: EncryptionLevel, other: EncryptionLevel) -> bool:
     return one.strictness < other.strictness
 
 
-def _told(what: str, was: EncryptionLevel, becomes: EncryptionLevel) -> str:
+def _reported(what: str, was: EncryptionLevel, becomes: EncryptionLevel) -> str:
     return f"{what}: {was} to {becomes}"
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from sqlalchemy.orm import Session
 
 from idgraph.model.specs import SpecDefinition, SpecDocument, SpecStatus
-from idgraph.web.refusals import ClashError, RefusedError
+from idgraph.web.refusals import ClashError, RefusedRequestError
 from metadata_service.api.records import SpecRecord
 from metadata_service.specs.catalogue import find_rival, find_spec, get_spec, get_spec_version
 from metadata_service.specs.rules import CompileSpec, check_spec
@@ -24,7 +24,9 @@ Precondition = Callable[[SpecRecord | None], None]
 def check_new(definition: SpecDefinition, compile_spec: CompileSpec) -> None:
     """To be called before the edit that puts it. Raises SpecError, RefusedError."""
     if definition.status is SpecStatus.RETIRED:
-        raise RefusedError("a new version is a draft or active", "/status", "retire it by POST .../status")
+        raise RefusedRequestError(
+            "a new version is a draft or active", "/status", "retire it by POST .../status"
+        )
     check_spec(definition, compile_spec)
 
 

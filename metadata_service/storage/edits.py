@@ -27,7 +27,7 @@ Action = Literal[
 
 
 class Edit:
-    """An edit under way. It takes a version only when the first change is recorded."""
+    """An edit in progress. It takes a version only when the first change is recorded."""
 
     def __init__(self, session: Session, actor: str, reason: str) -> None:
         self.session = session

@@ -26,7 +26,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-# PostgreSQL compares text by locale unless told otherwise; cursors need one order everywhere.
+# PostgreSQL compares text by locale unless reported otherwise; cursors need one order everywhere.
 Ordered = Text().with_variant(Text(collation="C"), "postgresql")
 Counter = BigInteger().with_variant(Integer(), "sqlite")
 
@@ -60,7 +60,7 @@ class Base(DeclarativeBase):
 class SnapshotRow(Base):
     """One committed edit: who, when and why. The newest row is the state of the catalogue.
 
-    `nonce` is random, so that a database made anew or restored from a backup never repeats an ETag.
+    `nonce` is random, so that a database rebuilt or restored from a backup never repeats an ETag.
     """
 
     __tablename__ = "snapshots"

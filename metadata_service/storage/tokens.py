@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Select, or_, select
 
-from idgraph.web.refusals import ClashError, RefusedError, UnknownSubjectError
+from idgraph.web.refusals import ClashError, RefusedRequestError, UnknownSubjectError
 from metadata_service.storage.database import Database
 from metadata_service.storage.tables import TokenRow
 
@@ -56,9 +56,9 @@ def create_token(
         or not plaintext.isprintable()
         or " " in plaintext
     ):
-        raise RefusedError(f"a token has at least {MIN_LENGTH} visible ASCII characters")
+        raise RefusedRequestError(f"a token has at least {MIN_LENGTH} visible ASCII characters")
     if not name:
-        raise RefusedError("a token has a name")
+        raise RefusedRequestError("a token has a name")
     with database.write() as edit:
         same = edit.session.scalar(select(TokenRow).where(TokenRow.digest == _digest(plaintext)))
         if same is not None:
@@ -100,7 +100,7 @@ def authenticate(database: Database, plaintext: str) -> TokenRecord | None:
     """Whose token this is; None if it is unknown, revoked or expired."""
     digest = _digest(plaintext)
     with database.read() as session:
-        # All are compared, in constant time each, so that timing tells nothing of any digest.
+        # All are compared, in constant time each, so that timing reports nothing of any digest.
         found = None
         for row in session.scalars(_live(datetime.now(UTC))):
             if hmac.compare_digest(row.digest, digest):

@@ -1,5 +1,5 @@
 /* ingestion.stages.event_mapping.EventMapper._map_chunk: the records of a chunk become events of fragments. It calls what maps
- * one event, step by step; a record at which a step fails, or finds what is not of the common form, is the twin's. */
+ * one event, step by step; a record at which a step fails, or finds what is not of the common form, is the reference's. */
 #pragma once
 
 #include "values.h"
@@ -41,7 +41,7 @@ static PyObject *new_found(const struct gathering *gathering)
     return made;
 }
 
-/* The route of an event, held; NULL where the twin has to find out, or with an exception. */
+/* The route of an event, held; NULL where the reference has to find out, or with an exception. */
 static PyObject *route_of(const struct gathering *gathering, PyObject *event)
 {
     PyObject *names[] = {PyTuple_GET_ITEM(event, SOURCE_NAME), PyTuple_GET_ITEM(event, TYPE)};
@@ -61,7 +61,7 @@ static PyObject *route_of(const struct gathering *gathering, PyObject *event)
     return route;
 }
 
-/* Whether an event id is stored as it is, and its ordinal is none of the future: 1, 0 for the twin to say, or -1. */
+/* Whether an event id is stored as it is, and its ordinal is none of the future: 1, 0 for the reference to say, or -1. */
 static int is_common_stamp(const struct gathering *gathering, PyObject *stamp, PyObject *signs)
 {
     if (!is_tuple_of(stamp, 4) || !is_short_integer(PyTuple_GET_ITEM(stamp, 1)) ||
@@ -76,10 +76,10 @@ static int is_common_stamp(const struct gathering *gathering, PyObject *stamp, P
     return found < 0 ? -1 : !found;
 }
 
-/* Characters of an id that surely has no more bytes than stores take: `_SURELY_SHORT` of the twin. */
+/* Characters of an id that surely has no more bytes than stores take: `_SURELY_SHORT` of the reference. */
 #define SURELY_SHORT 512
 
-/* The text form of the identifier that names the fragment; NULL where the twin has to, or with an exception. */
+/* The text form of the identifier that names the fragment; NULL where the reference has to, or with an exception. */
 static PyObject *fragment_of(PyObject *identifiers)
 {
     PyObject *first = PyTuple_CheckExact(identifiers) && PyTuple_GET_SIZE(identifiers) > 0
@@ -142,7 +142,7 @@ static void drop_steps(struct steps *steps)
     Py_XDECREF(steps->state);
 }
 
-/* Up to the leaves: 1, 0 where the twin has to or with an exception, 2 for an event that maps to nothing. */
+/* Up to the leaves: 1, 0 where the reference has to or with an exception, 2 for an event that maps to nothing. */
 static int take_steps(const struct gathering *gathering, PyObject *record, struct steps *steps)
 {
     PyObject *parts = gathering->parts;
@@ -173,7 +173,7 @@ static int take_steps(const struct gathering *gathering, PyObject *record, struc
     return steps->origin != NULL;
 }
 
-/* The event's leaves in `found`, and its state: 1, 0 where the twin has to or with an exception. */
+/* The event's leaves in `found`, and its state: 1, 0 where the reference has to or with an exception. */
 static int take_leaves(const struct gathering *gathering, struct steps *steps)
 {
     PyObject *leaves = PyTuple_GET_ITEM(gathering->parts, LEAVES), *found = gathering->found;
@@ -256,7 +256,7 @@ static bool is_common_record(const struct gathering *gathering, PyObject *record
            is_tuple_of(record, 3) && PyBytes_CheckExact(PyTuple_GET_ITEM(record, 2));
 }
 
-/* Maps one record: 1, 0 for the twin to do, or -1 with an exception. */
+/* Maps one record: 1, 0 for the reference to do, or -1 with an exception. */
 static int gather(struct gathering *gathering, PyObject *record)
 {
     struct steps steps = {NULL};
@@ -268,7 +268,7 @@ static int gather(struct gathering *gathering, PyObject *record)
     if (has_leaves) {
         taken = take_leaves(gathering, &steps);
     }
-    /* Whatever it is, the twin will meet it too, and say what becomes of the event; but for what was waited for long
+    /* Whatever it is, the reference will meet it too, and say what becomes of the event; but for what was waited for long
      * enough, and stops the chunk. */
     if (PyErr_Occurred()) {
         if (!PyErr_ExceptionMatches(PyExc_Exception) || PyErr_ExceptionMatches(type_of(gathering, AWAY_TYPE))) {

@@ -4,7 +4,7 @@
 #include "values.h"
 
 enum { ID_PLACE, ORDINAL_PLACE, PLACES, TRANSFORM, PRIORITY, MAPPED_TYPE, STAMP_TYPE, IDENTIFIER_TYPE,
-       READ_MAPPED_ORDINAL, MAPPER_TWIN, MAPPER_PARTS };
+       READ_MAPPED_ORDINAL, MAPPER_REFERENCE, MAPPER_PARTS };
 enum { PLACE_TYPE, PLACE_KEYS, MAY_NAME, PLACE_PARTS };
 
 /* Keys of what a spec may look up of the envelope, in the order of an event's fields. */
@@ -63,7 +63,7 @@ static PyObject *named_or_own(PyObject *keys, PyObject *output, PyObject *event,
     return keys == Py_None ? Py_NewRef(PyTuple_GET_ITEM(event, field)) : value_at(output, keys);
 }
 
-/* The stamp, NULL without an exception for the twin to say. */
+/* The stamp, NULL without an exception for the reference to say. */
 static PyObject *stamp_of(PyObject *parts, PyObject *event, PyObject *output)
 {
     PyObject *fields[] = {Py_NewRef(PyTuple_GET_ITEM(parts, PRIORITY)), NULL,
@@ -100,7 +100,7 @@ static bool is_known(const struct identifiers *found, PyObject *type, PyObject *
     return false;
 }
 
-/* Adds what stands at a place: 1, 0 for the twin to say, -1 with an exception. */
+/* Adds what stands at a place: 1, 0 for the reference to say, -1 with an exception. */
 static int add_identifier(struct identifiers *found, PyObject *place, PyObject *output)
 {
     PyObject *value = value_at(output, PyTuple_GET_ITEM(place, PLACE_KEYS)), *text = NULL;
@@ -152,7 +152,7 @@ static PyObject *in_order(PyObject *parts, const struct identifiers *found)
     return made;
 }
 
-/* The identifiers, NULL without an exception for the twin to say. */
+/* The identifiers, NULL without an exception for the reference to say. */
 static PyObject *identifiers_of(PyObject *parts, PyObject *output)
 {
     PyObject *places = PyTuple_GET_ITEM(parts, PLACES);
@@ -166,7 +166,7 @@ static PyObject *identifiers_of(PyObject *parts, PyObject *output)
     return made;
 }
 
-/* The mapped event, NULL without an exception for the twin to say. */
+/* The mapped event, NULL without an exception for the reference to say. */
 static PyObject *mapped_of(PyObject *parts, PyObject *event, PyObject *output)
 {
     PyObject *fields[] = {NULL, NULL, output}, *made = NULL;
@@ -194,7 +194,7 @@ static PyObject *map_event(PyObject *parts, PyObject *event)
     }
     if (mapped == NULL && !PyErr_Occurred()) {
         PyObject *arguments[] = {event, output};
-        mapped = PyObject_Vectorcall(PyTuple_GET_ITEM(parts, MAPPER_TWIN), arguments, 2, NULL);
+        mapped = PyObject_Vectorcall(PyTuple_GET_ITEM(parts, MAPPER_REFERENCE), arguments, 2, NULL);
     }
     Py_DECREF(output);
     return mapped;
@@ -203,8 +203,8 @@ static PyObject *map_event(PyObject *parts, PyObject *event)
 static PyMethodDef mapper_method = {"map", map_event, METH_O, "map(event): it in the unified schema, or None."};
 
 PyDoc_STRVAR(mapper_doc, "mapper(id, ordinal, places, transform, priority, MappedEvent, Stamp, Identifier, read_ordinal,\n"
-                         "twin): a function that maps events. `id` and `ordinal` are tuples of keys or None, `places`\n"
-                         "a tuple of (type, keys, may name); twin(event, output) reads what is not of the common form.");
+                         "reference): a function that maps events. `id` and `ordinal` are tuples of keys or None, `places`\n"
+                         "a tuple of (type, keys, may name); reference(event, output) reads what is not of the common form.");
 
 static bool is_identifier_place(PyObject *place)
 {

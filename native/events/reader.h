@@ -4,7 +4,7 @@
 #include "values.h"
 
 #define SAID (ORDINAL + 1)
-enum { SAID_PLACES, CONSTANTS, PAYLOAD_PLACE, DECODE, EVENT_TYPE, READ_ORDINAL, READER_TWIN, READER_PARTS };
+enum { SAID_PLACES, CONSTANTS, PAYLOAD_PLACE, DECODE, EVENT_TYPE, READ_ORDINAL, READER_REFERENCE, READER_PARTS };
 
 static PyObject *said(PyObject *parts, int field, PyObject *body)
 {
@@ -15,7 +15,7 @@ static PyObject *said(PyObject *parts, int field, PyObject *body)
     return value_at(body, place);
 }
 
-/* Reads the fields of the common form: 1, 0 for the twin to say, -1 with an exception. */
+/* Reads the fields of the common form: 1, 0 for the reference to say, -1 with an exception. */
 static int read_fields(PyObject *parts, PyObject *body, PyObject **fields)
 {
     for (int field = SOURCE_NAME; field < SAID; field++) {
@@ -45,7 +45,7 @@ static int read_fields(PyObject *parts, PyObject *body, PyObject **fields)
     return fields[ORDINAL] == NULL ? -1 : 1;
 }
 
-/* The event, NULL without an exception for the twin to say. */
+/* The event, NULL without an exception for the reference to say. */
 static PyObject *event_of(PyObject *parts, PyObject *record)
 {
     PyObject *body = PyObject_CallOneArg(PyTuple_GET_ITEM(parts, DECODE), PyTuple_GET_ITEM(record, 2));
@@ -74,14 +74,14 @@ static PyObject *read_event(PyObject *parts, PyObject *record)
         event = event_of(parts, record);
     }
     if (event == NULL && !PyErr_Occurred()) {
-        return PyObject_CallOneArg(PyTuple_GET_ITEM(parts, READER_TWIN), record);
+        return PyObject_CallOneArg(PyTuple_GET_ITEM(parts, READER_REFERENCE), record);
     }
     return event;
 }
 
 static PyMethodDef reader_method = {"read", read_event, METH_O, "read(record): its event."};
 
-PyDoc_STRVAR(reader_doc, "reader(places, constants, payload, decode, Event, read_ordinal, twin): a function that reads\n"
+PyDoc_STRVAR(reader_doc, "reader(places, constants, payload, decode, Event, read_ordinal, reference): a function that reads\n"
                          "an event from a record. `places` are the tuples of keys of source, type, id and ordinal,\n"
                          "None for one that is the same for every record: it stands in `constants`. `payload` is a\n"
                          "tuple of keys.");

@@ -3,7 +3,7 @@
 
 #include "../objects.h"
 
-/* As in the twins. */
+/* As in the references. */
 #define LONGEST_NAME 200
 #define LONGEST_ID 1024
 #define MOST_IDENTIFIERS 16
@@ -65,7 +65,7 @@ static bool is_short_integer(PyObject *value)
     return !overflow;
 }
 
-/* A plain text, or a short integer as text; NULL without an exception for the twin to say. */
+/* A plain text, or a short integer as text; NULL without an exception for the reference to say. */
 static PyObject *text_of(PyObject *value, Py_ssize_t longest)
 {
     if (is_plain_text(value, longest)) {

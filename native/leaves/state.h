@@ -6,7 +6,7 @@
 #define MOST_TO_SEAL 1024
 #define MOST_IDENTIFIERS 16
 
-/* Collects what the twin made registers of. */
+/* Collects what the reference made registers of. */
 static void collect_rest(const struct walk *walk)
 {
     struct collected *collected = walk->collected;
@@ -83,7 +83,7 @@ static bool is_ascii(PyObject *text)
     return PyUnicode_CheckExact(text) && PyUnicode_IS_READY(text) && PyUnicode_IS_ASCII(text);
 }
 
-/* The text forms in order: whether they are all there, each once; if not, the twin has to say. */
+/* The text forms in order: whether they are all there, each once; if not, the reference has to say. */
 static bool read_names(PyObject *identifiers, struct names *names)
 {
     size_t used = 0;

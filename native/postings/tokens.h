@@ -19,7 +19,7 @@ static double positive(PyObject *value)
     return number > 0.0 && number < EXACT ? number : 0.0;
 }
 
-/* Tokens that need no call: 1, 0 for those that the twin must say, or -1 with an exception. */
+/* Tokens that need no call: 1, 0 for those that the reference must say, or -1 with an exception. */
 static int put_known(struct output *output, PyObject *path, PyObject *value, PyObject *paths)
 {
     struct beginning begin[PARTS];

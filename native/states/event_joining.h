@@ -56,7 +56,7 @@ static void take_in_events(struct joining *joining, const EventStates *states, P
     }
 }
 
-/* Their JSON; NULL without an exception for the twin to say. */
+/* Their JSON; NULL without an exception for the reference to say. */
 static PyObject *joined_json(const struct joining *joining)
 {
     if (joining->number == 1) {
@@ -94,7 +94,7 @@ static PyObject *framed(const EventStates *states, PyObject *json)
     return made;
 }
 
-/* Joins one fragment: 1, 0 for the twin to do, -1 with an exception. */
+/* Joins one fragment: 1, 0 for the reference to do, -1 with an exception. */
 static int join_fragment(const EventStates *states, size_t place, PyObject *fragments)
 {
     /* The room may be another one when the checksum is computed. */
@@ -122,7 +122,7 @@ static int join_fragment(const EventStates *states, size_t place, PyObject *frag
 
 PyDoc_STRVAR(join_into_doc, "join_into(fragments, excluded): joins the events of each fragment that is not a key of the dict\n"
                             "`excluded`, and the bytes that it has in `fragments`, into those; gives a list of the ids for\n"
-                            "which the twin has to: those with something else than bytes there, and odd ones.");
+                            "which the reference has to: those with something else than bytes there, and odd ones.");
 
 static PyObject *join_into(PyObject *self, PyObject *const *arguments, Py_ssize_t given)
 {
@@ -146,7 +146,7 @@ static PyObject *join_into(PyObject *self, PyObject *const *arguments, Py_ssize_
 
 PyDoc_STRVAR(join_with_doc, "join_with(fragment_id, parts, present): the bytes of the join of a fragment's events, the states\n"
                             "in a list, given as their JSON, and what is `present` of it as bytes, or None; None for the\n"
-                            "twin to say.");
+                            "reference to say.");
 
 static PyObject *join_with(PyObject *self, PyObject *const *arguments, Py_ssize_t given)
 {

@@ -144,7 +144,7 @@ static int set_field(PyObject *fields, const struct entry *entry, struct asked *
 }
 
 PyDoc_STRVAR(fields_doc, "fields(data, is_indexable, odd): what the index may know of a state, by path; odd(kind, json)\n"
-                         "says what stands for a value that is no plain scalar. None for the twin to say.");
+                         "says what stands for a value that is no plain scalar. None for the reference to say.");
 
 static PyObject *fields(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t given)
 {
@@ -163,7 +163,7 @@ static PyObject *fields(PyObject *Py_UNUSED(module), PyObject *const *arguments,
         }
     }
     PyMem_Free(state);
-    /* Text that is none the twin finds damaged; what those that were asked raise is theirs. */
+    /* Text that is none the reference finds damaged; what those that were asked raise is theirs. */
     if (made == NULL && !asked.has_raised && PyErr_ExceptionMatches(PyExc_UnicodeDecodeError)) {
         PyErr_Clear();
         Py_RETURN_NONE;

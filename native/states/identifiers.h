@@ -3,7 +3,7 @@
 
 #include "reading.h"
 
-PyDoc_STRVAR(identifiers_doc, "identifiers(data): the identifiers of a state, a frozenset; None for the twin to say.");
+PyDoc_STRVAR(identifiers_doc, "identifiers(data): the identifiers of a state, a frozenset; None for the reference to say.");
 
 static PyObject *identifiers(PyObject *Py_UNUSED(module), PyObject *data)
 {
@@ -35,7 +35,7 @@ static PyObject *identifiers(PyObject *Py_UNUSED(module), PyObject *data)
         Py_XDECREF(name);
     }
     if (made == NULL && PyErr_ExceptionMatches(PyExc_UnicodeDecodeError)) {
-        /* The twin says what is damaged. */
+        /* The reference says what is damaged. */
         PyErr_Clear();
         Py_RETURN_NONE;
     }

@@ -105,7 +105,7 @@ static bool join_next(struct join *join, Py_ssize_t joined, struct text json)
     return joined ? join_one(join, joined - 1, json) : read_state(json, &join->sides[0]);
 }
 
-PyDoc_STRVAR(join_doc, "join(one, other): the JSON of the join of two states; None for the twin to say.");
+PyDoc_STRVAR(join_doc, "join(one, other): the JSON of the join of two states; None for the reference to say.");
 
 static PyObject *join(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t given)
 {
@@ -121,7 +121,7 @@ static PyObject *join(PyObject *Py_UNUSED(module), PyObject *const *arguments, P
 }
 
 PyDoc_STRVAR(join_all_doc, "join_all(bodies): the JSON of the join of several states, a tuple of what is behind their\n"
-                           "headers; None for the twin to say.");
+                           "headers; None for the reference to say.");
 
 static PyObject *join_all(PyObject *Py_UNUSED(module), PyObject *bodies)
 {

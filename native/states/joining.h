@@ -34,7 +34,7 @@ static void rank_origins(struct join *join)
     join->ranked_size = rank;
 }
 
-/* The side whose register stays: 0, 1, or -1 for the twin to say. */
+/* The side whose register stays: 0, 1, or -1 for the reference to say. */
 static int winner(const struct join *join, const struct entry *one, const struct entry *other)
 {
     int rank = join->ranks[0][one->origin], rank_of_other = join->ranks[1][other->origin];
@@ -158,7 +158,7 @@ static bool go_on(struct join *join)
     return true;
 }
 
-/* The twin walks only what an event has, in the time of some hundred registers here. */
+/* The reference walks only what an event has, in the time of some hundred registers here. */
 enum { WALKED_AN_EVENT = 512, WALKED_AT_LEAST = 1 << 18 };
 
 /* Joins one more state to the first side, or to what was joined to that already: whether it could be. */

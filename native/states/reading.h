@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/* Fragments of people have some ten of each; others go to the twin. An event may have 10,000 leaves. */
+/* Fragments of people have some ten of each; others go to the reference. An event may have 10,000 leaves. */
 #define MOST_ORIGINS 64
 #define MOST_IDENTIFIERS 32
 #define MOST_REGISTERS 16384

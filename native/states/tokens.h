@@ -25,7 +25,7 @@ static bool is_simple(const struct text *text)
     return all < 128 && !odd;
 }
 
-/* Longer numbers are the twin's. */
+/* Longer numbers are the reference's. */
 #define LONGEST_DECIMAL 32
 
 /* The double that is nearest to digits around a point. */
@@ -187,7 +187,7 @@ static struct state *room_for(struct state **kept, struct text json)
     return *kept;
 }
 
-/* Appends the tokens of one state, None where the twin must say; -1 with an exception. */
+/* Appends the tokens of one state, None where the reference must say; -1 with an exception. */
 static int append_tokens(PyObject *made, PyObject *data, struct state **kept, struct output *output,
                          const struct token_sources *sources)
 {
@@ -217,7 +217,7 @@ PyDoc_STRVAR(tokens_doc, "tokens(states, plan, paths, odd): the packed tokens of
                          "path in `plan`, None for those whose plain values have none, an empty tuple for those that\n"
                          "are not known, and for sealed ones in `paths`;\n"
                          "odd(path, kind, json) gives the tokens of a value that is no short ASCII text, positive\n"
-                         "number or boolean. None for the twin to say, also where `odd` raises an Exception other\n"
+                         "number or boolean. None for the reference to say, also where `odd` raises an Exception other\n"
                          "than MemoryError.");
 
 static PyObject *tokens(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t given)

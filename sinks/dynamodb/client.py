@@ -15,7 +15,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from idgraph.model.errors import StoreError
 from sinks.aws_connection import Retry
-from sinks.dynamodb.connection import Capacity, Place, RefusedRequestError, connect
+from sinks.dynamodb.connection import Capacity, RefusedRequestError, TablesLocation, connect
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -28,7 +28,7 @@ STATEMENTS = 25
 """The most that one request takes: keys to read, items to put or delete, PartiQL statements."""
 
 THREADS = 8
-"""Requests of one call that are under way at once."""
+"""Requests of one call that are in progress at once."""
 
 REFUSED = "ConditionalCheckFailed"
 """What a statement is refused with whose condition does not hold."""
@@ -80,7 +80,7 @@ class DynamoClient:
     """One place's tables. Safe for several threads, and over fork. All methods raise StoreError, whose message
     names the table and DynamoDB's reason, never a value."""
 
-    def __init__(self, place: Place, service: str = "dynamodb") -> None:
+    def __init__(self, place: TablesLocation, service: str = "dynamodb") -> None:
         """`service` is AWS's name of the API, of which only `call` is the same for all."""
         self.place = place
         self._service = service
@@ -169,7 +169,7 @@ class DynamoClient:
         """Write by PartiQL, each statement by itself, and in their order what each was refused with: None when it
         was not, REFUSED, TOO_LARGE, else DynamoDB's code.
 
-        A statement that was throttled is given again, without the others.
+        A statement that was throttled is retried, without the others.
         """
         name = self.table(table)
 
@@ -255,8 +255,10 @@ class DynamoClient:
             return self._opened
 
     def _count(self, operation: str, answer: Mapping[str, Any]) -> None:
-        told = answer.get("ConsumedCapacity") or []
-        units = sum(float(each["CapacityUnits"]) for each in (told if isinstance(told, list) else [told]))
+        reported = answer.get("ConsumedCapacity") or []
+        units = sum(
+            float(each["CapacityUnits"]) for each in (reported if isinstance(reported, list) else [reported])
+        )
         with self._lock:
             if operation in _READS:
                 self._read += units

@@ -11,7 +11,7 @@ from idgraph.model.errors import StoreError
 from sinks.aws_connection import client
 
 
-class Place(NamedTuple):
+class TablesLocation(NamedTuple):
     """Where the tables are: their names begin with `prefix`. No `endpoint` means Amazon's own of the region."""
 
     prefix: str
@@ -45,7 +45,7 @@ _MEANING = {
 }
 
 
-def connect(place: Place, threads: int, service: str = "dynamodb") -> Any:
+def connect(place: TablesLocation, threads: int, service: str = "dynamodb") -> Any:
     """A boto3 client of one service for so many threads. Raises StoreError."""
     try:
         return client(service, place.region, place.endpoint, threads)

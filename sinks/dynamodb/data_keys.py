@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from idgraph.model.errors import ClosedVersionError
 from sinks.aws_connection import Retry
 from sinks.dynamodb.client import DynamoClient, Item
-from sinks.dynamodb.connection import Capacity, Place, RefusedRequestError
+from sinks.dynamodb.connection import Capacity, RefusedRequestError, TablesLocation
 from sinks.dynamodb.fragments import raise_refused
 from sinks.dynamodb.leases import FREE, DynamoLeases, now_ms
 from sinks.dynamodb.schema import DATA_KEYS, KEY_VERSIONS
@@ -40,7 +40,7 @@ Change = tuple[WrappedKey | None, WrappedKey]
 class DynamoDataKeys:
     """A `DataKeyStore` in tables that `create_tables` made."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: TablesLocation) -> None:
         self._client = DynamoClient(place)
         self._table = self._client.table(DATA_KEYS)
         self._versions = self._client.table(KEY_VERSIONS)
@@ -110,9 +110,9 @@ class DynamoDataKeys:
         """A backup of the table has the keys until its recovery window is over."""
         wanted = sorted({*fragment_ids} - {""})
         with self._leases.held(wanted) as lease:
-            spared = kept() if wanted else ()
+            skipped = kept() if wanted else ()
             present = self.get(wanted)
-            return lease.delete([each for each in wanted if each in present and each not in spared])
+            return lease.delete([each for each in wanted if each in present and each not in skipped])
 
     def compact(self) -> None:
         """Nothing is in a file of ours; see `delete` for backups."""

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 
 from idgraph.model.store import NEW
-from idgraph.model.tombstones import UNJUDGED, Holding, Tombstone
+from idgraph.model.tombstones import NO_EPOCH, FragmentSummary, Tombstone
 from sinks.aws_connection import Retry
 from sinks.dynamodb import items
 from sinks.dynamodb.client import Item, Statement
@@ -30,11 +30,11 @@ class DynamoErasure:
             return {}
         ids_of = {self._fragments.names(each): each for each in ids}
         found = self._fragments.client.get(
-            FRAGMENTS, [items.key(name) for name in ids_of], "pk, barred, buried"
+            FRAGMENTS, [items.key(name) for name in ids_of], "pk, barred, tombstoned"
         )
         return {ids_of[bytes(item["pk"]["B"])]: tombstone_of(item) for item in found if "barred" in item}
 
-    def holdings(self, ids: Sequence[str]) -> list[Holding]:
+    def summaries(self, ids: Sequence[str]) -> list[FragmentSummary]:
         names = {each: self._fragments.names(each) for each in ids}
         found = self._fragments.client.get(
             FRAGMENTS,
@@ -42,13 +42,13 @@ class DynamoErasure:
             "pk, revision, identifiers, waiting",
         )
         by_name = {bytes(item["pk"]["B"]): item for item in found}
-        return [_holding(each, by_name.get(names[each], {})) for each in ids]
+        return [_summary(each, by_name.get(names[each], {})) for each in ids]
 
-    def erase(self, ids: Sequence[str], until: int) -> list[Holding]:
+    def erase(self, ids: Sequence[str], until: int) -> list[FragmentSummary]:
         self._fragments.mark_any()
         return self._fragments.client.each(lambda each: self._erase(each, until), ids)
 
-    def unfinished(self) -> list[Holding]:
+    def unfinished(self) -> list[FragmentSummary]:
         names = [bytes(item["pk"]["B"]) for item in self._fragments.listed() if "unfinished" in item]
         found = self._fragments.client.get(FRAGMENTS, [items.key(name) for name in names], "unfinished")
         return sorted(_note(item) for item in found if "unfinished" in item)
@@ -66,17 +66,17 @@ class DynamoErasure:
         found = self._fragments.client.get(
             FRAGMENTS,
             [items.key(name) for name in tombstones],
-            "pk, barred, buried, revision, unfinished, withdrawn",
+            "pk, barred, tombstoned, revision, unfinished, withdrawn",
         )
         by_name = {bytes(item["pk"]["B"]): item for item in found}
         for name, tombstone in tombstones.items():
             self._join(name, tombstone, by_name.get(name, {}))
         return sum("barred" not in by_name.get(name, {}) for name in tombstones)
 
-    def lift(self, ids: Sequence[str]) -> int:
-        lifted = "SET barred=? WHERE pk=? AND barred>? AND unfinished IS MISSING"
-        text = f'UPDATE "{self._fragments.table}" {lifted}'
-        lowest = items.number(UNJUDGED)
+    def cancel(self, ids: Sequence[str]) -> int:
+        cancelled = "SET barred=? WHERE pk=? AND barred>? AND unfinished IS MISSING"
+        text = f'UPDATE "{self._fragments.table}" {cancelled}'
+        lowest = items.number(NO_EPOCH)
         names = sorted({self._fragments.names(each) for each in ids})
         refusals = self._fragments.client.execute(
             FRAGMENTS, [Statement(text, [lowest, {"B": name}, lowest]) for name in names]
@@ -84,14 +84,14 @@ class DynamoErasure:
         raise_refused(self._fragments.table, refusals)
         return refusals.count(None)
 
-    def _erase(self, fragment_id: str, until: int) -> Holding:
+    def _erase(self, fragment_id: str, until: int) -> FragmentSummary:
         name = self._fragments.names(fragment_id)
         retry = Retry(self._fragments.table)
         while True:
             item = self._fragments.item(name)
-            found = _holding(fragment_id, item)
+            found = _summary(fragment_id, item)
             kept = tombstone_of(item).joined(Tombstone.behind(found.version, until))
-            # An erasure that was cut short took the rest: maybe this one, before the answer to its update was lost.
+            # An erasure that was interrupted took the rest: maybe this one, before the answer to its update was lost.
             noted = _note(item).identifiers if "unfinished" in item else frozenset()
             erased = found._replace(version=kept.version, identifiers=found.identifiers | noted)
             note = json.dumps([fragment_id, erased.version, sorted(erased.identifiers)])
@@ -126,11 +126,11 @@ class DynamoErasure:
             item = self._fragments.item(name)
 
 
-def _holding(fragment_id: str, item: Item) -> Holding:
+def _summary(fragment_id: str, item: Item) -> FragmentSummary:
     version = int(item["revision"]["N"]) if "revision" in item else NEW
-    return Holding(fragment_id, version, items.identifiers(item), "waiting" in item)
+    return FragmentSummary(fragment_id, version, items.identifiers(item), "waiting" in item)
 
 
-def _note(item: Item) -> Holding:
+def _note(item: Item) -> FragmentSummary:
     fragment_id, version, identifiers = json.loads(item["unfinished"]["S"])
-    return Holding(fragment_id, version, frozenset(identifiers), False)
+    return FragmentSummary(fragment_id, version, frozenset(identifiers), False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from idgraph.model.store import NEW
-from idgraph.model.tombstones import UNJUDGED, Tombstone, TombstoneNames
+from idgraph.model.tombstones import NO_EPOCH, Tombstone, TombstoneNames
 from sinks.dynamodb import items
 from sinks.dynamodb.client import REFUSED, DynamoClient, Item
 from sinks.dynamodb.connection import RefusedRequestError
@@ -14,7 +14,7 @@ from sinks.dynamodb.schema import ERASED, FRAGMENTS, LINKS, SHARDS
 _ANY = b"there are tombstones"
 """Key of an item that says so: longer than a keyed hash, hence no fragment's."""
 
-_NONE = Tombstone(UNJUDGED, NEW)
+_NONE = Tombstone(NO_EPOCH, NEW)
 
 
 GONE = "REMOVE fragment, identifiers, revision, body, waiting, since"

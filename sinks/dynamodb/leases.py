@@ -2,7 +2,7 @@
 
 A holder that died loses its lease after LEASE_SECONDS. That is longer than any call of a store goes on
 retrying, so a holder that lives is done, or has failed, before. A process that was stopped for longer than that
-in the middle of its work (a machine that slept) is told by StoreError, and its batch is given again.
+in the middle of its work (a machine that slept) is reported by StoreError, and its batch is retried.
 """
 
 from __future__ import annotations

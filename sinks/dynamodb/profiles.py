@@ -12,10 +12,10 @@ from functools import partial
 
 from idgraph.model.errors import UnstorableError
 from idgraph.model.store import FragmentWrite, OutboxEntry, StoredFragment
-from idgraph.model.tombstones import Holding, Tombstone, TombstoneNames
+from idgraph.model.tombstones import FragmentSummary, Tombstone, TombstoneNames
 from sinks.dynamodb import items
 from sinks.dynamodb.client import REFUSED, TOO_LARGE, DynamoClient, Item, Statement
-from sinks.dynamodb.connection import Capacity, Place
+from sinks.dynamodb.connection import Capacity, TablesLocation
 from sinks.dynamodb.erasure import DynamoErasure
 from sinks.dynamodb.fragments import DynamoFragments, raise_refused, tombstone_of
 from sinks.dynamodb.refused_links import RefusedLinks
@@ -31,7 +31,7 @@ class DynamoProfileStore:
     """A `ProfileStore` in tables that `create_tables` made. `names` hashes fragments' ids and identifiers: the
     keys of all items. Nothing is opened before the first use."""
 
-    def __init__(self, place: Place, names: TombstoneNames) -> None:
+    def __init__(self, place: TablesLocation, names: TombstoneNames) -> None:
         self._client = DynamoClient(place)
         self._names = items.checked(names)
         self._table = self._client.table(FRAGMENTS)
@@ -53,14 +53,18 @@ class DynamoProfileStore:
     ) -> tuple[dict[str, StoredFragment], dict[str, Tombstone]]:
         ids_of = {self._names(each): each for each in ids}
         found = self._client.get(
-            FRAGMENTS, [items.key(name) for name in ids_of], "pk, fragment, revision, body, barred, buried"
+            FRAGMENTS,
+            [items.key(name) for name in ids_of],
+            "pk, fragment, revision, body, barred, tombstoned",
         )
-        buried = {ids_of[bytes(item["pk"]["B"])]: tombstone_of(item) for item in found if "barred" in item}
-        return {item["fragment"]["S"]: items.stored(item) for item in found if "body" in item}, buried
+        tombstoned = {
+            ids_of[bytes(item["pk"]["B"])]: tombstone_of(item) for item in found if "barred" in item
+        }
+        return {item["fragment"]["S"]: items.stored(item) for item in found if "body" in item}, tombstoned
 
     def write(self, writes: Sequence[FragmentWrite]) -> set[str]:
         named = {write.id: self._names(write.id) for write in writes}
-        # Before the first is put: what cannot be stored is told now.
+        # Before the first is put: what cannot be stored is reported now.
         links = list(self._links(writes, named))
         carried = {write.id: self.identifiers(write.id) for write in writes if write.dropped}
         statements = [
@@ -159,13 +163,13 @@ class DynamoProfileStore:
     def tombstones(self, ids: Iterable[str]) -> dict[str, Tombstone]:
         return self._erasure.tombstones(ids)
 
-    def holdings(self, ids: Sequence[str]) -> list[Holding]:
-        return self._erasure.holdings(ids)
+    def summaries(self, ids: Sequence[str]) -> list[FragmentSummary]:
+        return self._erasure.summaries(ids)
 
-    def erase(self, ids: Sequence[str], until: int) -> list[Holding]:
+    def erase(self, ids: Sequence[str], until: int) -> list[FragmentSummary]:
         return self._erasure.erase(ids, until)
 
-    def unfinished(self) -> list[Holding]:
+    def unfinished(self) -> list[FragmentSummary]:
         return self._erasure.unfinished()
 
     def finish(self, ids: Sequence[str]) -> None:
@@ -186,11 +190,11 @@ class DynamoProfileStore:
     def reinstate(self, tombstones: Mapping[bytes, Tombstone]) -> int:
         return self._erasure.reinstate(tombstones)
 
-    def lift(self, ids: Sequence[str]) -> int:
-        return self._erasure.lift(ids)
+    def cancel(self, ids: Sequence[str]) -> int:
+        return self._erasure.cancel(ids)
 
     def remember(self, mark: str, instead_of: str = "") -> None:
-        # First: cut short in between there is one too many, and never one too few.
+        # First: interrupted in between there is one too many, and never one too few.
         self._client.put(FRAGMENTS, [{"PutRequest": {"Item": items.mark_key(mark)}}])
         if instead_of:
             self._client.put(FRAGMENTS, [{"DeleteRequest": {"Key": items.mark_key(instead_of)}}])

@@ -13,7 +13,7 @@ from idgraph.model.errors import StoreError, TrimmedStreamError
 from idgraph.model.store import StoredFragment
 from sinks.dynamodb import items
 from sinks.dynamodb.client import DynamoClient
-from sinks.dynamodb.connection import Place, RefusedRequestError
+from sinks.dynamodb.connection import RefusedRequestError, TablesLocation
 from sinks.dynamodb.schema import FRAGMENTS
 
 _EXPIRED = "ExpiredIteratorException"
@@ -31,7 +31,7 @@ class _Standing(NamedTuple):
 class DynamoStream:
     """The `ChangeStream` of the tables at a place. For one thread."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: TablesLocation) -> None:
         self._tables = DynamoClient(place)
         self._streams = DynamoClient(place, "dynamodbstreams")
         self._table = self._tables.table(FRAGMENTS)
@@ -42,13 +42,13 @@ class DynamoStream:
     def name(self) -> str:
         """Its ARN. Raises StoreError when the table has no stream of new images."""
         if not self._arn:
-            told = self._tables.call("describe_table", self._table, TableName=self._table)["Table"]
-            if told.get("StreamSpecification", {}).get("StreamViewType") not in (
+            reported = self._tables.call("describe_table", self._table, TableName=self._table)["Table"]
+            if reported.get("StreamSpecification", {}).get("StreamViewType") not in (
                 _IMAGE,
                 "NEW_AND_OLD_IMAGES",
             ):
                 raise StoreError(f"DynamoDB table {self._table}: has no stream of new images; switch one on")
-            self._arn = str(told["LatestStreamArn"])
+            self._arn = str(reported["LatestStreamArn"])
         return self._arn
 
     def shards(self) -> Mapping[str, Shard]:
@@ -63,8 +63,8 @@ class DynamoStream:
             self._standing[shard] = _Standing(place or after, following)
         else:
             self._standing.pop(shard, None)
-        told = (_fragment(each["dynamodb"].get("NewImage", {})) for each in records)
-        return ShardPage([each for each in told if each is not None], place, not following)
+        reported = (_fragment(each["dynamodb"].get("NewImage", {})) for each in records)
+        return ShardPage([each for each in reported if each is not None], place, not following)
 
     def close(self) -> None:
         self._tables.close()
@@ -102,11 +102,11 @@ class DynamoStream:
     def _described(self) -> Iterator[Any]:
         request: dict[str, Any] = {"StreamArn": self.name}
         while True:
-            told = self._streams.call("describe_stream", self._table, **request)["StreamDescription"]
-            yield from told["Shards"]
-            if "LastEvaluatedShardId" not in told:
+            reported = self._streams.call("describe_stream", self._table, **request)["StreamDescription"]
+            yield from reported["Shards"]
+            if "LastEvaluatedShardId" not in reported:
                 return
-            request["ExclusiveStartShardId"] = told["LastEvaluatedShardId"]
+            request["ExclusiveStartShardId"] = reported["LastEvaluatedShardId"]
 
 
 def _fragment(image: Mapping[str, Any]) -> StoredFragment | None:

@@ -68,7 +68,7 @@ def write(
     """What each action was refused with, in their order: None when it was not, STALE, else Elasticsearch's name
     for the reason. Durable when it returns, not visible yet.
 
-    Of the documents of one request those that were too much are given again, without the others. Raises
+    Of the documents of one request those that were too much are retried, without the others. Raises
     ProfileIndexError when the index is away, or busy for too long.
     """
     outcomes: list[str | None] = [None] * len(actions)
@@ -124,8 +124,8 @@ def _send(
     if len(items) != len(chosen):
         raise ProfileIndexError(f"Elasticsearch index {index}: an answer does not fit its request")
     for number, item in zip(chosen, items, strict=True):
-        told: dict[str, Any] = item["index"]
-        yield number, int(told["status"]), str(told.get("error", {}).get("type"))
+        reported: dict[str, Any] = item["index"]
+        yield number, int(reported["status"]), str(reported.get("error", {}).get("type"))
 
 
 def _lines(action: Action) -> bytes:

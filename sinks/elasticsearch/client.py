@@ -16,10 +16,10 @@ from elasticsearch import ApiError, ConnectionTimeout, TransportError, Unsupport
 
 from idgraph.model.backoff import Backoff
 from idgraph.model.errors import ProfileIndexError
-from sinks.elasticsearch.connection import REQUEST_SECONDS, Place, connect
+from sinks.elasticsearch.connection import REQUEST_SECONDS, IndexLocation, connect
 
 BUSY_SECONDS = 30.0
-"""How long what is too much for Elasticsearch now (429) is given again."""
+"""How long what is too much for Elasticsearch now (429) is retried."""
 _BUSY = Backoff(base=0.05, cap=5.0)
 
 AWAY = Backoff(retries=3, base=0.1, cap=0.5)
@@ -69,9 +69,9 @@ class Pause:
 
 class ElasticsearchClient:
     """Safe for several threads, and over fork. All methods raise ProfileIndexError, whose message never holds a
-    value: Elasticsearch's own reasons do, so only their type is told."""
+    value: Elasticsearch's own reasons do, so only their type is reported."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: IndexLocation) -> None:
         self.place = place
         self._opened: tuple[int, Any] | None = None
         self._is_closed = False
@@ -143,5 +143,5 @@ class ElasticsearchClient:
 
 
 def _reason(error: ApiError) -> str:
-    told = error.body.get("error") if isinstance(error.body, dict) else None
-    return str(told.get("type")) if isinstance(told, dict) else "refused"
+    reported = error.body.get("error") if isinstance(error.body, dict) else None
+    return str(reported.get("type")) if isinstance(reported, dict) else "refused"

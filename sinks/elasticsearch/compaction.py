@@ -34,7 +34,7 @@ def compact(client: ElasticsearchClient) -> None:
         if time.monotonic() > deadline:
             raise ProfileIndexError(
                 f"Elasticsearch index {client.place.name}: a copy of it lags behind, so what was erased may still be in its "
-                "files; mend the cluster, then `idgraph erase --again`"
+                "files; repair the cluster, then `idgraph erase --again`"
             )
         time.sleep(0.2)
     client.call(lambda api: api.indices.flush(index=indices, force=True), MERGE_SECONDS)

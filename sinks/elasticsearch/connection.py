@@ -15,11 +15,11 @@ API_KEY = "IDGRAPH_ELASTICSEARCH_API_KEY"
 PASSWORD = "IDGRAPH_ELASTICSEARCH_PASSWORD"  # noqa: S105 - the name of a variable
 """Environment variables that hold what the files of a `Place` hold else."""
 
-# It warns of each try of each connection; what comes of them is told above, once.
+# It warns of each try of each connection; what comes of them is reported above, once.
 logging.getLogger("elastic_transport").setLevel(logging.ERROR)
 
 
-class Place(NamedTuple):
+class IndexLocation(NamedTuple):
     """Where the index is, and where its credentials are: never what they are. `name` is the alias that searches
     and writes go through."""
 
@@ -31,7 +31,7 @@ class Place(NamedTuple):
     ca_file: str | None = None
 
 
-def connect(place: Place) -> Any:
+def connect(place: IndexLocation) -> Any:
     """A client. Raises ConfigError for credentials or certificates that cannot be read."""
     options: dict[str, Any] = {}
     if key := secret(API_KEY, place.api_key_file):

@@ -16,7 +16,7 @@ from idgraph.model.tombstones import TombstoneNames
 from sinks.elasticsearch.bulk import TAKEN, Action, alive, erase, erased, key_of, write
 from sinks.elasticsearch.client import ElasticsearchClient
 from sinks.elasticsearch.compaction import compact
-from sinks.elasticsearch.connection import Place
+from sinks.elasticsearch.connection import IndexLocation
 from sinks.elasticsearch.other_versions import erase_elsewhere
 from sinks.elasticsearch.queries import EVERY, Json, compiled
 from sinks.elasticsearch.schema import require_layout
@@ -36,7 +36,7 @@ class ElasticsearchProfileIndex:
     An id that is longer than 32,766 bytes is refused.
     """
 
-    def __init__(self, place: Place, names: TombstoneNames) -> None:
+    def __init__(self, place: IndexLocation, names: TombstoneNames) -> None:
         """`names` hashes the ids that documents and tombstones stand under."""
         self._client = ElasticsearchClient(place)
         self._alias = place.name
@@ -80,7 +80,7 @@ class ElasticsearchProfileIndex:
         return sum(present.get(each, erased(versions[each])) < erased(versions[each]) for each in gone)
 
     def compact(self) -> None:
-        """Have Elasticsearch write anew what holds anything that was replaced. Waits until no copy needs it."""
+        """Have Elasticsearch write again what holds anything that was replaced. Waits until no copy needs it."""
         self._check()
         compact(self._client)
 

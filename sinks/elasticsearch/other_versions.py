@@ -28,7 +28,7 @@ def erase_elsewhere(client: ElasticsearchClient, tombstones: Mapping[str, int]) 
 
 
 def block(client: ElasticsearchClient, index: str) -> None:
-    """Have all writes refused; those that were under way are done when it returns."""
+    """Have all writes refused; those that were in progress are done when it returns."""
     client.call(lambda api: api.indices.add_block(index=index, block="write"))
 
 

@@ -9,7 +9,7 @@ from idgraph.model.errors import ProfileIndexError
 from sinks.elasticsearch.client import ElasticsearchClient, RefusedRequestError
 
 LAYOUT = 2
-"""Of the keys in `elasticsearch_tokens` and of the mapping: an index of another one must be built anew."""
+"""Of the keys in `elasticsearch_tokens` and of the mapping: an index of another one must be built again."""
 
 _KEY = {"type": "keyword", "doc_values": False}
 MAPPING: dict[str, Any] = {
@@ -29,14 +29,14 @@ MAPPING: dict[str, Any] = {
 }
 
 
-class Shape(NamedTuple):
+class IndexShape(NamedTuple):
     """How an index version is spread over the cluster."""
 
     shards: int = 1
     replicas: int = 1
 
 
-def create(client: ElasticsearchClient, shape: Shape) -> str | None:
+def create(client: ElasticsearchClient, shape: IndexShape) -> str | None:
     """Make the first index version and the alias; gives its name, None when the alias is there already."""
     name = client.place.name
     if client.call(lambda api: api.indices.exists_alias(name=name)):
@@ -55,7 +55,7 @@ def create(client: ElasticsearchClient, shape: Shape) -> str | None:
 def make(
     client: ElasticsearchClient,
     index: str,
-    shape: Shape,
+    shape: IndexShape,
     aliases: dict[str, Any],
     meta: dict[str, Any] | None = None,
 ) -> None:
@@ -82,7 +82,7 @@ def require_layout(client: ElasticsearchClient) -> None:
     layouts = {each["mappings"].get("_meta", {}).get("layout") for each in found.values()}
     if layouts != {LAYOUT}:
         raise ProfileIndexError(
-            f"Elasticsearch index {name}: made by another version of idgraph; `idgraph reindex` makes it anew"
+            f"Elasticsearch index {name}: made by another version of idgraph; `idgraph reindex` makes it again"
         )
 
 

@@ -1,7 +1,7 @@
-"""Making an index in Elasticsearch anew, and moving the alias to it.
+"""Making an index in Elasticsearch again, and moving the alias to it.
 
 Writers know nothing of it. What they write meanwhile is what the version in use has behind the sequence numbers, one
-a shard, that it had at the beginning; these stand beside the new version's mapping, so a run that is cut short goes
+a shard, that it had at the beginning; these stand beside the new version's mapping, so a run that is interrupted goes
 on with them. Numbers are not done in their order: a later write can be seen before an earlier one. So a shard is
 followed up to its global checkpoint, up to which every copy has done all.
 """
@@ -19,11 +19,11 @@ from idgraph.model.index_versions import Begun, IndexVersion, VersionState
 from idgraph.model.tombstones import Tombstone, TombstoneNames
 from sinks.elasticsearch.bulk import TAKEN, erase, erased, key_of, write
 from sinks.elasticsearch.client import ElasticsearchClient, Pause
-from sinks.elasticsearch.connection import Place
+from sinks.elasticsearch.connection import IndexLocation
 from sinks.elasticsearch.index import prepared
 from sinks.elasticsearch.other_versions import block, unblock
 from sinks.elasticsearch.queries import EVERY, Json
-from sinks.elasticsearch.schema import LAYOUT, Shape, create, make, version_name, versions
+from sinks.elasticsearch.schema import LAYOUT, IndexShape, create, make, version_name, versions
 
 _PAGE = 1000
 _STATS = ["indices.*.shards.*.seq_no.global_checkpoint", "indices.*.shards.*.seq_no.max_seq_no"]
@@ -32,7 +32,7 @@ _STATS = ["indices.*.shards.*.seq_no.global_checkpoint", "indices.*.shards.*.seq
 class ElasticsearchIndexVersions:
     """The `IndexVersions` behind one alias."""
 
-    def __init__(self, place: Place, names: TombstoneNames, shape: Shape) -> None:
+    def __init__(self, place: IndexLocation, names: TombstoneNames, shape: IndexShape) -> None:
         """`shape` is that of new versions."""
         self._client = ElasticsearchClient(place)
         self._alias = place.name
@@ -72,7 +72,7 @@ class ElasticsearchIndexVersions:
             if reason is not None and reason not in TAKEN
         }
 
-    def bury(self, tombstones: Mapping[bytes, Tombstone]) -> None:
+    def write_tombstones(self, tombstones: Mapping[bytes, Tombstone]) -> None:
         by_key = {key_of(name): erased(tombstone.version) for name, tombstone in tombstones.items()}
         erase(self._client, self._made, by_key, is_alias=False)
 
@@ -83,8 +83,8 @@ class ElasticsearchIndexVersions:
         for shard in self._behind:
             while hits := self._operations(shard, done[shard]):
                 ids = [hit["fields"]["id"][0] for hit in hits if "fields" in hit]
-                buried = {hit["_id"]: hit["_version"] for hit in hits if "fields" not in hit}
-                erase(self._client, self._made, buried, is_alias=False)
+                tombstoned = {hit["_id"]: hit["_version"] for hit in hits if "fields" not in hit}
+                erase(self._client, self._made, tombstoned, is_alias=False)
                 self._behind[shard] = hits[-1]["sort"][0]
                 if ids:
                     return ids
@@ -175,8 +175,10 @@ class ElasticsearchIndexVersions:
 
     def _shards(self) -> list[str]:
         """The names of the shards of the version in use, also of those that are away."""
-        told = self._client.call(lambda api: api.indices.get_settings(index=self._in_use))
-        return [str(each) for each in range(int(told[self._in_use]["settings"]["index"]["number_of_shards"]))]
+        reported = self._client.call(lambda api: api.indices.get_settings(index=self._in_use))
+        return [
+            str(each) for each in range(int(reported[self._in_use]["settings"]["index"]["number_of_shards"]))
+        ]
 
     def _progress(self) -> tuple[dict[str, int], dict[str, int]]:
         """By shard of the version in use, up to which number every copy has done all operations, and the last number

@@ -33,7 +33,7 @@ _REFUSALS = frozenset(
     }
 )
 
-_TOLD = frozenset({httpx.codes.NOT_MODIFIED, httpx.codes.NOT_FOUND, httpx.codes.GONE})
+_REPORTED = frozenset({httpx.codes.NOT_MODIFIED, httpx.codes.NOT_FOUND, httpx.codes.GONE})
 
 Answer = TypeVar("Answer", bound=BaseModel)
 
@@ -71,7 +71,7 @@ class MetadataConnection:
             raise MetadataError(f"{place}: no answer ({type(error).__name__})") from error
         if answer.status_code == httpx.codes.ACCEPTED:
             raise _kept(answer)
-        if answer.is_success or answer.status_code in _TOLD:
+        if answer.is_success or answer.status_code in _REPORTED:
             return answer
         raise _error(place, path, answer)
 
@@ -161,9 +161,9 @@ def _error(place: str, path: str, answer: httpx.Response) -> MetadataError | Spe
     found = SpecError(str(detail), pointer or "", problem.get("hint"))
     if answer.status_code == httpx.codes.UNPROCESSABLE_ENTITY and path.startswith(REFUSED_SPEC):
         return found
-    told = f"{message} (at {pointer})" if pointer else message
+    reported = f"{message} (at {pointer})" if pointer else message
     if answer.status_code not in _REFUSALS:
-        return MetadataError(told)
-    refused = RefusedError(told)
+        return MetadataError(reported)
+    refused = RefusedError(reported)
     refused.problem = found if answer.status_code == httpx.codes.UNPROCESSABLE_ENTITY else None
     return refused

@@ -68,7 +68,7 @@ class HttpDecryptor:
         return asyncio.run_coroutine_threadsafe(self._answer(content, position), self._loop)
 
     def close(self) -> None:
-        """Give up what is under way."""
+        """Give up what is in progress."""
         asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
@@ -112,8 +112,8 @@ class HttpDecryptor:
                 raise
             except Exception as error:
                 return Decrypted(None, f"the decryption failed with {type(error).__name__}", attempt)
-        told = f"the decryption service failed {self._service.retries + 1} times, at last: {reason}"
-        return Decrypted(None, told, self._service.retries)
+        reported = f"the decryption service failed {self._service.retries + 1} times, at last: {reason}"
+        return Decrypted(None, reported, self._service.retries)
 
     async def _ask(self, content: bytes, headers: dict[str, str]) -> bytes:
         async with self._client.stream(
@@ -146,8 +146,8 @@ class _BusyError(Exception):
 class _RefusedError(Exception):
     """The service will not take the same request; `is_final` where that is because of the record."""
 
-    def __init__(self, told: str, is_final: bool) -> None:
-        super().__init__(told)
+    def __init__(self, reported: str, is_final: bool) -> None:
+        super().__init__(reported)
         self.is_final = is_final
 
 

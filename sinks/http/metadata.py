@@ -104,7 +104,7 @@ class MetadataClient:
 
     def newer(self, known: MetadataSnapshot, etag: str, wait: float = 0) -> FetchedSnapshot | None:
         """The snapshot after `known`, which has this ETag, or None as `snapshot`. It is made of `known` and of what
-        changed, as long as the service can tell that."""
+        changed, as long as the service can determine that."""
         answer = self._http.call(
             "GET",
             "/v1/snapshot/changes",

@@ -28,7 +28,7 @@ MOST_REFERENCES = 200
 _KINDS = ("AVRO", "PROTOBUF", "JSON")
 
 
-class Place(NamedTuple):
+class RegistryLocation(NamedTuple):
     """Where a registry is, and where its password is: never what it is."""
 
     url: str
@@ -44,7 +44,10 @@ class HttpSchemaRegistry:
     """
 
     def __init__(
-        self, place: Place, backoff: Backoff = PATIENCE, sleep: Callable[[float], None] = time.sleep
+        self,
+        place: RegistryLocation,
+        backoff: Backoff = PATIENCE,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._place = place
         self._backoff = backoff
@@ -92,18 +95,18 @@ class HttpSchemaRegistry:
             try:
                 answer = self._client().get(self._place.url.rstrip("/") + path)
             except httpx.HTTPError as error:
-                told = f"no answer ({type(error).__name__})"
+                reported = f"no answer ({type(error).__name__})"
             else:
                 if answer.is_success:
                     return _content(answer)
                 if answer.status_code not in (401, 403, 408, 429) and answer.status_code < 500:
                     raise PayloadSchemaError(f"the registry does not have it (HTTP {answer.status_code})")
-                told = f"HTTP {answer.status_code}"
+                reported = f"HTTP {answer.status_code}"
                 if answer.status_code in (401, 403):
                     break
             if attempt < self._backoff.retries:
                 self._sleep(self._backoff.pause(attempt))
-        raise SchemaRegistryError(f"the schema registry {self._place.url}: {told}")
+        raise SchemaRegistryError(f"the schema registry {self._place.url}: {reported}")
 
     def _client(self) -> httpx.Client:
         # Sockets of a parent are none of its child's.
@@ -112,7 +115,7 @@ class HttpSchemaRegistry:
         return self._opened[1]
 
 
-def _connect(place: Place) -> httpx.Client:
+def _connect(place: RegistryLocation) -> httpx.Client:
     auth = None
     context: ssl.SSLContext | bool = True
     if place.username:

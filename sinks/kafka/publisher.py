@@ -43,7 +43,9 @@ class KafkaPublisher:
             self._producer = Producer(settings)
         except KafkaException as error:
             # Its words name the option, and sometimes show its value.
-            raise ConfigError(f"[kafka] producer: librdkafka refuses it: {_told(error, options)}") from None
+            raise ConfigError(
+                f"[kafka] producer: librdkafka refuses it: {_reported(error, options)}"
+            ) from None
 
     def __enter__(self) -> KafkaPublisher:
         return self
@@ -54,7 +56,7 @@ class KafkaPublisher:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        # What is still on its way after an error is given up: nobody was told that it is there.
+        # What is still on its way after an error is given up: nobody was informed that it is there.
         self._producer.purge()
         self._producer.flush(1.0)
 
@@ -74,8 +76,8 @@ class KafkaPublisher:
                 break
         self._producer.flush()
         if self._failures:
-            told = f"the topic {topic} could not be written to{refused}: {self._failures[0].str()}"
-            raise PublishError(told, self._written)
+            reported = f"the topic {topic} could not be written to{refused}: {self._failures[0].str()}"
+            raise PublishError(reported, self._written)
         return self._written
 
     def _require_answer(self, topic: str) -> None:
@@ -108,7 +110,7 @@ class KafkaPublisher:
             self._failures.append(error)
 
 
-def _told(error: KafkaException, options: Mapping[str, str]) -> str:
+def _reported(error: KafkaException, options: Mapping[str, str]) -> str:
     text = str(error.args[0].str())
     # The longest first: a password may begin with the user's name.
     for value in sorted(filter(None, options.values()), key=len, reverse=True):

@@ -40,7 +40,7 @@ class KafkaRanges:
             "group.id": "idgraph-ranges",
             "enable.auto.commit": False,
             "isolation.level": "read_committed",
-            # What is gone is told, not passed over.
+            # What is gone is reported, not passed over.
             "auto.offset.reset": "error",
             "enable.partition.eof": True,
         }

@@ -13,7 +13,7 @@ JSON, mode 0600:
 (`sinks.kms.envelope`).
 
 The last key is the only `current` one: it wraps. `previous` and `retiring` ones only unwrap. Of a `retired`
-one no secret is left; it stays listed so that its number is never given again. The checksum finds a damaged
+one no secret is left; it stays listed so that its number is never retried. The checksum finds a damaged
 file before anything is wrapped under a damaged key. Format 1 knew no `retiring` and `retired` and is read.
 """
 
@@ -28,7 +28,7 @@ from typing import Any
 from idgraph.model import canonical
 from sinks.keyring.envelope import ROOT, Envelope, SecretName, key_name
 from transforms.privacy.keys import KeyStatus, KeyVersion
-from transforms.privacy.not_picklable import KeyHolder
+from transforms.privacy.not_picklable import NotPicklable
 
 FORMAT_VERSION = 2
 FORMATS = {"idgraph-keyring": "file", "idgraph-kms-keyring": "kms"}
@@ -37,7 +37,7 @@ FORMATS = {"idgraph-keyring": "file", "idgraph-kms-keyring": "kms"}
 _READ_VERSIONS = (1, FORMAT_VERSION)
 
 
-class KeyEncryptionKey(KeyHolder):
+class KeyEncryptionKey(NotPicklable):
     """One key with its secret as it is stored, which a retired one has no more."""
 
     __slots__ = ("described", "secret")
@@ -53,7 +53,7 @@ class KeyEncryptionKey(KeyHolder):
         return KeyEncryptionKey(self.described._replace(status=status), self.secret)
 
 
-class Keyring(KeyHolder):
+class Keyring(NotPicklable):
     """A keyring file's content. `keys` is sorted by version and its last one is current. Secrets are as stored."""
 
     __slots__ = ("id", "keys", "root")

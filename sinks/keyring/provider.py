@@ -18,7 +18,7 @@ from sinks.keyring.envelope import BARE, Envelope
 from sinks.keyring.file import FileStamp
 from sinks.keyring.secrets import OpenedSecrets
 from transforms.privacy.keys import KeyStatus, KeyVersion, WrappedKey
-from transforms.privacy.not_picklable import KeyHolder
+from transforms.privacy.not_picklable import NotPicklable
 from transforms.privacy.secret import Secret
 
 FORMAT_VERSION = b"\x01"
@@ -26,8 +26,8 @@ PURPOSE_KEY_BYTES = 64
 LOOK_SECONDS = 60.0
 
 
-class KeyringFile(KeyHolder):
-    """A `RotatingKeyProvider` over a keyring file (its format is told in `sinks.keyring.content`).
+class KeyringFile(NotPicklable):
+    """A `RotatingKeyProvider` over a keyring file (its format is reported in `sinks.keyring.content`).
 
     A wrapped data key is the version byte 0x01 and the output of AES-SIV (RFC 5297) under the
     key-encryption key. Its one associated-data component is that byte, the key-encryption key's version in
@@ -142,12 +142,12 @@ class KeyringFile(KeyHolder):
             try:
                 self.refresh()
             except KeyProviderError:
-                # A keyring that is away for a while, or being mended, stops nobody who has read it.
+                # A keyring that is away for a while, or being repaired, stops nobody who has read it.
                 return self._opened
         return self._opened
 
 
-class _Opened(KeyHolder):
+class _Opened(NotPicklable):
     """All that was read at one time; replaced whole, so that no thread sees half a change."""
 
     __slots__ = ("keyring", "secrets", "stamp")

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 from idgraph.model.errors import KeyProviderError, KeyServiceError
 from sinks.keyring.content import Keyring
 from sinks.keyring.envelope import ROOT, SECRET_BYTES, Envelope, SecretName, key_name
-from transforms.privacy.not_picklable import KeyHolder
+from transforms.privacy.not_picklable import NotPicklable
 from transforms.privacy.secret import Secret
 
 REFUSED_SECONDS = 5.0
@@ -27,7 +27,7 @@ class _Kept:
     uses: float
 
 
-class OpenedSecrets(KeyHolder):
+class OpenedSecrets(NotPicklable):
     """Of one content of a keyring. Safe for several threads. All methods raise what `Envelope.open` raises."""
 
     __slots__ = ("_ciphers", "_envelope", "_keyring", "_lock", "_now", "_refused", "_stored", "_unlimited")

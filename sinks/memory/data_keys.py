@@ -63,8 +63,8 @@ class MemoryDataKeys:
 
     def delete(self, fragment_ids: Sequence[str], kept: Callable[[], Collection[str]] = frozenset) -> int:
         with self._lock:
-            keys, spared = self._open(), kept()
-            return sum(keys.pop(each, None) is not None for each in fragment_ids if each not in spared)
+            keys, skipped = self._open(), kept()
+            return sum(keys.pop(each, None) is not None for each in fragment_ids if each not in skipped)
 
     def compact(self) -> None:
         """Nothing is kept."""

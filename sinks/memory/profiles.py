@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from idgraph.model.errors import StoreError, UnstorableError
 from idgraph.model.store import NEW, FragmentWrite, OutboxEntry, StoredFragment
-from idgraph.model.tombstones import UNJUDGED, Holding, Tombstone, TombstoneNames
+from idgraph.model.tombstones import NO_EPOCH, FragmentSummary, Tombstone, TombstoneNames
 
 
 class MemoryProfileStore:
@@ -16,7 +16,7 @@ class MemoryProfileStore:
     def __init__(self, names: TombstoneNames = str.encode) -> None:
         self._names = names
         self._tombstones: dict[bytes, Tombstone] = {}
-        self._unfinished: dict[str, Holding] = {}
+        self._unfinished: dict[str, FragmentSummary] = {}
         self._withdrawn: dict[str, int] = {}
         self._marks: set[str] = set()
         self._fragments: dict[str, StoredFragment] = {}
@@ -36,7 +36,7 @@ class MemoryProfileStore:
     ) -> tuple[dict[str, StoredFragment], dict[str, Tombstone]]:
         _refuse_unstorable(ids)
         with self._lock():
-            return self._found(ids), self._buried(ids)
+            return self._found(ids), self._tombstoned(ids)
 
     def _found(self, ids: Sequence[str]) -> dict[str, StoredFragment]:
         return {each: self._fragments[each] for each in ids if each in self._fragments}
@@ -51,7 +51,7 @@ class MemoryProfileStore:
         present = self._fragments.get(write.id)
         tombstone = self._tombstones.get(self._names(write.id), _NONE)
         version = present.version if present else tombstone.version
-        if version != write.expected_version or tombstone.until > write.judged:
+        if version != write.expected_version or tombstone.until > write.erasure_epoch:
             return False
         if present and tombstone.covers(version):
             return False
@@ -99,23 +99,23 @@ class MemoryProfileStore:
 
     def tombstones(self, ids: Iterable[str]) -> dict[str, Tombstone]:
         with self._lock():
-            return self._buried(ids)
+            return self._tombstoned(ids)
 
-    def _buried(self, ids: Iterable[str]) -> dict[str, Tombstone]:
+    def _tombstoned(self, ids: Iterable[str]) -> dict[str, Tombstone]:
         if not self._tombstones:
             return {}
         found = ((each, self._tombstones.get(self._names(each))) for each in ids)
         return {each: tombstone for each, tombstone in found if tombstone is not None}
 
-    def holdings(self, ids: Sequence[str]) -> list[Holding]:
+    def summaries(self, ids: Sequence[str]) -> list[FragmentSummary]:
         with self._lock():
-            return [self._holding(each) for each in ids]
+            return [self._summary(each) for each in ids]
 
-    def erase(self, ids: Sequence[str], until: int) -> list[Holding]:
+    def erase(self, ids: Sequence[str], until: int) -> list[FragmentSummary]:
         with self._lock():
             return [self._erased(each, until) for each in ids]
 
-    def unfinished(self) -> list[Holding]:
+    def unfinished(self) -> list[FragmentSummary]:
         with self._lock():
             return [self._unfinished[each] for each in sorted(self._unfinished)]
 
@@ -159,13 +159,13 @@ class MemoryProfileStore:
                 self._tombstones[name] = self._tombstones.get(name, _NONE).joined(tombstone)
             return lost
 
-    def lift(self, ids: Sequence[str]) -> int:
+    def cancel(self, ids: Sequence[str]) -> int:
         with self._lock():
             names = {self._names(each) for each in ids if each not in self._unfinished}
-            lifted = [name for name in names if self._tombstones.get(name, _NONE).until > UNJUDGED]
-            for name in lifted:
-                self._tombstones[name] = self._tombstones[name]._replace(until=UNJUDGED)
-            return len(lifted)
+            cancelled = [name for name in names if self._tombstones.get(name, _NONE).until > NO_EPOCH]
+            for name in cancelled:
+                self._tombstones[name] = self._tombstones[name]._replace(until=NO_EPOCH)
+            return len(cancelled)
 
     def remember(self, mark: str, instead_of: str = "") -> None:
         with self._lock():
@@ -180,14 +180,14 @@ class MemoryProfileStore:
         with self._guard:
             self._closed = True
 
-    def _holding(self, fragment_id: str) -> Holding:
+    def _summary(self, fragment_id: str) -> FragmentSummary:
         present = self._fragments.get(fragment_id)
         identifiers = frozenset(self._identifiers.get(fragment_id, ()))
         version = present.version if present else NEW
-        return Holding(fragment_id, version, identifiers, fragment_id in self._outbox)
+        return FragmentSummary(fragment_id, version, identifiers, fragment_id in self._outbox)
 
-    def _erased(self, fragment_id: str, until: int) -> Holding:
-        found, name = self._holding(fragment_id), self._names(fragment_id)
+    def _erased(self, fragment_id: str, until: int) -> FragmentSummary:
+        found, name = self._summary(fragment_id), self._names(fragment_id)
         kept = self._tombstones.get(name, _NONE).joined(Tombstone.behind(found.version, until))
         self._tombstones[name] = kept
         noted = self._unfinished.get(fragment_id, found)
@@ -216,4 +216,4 @@ def _refuse_unstorable(names: Iterable[str]) -> None:
         raise UnstorableError("text that is not valid Unicode cannot be stored") from None
 
 
-_NONE = Tombstone(UNJUDGED, NEW)
+_NONE = Tombstone(NO_EPOCH, NEW)

@@ -1,6 +1,6 @@
 """Wrapped data keys in a file of their own, apart from the fragments they protect.
 
-Deleting a key empties the log; `compact` writes the file anew, so that no copy of it stays behind.
+Deleting a key empties the log; `compact` writes the file again, so that no copy of it stays behind.
 """
 
 from __future__ import annotations
@@ -105,16 +105,16 @@ class SqliteDataKeys:
         """Also raises StoreError when the keys are gone but a copy is still in the log; delete again."""
 
         def work(connection: sqlite3.Connection) -> int:
-            spared = kept()
+            skipped = kept()
             return connection.executemany(
                 "DELETE FROM data_keys WHERE fragment = ?",
-                [(fragment,) for fragment in fragment_ids if fragment not in spared],
+                [(fragment,) for fragment in fragment_ids if fragment not in skipped],
             ).rowcount
 
         if not fragment_ids:
             return 0
         deleted = max(self._file.write(work), 0)
-        # Also when there was none: a delete before this one may have been cut short.
+        # Also when there was none: a delete before this one may have been interrupted.
         self._file.truncate_log()
         return deleted
 

@@ -101,7 +101,7 @@ class SqliteFile:
         raise self._error(f"{self.path}: deleted rows are still in the log, a reader holds it; delete again")
 
     def rewrite(self) -> None:
-        """Write the whole file anew and empty the log, so that nothing deleted or replaced is in either: in the room
+        """Write the whole file again and empty the log, so that nothing deleted or replaced is in either: in the room
         that rows leave when they are moved from page to page, `secure_delete` lets their bytes stand. Takes the
         write lock for as long as writing it takes, seconds a gigabyte, and twice as much disk again as the file: in
         the log beside it, and in a temporary file of no name in the same folder, or where `SQLITE_TMPDIR` says.
@@ -193,7 +193,7 @@ def _begin_write(connection: sqlite3.Connection) -> None:
 
 
 def _vacuum(connection: sqlite3.Connection) -> None:
-    # In memory, as all else that is temporary, a file larger than that could never be written anew. Of the whole process;
+    # In memory, as all else that is temporary, a file larger than that could never be rewritten. Of the whole process;
     # SQLite's own choice may be a small disk, or one that is less well kept than that of the profiles.
     if "SQLITE_TMPDIR" not in os.environ:
         file = connection.execute("PRAGMA database_list").fetchone()[2]

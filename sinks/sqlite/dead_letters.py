@@ -41,7 +41,7 @@ _SCHEMA = Schema(
 
 _PAGE = 100
 _PAGE_BYTES = 4 << 20
-"""Of payloads: a letter may hold many megabytes. A page ends at either."""
+"""Of payloads: a dead letter may hold many megabytes. A page ends at either."""
 
 
 class SqliteDeadLetters:
@@ -50,20 +50,20 @@ class SqliteDeadLetters:
     def __init__(self, path: str | Path) -> None:
         self._file = SqliteFile(path, _SCHEMA, StoreError)
 
-    def put(self, letters: Sequence[DeadLetter]) -> None:
-        if letters:
-            # REPLACE finds the old letter by the unique id.
+    def put(self, dead_letters: Sequence[DeadLetter]) -> None:
+        if dead_letters:
+            # REPLACE finds the old dead letter by the unique id.
             self._file.write(
                 lambda connection: connection.executemany(
-                    "INSERT OR REPLACE INTO letters VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", letters
+                    "INSERT OR REPLACE INTO letters VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", dead_letters
                 )
             )
 
     def settle_batch(self, batch: str, attempt: str) -> dict[str, str]:
         return self._file.write(
             lambda connection: {
-                letter: position
-                for letter, position in connection.execute(
+                dead_letter: position
+                for dead_letter, position in connection.execute(
                     "DELETE FROM letters WHERE batch = ? AND attempt <> ? RETURNING id, position",
                     (batch, attempt),
                 )
@@ -71,16 +71,16 @@ class SqliteDeadLetters:
             }
         )
 
-    def get(self, letter_id: str) -> DeadLetter | None:
-        found = self._letters("WHERE id = ?", [letter_id])
+    def get(self, dead_letter_id: str) -> DeadLetter | None:
+        found = self._dead_letters("WHERE id = ?", [dead_letter_id])
         return found[0] if found else None
 
     def scan(self, reason: str | None = None, source: str | None = None) -> Iterator[DeadLetter]:
-        """A page in memory at a time; letters put or dropped meanwhile may or may not be seen."""
+        """A page in memory at a time; dead letters put or dropped meanwhile may or may not be seen."""
         wanted = [(column, value) for column, value in (("reason", reason), ("source", source)) if value]
         where = "".join(f"{column} = ? AND " for column, _ in wanted)
         after = ""
-        while page := self._letters(
+        while page := self._dead_letters(
             f"WHERE {where}id > ? ORDER BY id LIMIT {_PAGE}", [*(value for _, value in wanted), after]
         ):
             yield from page
@@ -125,7 +125,7 @@ class SqliteDeadLetters:
     def close(self) -> None:
         self._file.close()
 
-    def _letters(self, where: str, values: list[str]) -> list[DeadLetter]:
+    def _dead_letters(self, where: str, values: list[str]) -> list[DeadLetter]:
         def work(connection: sqlite3.Connection) -> list[DeadLetter]:
             with closing(connection.execute(f"SELECT * FROM letters {where}", values)) as rows:  # noqa: S608 - ours only
                 return _page(DeadLetter(row[0], DeadLetterReason(row[1]), *row[2:]) for row in rows)
@@ -133,13 +133,13 @@ class SqliteDeadLetters:
         return self._file.read(work)
 
 
-def _page(letters: Iterable[DeadLetter]) -> list[DeadLetter]:
+def _page(dead_letters: Iterable[DeadLetter]) -> list[DeadLetter]:
     """The first of them, up to the one with which they are of so many bytes."""
     page: list[DeadLetter] = []
     size = 0
-    for letter in letters:
-        page.append(letter)
-        size += len(letter.payload)
+    for dead_letter in dead_letters:
+        page.append(dead_letter)
+        size += len(dead_letter.payload)
         if size >= _PAGE_BYTES:
             break
     return page

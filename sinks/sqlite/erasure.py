@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from idgraph.model.store import NEW
-from idgraph.model.tombstones import UNJUDGED, Holding, Tombstone
+from idgraph.model.tombstones import NO_EPOCH, FragmentSummary, Tombstone
 from sinks.sqlite import outbox as sqlite_outbox
 from sinks.sqlite.tombstones import SqliteTombstones
 
@@ -22,29 +22,31 @@ WITHDRAWN_TABLE = """CREATE TABLE withdrawn (
     version INTEGER NOT NULL) WITHOUT ROWID"""
 
 
-def holding(connection: sqlite3.Connection, fragment_id: str) -> Holding:
+def summary(connection: sqlite3.Connection, fragment_id: str) -> FragmentSummary:
     """What the file has of a fragment."""
     query = "SELECT number, version, named FROM fragments WHERE id = ?"
     row = connection.execute(query, (fragment_id,)).fetchone()
     if row is None:
-        return Holding(fragment_id, NEW, frozenset(), False)
+        return FragmentSummary(fragment_id, NEW, frozenset(), False)
     number, version, named = row
     carried = _column(connection, "SELECT identifier FROM identifiers WHERE fragment = ?", number)
     waits = sqlite_outbox.waits(connection, number)
-    return Holding(fragment_id, version, frozenset(carried) | ({fragment_id} if named else set()), waits)
+    return FragmentSummary(
+        fragment_id, version, frozenset(carried) | ({fragment_id} if named else set()), waits
+    )
 
 
 def erase(
     connection: sqlite3.Connection, tombstones: SqliteTombstones, ids: Sequence[str], until: int
-) -> list[Holding]:
+) -> list[FragmentSummary]:
     """Remove fragments, set their tombstones, note them as unfinished; gives what there was, and what was noted."""
-    found = [holding(connection, each) for each in ids]
+    found = [summary(connection, each) for each in ids]
     tombstones.join(connection, {each.fragment_id: Tombstone.behind(each.version, until) for each in found})
     kept = tombstones.find(connection, ids)
     erased = [
         each._replace(
             version=kept[each.fragment_id].version,
-            # Of what an erasure that was cut short had taken, the rows are gone by now.
+            # Of what an erasure that was interrupted had taken, the rows are gone by now.
             identifiers=each.identifiers | _noted(connection, each.fragment_id),
         )
         for each in found
@@ -55,27 +57,27 @@ def erase(
     return erased
 
 
-def unfinished(connection: sqlite3.Connection) -> list[Holding]:
+def unfinished(connection: sqlite3.Connection) -> list[FragmentSummary]:
     """Erasures that are not finished everywhere."""
     rows = connection.execute("SELECT fragment, version, identifiers FROM erasures ORDER BY fragment")
-    return [Holding(row[0], row[1], frozenset(json.loads(row[2])), False) for row in rows]
+    return [FragmentSummary(row[0], row[1], frozenset(json.loads(row[2])), False) for row in rows]
 
 
-def lift(connection: sqlite3.Connection, names: Mapping[bytes, str]) -> int:
+def cancel(connection: sqlite3.Connection, names: Mapping[bytes, str]) -> int:
     """Let tombstones forbid nothing, by name with the fragment, but of those that are unfinished; gives how many did.
     Their versions stay."""
     query = (
         "UPDATE tombstones SET until = ?1 WHERE name = ?2 AND until > ?1 "
         "AND NOT EXISTS (SELECT 1 FROM erasures WHERE fragment = ?3)"
     )
-    return connection.executemany(query, [(UNJUDGED, *each) for each in sorted(names.items())]).rowcount
+    return connection.executemany(query, [(NO_EPOCH, *each) for each in sorted(names.items())]).rowcount
 
 
 def withdraw(
     connection: sqlite3.Connection, tombstones: SqliteTombstones, versions: Mapping[str, int]
 ) -> set[str]:
     """Remove fragments that have these versions, and note them; gives those that have another."""
-    present = {each: holding(connection, each).version for each in versions}
+    present = {each: summary(connection, each).version for each in versions}
     gone = {each: version for each, version in versions.items() if present[each] == version}
     tombstones.join(connection, {each: Tombstone.behind(version) for each, version in gone.items()})
     for each in gone:
@@ -96,7 +98,7 @@ def _noted(connection: sqlite3.Connection, fragment_id: str) -> frozenset[str]:
     return frozenset(name for text in _column(connection, query, fragment_id) for name in json.loads(text))
 
 
-def _note(connection: sqlite3.Connection, erased: Holding) -> None:
+def _note(connection: sqlite3.Connection, erased: FragmentSummary) -> None:
     connection.execute(
         "INSERT OR REPLACE INTO erasures VALUES (?, ?, ?)",
         (erased.fragment_id, erased.version, json.dumps(sorted(erased.identifiers))),

@@ -49,7 +49,7 @@ def add(connection: sqlite3.Connection, first: int, behind: int, others: Iterabl
     waiting = iter([(number,) for number in _outside_of_runs(connection, sorted(others))])
     at_its_place = "INSERT OR IGNORE INTO outbox VALUES (?, ?)"
     for (number,) in waiting:
-        # Behind all runs; the others go behind it by themselves, which is quicker than to be told where.
+        # Behind all runs; the others go behind it by themselves, which is quicker than to be informed where.
         if connection.execute(at_its_place, (place, number)).rowcount:
             break
     connection.executemany("INSERT OR IGNORE INTO outbox (fragment) VALUES (?)", waiting)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from idgraph.model.errors import StoreError, UnstorableError
 from idgraph.model.store import NEW, FragmentWrite, OutboxEntry, StoredFragment
-from idgraph.model.tombstones import UNJUDGED, Holding, Tombstone, TombstoneNames
+from idgraph.model.tombstones import NO_EPOCH, FragmentSummary, Tombstone, TombstoneNames
 from sinks.sqlite import erasure as sqlite_erasure
 from sinks.sqlite import outbox as sqlite_outbox
 from sinks.sqlite import tombstones as sqlite_tombstones
@@ -113,15 +113,15 @@ class SqliteProfileStore:
         wanted = list(ids)
         return self._file.read(lambda connection: self._tombstones.find(connection, wanted))
 
-    def holdings(self, ids: Sequence[str]) -> list[Holding]:
-        return self._file.read(lambda connection: [sqlite_erasure.holding(connection, each) for each in ids])
+    def summaries(self, ids: Sequence[str]) -> list[FragmentSummary]:
+        return self._file.read(lambda connection: [sqlite_erasure.summary(connection, each) for each in ids])
 
-    def erase(self, ids: Sequence[str], until: int) -> list[Holding]:
+    def erase(self, ids: Sequence[str], until: int) -> list[FragmentSummary]:
         return self._file.write(
             lambda connection: sqlite_erasure.erase(connection, self._tombstones, ids, until)
         )
 
-    def unfinished(self) -> list[Holding]:
+    def unfinished(self) -> list[FragmentSummary]:
         return self._file.read(sqlite_erasure.unfinished)
 
     def finish(self, ids: Sequence[str]) -> None:
@@ -165,9 +165,9 @@ class SqliteProfileStore:
 
         return self._file.write(work) if tombstones else 0
 
-    def lift(self, ids: Sequence[str]) -> int:
+    def cancel(self, ids: Sequence[str]) -> int:
         names = {self._tombstones.name(each): each for each in ids}
-        return self._file.write(lambda connection: sqlite_erasure.lift(connection, names))
+        return self._file.write(lambda connection: sqlite_erasure.cancel(connection, names))
 
     def remember(self, mark: str, instead_of: str = "") -> None:
         def work(connection: sqlite3.Connection) -> None:
@@ -202,7 +202,7 @@ def _write(
 ) -> set[str]:
     stored = _versions(connection, [write.id for write in writes])
     first = number = connection.execute("SELECT coalesce(max(number), 0) + 1 FROM fragments").fetchone()[0]
-    buried = tombstones.find(connection, (write.id for write in writes))
+    tombstoned = tombstones.find(connection, (write.id for write in writes))
     inserts: list[tuple[int, str, int, bool, bytes]] = []
     updates: list[tuple[bytes, bool, bool, int]] = []
     carried: list[tuple[str, int]] = []
@@ -210,12 +210,12 @@ def _write(
     refused: set[str] = set()
     # In the order of the ids: neighbours in the index share pages.
     for write in sorted(writes):
-        fragment_id, expected, state, identifiers, judged, others = write
-        tombstone = buried.get(fragment_id, _NONE) if buried else _NONE
+        fragment_id, expected, state, identifiers, erasure_epoch, others = write
+        tombstone = tombstoned.get(fragment_id, _NONE) if tombstoned else _NONE
         found, version = stored.get(fragment_id, _ABSENT)
         if not found:
             version = tombstone.version
-        if version != expected or tombstone.until > judged or (found and tombstone.covers(version)):
+        if version != expected or tombstone.until > erasure_epoch or (found and tombstone.covers(version)):
             refused.add(fragment_id)
             continue
         named, unnamed = fragment_id in identifiers, fragment_id in others
@@ -254,5 +254,5 @@ def _versions(connection: sqlite3.Connection, ids: Iterable[str]) -> dict[str, t
     }
 
 
-_NONE = Tombstone(UNJUDGED, NEW)
+_NONE = Tombstone(NO_EPOCH, NEW)
 _ABSENT = (0, NEW)

@@ -22,7 +22,7 @@ Step = str | Callable[[sqlite3.Connection], None]
 class Schema(NamedTuple):
     """Tables of one kind of file. `migrations[n]` are the steps that lead from version n to n + 1.
 
-    `application_id` tells this kind of file from all others, so that no store opens another's file.
+    `application_id` reports this kind of file from all others, so that no store opens another's file.
     `settings` are statements that run on every connection.
     """
 

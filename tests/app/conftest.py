@@ -44,7 +44,7 @@ class CommandLine(NamedTuple):
 
 @pytest.fixture(scope="session", autouse=True)
 def one_tree_of_commands() -> Iterator[None]:
-    """Made once, as a process does; typer's runner makes it anew at each call, which takes longer than most commands."""
+    """Made once, as a process does; typer's runner makes it again at each call, which takes longer than most commands."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("typer.testing._get_command", cache(get_command))
         yield
@@ -99,7 +99,7 @@ def filled(with_keys: CommandLine) -> CommandLine:
         pipeline = Pipeline(settings.directory, keys, resources.store, resources.index, snapshot=known)
         pipeline.process(records(40))
         resources.dead_letters.put(
-            pipeline.map(order(1, 70, order_id=None), order(2, 71, created_at="soon")).letters
+            pipeline.map(order(1, 70, order_id=None), order(2, 71, created_at="soon")).dead_letters
         )
         pipeline.data_keys.close()
     kept = {"etag": '"1"', "snapshot": known.model_dump(mode="json")}

@@ -1,4 +1,4 @@
-"""Attributes that a flow found in events, as it tells the service of them."""
+"""Attributes that a flow found in events, as it reports the service of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`idgraph backfill` as far as it goes without Spark, and how it tells where it is; with Spark in tests/crashes."""
+"""`idgraph backfill` as far as it goes without Spark, and how it reports where it is; with Spark in tests/crashes."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_name_at_its_longest_is_still_one_of_a_flow(idgraph: CommandLine, arch
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "told"),
+    ("words", "code", "reported"),
     [
         (("nothing", "2023"), 2, "no source is called 'nothing'"),
         (("orders", "2022"), 2, "there is no such directory or file"),
@@ -87,14 +87,14 @@ def test_a_name_at_its_longest_is_still_one_of_a_flow(idgraph: CommandLine, arch
         (("orders", "2023", "--rate", "0"), 2, "--rate"),
     ],
 )
-def test_what_cannot_be_taken_is_told(
-    idgraph: CommandLine, archive: Path, words: tuple[str, ...], code: int, told: str
+def test_what_cannot_be_taken_is_reported(
+    idgraph: CommandLine, archive: Path, words: tuple[str, ...], code: int, reported: str
 ) -> None:
     result = idgraph("backfill", *words)
-    assert (result.exit_code, told in result.stderr) == (code, True), result.output
+    assert (result.exit_code, reported in result.stderr) == (code, True), result.output
 
 
-def test_a_handler_that_is_not_there_is_told_before_spark_starts(
+def test_a_handler_that_is_not_there_is_reported_before_spark_starts(
     with_keys: CommandLine, archive: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("IDGRAPH_FLOW__ON_FAILURE", "nobody")
@@ -152,12 +152,12 @@ def program(batches: int, stopped: int = -1) -> str:
 def test_plain_lines_and_a_summary_without_a_terminal(with_keys: CommandLine, archive: Path) -> None:
     done = run_with(program(3), with_keys, "orders", str(archive))
     assert done.returncode == 0, done.stderr
-    told = done.stderr.decode()
-    assert "the backfill of orders begins: 3 files" in told
-    assert "1 of 3 files (33%), 10 events" in told
-    assert "3 of 3 files done, 30 events, 27 profiles written, 3 conflicts" in told
+    reported = done.stderr.decode()
+    assert "the backfill of orders begins: 3 files" in reported
+    assert "1 of 3 files (33%), 10 events" in reported
+    assert "3 of 3 files done, 30 events, 27 profiles written, 3 conflicts" in reported
     assert done.stdout == b""
-    assert "\x1b" not in told
+    assert "\x1b" not in reported
 
 
 def test_stopped_before_its_end_it_says_so_and_goes_on(with_keys: CommandLine, archive: Path) -> None:
@@ -181,13 +181,13 @@ def test_as_json_logs_it_says_nothing_else(with_keys: CommandLine, archive: Path
     with_json_logs = program(3, stopped=1).replace("cli.main()", JSON_LOGS)
     done = run_with(with_json_logs, with_keys, "orders", str(archive), "--json")
     assert done.returncode == 130
-    told = [json.loads(line) for line in done.stderr.splitlines()]
-    assert told[0]["message"] == "the backfill of orders begins: 3 files"
-    assert [each["batch"] for each in told if each["message"] == "micro-batch done"] == [
+    reported = [json.loads(line) for line in done.stderr.splitlines()]
+    assert reported[0]["message"] == "the backfill of orders begins: 3 files"
+    assert [each["batch"] for each in reported if each["message"] == "micro-batch done"] == [
         "backfill/q/0",
         "backfill/q/1",
     ]
-    assert told[-1]["message"] == "stopped; the same command goes on from here"
+    assert reported[-1]["message"] == "stopped; the same command goes on from here"
 
 
 def test_a_backfill_runs_once(with_keys: CommandLine, archive: Path) -> None:

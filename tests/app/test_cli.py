@@ -48,7 +48,7 @@ COMMANDS = {
     "dead-letters list": "List dead letters",
     "dead-letters show": "Show one dead letter",
     "dead-letters replay": "through the pipeline again",
-    "dead-letters drop": "Remove letters",
+    "dead-letters drop": "Remove dead letters",
     "specs apply": "Save spec documents",
     "specs list": "List the specs",
     "specs show": "Print a spec document",
@@ -250,7 +250,7 @@ def test_publish_of_nothing_makes_no_file(idgraph: CommandLine) -> None:
     assert not (idgraph.folder / "inbox").exists()
 
 
-def test_publish_of_a_truncated_file_tells_it_and_keeps_what_was_whole(idgraph: CommandLine) -> None:
+def test_publish_of_a_truncated_file_reports_it_and_keeps_what_was_whole(idgraph: CommandLine) -> None:
     data = idgraph.folder / "data.jsonl.gz"
     whole = [line.rstrip(b"\n") + b"\n" for line in lines("segment", 3)]
     data.write_bytes(gzip.compress(b"".join(whole))[:-8])
@@ -367,7 +367,7 @@ cli.main()
 # Running, as far as it goes without Spark
 
 
-def test_run_without_sources_keyring_or_token_tells_the_remedy(idgraph: CommandLine) -> None:
+def test_run_without_sources_keyring_or_token_reports_the_remedy(idgraph: CommandLine) -> None:
     result = idgraph("run", "--until-done")
     assert result.exit_code == 2
     assert "idgraph keys init" in result.stderr
@@ -461,7 +461,7 @@ def killed_at_the_end(process: subprocess.Popen[str]) -> Iterator[None]:
             process.kill()
 
 
-def test_an_address_in_use_is_told(with_keys: CommandLine) -> None:
+def test_an_address_in_use_is_reported(with_keys: CommandLine) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         result = with_keys("serve", "metadata", "--port", str(taken.getsockname()[1]))
     assert result.exit_code == 2

@@ -29,7 +29,7 @@ def require(folder: Path, master: str, *tables: str) -> None:
 
 @pytest.mark.parametrize("master", [MASTER, "k8s://https://10.0.0.1:443", "local-cluster[2,1,1024]"])
 @pytest.mark.parametrize(
-    ("tables", "told"),
+    ("tables", "reported"),
     [
         ([TOPIC], r"cannot share SQLite files; set \[store\] kind to dynamodb"),
         ([DYNAMODB, TOPIC], r"cannot share an SQLite file; set \[index\] kind to elasticsearch"),
@@ -41,9 +41,9 @@ def require(folder: Path, master: str, *tables: str) -> None:
     ],
 )
 def test_what_executors_could_not_reach_is_refused(
-    tmp_path: Path, master: str, tables: list[str], told: str
+    tmp_path: Path, master: str, tables: list[str], reported: str
 ) -> None:
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError, match=reported):
         require(tmp_path, master, *tables)
 
 
@@ -55,7 +55,7 @@ def test_what_all_machines_reach_is_taken(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "reported"),
     [
         ("spark.io.encryption.enabled", "what is shuffled is sealed"),
         ("spark.master", r"it is `\[flow\] master`"),
@@ -64,15 +64,15 @@ def test_what_all_machines_reach_is_taken(tmp_path: Path) -> None:
         ("executor.memory", "no option of Spark"),
     ],
 )
-def test_options_that_idgraph_needs_are_its_own(tmp_path: Path, name: str, told: str) -> None:
+def test_options_that_idgraph_needs_are_its_own(tmp_path: Path, name: str, reported: str) -> None:
     file = tmp_path / "idgraph.toml"
     file.write_text(f'[spark.options]\n"{name}" = "a secret"\n')
-    with pytest.raises(ConfigError, match=told) as refused:
+    with pytest.raises(ConfigError, match=reported) as refused:
         load(file)
     assert "a secret" not in str(refused.value)
 
 
-def test_executors_are_told_where_the_code_is(tmp_path: Path) -> None:
+def test_executors_are_reported_where_the_code_is(tmp_path: Path) -> None:
     file = tmp_path / "idgraph.toml"
     file.write_text(
         f'[flow]\nmaster = "{MASTER}"\n[spark]\narchive = "code.tgz"\ndriver_host = "driver"\n'
@@ -92,7 +92,7 @@ def test_executors_are_told_where_the_code_is(tmp_path: Path) -> None:
     assert "spark.archives" not in here
 
 
-def test_what_is_set_for_a_cluster_cannot_be_told_otherwise(tmp_path: Path) -> None:
+def test_what_is_set_for_a_cluster_cannot_be_reported_otherwise(tmp_path: Path) -> None:
     file = tmp_path / "idgraph.toml"
     file.write_text(f'[flow]\nmaster = "{MASTER}"\n[spark]\narchive = "code.tgz"\ndriver_host = "driver"\n')
     settings = load(file)
@@ -101,12 +101,12 @@ def test_what_is_set_for_a_cluster_cannot_be_told_otherwise(tmp_path: Path) -> N
         settings.flow.model_copy(update={"master": "local"}), settings.spark, tmp_path, tmp_path
     )
     of_cluster = {name for name in ours if name not in here} | {"spark.driver.host"}
-    # Whether processes know a common secret is told there, and only there.
+    # Whether processes know a common secret is reported there, and only there.
     assert of_cluster - REFUSED.keys() == {"spark.authenticate"}
 
 
 @pytest.mark.parametrize(
-    ("name", "further", "told"),
+    ("name", "further", "reported"),
     [
         ("code.zip", [], "Spark unpacks .tar, .tar.gz and .tgz"),
         ("code.tar", ["no_such_module"], "there is no module no_such_module here"),
@@ -118,7 +118,9 @@ def test_what_is_set_for_a_cluster_cannot_be_told_otherwise(tmp_path: Path) -> N
         ("nowhere/code.tar", [], "nowhere/code.tar: No such file or directory"),
     ],
 )
-def test_an_archive_is_whole_or_not_there(tmp_path: Path, name: str, further: list[str], told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
+def test_an_archive_is_whole_or_not_there(
+    tmp_path: Path, name: str, further: list[str], reported: str
+) -> None:
+    with pytest.raises(ConfigError, match=reported):
         write_archive(tmp_path / name, further)
     assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""`idgraph seal` and `idgraph dead-letters replay` killed (kill -9) behind each of their steps, then given again: what is
+"""`idgraph seal` and `idgraph dead-letters replay` killed (kill -9) behind each of their steps, then retried: what is
 there is what one run that nobody disturbed leaves. See docs/crashes.md; `idgraph erase` has a test of its own."""
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ SEALING = (
     after("fragments are joined to those of their new names", f"{STORE}.write"),
     after("the old ones are withdrawn", f"{STORE}.withdraw"),
     after("their documents are gone", f"{INDEX}.erase"),
-    after("their data keys are gone", "ingestion.stages.leftover_keys:LeftoverKeys.erase"),
+    after("their data keys are gone", "ingestion.stages.orphaned_keys:LeftoverKeys.erase"),
     after("values are sealed in their places", f"{STORE}.write", 2),
     after("the index is compacted", f"{INDEX}.compact"),
 )
 REPLAY = (
     after("data keys are made", "transforms.privacy.sealing:DataKeys.fetch"),
     after("the store has written", f"{STORE}.write"),
-    after("new letters are put", f"{LETTERS}.put"),
-    after("letters are dropped", f"{LETTERS}.drop", 2),
+    after("new dead letters are put", f"{LETTERS}.put"),
+    after("dead letters are dropped", f"{LETTERS}.drop", 2),
 )
 
 
@@ -58,7 +58,7 @@ def stored(idgraph: CommandLine, known: MetadataSnapshot, given: Iterable[RawRec
         keys = durable_keys(settings.directory)
         pipeline = Pipeline(settings.directory, keys, resources.store, resources.index, snapshot=known)
         for output in pipeline.map_stage().run(given):
-            resources.dead_letters.put(output.letters)
+            resources.dead_letters.put(output.dead_letters)
             pipeline.commit_stage().run(output.fragments.items())
         pipeline.data_keys.close()
 
@@ -69,8 +69,10 @@ def left(idgraph: CommandLine) -> tuple[list[Any], set[tuple[str, str]]]:
         assert resources.store.outbox() == []
         assert resources.store.withdrawn() == {}
         assert resources.index.count(Query()) == resources.store.count()
-        letters = {(letter.position, str(letter.reason)) for letter in resources.dead_letters.scan()}
-    return idgraph.json("export", "--reveal", "--provenance"), letters
+        dead_letters = {
+            (dead_letter.position, str(dead_letter.reason)) for dead_letter in resources.dead_letters.scan()
+        }
+    return idgraph.json("export", "--reveal", "--provenance"), dead_letters
 
 
 def undisturbed(idgraph: CommandLine, folder: Path, *words: str) -> tuple[list[Any], set[tuple[str, str]]]:
@@ -122,5 +124,5 @@ def test_replay(point: Point, served: CommandLine, tmp_path_factory: pytest.Temp
     assert len(expected[0]) > 1
     assert {reason for _, reason in expected[1]} == {"not_json"}
     kill(served, point, *words)
-    assert served(*words).exit_code == 1, "one letter stays"
+    assert served(*words).exit_code == 1, "one dead letter stays"
     assert left(served) == expected

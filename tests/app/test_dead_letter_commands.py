@@ -9,7 +9,7 @@ import pytest
 
 from idgraph.app import wiring
 from idgraph.model.dead_letters import DeadLetterReason
-from ingestion.stages.dead_letters import BatchAttempt, LetterWriter
+from ingestion.stages.dead_letters import BatchAttempt, DeadLetterWriter
 from merge.failures import CommitFailure
 from merge.fragments import FragmentState
 from sinks.sqlite.dead_letters import SqliteDeadLetters
@@ -18,7 +18,7 @@ from tests.retail import EXAMPLE, Pipeline, durable_keys, order, raw, snapshot
 
 
 def ids(idgraph: CommandLine, *words: str) -> list[str]:
-    return [letter["id"] for letter in idgraph.json("dead-letters", "list", "--json", *words)]
+    return [dead_letter["id"] for dead_letter in idgraph.json("dead-letters", "list", "--json", *words)]
 
 
 def test_list_for_people(filled: CommandLine) -> None:
@@ -55,29 +55,29 @@ def test_list_by_reason_and_source_and_at_most_so_many(filled: CommandLine) -> N
 def test_a_list_says_when_it_shows_only_the_first(form: list[str], filled: CommandLine) -> None:
     settings = filled.settings()
     with wiring.opened(settings) as resources:
-        (letter,) = resources.dead_letters.scan("missing_id")
+        (dead_letter,) = resources.dead_letters.scan("missing_id")
         resources.dead_letters.put(
-            [letter._replace(id=f"{number:02}", source="segment") for number in range(25)]
+            [dead_letter._replace(id=f"{number:02}", source="segment") for number in range(25)]
         )
 
-    def told(*words: str) -> str:
+    def reported(*words: str) -> str:
         return filled("dead-letters", "list", *form, *words).stderr
 
-    assert told().endswith("20 of 27; more with --limit\n")
-    assert told("--reason", "missing_id").endswith("20 of 26; more with --limit\n")
-    assert told("--source", "segment", "--limit", "24").endswith("24 of 25; more with --limit\n")
-    assert told("--source", "orders", "--limit", "1").endswith("1 of 2; more with --limit\n")
+    assert reported().endswith("20 of 27; more with --limit\n")
+    assert reported("--reason", "missing_id").endswith("20 of 26; more with --limit\n")
+    assert reported("--source", "segment", "--limit", "24").endswith("24 of 25; more with --limit\n")
+    assert reported("--source", "orders", "--limit", "1").endswith("1 of 2; more with --limit\n")
     for all_of_them in (["--limit", "27"], ["--source", "orders"], ["--reason", "not_json"]):
-        assert "more with" not in told(*all_of_them)
+        assert "more with" not in reported(*all_of_them)
 
 
 def test_show_hides_the_record_until_it_is_asked_for(filled: CommandLine) -> None:
-    (letter,) = ids(filled, "--reason", "missing_id")
-    hidden = filled("dead-letters", "show", letter)
+    (dead_letter,) = ids(filled, "--reason", "missing_id")
+    hidden = filled("dead-letters", "show", dead_letter)
     assert hidden.exit_code == 0
     assert "reason: missing_id" in hidden.stdout
     assert "p1@example.com" not in hidden.stdout
-    (shown,) = filled.json("dead-letters", "show", letter, "--reveal", "--json")
+    (shown,) = filled.json("dead-letters", "show", dead_letter, "--reveal", "--json")
     assert json.loads(shown["record"])["customer"]["email"] == "p1@example.com"
 
 
@@ -87,11 +87,11 @@ def test_show_what_is_not_there(filled: CommandLine) -> None:
     assert "no such dead letter" in result.stderr
 
 
-def test_what_a_letter_has_not_is_shown_so(filled: CommandLine) -> None:
+def test_what_a_dead_letter_has_not_is_shown_so(filled: CommandLine) -> None:
     with wiring.opened(filled.settings()) as resources:
-        (letter,) = resources.dead_letters.scan("missing_id")
-        resources.dead_letters.put([letter._replace(spec=None)])
-    assert "spec: -\n" in filled("dead-letters", "show", letter.id).stdout
+        (dead_letter,) = resources.dead_letters.scan("missing_id")
+        resources.dead_letters.put([dead_letter._replace(spec=None)])
+    assert "spec: -\n" in filled("dead-letters", "show", dead_letter.id).stdout
 
 
 @pytest.mark.parametrize("command", ["list", "replay", "drop"])
@@ -101,7 +101,7 @@ def test_a_source_without_a_name_is_neither_all_nor_none(command: str, filled: C
 
 
 @pytest.mark.parametrize("command", ["replay", "drop"])
-def test_nothing_happens_to_letters_that_nobody_named(command: str, filled: CommandLine) -> None:
+def test_nothing_happens_to_dead_letters_that_nobody_named(command: str, filled: CommandLine) -> None:
     result = filled("dead-letters", command)
     assert result.exit_code == 2
     assert "--all" in result.stderr
@@ -111,54 +111,56 @@ def test_nothing_happens_to_letters_that_nobody_named(command: str, filled: Comm
 
 
 @pytest.mark.parametrize("command", ["replay", "drop"])
-def test_a_letter_that_is_not_there(command: str, filled: CommandLine) -> None:
+def test_a_dead_letter_that_is_not_there(command: str, filled: CommandLine) -> None:
     result = filled("dead-letters", command, "none")
     assert result.exit_code == 3
     assert "no such dead letter: none" in result.stderr
 
 
 def test_one_that_is_not_there_keeps_no_other_from_being_dropped(filled: CommandLine) -> None:
-    (letter,) = ids(filled, "--reason", "missing_id")
-    result = filled("dead-letters", "drop", "none", letter)
+    (dead_letter,) = ids(filled, "--reason", "missing_id")
+    result = filled("dead-letters", "drop", "none", dead_letter)
     assert (result.exit_code, result.stdout) == (3, "dropped 1\n")
     assert "no such dead letter: none\n" in result.stderr
-    assert letter not in ids(filled)
+    assert dead_letter not in ids(filled)
 
 
 def test_one_that_is_not_there_keeps_no_other_from_being_replayed(filled: CommandLine) -> None:
-    (letter,) = ids(filled, "--reason", "missing_id")
-    result = filled("dead-letters", "replay", "none", letter)
+    (dead_letter,) = ids(filled, "--reason", "missing_id")
+    result = filled("dead-letters", "replay", "none", dead_letter)
     assert result.exit_code == 1
-    assert result.stdout == "replayed 0, still dead 1, to be given again as files 0, unreadable 0\n"
+    assert result.stdout == "replayed 0, still dead 1, to be retried as files 0, unreadable 0\n"
     assert "no such dead letter: none\n" in result.stderr
 
 
-def test_one_that_goes_before_its_turn_is_told(filled: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_goes_before_its_turn_is_reported(
+    filled: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first, second = ids(filled)
     get = SqliteDeadLetters.get
 
-    def late(letters: SqliteDeadLetters, name: str) -> Any:
-        letters.drop([second])
-        return get(letters, name)
+    def late(dead_letters: SqliteDeadLetters, name: str) -> Any:
+        dead_letters.drop([second])
+        return get(dead_letters, name)
 
     monkeypatch.setattr(SqliteDeadLetters, "get", late)
     result = filled("dead-letters", "replay", "--all")
-    assert result.stdout == "replayed 0, still dead 1, to be given again as files 0, unreadable 0\n"
+    assert result.stdout == "replayed 0, still dead 1, to be retried as files 0, unreadable 0\n"
     assert f"gone meanwhile: {second}\n" in result.stderr
     assert ids(filled) == [first]
 
 
 def test_ids_and_filters_must_both_hold(filled: CommandLine) -> None:
-    (letter,) = ids(filled, "--reason", "missing_id")
-    assert filled("dead-letters", "drop", letter, "--source", "segment").stdout == "dropped 0\n"
+    (dead_letter,) = ids(filled, "--reason", "missing_id")
+    assert filled("dead-letters", "drop", dead_letter, "--source", "segment").stdout == "dropped 0\n"
     assert len(ids(filled)) == 2
 
 
-def test_with_the_last_letter_of_a_fragment_that_is_not_stored_goes_its_key(filled: CommandLine) -> None:
+def test_with_the_last_dead_letter_of_a_fragment_that_is_not_stored_goes_its_key(filled: CommandLine) -> None:
     name = "user_id:set-aside"
     failure = CommitFailure(name, DeadLetterReason.REFUSED_BY_STORE, "", FragmentState())
     with wiring.opened(filled.settings()) as resources:
-        writer, batch = LetterWriter(resources.sealer), BatchAttempt("main/0", "attempt")
+        writer, batch = DeadLetterWriter(resources.sealer), BatchAttempt("main/0", "attempt")
         resources.dead_letters.put(writer.of_failures([failure], 1, batch))
         resources.data_keys.fetch([name], create=True)
         resources.store.erase([name], 1)
@@ -172,8 +174,8 @@ def test_with_the_last_letter_of_a_fragment_that_is_not_stored_goes_its_key(fill
 
 
 def test_drop(filled: CommandLine) -> None:
-    (letter,) = ids(filled, "--reason", "missing_id")
-    assert filled("dead-letters", "drop", letter).stdout == "dropped 1\n"
+    (dead_letter,) = ids(filled, "--reason", "missing_id")
+    assert filled("dead-letters", "drop", dead_letter).stdout == "dropped 1\n"
     assert filled("dead-letters", "drop", "--all").stdout == "dropped 1\n"
     assert ids(filled) == []
 
@@ -182,7 +184,7 @@ def test_replay_under_a_mended_spec(served: CommandLine) -> None:
     settings = served.settings()
     with wiring.opened(settings) as resources:
         pipeline = Pipeline(settings.directory, durable_keys(settings.directory), snapshot=snapshot(specs=[]))
-        resources.dead_letters.put(pipeline.map(order(1, 1), raw(b"{", 2)).letters)
+        resources.dead_letters.put(pipeline.map(order(1, 1), raw(b"{", 2)).dead_letters)
         pipeline.data_keys.close()
     assert served("attributes", "apply", EXAMPLE / "attributes.json").exit_code == 0
     assert served("specs", "apply", EXAMPLE / "specs" / "orders.json").exit_code == 0
@@ -190,8 +192,10 @@ def test_replay_under_a_mended_spec(served: CommandLine) -> None:
     result = served("dead-letters", "replay", "--all")
 
     assert result.exit_code == 1
-    assert result.stdout == "replayed 1, still dead 1, to be given again as files 0, unreadable 0\n"
-    assert [letter["reason"] for letter in served.json("dead-letters", "list", "--json")] == ["not_json"]
+    assert result.stdout == "replayed 1, still dead 1, to be retried as files 0, unreadable 0\n"
+    assert [dead_letter["reason"] for dead_letter in served.json("dead-letters", "list", "--json")] == [
+        "not_json"
+    ]
     (found,) = served.json("lookup", "email:p1@example.com", "--json")
     assert found["attributes"]["orders"]["last"]["total"] == 12.5
     discovered = [each["path"] for each in served.json("attributes", "search", "orders.last", "--json")]
@@ -204,16 +208,16 @@ def test_replay_while_the_service_is_away_goes_by_the_last_snapshot(filled: Comm
     assert "replayed 0, still dead 2" in result.stdout
 
 
-def test_replay_keeps_letters_whose_attributes_nobody_could_be_told_of(filled: CommandLine) -> None:
+def test_replay_keeps_dead_letters_whose_attributes_nobody_could_be_told_of(filled: CommandLine) -> None:
     settings = filled.settings()
     settings.token_file().write_text("a-token-for-the-tests")
     with wiring.opened(settings) as resources:
         pipeline = Pipeline(settings.directory, durable_keys(settings.directory), snapshot=snapshot(specs=[]))
-        resources.dead_letters.put(pipeline.map(order(9, 90)).letters)
+        resources.dead_letters.put(pipeline.map(order(9, 90)).dead_letters)
         pipeline.data_keys.close()
     result = filled("dead-letters", "replay", "--reason", "no_spec")
     assert result.exit_code == 5
-    assert "letters that bring new attributes stay" in result.stderr
+    assert "dead letters that bring new attributes stay" in result.stderr
     assert len(ids(filled, "--reason", "no_spec")) == 1
 
 

@@ -78,9 +78,9 @@ def test_a_worker_decrypts_and_a_replay_asks_again(
     assert 0 < report.decrypt_seconds <= report.map_seconds
     assert list(service.authorizations) == ["Bearer secret-token"]
     assert [each.position for each in report.set_aside] == ["file:orders/a.jsonl#1"]
-    (letter,) = served.json("dead-letters", "list", "--json")
-    assert letter["stage"] == "decrypt"
-    shown = served("dead-letters", "show", letter["id"], "--reveal")
+    (dead_letter,) = served.json("dead-letters", "list", "--json")
+    assert dead_letter["stage"] == "decrypt"
+    shown = served("dead-letters", "show", dead_letter["id"], "--reveal")
     assert CANARY not in shown.output
     assert encrypted(CANARY.encode()).decode() in shown.output
     assert served("attributes", "apply", EXAMPLE / "attributes.json").exit_code == 0
@@ -106,7 +106,7 @@ def test_a_worker_that_is_to_stop_says_where(with_keys: CommandLine, decrypting:
 
 
 @pytest.mark.parametrize(
-    ("table", "told"),
+    ("table", "reported"),
     [
         ('url = "ftp://h/"', "url"),
         ('url = "http://u:pw@h/"', "url"),
@@ -116,9 +116,9 @@ def test_a_worker_that_is_to_stop_says_where(with_keys: CommandLine, decrypting:
         ("capacity = 1", "url"),
     ],
 )
-def test_what_cannot_be_used_is_refused_with_its_place(tmp_path: Path, table: str, told: str) -> None:
+def test_what_cannot_be_used_is_refused_with_its_place(tmp_path: Path, table: str, reported: str) -> None:
     file = tmp_path / "idgraph.toml"
     file.write_text(f'[[sources]]\nname = "web"\npath = "inbox"\n[sources.decryptor]\n{table}\n')
-    with pytest.raises(ConfigError, match=f"decryptor.{told}") as caught:
+    with pytest.raises(ConfigError, match=f"decryptor.{reported}") as caught:
         load(file)
     assert "pw" not in str(caught.value)

@@ -45,7 +45,7 @@ def test_a_demo_that_is_stopped_in_its_middle_does_not_end_as_if_done(
 
 
 @pytest.mark.parametrize("options", [[], ["-v"]])
-def test_what_the_flow_does_in_the_background_is_told_on_request(
+def test_what_the_flow_does_in_the_background_is_reported_on_request(
     options: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heard: list[str] = []

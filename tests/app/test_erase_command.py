@@ -26,7 +26,7 @@ from idgraph.model.errors import ProfileIndexError, StoreError
 from idgraph.model.events import RawRecord
 from idgraph.model.identifiers import Identifier
 from idgraph.model.queries import Query
-from idgraph.model.tombstones import UNJUDGED, Holding, Tombstone
+from idgraph.model.tombstones import NO_EPOCH, FragmentSummary, Tombstone
 from sinks.sqlite.index.index import SqliteProfileIndex
 from sinks.sqlite.profiles import SqliteProfileStore
 from sinks.tombstone_file import TombstoneFile
@@ -65,7 +65,7 @@ def person(number: int = 1) -> list[RawRecord]:
 
 
 def broken() -> list[RawRecord]:
-    """Letters of that person: by a mapped identifier, by a raw value, cut off; and of somebody else."""
+    """Dead letters of that person: by a mapped identifier, by a raw value, cut off; and of somebody else."""
     return [
         segment(7, timestamp="2030-01-01T00:00:00Z"),
         order(2, 901, order_id=None, customer={"email": MAIL.upper()}),
@@ -80,7 +80,7 @@ def process(settings: Any, given: Iterable[RawRecord]) -> None:
         pipeline = Pipeline(settings.directory, keys, resources.store, resources.index, snapshot=snapshot())
         outputs = list(pipeline.map_stage().run(given))
         for output in outputs:
-            resources.dead_letters.put(output.letters)
+            resources.dead_letters.put(output.dead_letters)
             pipeline.commit_stage().run(output.fragments.items())
         pipeline.data_keys.close()
 
@@ -124,12 +124,14 @@ def test_nothing_is_left_of_an_erased_person_and_all_of_the_others(filled: Comma
     assert len(ids) == 2
     assert {name for name, _ in seen(directory)} >= {"profiles.db"}
     others = [line for line in export(filled) if line["id"] not in ids]
-    (told,) = filled.json("erase", *WHOM, "--yes", "--json", "--receipt", directory.parent / "receipt.json")
+    (reported,) = filled.json(
+        "erase", *WHOM, "--yes", "--json", "--receipt", directory.parent / "receipt.json"
+    )
     assert export(filled) == others
     assert seen(directory, *(each.partition(":")[2] for each in ids)) == []
     assert seen(directory.parent, *(each.partition(":")[2] for each in ids)) == []
-    assert all(told["counts"][place] for place in EVERYTHING)
-    assert told["counts"]["dead_letters"] == 3
+    assert all(reported["counts"][place] for place in EVERYTHING)
+    assert reported["counts"]["dead_letters"] == 3
     (left,) = filled.json("dead-letters", "list", "--json")
     assert left["position"].endswith("#903")
 
@@ -137,10 +139,10 @@ def test_nothing_is_left_of_an_erased_person_and_all_of_the_others(filled: Comma
 def test_the_receipt_names_nobody_and_shows_that_it_was_altered(filled: CommandLine, tmp_path: Path) -> None:
     file = tmp_path / "receipt.json"
     assert filled("erase", *WHOM, "--yes", "--receipt", file).exit_code == 0
-    told = json.loads(file.read_bytes())
-    assert told["hash"] == receipt_hash(told)
-    assert receipt_hash({**told, "refused_until": 0}) != told["hash"]
-    assert len(told["fragments"]) == 4, "two that were there, and the other forms of their names"
+    reported = json.loads(file.read_bytes())
+    assert reported["hash"] == receipt_hash(reported)
+    assert receipt_hash({**reported, "refused_until": 0}) != reported["hash"]
+    assert len(reported["fragments"]) == 4, "two that were there, and the other forms of their names"
     assert not any(canary in file.read_text() for canary in CANARIES)
     assert file.stat().st_mode & 0o777 == 0o600
     assert filled("erase", *WHOM, "--fragment", "a:1", "--yes", "--receipt", file).exit_code == 2
@@ -148,30 +150,30 @@ def test_the_receipt_names_nobody_and_shows_that_it_was_altered(filled: CommandL
 
 def test_a_dry_run_says_what_would_go_and_changes_nothing(filled: CommandLine) -> None:
     before = export(filled)
-    (told,) = filled.json("erase", *WHOM, "--dry-run", "--json")
+    (reported,) = filled.json("erase", *WHOM, "--dry-run", "--json")
     assert export(filled) == before
     assert not wiring.tombstone_file(filled.settings()).exists()
     (receipt,) = filled.json("erase", *WHOM, "--yes", "--json")
-    assert [each["goes"] for each in told.pop("letters")] == [True] * 3
-    assert receipt["counts"] == told
+    assert [each["goes"] for each in reported.pop("letters")] == [True] * 3
+    assert receipt["counts"] == reported
 
 
-def test_letters_that_may_be_of_others_stay_and_are_told(filled: CommandLine) -> None:
-    """Found by a new user: a number of minutes took the letter of another customer."""
+def test_dead_letters_that_may_be_of_others_stay_and_are_told(filled: CommandLine) -> None:
+    """Found by a new user: a number of minutes took the dead letter of another customer."""
     others = [order(9, 910 + number, order_id=None, minutes=480) for number in range(2)]
     its_own = order(9, 912, order_id=None, shop={"customerId": "480"})
     process(filled.settings(), [*others, its_own])
     given = ("erase", "customer:480", "--fragment", "customer:480")
-    (told,) = filled.json(*given, "--dry-run", "--json")
-    assert (told["dead_letters"], told["possible_letters"]) == (1, 2)
-    assert {(each["position"][-4:], each["goes"]) for each in told["letters"]} == {
+    (reported,) = filled.json(*given, "--dry-run", "--json")
+    assert (reported["dead_letters"], reported["possible_letters"]) == (1, 2)
+    assert {(each["position"][-4:], each["goes"]) for each in reported["letters"]} == {
         ("#910", False),
         ("#911", False),
         ("#912", True),
     }
-    kept = {each["id"] for each in told["letters"] if not each["goes"]}
+    kept = {each["id"] for each in reported["letters"] if not each["goes"]}
     shown = filled(*given, "--dry-run").stdout
-    assert all(each["id"] in shown and each["why"] in shown for each in told["letters"])
+    assert all(each["id"] in shown and each["why"] in shown for each in reported["letters"])
     done = filled(*given, "--yes")
     assert "2 dead letters may hold" in done.stderr
     assert all(each in done.stderr for each in kept)
@@ -205,11 +207,11 @@ def test_an_interrupted_question_erases_nothing(filled: CommandLine) -> None:
         command, cwd=root, stdin=subprocess.PIPE, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
     ) as asking:
         assert asking.stderr
-        told = b""
-        while not told.endswith(b"[y/N]:"):
+        reported = b""
+        while not reported.endswith(b"[y/N]:"):
             byte = asking.stderr.read(1)
-            assert byte, told
-            told += byte
+            assert byte, reported
+            reported += byte
         asking.send_signal(signal.SIGINT)
         assert b"interrupted" in asking.stderr.read()
     assert asking.returncode == 130
@@ -220,13 +222,13 @@ def test_what_is_not_there(filled: CommandLine) -> None:
     assert filled("erase", "email:nobody@example.com", "--yes").exit_code == 3
     assert filled("erase", "no colon", "--yes").exit_code == 2
     assert filled("erase", "--yes").exit_code == 2
-    lifted = filled("erase", "--lift", "email:nobody@example.com")
-    assert (lifted.exit_code, lifted.stdout) == (3, "lifted 0\n")
+    cancelled = filled("erase", "--cancel", "email:nobody@example.com")
+    assert (cancelled.exit_code, cancelled.stdout) == (3, "lifted 0\n")
 
 
 @pytest.mark.parametrize("name", ["", "w9", "nonsense"])
-@pytest.mark.parametrize("more", [["--yes"], ["--lift"], ["--dry-run"]], ids=["erase", "lift", "dry run"])
-def test_an_id_that_is_no_identifier_is_told(name: str, more: list[str], filled: CommandLine) -> None:
+@pytest.mark.parametrize("more", [["--yes"], ["--cancel"], ["--dry-run"]], ids=["erase", "lift", "dry run"])
+def test_an_id_that_is_no_identifier_is_reported(name: str, more: list[str], filled: CommandLine) -> None:
     result = filled("erase", "--fragment", name, *more)
     assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
     assert "type:value" in result.stderr
@@ -238,10 +240,10 @@ def test_an_id_that_is_no_identifier_is_told(name: str, more: list[str], filled:
         ["--again", "--dry-run"],
         ["--again", *WHOM],
         ["--again", "--fragment", "email:x"],
-        ["--again", "--lift"],
+        ["--again", "--cancel"],
         ["--again", "--receipt", "receipt.json"],
-        ["--lift", "--dry-run", *WHOM],
-        ["--lift", "--receipt", "receipt.json", *WHOM],
+        ["--cancel", "--dry-run", *WHOM],
+        ["--cancel", "--receipt", "receipt.json", *WHOM],
     ],
     ids=" ".join,
 )
@@ -279,12 +281,12 @@ def test_a_receipt_that_could_not_be_written_is_not_lost(
     result = filled("erase", *WHOM, "--yes", "--receipt", receipt)
     assert result.exit_code == 1
     assert "all is erased, and the receipt stands on standard output" in result.stderr
-    told = json.loads(result.stdout)
-    assert told["hash"] == receipt_hash(told)
-    assert told["counts"]["fragments"] == 2
+    reported = json.loads(result.stdout)
+    assert reported["hash"] == receipt_hash(reported)
+    assert reported["counts"]["fragments"] == 2
 
 
-def test_who_was_erased_before_is_told_so(filled: CommandLine) -> None:
+def test_who_was_erased_before_is_reported_so(filled: CommandLine) -> None:
     filled("erase", *WHOM, "--yes")
     again = filled("erase", *WHOM, "--yes")
     assert again.exit_code == 3
@@ -312,13 +314,13 @@ def test_a_key_of_which_nothing_was_written_goes_with_its_name(filled: CommandLi
 
 
 def test_a_dry_run_finds_what_stands_under_the_other_name(filled: CommandLine) -> None:
-    told = filled.json("erase", "--fragment", f"email:{MAIL}", "--dry-run", "--json")
-    assert told[0]["fragments"] == 1
+    reported = filled.json("erase", "--fragment", f"email:{MAIL}", "--dry-run", "--json")
+    assert reported[0]["fragments"] == 1
 
 
 def test_a_lift_of_nobody_writes_nothing(filled: CommandLine) -> None:
     """Later flows took it for an erasure that was lost, and said so."""
-    result = filled("erase", "--lift", "--fragment", "user_id:typo")
+    result = filled("erase", "--cancel", "--fragment", "user_id:typo")
     assert (result.exit_code, result.stdout) == (3, "lifted 0\n")
     file = wiring.tombstone_file(filled.settings())
     assert not file.exists() or file.read_bytes() == b""
@@ -335,7 +337,7 @@ def test_the_same_events_again_bring_nothing_back_until_lifted(filled: CommandLi
     process(filled.settings(), [*person(), *person(5)])
     assert export(filled) == after
     fragments = [word for each in ids for word in ("--fragment", each)]
-    assert filled("erase", "--lift", *fragments).output == "lifted 2\n"
+    assert filled("erase", "--cancel", *fragments).output == "lifted 2\n"
     process(filled.settings(), [*person(), *person(5)])
     assert ids_of(filled) == ids
     assert filled.json("search", "--json", f"activity.platform={ITEM}")
@@ -357,12 +359,12 @@ def test_a_lift_that_was_cut_short_is_not_taken_back_later(
             stack.enter_context(pytest.raises(KeyboardInterrupt))
             where, step = {"file": (TombstoneFile, "append"), "store": (SqliteProfileStore, "lift")}[dies]
             patched.setattr(where, step, killed)
-        wiring.erasure(settings, resources).lift(ids)
+        wiring.erasure(settings, resources).cancel(ids)
     with wiring.opened(settings) as resources:
         for starts in (False, True):
             if starts:
                 wiring.erasure(settings, resources).mend()
-            forbids = {each.until > UNJUDGED for each in resources.store.tombstones(ids).values()}
+            forbids = {each.until > NO_EPOCH for each in resources.store.tombstones(ids).values()}
             assert forbids == {bool(dies)}
 
 
@@ -373,16 +375,16 @@ def away(*_: Any) -> Any:
 def test_what_was_cut_short_is_finished_before_it_is_lifted(
     filled: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else what its letters hold could be replayed: the erasure had not reached them yet."""
+    """Else what its dead letters hold could be replayed: the erasure had not reached them yet."""
     fragments = [word for each in ids_of(filled) for word in ("--fragment", each)]
 
     with monkeypatch.context() as patched:
         patched.setattr(SqliteProfileIndex, "erase", away)
         assert filled("erase", *WHOM, "--yes").exit_code == 1
-        kept = filled("erase", "--lift", *fragments)
+        kept = filled("erase", "--cancel", *fragments)
         assert (kept.exit_code, kept.stdout) == (1, "")
         assert "the index is away" in kept.stderr
-    assert filled("erase", "--lift", *fragments).output == "lifted 2\n"
+    assert filled("erase", "--cancel", *fragments).output == "lifted 2\n"
     with wiring.opened(filled.settings()) as resources:
         assert resources.store.unfinished() == []
         (theirs,) = resources.dead_letters.scan()
@@ -392,17 +394,17 @@ def test_what_was_cut_short_is_finished_before_it_is_lifted(
 def test_an_erasure_that_the_store_was_given_twice_is_whole(
     filled: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As where the answer to the first was lost: some letters carry nothing but the person's other identifiers."""
+    """As where the answer to the first was lost: some dead letters carry nothing but the person's other identifiers."""
     erase = SqliteProfileStore.erase
 
-    def twice(store: SqliteProfileStore, ids: list[str], until: int) -> list[Holding]:
+    def twice(store: SqliteProfileStore, ids: list[str], until: int) -> list[FragmentSummary]:
         erase(store, ids, until)
         return erase(store, ids, until)
 
     monkeypatch.setattr(SqliteProfileStore, "erase", twice)
     (found,) = filled.json("lookup", "--json", f"user_id:{USER}")
-    (told,) = filled.json("erase", "--fragment", found["id"], "--yes", "--json")
-    assert (told["counts"]["dead_letters"], told["counts"]["fragments"]) == (3, 1)
+    (reported,) = filled.json("erase", "--fragment", found["id"], "--yes", "--json")
+    assert (reported["counts"]["dead_letters"], reported["counts"]["fragments"]) == (3, 1)
     (left,) = filled.json("dead-letters", "list", "--json")
     assert left["position"].endswith("#903")
 
@@ -410,7 +412,7 @@ def test_an_erasure_that_the_store_was_given_twice_is_whole(
 def test_what_was_cut_short_is_finished_by_a_lift_of_its_other_name(
     filled: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A letter of the one may be replayed into the other."""
+    """A dead letter of the one may be replayed into the other."""
     with wiring.opened(filled.settings()) as resources:
         hashed = str(resources.blind_index.identifier(Identifier.parse("email:left@example.com")))
         erasure = wiring.erasure(filled.settings(), resources)
@@ -419,7 +421,7 @@ def test_what_was_cut_short_is_finished_by_a_lift_of_its_other_name(
             with pytest.raises(ProfileIndexError):
                 erasure.erase(["email:left@example.com"], 1)
         assert [each.fragment_id for each in resources.store.unfinished()] == ["email:left@example.com"]
-        erasure.lift([hashed])
+        erasure.cancel([hashed])
         assert resources.store.unfinished() == []
 
 
@@ -435,7 +437,7 @@ def test_two_that_erase_or_lift_come_one_after_the_other(
         before = resources.store.all_tombstones()
         work = {
             "erase": lambda: second.erase(["email:left@example.com"], 1),
-            "lift": lambda: second.lift(ids),
+            "lift": lambda: second.cancel(ids),
             "again": second.again,
             "mend": second.mend,
         }[what]
@@ -449,13 +451,13 @@ def test_two_that_erase_or_lift_come_one_after_the_other(
             assert resources.store.all_tombstones() == before
             assert keeper.read() == before
             # What the first had not done yet: its lift.
-            keeper.append({first.names(each): Tombstone(UNJUDGED, 0) for each in ids})
-            resources.store.lift(ids)
+            keeper.append({first.names(each): Tombstone(NO_EPOCH, 0) for each in ids})
+            resources.store.cancel(ids)
         thread.join()
         assert {name: each.until for name, each in resources.store.all_tombstones().items()} == {
             name: each.until for name, each in keeper.read().items()
         }
-        assert {each.until for each in resources.store.tombstones(ids).values()} == {UNJUDGED}
+        assert {each.until for each in resources.store.tombstones(ids).values()} == {NO_EPOCH}
 
 
 def test_what_is_being_erased_elsewhere_is_not_lifted(
@@ -473,10 +475,10 @@ def test_what_is_being_erased_elsewhere_is_not_lifted(
 
         with monkeypatch.context() as patched:
             patched.setattr(TombstoneFile, "append", meanwhile)
-            told = filled("erase", "--lift", *(word for each in ids for word in ("--fragment", each)))
-        assert (told.exit_code, told.stdout) == (1, "")
-        assert "1 of them are being erased just now, elsewhere" in told.stderr
-        forbids = {name: each.until > UNJUDGED for name, each in resources.store.tombstones(ids).items()}
+            reported = filled("erase", "--cancel", *(word for each in ids for word in ("--fragment", each)))
+        assert (reported.exit_code, reported.stdout) == (1, "")
+        assert "1 of them are being erased just now, elsewhere" in reported.stderr
+        forbids = {name: each.until > NO_EPOCH for name, each in resources.store.tombstones(ids).items()}
         assert forbids == {ids[0]: True, ids[1]: False}
 
 
@@ -558,7 +560,7 @@ def cut_at(point: str, erasure: Erasure, monkeypatch: pytest.MonkeyPatch) -> Non
         "_finish": (Erasure, "_finish"),
         "data_keys": (type(erasure._data_keys), "erase"),
         "index": (SqliteProfileIndex, "erase"),
-        "letters": (Erasure, "_letters_of"),
+        "letters": (Erasure, "_dead_letters_of"),
         "compact": (SqliteProfileIndex, "compact"),
         "finish": (SqliteProfileStore, "finish"),
     }
@@ -582,7 +584,7 @@ def test_two_crashes_and_one_retry(
         for name in (second,):
             with pytest.MonkeyPatch.context() as patch:
                 cut_at(name, erasure, patch)
-                # The command given again, or what a flow does by itself.
+                # The command retried, or what a flow does by itself.
                 with pytest.raises(CutError):
                     erasure.erase(ids, 2_000_000_000_000, WHOM)
     process(settings, person())
@@ -601,7 +603,7 @@ def test_two_crashes_and_one_retry(
         assert resources.index.search(Query(), 10_000).ids == sorted(each["id"] for each in export(filled))
 
 
-def test_a_store_that_fails_is_told(filled: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_fails_is_reported(filled: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: object) -> None:
         raise StoreError("profiles.db: the disk is full")
 

@@ -1,4 +1,4 @@
-"""`idgraph erase` killed (kill -9) behind each of its steps, then given again."""
+"""`idgraph erase` killed (kill -9) behind each of its steps, then retried."""
 
 from __future__ import annotations
 
@@ -68,13 +68,13 @@ def test_the_same_command_again_completes_it(filled: CommandLine, tmp_path: Path
     # What was on its way meanwhile.
     process(settings, person())
 
-    (told,) = filled.json("erase", *WHOM, "--yes", "--json", "--receipt", receipt)
-    assert told == json.loads(receipt.read_bytes())
-    assert told["hash"] == receipt_hash(told)
+    (reported,) = filled.json("erase", *WHOM, "--yes", "--json", "--receipt", receipt)
+    assert reported == json.loads(receipt.read_bytes())
+    assert reported["hash"] == receipt_hash(reported)
     names = TombstoneNames(KeyringFile(settings.keyring_file()))
-    assert told["fragments"] == sorted({*told["asked"], *(names(each).hex() for each in ids)})
-    assert told["counts"]["fragments"] == 2
-    assert told["continued"] is (STEPS.index(step) >= 2)
+    assert reported["fragments"] == sorted({*reported["asked"], *(names(each).hex() for each in ids)})
+    assert reported["counts"]["fragments"] == 2
+    assert reported["continued"] is (STEPS.index(step) >= 2)
 
     assert export(filled) == others
     assert seen(settings.directory, *(each.partition(":")[2] for each in ids)) == []
@@ -87,10 +87,10 @@ def test_the_same_command_again_completes_it(filled: CommandLine, tmp_path: Path
     assert export(filled) == others
 
 
-def test_letters_that_only_the_erased_rows_could_tell(filled: CommandLine) -> None:
-    """Found by review: given again with the e-mail address alone, the letters of the number stayed for ever."""
+def test_dead_letters_that_only_the_erased_rows_could_tell(filled: CommandLine) -> None:
+    """Found by review: retried with the e-mail address alone, the dead letters of the number stayed for ever."""
     settings = filled.settings()
     killed_behind(STEPS[2], filled, "erase", f"email:{MAIL}", "--yes")
-    (told,) = filled.json("erase", f"email:{MAIL}", "--yes", "--json")
-    assert told["counts"]["dead_letters"] == 3
+    (reported,) = filled.json("erase", f"email:{MAIL}", "--yes", "--json")
+    assert reported["counts"]["dead_letters"] == 3
     assert seen(settings.directory) == []

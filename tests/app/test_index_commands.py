@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from idgraph.app import wiring
-from idgraph.app.flow_runner import _tell_of_another_store
+from idgraph.app.flow_runner import _report_of_another_store
 from idgraph.files import exclusive_lock
 from idgraph.model.index import IndexDocument
 from idgraph.model.queries import Query
@@ -42,14 +42,14 @@ def test_a_flow_says_that_the_index_is_of_a_store_that_was_lost(
 ) -> None:
     settings = filled.settings()
     with wiring.opened(settings) as resources:
-        _tell_of_another_store(resources)
+        _report_of_another_store(resources)
     assert caplog.messages == []
     for file in settings.directory.glob("profiles.db*"):
         file.unlink()
     with wiring.opened(settings) as resources:
-        _tell_of_another_store(resources)
-    (told,) = caplog.messages
-    assert "`idgraph reindex`" in told
+        _report_of_another_store(resources)
+    (reported,) = caplog.messages
+    assert "`idgraph reindex`" in reported
 
 
 def test_an_index_that_lost_something_is_made_anew(filled: CommandLine) -> None:
@@ -62,8 +62,8 @@ def test_an_index_that_lost_something_is_made_anew(filled: CommandLine) -> None:
     assert "index-000001 is there still: `idgraph index delete index-000001` removes it" in result.stderr
     assert filled.json("search", "--json", "activity.platform=ios") == found
     assert documents(filled) == whole
-    (told,) = filled.json("reindex", "--json", "--delete-old", "--again")
-    assert told == {
+    (reported,) = filled.json("reindex", "--json", "--delete-old", "--again")
+    assert reported == {
         "version": "index-000003",
         "replaced": "index-000002",
         "deleted": ["index-000001", "index-000002"],
@@ -90,16 +90,16 @@ def test_an_index_whose_file_is_gone_is_made_anew(filled: CommandLine) -> None:
     assert documents(filled) == whole
 
 
-def test_a_damaged_index_is_told_with_what_brings_it_back(filled: CommandLine) -> None:
+def test_a_damaged_index_is_reported_with_what_brings_it_back(filled: CommandLine) -> None:
     file = filled.settings().directory / INDEX
     for each in file.parent.glob(f"{INDEX}-*"):
         each.unlink()
     file.write_bytes(b"no database" * 1000)
     for command in (("search", "guitar"), ("reindex",)):
-        told = filled(*command)
-        assert told.exit_code == 1
-        assert f"{file}: is damaged" in told.stderr
-        assert "remove it with its -wal and -shm, and run `idgraph reindex`" in told.stderr
+        reported = filled(*command)
+        assert reported.exit_code == 1
+        assert f"{file}: is damaged" in reported.stderr
+        assert "remove it with its -wal and -shm, and run `idgraph reindex`" in reported.stderr
 
 
 def test_versions_are_deleted_when_somebody_says_so(filled: CommandLine) -> None:
@@ -129,8 +129,8 @@ def test_a_killed_one_goes_on_where_it_was(filled: CommandLine) -> None:
     assert documents(filled) == whole
     result = filled("reindex", "--json")
     assert "making index-000002 goes on after " in result.stderr
-    told = json.loads(result.stdout)
-    assert (told["resumed"], told["profiles"], told["version"]) == (True, whole, "index-000002")
+    reported = json.loads(result.stdout)
+    assert (reported["resumed"], reported["profiles"], reported["version"]) == (True, whole, "index-000002")
     assert documents(filled) == whole
     assert filled("reconcile").exit_code == 0
 
@@ -163,7 +163,7 @@ def test_a_terminal_shows_a_bar_and_a_pipe_plain_words(filled: CommandLine) -> N
     assert "━" not in filled("reindex").output
 
 
-def test_drift_is_told_mended_and_then_gone(filled: CommandLine) -> None:
+def test_drift_is_reported_mended_and_then_gone(filled: CommandLine) -> None:
     whole = documents(filled)
     (well,) = filled.json("reconcile", "--json")
     nothing = dict.fromkeys(("missing", "stale", "different", "orphaned", "ahead"), 0)
@@ -184,26 +184,26 @@ def test_drift_is_told_mended_and_then_gone(filled: CommandLine) -> None:
     assert result.exit_code == 6
     assert "user_id:nobody" in result.stdout
     assert f"compared: {lost + 1} differ" in result.stdout
-    assert "`idgraph reconcile --repair` mends it" in result.stderr
-    told = filled("reconcile", "--json")
-    assert (told.exit_code, json.loads(told.stdout)["drift"]) == (
+    assert "`idgraph reconcile --repair` repairs it" in result.stderr
+    reported = filled("reconcile", "--json")
+    assert (reported.exit_code, json.loads(reported.stdout)["drift"]) == (
         6,
         {**nothing, "missing": lost, "orphaned": 1},
     )
     mended = filled("reconcile", "--repair")
     assert mended.exit_code == 0, mended.output
-    assert f"{lost + 1} of {lost + 1} mended" in mended.stdout
+    assert f"{lost + 1} of {lost + 1} repaired" in mended.stdout
     assert "no drift" in filled("reconcile").stdout
     assert documents(filled) == whole
 
 
-def test_what_cannot_be_mended_is_told_with_what_can(filled: CommandLine) -> None:
+def test_what_cannot_be_mended_is_reported_with_what_can(filled: CommandLine) -> None:
     with wiring.opened(filled.settings()) as resources:
         (first,) = resources.store.scan(limit=1)
         resources.index.put([IndexDocument(first.id, first.version + 5, {})])
     result = filled("reconcile", "--repair")
     assert result.exit_code == 6
-    assert "`idgraph reindex` mends it" in result.stderr
+    assert "`idgraph reindex` repairs it" in result.stderr
     assert filled("reindex").exit_code == 0
     assert filled("reconcile").exit_code == 0
 
@@ -226,14 +226,14 @@ def test_a_killed_comparison_goes_on_where_it_was(filled: CommandLine) -> None:
 
 
 def test_an_erased_person_is_in_no_version_and_in_no_file(filled: CommandLine, tmp_path: Path) -> None:
-    (told,) = filled.json("search", "--json", "--limit", "1", "activity.platform=ios")
+    (reported,) = filled.json("search", "--json", "--limit", "1", "activity.platform=ios")
     assert filled("reindex").exit_code == 0
     before = [each["documents"] for each in listed(filled)]
-    assert filled("erase", "--fragment", told["id"], "--yes").exit_code == 0
+    assert filled("erase", "--fragment", reported["id"], "--yes").exit_code == 0
     assert [each["documents"] for each in listed(filled)] == [
         number - 1 for number in before if isinstance(number, int)
     ]
-    assert told["id"].encode() not in b"".join(
+    assert reported["id"].encode() not in b"".join(
         each.read_bytes() for each in filled.settings().directory.glob(f"{INDEX}*")
     )
 

@@ -26,7 +26,7 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_a_folder_that_cannot_be_made_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_be_made_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null/cache")
     with pytest.raises(ConfigError, match="/dev/null/cache/idgraph/servers: cannot be made: Not a directory"):
         maven.jars(DYNAMODB_LOCAL)
@@ -37,7 +37,7 @@ def test_what_is_kept_is_used_as_long_as_it_is_what_it_should_be(kept: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "told"),
+    ("name", "content", "reported"),
     [
         ("a.jar", b"other", "a.jar is not the file it should be"),
         ("b.so", None, "b.so is missing"),
@@ -45,7 +45,7 @@ def test_what_is_kept_is_used_as_long_as_it_is_what_it_should_be(kept: Path) -> 
     ],
 )
 def test_what_is_kept_is_checked_whenever_it_is_used(
-    kept: Path, name: str, content: bytes | None, told: str
+    kept: Path, name: str, content: bytes | None, reported: str
 ) -> None:
     if content is None:
         (kept / name).unlink()
@@ -53,7 +53,7 @@ def test_what_is_kept_is_checked_whenever_it_is_used(
         (kept / name).write_bytes(content)
     with pytest.raises(ConfigError) as caught:
         maven.jars(DYNAMODB_LOCAL)
-    assert str(caught.value) == f"{kept}: {told}; remove the folder to fetch it again"
+    assert str(caught.value) == f"{kept}: {reported}; remove the folder to fetch it again"
 
 
 def test_without_java_nothing_is_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

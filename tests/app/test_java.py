@@ -45,7 +45,7 @@ def test_one_that_cannot_start_is_quoted(home: Path) -> None:
     )
 
 
-def test_one_that_never_answers_is_told(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_never_answers_is_reported(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(java, "VERSION_SECONDS", 0.2)
     answering(home, "exec sleep 50")
     with pytest.raises(ConfigError, match=r"java -version gave no answer within 0\.2 s"):

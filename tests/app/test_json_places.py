@@ -1,4 +1,4 @@
-"""The scanner agrees with the decoder, and tells where a text stops being JSON."""
+"""The scanner agrees with the decoder, and reports where a text stops being JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sources in Kafka, as the configuration has them: what is refused, with its place, and what is never told."""
+"""Sources in Kafka, as the configuration has them: what is refused, with its place, and what is never reported."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from idgraph.app.adapters.payload_formats import open_formats, require_formats, told_of_formats
+from idgraph.app.adapters.payload_formats import formats_config, open_formats, require_formats
 from idgraph.app.settings.document import Settings, load
 from idgraph.model.errors import ConfigError
 from ingestion.sources.kafka.configuration import REFUSED, KafkaSource
@@ -38,7 +38,7 @@ def test_a_source_is_files_unless_it_says_otherwise(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         (FILES + KAFKA, "either files or topics of one Kafka cluster"),
         (KAFKA + KAFKA.replace('"shop"\nkind', '"more"\nkind'), "two sources have the same topic"),
@@ -63,8 +63,8 @@ def test_a_source_is_files_unless_it_says_otherwise(tmp_path: Path) -> None:
         ("[kafka]\nmax_offsets_per_batch = 0", "line 2: kafka.max_offsets_per_batch"),
     ],
 )
-def test_a_mistake_is_told_with_its_place(tmp_path: Path, text: str, told: str) -> None:
-    assert told in refused(tmp_path, text)
+def test_a_mistake_is_reported_with_its_place(tmp_path: Path, text: str, reported: str) -> None:
+    assert reported in refused(tmp_path, text)
 
 
 @pytest.mark.parametrize("option", [*REFUSED, "kafka.group.id"])
@@ -89,9 +89,9 @@ def test_other_options_reach_the_consumer_and_their_secrets_nobody_else(tmp_path
     assert options["kafka.isolation.level"] == "read_committed"
     assert options["failOnDataLoss"] == "true"
     assert "s3cret" not in repr(settings)
-    told = stream.without_secrets(f"Invalid value {JAAS} or s3cret for fetch.max.bytes 1000")
-    assert "s3cret" not in told
-    assert told.endswith("for fetch.max.bytes 1000")
+    reported = stream.without_secrets(f"Invalid value {JAAS} or s3cret for fetch.max.bytes 1000")
+    assert "s3cret" not in reported
+    assert reported.endswith("for fetch.max.bytes 1000")
 
 
 def test_the_environment_gives_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,14 +126,14 @@ def test_a_password_that_begins_with_the_name_of_the_user_is_hidden_whole(tmp_pa
     assert "s3cret" not in stream.without_secrets("oops: admin-s3cret")
 
 
-def test_a_schema_file_that_cannot_be_used_is_told_before_anything_runs(tmp_path: Path) -> None:
+def test_a_schema_file_that_cannot_be_used_is_reported_before_anything_runs(tmp_path: Path) -> None:
     pytest.importorskip("fastavro", reason="fastavro is not installed: pip install idgraph[schemas]")
     text = KAFKA + 'format = "avro"\nschema_file = "shop.avsc"\n'
     with pytest.raises(ConfigError, match=r"source shop: .*shop\.avsc: No such file"):
-        told_of_formats(loaded(tmp_path, text))
+        formats_config(loaded(tmp_path, text))
     (tmp_path / "shop.avsc").write_text("{")
     settings = loaded(tmp_path, text)
     with pytest.raises(ConfigError, match=r"source shop: .*shop\.avsc: the schema is no Avro schema"):
-        require_formats(settings, open_formats(told_of_formats(settings)))
+        require_formats(settings, open_formats(formats_config(settings)))
     (tmp_path / "shop.avsc").write_text('"long"')
-    require_formats(settings, open_formats(told_of_formats(settings)))
+    require_formats(settings, open_formats(formats_config(settings)))

@@ -39,7 +39,7 @@ def test_a_key_is_rotated_and_retired_and_every_value_stays_readable(filled: Com
     assert keys > 10
     result = filled("keys", "rotate")
     assert result.exit_code == 0
-    assert result.stdout == f"version 2 is current; {keys} data keys wrapped anew\n"
+    assert result.stdout == f"version 2 is current; {keys} data keys rewrapped\n"
     assert result.stderr == f"the rotation to version 2 begins: {keys} data keys\n"
     assert revealed(filled) == before
     assert filled("keys", "retire", "1").stdout == "version 1 is retired\n"
@@ -55,16 +55,16 @@ def test_a_key_is_rotated_and_retired_and_every_value_stays_readable(filled: Com
     assert filled("keys", "retire", "1").exit_code == 0, "twice is no error"
 
 
-def test_what_uses_a_version_is_told(filled: CommandLine) -> None:
+def test_what_uses_a_version_is_reported(filled: CommandLine) -> None:
     assert filled("keys", "add").exit_code == 0
     result = filled("keys", "retire", "1")
     assert (result.exit_code, result.stdout) == (1, "")
     assert "error: key version 1 is in use: it wraps" in result.stderr
     assert "(email:~" in result.stderr
     assert "@" not in result.stderr, "protected identifiers are hashed, as the store has them"
-    told = filled("keys", "retire", "1", "--json")
-    assert told.exit_code == 1
-    answer = json.loads(told.stdout)
+    reported = filled("keys", "retire", "1", "--json")
+    assert reported.exit_code == 1
+    answer = json.loads(reported.stdout)
     assert (answer["version"], answer["status"]) == (1, "retiring")
     assert answer["data_keys"] > len(answer["fragments"]) == 5
 
@@ -79,32 +79,32 @@ def test_what_is_not_there_or_current_is_not_retired(filled: CommandLine) -> Non
     assert filled("keys", "retire", "one").exit_code == 2
 
 
-def test_a_rotation_tells_scripts_what_it_did(filled: CommandLine) -> None:
-    (told,) = filled.json("keys", "rotate", "--json")
-    assert told["rewrapped"] > 10
-    assert told == {
+def test_a_rotation_reports_scripts_what_it_did(filled: CommandLine) -> None:
+    (reported,) = filled.json("keys", "rotate", "--json")
+    assert reported["rewrapped"] > 10
+    assert reported == {
         "version": 2,
         "resumed": False,
-        "rewrapped": told["rewrapped"],
+        "rewrapped": reported["rewrapped"],
         "unusable": 0,
         "fragments": [],
     }
 
 
-def test_keys_that_cannot_be_unwrapped_are_told(filled: CommandLine) -> None:
+def test_keys_that_cannot_be_unwrapped_are_reported(filled: CommandLine) -> None:
     with closing(SqliteDataKeys(filled.settings().directory / "data-keys.db")) as store:
         ((name, key),) = store.wrapped_by(1, "", 1).items()
         store.replace({name: (key, key._replace(wrapped=bytes(len(key.wrapped))))})
     result = filled("keys", "rotate", "--json")
     assert result.exit_code == 1
-    told = json.loads(result.stdout)
-    assert (told["unusable"], told["fragments"]) == (1, [name])
+    reported = json.loads(result.stdout)
+    assert (reported["unusable"], reported["fragments"]) == (1, [name])
     assert f"1 data key cannot be unwrapped and stayed: {name}" in result.stderr
 
 
 @pytest.mark.parametrize("word", ["rotate", "add"])
 def test_no_version_is_made_under_an_older_keyring(filled: CommandLine, word: str) -> None:
-    """Found by use: it had the number of the one that was missing, and nothing told of the older keyring any more."""
+    """Found by use: it had the number of the one that was missing, and nothing reported the older keyring any more."""
     with closing(SqliteDataKeys(filled.settings().directory / "data-keys.db")) as store:
         ((name, key),) = store.wrapped_by(1, "", 1).items()
         store.replace({name: (key, key._replace(kek_version=5))})
@@ -145,7 +145,7 @@ def test_a_killed_rotation_goes_on_at_the_next_run(filled: CommandLine) -> None:
     assert revealed(filled) == before
     result = filled("keys", "rotate")
     assert f"the rotation to version 2 goes on: {left} data keys" in result.stderr
-    assert result.stdout == f"version 2 is current; {left} data keys wrapped anew\n"
+    assert result.stdout == f"version 2 is current; {left} data keys rewrapped\n"
     assert revealed(filled) == before
 
 
@@ -166,7 +166,7 @@ def test_a_terminal_shows_a_bar(filled: CommandLine) -> None:
     assert "━".encode() in screen
 
 
-def test_what_workers_are_told_holds_no_key(filled: CommandLine) -> None:
+def test_what_workers_are_reported_holds_no_key(filled: CommandLine) -> None:
     settings = filled.settings()
     sent = cloudpickle.dumps(wiring.worker_plan(settings))
     assert str(settings.keyring_file()).encode() in sent, "where the keyring is, and no more"
@@ -203,7 +203,7 @@ def test_without_a_terminal_there_are_lines(
     ]
 
 
-def test_a_total_that_was_passed_is_told_as_what_was_done(
+def test_a_total_that_was_passed_is_reported_as_what_was_done(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(progress_view, "LINE_SECONDS", 0.0)

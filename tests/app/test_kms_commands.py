@@ -62,7 +62,7 @@ def test_while_the_key_is_disabled_nothing_is_shown(filled: CommandLine, kms: Km
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         ('kind = "kms"\n', "KMS needs a `kms_key` and its `region`"),
         ('kind = "kms"\nkms_key = "k"\n', "KMS needs a `kms_key` and its `region`"),
@@ -72,12 +72,12 @@ def test_while_the_key_is_disabled_nothing_is_shown(filled: CommandLine, kms: Km
         ("cache_seconds = 0\n", "greater than 0"),
     ],
 )
-def test_what_cannot_be_used_is_refused_with_its_place(tmp_path: Path, text: str, told: str) -> None:
+def test_what_cannot_be_used_is_refused_with_its_place(tmp_path: Path, text: str, reported: str) -> None:
     file = tmp_path / "idgraph.toml"
     file.write_text(f"[keys]\n{text}")
     with pytest.raises(ConfigError, match="keys") as caught:
         load(file)
-    assert told in str(caught.value)
+    assert reported in str(caught.value)
     assert "canary" not in str(caught.value)
 
 

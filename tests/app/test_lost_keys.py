@@ -23,7 +23,7 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_lost_data_keys_are_told_and_never_made_anew(words: list[str], filled: CommandLine) -> None:
+def test_lost_data_keys_are_reported_and_never_made_anew(words: list[str], filled: CommandLine) -> None:
     keys = filled.settings().directory / "data-keys.db"
     kept = keys.read_bytes()
     keys.unlink()
@@ -93,7 +93,7 @@ def test_data_keys_are_tried_wherever_they_stand(filled: CommandLine) -> None:
 
 
 def test_without_data_keys_the_keyring_is_known_by_its_mark(with_keys: CommandLine) -> None:
-    """Found by use: a person who was erased came back in a flow under a keyring that was made anew."""
+    """Found by use: a person who was erased came back in a flow under a keyring that was rebuilt."""
     settings = with_keys.settings()
     keyring = settings.keyring_file()
     with wiring.opened(settings) as resources:

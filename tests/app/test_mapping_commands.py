@@ -45,14 +45,14 @@ def test_map_reads_a_file_and_takes_bare_operations(idgraph: CommandLine) -> Non
     assert (result.exit_code, result.stdout) == (0, '{"b":1}\nnull\n{"b":[1.5]}\n')
 
 
-def test_map_tells_bad_lines_and_goes_on(idgraph: CommandLine) -> None:
+def test_map_reports_bad_lines_and_goes_on(idgraph: CommandLine) -> None:
     spec = written(idgraph.folder, [{"operation": "jmespath", "spec": {"n": "abs(a)"}}])
     given = b'{"a":-1}\n{"a": s3cr3t}\n{"a":"s3cr3t"}\n' + b"9" * 5000 + b'\n\xff\n{"a":-2}\n'
     result = idgraph("map", spec, given=given)
     assert (result.exit_code, result.stdout) == (1, '{"n":1}\n{"n":2}\n')
-    told = result.stderr.splitlines()
-    assert [line.split(":")[0] for line in told[:4]] == ["line 2", "line 3", "line 4", "line 5"]
-    assert told[-1] == "4 lines could not be mapped"
+    reported = result.stderr.splitlines()
+    assert [line.split(":")[0] for line in reported[:4]] == ["line 2", "line 3", "line 4", "line 5"]
+    assert reported[-1] == "4 lines could not be mapped"
     assert "s3cr3t" not in result.stderr
 
 
@@ -100,7 +100,7 @@ def test_map_without_its_files(where: str, idgraph: CommandLine) -> None:
     assert "No such file or directory" in result.stderr
 
 
-def test_map_with_a_wrong_spec_tells_the_place(idgraph: CommandLine) -> None:
+def test_map_with_a_wrong_spec_reports_the_place(idgraph: CommandLine) -> None:
     spec = written(idgraph.folder, [*RENAME, {"operation": "shfit", "spec": {}}])
     result = idgraph("map", spec, given=b"{}")
     assert result.exit_code == 1
@@ -117,8 +117,8 @@ def test_check_names_what_is_right_and_what_is_wrong(idgraph: CommandLine) -> No
     result = idgraph("check", SEGMENT, wrong, no_json, incomplete, "gone.json")
     assert result.exit_code == 2
     assert result.stdout == f"{SEGMENT}: ok\n"
-    told = result.stderr.splitlines()
-    assert told == [
+    reported = result.stderr.splitlines()
+    assert reported == [
         f"{wrong}:1:2: /0: the key 'spec' is missing",
         f"{no_json}:1:2: not JSON: expected a key in double quotes or '}}', found the end of the file; "
         "the '{' of line 1, column 1 is not closed",
@@ -160,8 +160,8 @@ def test_check_of_attributes(idgraph: CommandLine) -> None:
     assert "did you mean 'protected'" in misspelled.stderr
     wrong.write_text(ATTRIBUTES.replace("protectde", "protected"))
     assert idgraph("check", wrong).stderr.startswith(f"{wrong}:2:54: /0/policy: policy sum needs numbers")
-    (told,) = (json.loads(line) for line in idgraph("check", "--json", wrong).stdout.splitlines())
-    assert [problem["pointer"] for problem in told["problems"]] == ["/0/policy"]
+    (reported,) = (json.loads(line) for line in idgraph("check", "--json", wrong).stdout.splitlines())
+    assert [problem["pointer"] for problem in reported["problems"]] == ["/0/policy"]
 
 
 def test_check_warns_of_attributes_that_look_like_patterns(idgraph: CommandLine) -> None:
@@ -195,18 +195,18 @@ def test_check_warns_of_paths_that_no_operation_makes(idgraph: CommandLine) -> N
         f"{file}:4:46: warning: /identifiers/0/path: no operation puts a value at 'identity.emial' "
         "(did you mean 'identity.email'?)",
     ]
-    (told,) = (json.loads(line) for line in idgraph("check", "--json", file).stdout.splitlines())
-    assert told["ok"]
-    assert [warning["pointer"] for warning in told["warnings"]] == ["/id", "/identifiers/0/path"]
+    (reported,) = (json.loads(line) for line in idgraph("check", "--json", file).stdout.splitlines())
+    assert reported["ok"]
+    assert [warning["pointer"] for warning in reported["warnings"]] == ["/id", "/identifiers/0/path"]
 
 
-def test_check_tells_every_mistake_of_an_operation(idgraph: CommandLine) -> None:
+def test_check_reports_every_mistake_of_an_operation(idgraph: CommandLine) -> None:
     shift = {"operation": "shift", "spec": {"a": 5, "b": "&9", "c": {"d": "x.*", "e": "fine"}}}
     jmespath = {"operation": "jmespath", "spec": {"k": "trm(b)", "l": {"m": "b[", "n": "b"}}}
     result = idgraph("check", written(idgraph.folder, [shift, jmespath]), "--json")
-    (told,) = (json.loads(line) for line in result.stdout.splitlines())
+    (reported,) = (json.loads(line) for line in result.stdout.splitlines())
     places = ["/0/spec/a", "/0/spec/b", "/0/spec/c/d", "/1/spec/k", "/1/spec/l/m"]
-    assert [problem["pointer"] for problem in told["problems"]] == places
+    assert [problem["pointer"] for problem in reported["problems"]] == places
 
 
 def test_map_takes_the_operations_of_an_example_and_a_dash(idgraph: CommandLine) -> None:
@@ -223,15 +223,15 @@ def test_events_are_objects_and_a_chain_takes_what_jolt_takes(idgraph: CommandLi
     result = idgraph("map", chain, given=given)
     assert result.stdout == '{"x":{"a":1}}\n{"x":{"0":7}}\n{"x":{"5":null}}\nnull\n'
     assert result.stderr.splitlines()[0] == "line 5: not JSON: a text holds half of a \\u pair"
-    told = idgraph("map", SEGMENT, given=given).stderr.splitlines()
-    assert [line for line in told if "expected" in line] == [
+    reported = idgraph("map", SEGMENT, given=given).stderr.splitlines()
+    assert [line for line in reported if "expected" in line] == [
         "line 2: expected an object, found an array",
         "line 3: expected an object, found a number",
         "line 4: expected an object, found null",
     ]
 
 
-def test_check_tells_every_mistake_with_its_place(idgraph: CommandLine) -> None:
+def test_check_reports_every_mistake_with_its_place(idgraph: CommandLine) -> None:
     text = """{
   "nmae": "shop",
   "source": "orders",
@@ -251,8 +251,8 @@ def test_check_tells_every_mistake_with_its_place(idgraph: CommandLine) -> None:
     file = written(idgraph.folder, text.encode())
     result = idgraph("check", file)
     assert result.exit_code == 1
-    told = [line.removeprefix(f"{file}:") for line in result.stderr.splitlines()]
-    assert [line[: line.index(" expected one of")] if "Java" in line else line for line in told] == [
+    reported = [line.removeprefix(f"{file}:") for line in result.stderr.splitlines()]
+    assert [line[: line.index(" expected one of")] if "Java" in line else line for line in reported] == [
         "1:1: the key 'name' is missing",
         "2:11: /nmae: there is no key 'nmae' here (did you mean 'name'?)",
         "4:13: /status: expected 'draft', 'active' or 'retired', found \"actve\" (did you mean 'active'?)",
@@ -267,7 +267,7 @@ def test_check_tells_every_mistake_with_its_place(idgraph: CommandLine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "reported"),
     [
         (b'{"operation":"shift",\n"spec":{"a":"b","a":"c"}}', "2:17: /spec/a: this key stands twice"),
         (b'{"operation":"shift",\n"spec":{"a":"\xff"}}', "2:14: expected UTF-8, found the byte 0xff"),
@@ -296,10 +296,10 @@ def test_check_tells_every_mistake_with_its_place(idgraph: CommandLine) -> None:
         ),
     ],
 )
-def test_check_of_what_is_hard_to_read(content: bytes, told: str, idgraph: CommandLine) -> None:
+def test_check_of_what_is_hard_to_read(content: bytes, reported: str, idgraph: CommandLine) -> None:
     result = idgraph("check", written(idgraph.folder, content))
     assert result.exit_code == 1
-    assert told in result.stderr
+    assert reported in result.stderr
 
 
 def test_map_of_a_file_that_its_disk_does_not_give(idgraph: CommandLine) -> None:

@@ -95,7 +95,7 @@ def test_a_damaged_file_is_not_quoted(idgraph: CommandLine, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("file", ["payloads", "spec"])
-def test_check_tells_places(idgraph: CommandLine, payloads: Path, tmp_path: Path, file: str) -> None:
+def test_check_reports_places(idgraph: CommandLine, payloads: Path, tmp_path: Path, file: str) -> None:
     checked = payloads if file == "payloads" else spec_file(tmp_path, {"operation": "shift", "spec": PAYLOAD})
     done = idgraph("check", checked)
     assert done.exit_code == 1

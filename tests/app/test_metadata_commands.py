@@ -99,7 +99,7 @@ def test_a_wrong_spec_is_refused_with_its_place_and_nothing_is_saved(served: Com
     assert "gone.json: No such file or directory" in result.stderr
 
 
-def test_a_chain_alone_is_told_where_it_belongs(served: CommandLine) -> None:
+def test_a_chain_alone_is_reported_where_it_belongs(served: CommandLine) -> None:
     chain = served.folder / "chain.json"
     chain.write_text('[{"operation": "shift", "spec": {"*": "&"}}]')
     assert served("specs", "apply", chain).stderr == (
@@ -171,7 +171,7 @@ def test_attributes_with_a_proposal_can_be_asked_for(served: CommandLine) -> Non
 
 
 @pytest.mark.parametrize(
-    ("content", "code", "told"),
+    ("content", "code", "reported"),
     [
         (
             '[{"path": "a", "data_type": "string"}, {"path": "b", "data_type": "text"}]',
@@ -184,12 +184,12 @@ def test_attributes_with_a_proposal_can_be_asked_for(served: CommandLine) -> Non
         ('{"path": "a", "data_type": "string", "policy": "sum"}', 1, "sum"),
     ],
 )
-def test_a_wrong_attribute_is_refused(content: str, code: int, told: str, served: CommandLine) -> None:
+def test_a_wrong_attribute_is_refused(content: str, code: int, reported: str, served: CommandLine) -> None:
     file = served.folder / "bad.json"
     file.write_text(content)
     result = served("attributes", "apply", file)
     assert result.exit_code == code, result.stderr
-    assert told in result.stderr
+    assert reported in result.stderr
     assert served.json("attributes", "search", "--json") == []
 
 
@@ -205,8 +205,8 @@ def test_of_several_attributes_it_is_said_which_are_not_applied_and_where_the_mi
     result = served("attributes", "apply", file, more)
 
     assert (result.exit_code, result.stdout) == (1, "")
-    told, where = result.stderr.splitlines()
-    assert told == "1 of 3 applied; not applied: tags, zz.ok2"
+    reported, where = result.stderr.splitlines()
+    assert reported == "1 of 3 applied; not applied: tags, zz.ok2"
     column = 2 + tags.index('"searchable"')
     assert where == (
         f"error: {file}:2:{column}: /1/encryption: an array has no "
@@ -226,7 +226,7 @@ def test_an_attribute_that_a_file_defines_twice_is_refused_with_both_places(serv
     assert served.json("attributes", "search", "--json") == []
 
 
-def test_an_attribute_that_waits_for_a_second_person_is_told_also_when_a_later_one_is_refused(
+def test_an_attribute_that_waits_for_a_second_person_is_reported_also_when_a_later_one_is_refused(
     served: CommandLine,
 ) -> None:
     file = served.folder / "some.json"
@@ -236,10 +236,10 @@ def test_an_attribute_that_waits_for_a_second_person_is_told_also_when_a_later_o
     wrong = {**sealed, "path": "b", "encryption": "searchable"}
     file.write_text(json.dumps([{**sealed, "path": "c"}, {**sealed, "encryption": "none"}, wrong]))
 
-    waits, told, where = served("attributes", "apply", file).stderr.splitlines()
+    waits, reported, where = served("attributes", "apply", file).stderr.splitlines()
 
     assert "idgraph attributes approve 1" in waits
-    assert told == "1 of 3 applied; not applied: b"
+    assert reported == "1 of 3 applied; not applied: b"
     assert ": /2/encryption: " in where
 
 

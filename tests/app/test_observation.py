@@ -1,4 +1,4 @@
-"""What a flow tells of itself, without Spark: every count of a report is a metric, health, logs as JSON."""
+"""What a flow reports itself, without Spark: every count of a report is a metric, health, logs as JSON."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from idgraph.app.observation.http_server import Page, serving, verdict
 from idgraph.app.servers.processes import free_port
 from idgraph.app.settings.document import load
 from idgraph.model.errors import ConfigError, SourceUnavailableError, StoreError
-from ingestion.stages.outcomes import TOLD_SET_ASIDE, BatchReport, SetAside, StageReport
+from ingestion.stages.outcomes import MAX_REPORTED_DEAD_LETTERS, BatchReport, SetAside, StageReport
 from tests.installation import until
 
 prometheus_client = pytest.importorskip(
@@ -38,7 +38,7 @@ OUTBOX = "idgraph_outbox_entries"
 NUMBERS = {
     name: number
     for number, name in enumerate(StageReport.__struct_fields__, 1)
-    if name not in ("dead", "changes", "set_aside", "letters", "refused")
+    if name not in ("dead", "changes", "set_aside", "dead_letters", "refused")
 }
 
 
@@ -54,7 +54,7 @@ class World:
     def __init__(self) -> None:
         self.ready = True
         self.fails = False
-        self.told: list[BatchReport] = []
+        self.reported: list[BatchReport] = []
         self.lag: dict[str, int] = {}
         self.looks: list[int] = []
         self.answers = threading.Event()
@@ -84,9 +84,9 @@ class World:
         )
         settings = load(folder / "idgraph.toml")
         with observed(
-            settings, resources, snapshots, self.waiting, lambda: self.ready, self.told.append
-        ) as tell:
-            yield f"http://127.0.0.1:{port}", tell
+            settings, resources, snapshots, self.waiting, lambda: self.ready, self.reported.append
+        ) as show_report:
+            yield f"http://127.0.0.1:{port}", show_report
 
 
 def got(url: str) -> tuple[int, str]:
@@ -116,16 +116,16 @@ def samples(text: str) -> dict[str, float]:
 
 def test_every_count_of_a_report_is_a_metric(tmp_path: Path) -> None:
     world = World()
-    with world.observed(tmp_path) as (url, tell):
+    with world.observed(tmp_path) as (url, show_report):
         first = scraped(url)
         assert first["idgraph_events_total"] == 0
         until(lambda: OUTBOX in scraped(url), 10, "the depth of the outbox")
         assert "idgraph_last_batch_timestamp_seconds" not in first
         given = [report(1), report(2)]
         for each in given:
-            tell(each)
+            show_report(each)
         text = got(f"{url}/metrics")[1]
-    assert world.told == given, "whom the reports are for gets them as well"
+    assert world.reported == given, "whom the reports are for gets them as well"
     found = samples(text)
     # All numbers differ, so each must be there, twice what one report says.
     values = set(found.values())
@@ -142,7 +142,7 @@ def test_every_count_of_a_report_is_a_metric(tmp_path: Path) -> None:
     assert 'flow="shop"' in text
 
 
-def test_what_cannot_be_asked_for_is_told_and_hides_nothing_else(tmp_path: Path) -> None:
+def test_what_cannot_be_asked_for_is_reported_and_hides_nothing_else(tmp_path: Path) -> None:
     world = World()
     world.fails = True
     failed = "idgraph_scrape_failed what=outbox"
@@ -177,7 +177,9 @@ type = { const = "customer" }
 """
 
 
-def test_the_lag_is_told_once_something_was_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_lag_is_reported_once_something_was_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("idgraph.app.observation.watch.EARLY_SECONDS", 0.01)
     name = "idgraph_source_lag_records partition=3 topic=crm.a-b"
     world = World()
@@ -187,7 +189,7 @@ def test_the_lag_is_told_once_something_was_taken(tmp_path: Path, monkeypatch: p
         until(lambda: scraped(url).get(name) == 12, 10, "the lag")
 
 
-def test_a_broker_that_is_away_is_told(tmp_path: Path) -> None:
+def test_a_broker_that_is_away_is_reported(tmp_path: Path) -> None:
     world = World()
     world.fails = True
     failed = "idgraph_scrape_failed what=lag"
@@ -208,13 +210,15 @@ def test_health(tmp_path: Path) -> None:
 
 def test_without_a_port_nothing_listens(tmp_path: Path) -> None:
     (tmp_path / "idgraph.toml").write_text("")
-    told: list[BatchReport] = []
+    reported: list[BatchReport] = []
     nothing: Any = None
-    with observed(load(tmp_path / "idgraph.toml"), nothing, nothing, dict, lambda: True, told.append) as tell:
-        assert tell == told.append
+    with observed(
+        load(tmp_path / "idgraph.toml"), nothing, nothing, dict, lambda: True, reported.append
+    ) as show_report:
+        assert show_report == reported.append
 
 
-def test_an_address_that_is_taken_is_told() -> None:
+def test_an_address_that_is_taken_is_reported() -> None:
     with serving("127.0.0.1", 0, {"/": lambda: Page(200, "text/plain", b"")}) as url:
         port = int(url.rpartition(":")[2])
         with (
@@ -235,14 +239,14 @@ def test_a_log_is_one_json_object_a_line_without_what_an_exception_says() -> Non
             "idgraph.x", logging.ERROR, "f", 1, "it %s", ("failed",), (ValueError, error, error.__traceback__)
         )
     (line,) = json_logs.JsonFormatter().format(record).splitlines()
-    told = json.loads(line)
-    assert (told["level"], told["logger"], told["message"], told["error"]) == (
+    reported = json.loads(line)
+    assert (reported["level"], reported["logger"], reported["message"], reported["error"]) == (
         "ERROR",
         "idgraph.x",
         "it failed",
         "ValueError",
     )
-    assert told["at"][0].startswith("test_observation.py:")
+    assert reported["at"][0].startswith("test_observation.py:")
     assert "canary" not in line
 
 
@@ -265,20 +269,20 @@ def test_a_batch_is_logged_with_the_positions_of_what_it_set_aside(caplog: pytes
 
 def test_an_error_of_a_command_is_json_too(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "idgraph.app.cli", "-c", str(tmp_path / "none.toml")]
-    for words, told in (([], "error: "), (["--log-format", "json"], '{"time": ')):
+    for words, reported in (([], "error: "), (["--log-format", "json"], '{"time": ')):
         done = subprocess.run(
             [*command, *words, "run"], capture_output=True, text=True, check=False, cwd=ROOT
         )
         assert (done.returncode, done.stdout) == (2, "")
-        assert done.stderr.startswith(told)
+        assert done.stderr.startswith(reported)
         assert "none.toml: cannot be read: No such file" in done.stderr
     line = json.loads(done.stderr)
     assert (line["level"], line["logger"]) == ("ERROR", "idgraph")
 
 
-def test_only_so_many_are_told_one_by_one() -> None:
+def test_only_so_many_are_reported_one_by_one() -> None:
     aside = [SetAside(str(n), "no_spec", "map", f"p#{n}") for n in range(70)]
     total = StageReport(set_aside=list(aside))
     total.add(StageReport(set_aside=list(aside)))
     total.add(StageReport(set_aside=list(aside)))
-    assert len(total.set_aside) == TOLD_SET_ASIDE
+    assert len(total.set_aside) == MAX_REPORTED_DEAD_LETTERS

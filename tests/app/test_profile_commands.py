@@ -73,7 +73,7 @@ def test_lookup_of_no_identifier(filled: CommandLine) -> None:
     assert "an identifier is written type:value" in result.stderr
 
 
-def test_without_a_keyring_the_remedy_is_told(idgraph: CommandLine) -> None:
+def test_without_a_keyring_the_remedy_is_reported(idgraph: CommandLine) -> None:
     for words in (["lookup", "user_id:1"], ["search"], ["export"], ["dead-letters", "list"]):
         result = idgraph(*words)
         assert result.exit_code == 2
@@ -122,7 +122,7 @@ def test_search_counts_and_pages(filled: CommandLine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "told"),
+    ("word", "reported"),
     [
         ("identity.name.full:wang", "identity.name.full is protected and cannot be searched"),
         ("identity.email=charles*", "can only be searched by its whole value"),
@@ -131,13 +131,13 @@ def test_search_counts_and_pages(filled: CommandLine) -> None:
         ("a>=true", "a range needs a number or text"),
     ],
 )
-def test_search_that_cannot_be_answered(word: str, told: str, filled: CommandLine) -> None:
+def test_search_that_cannot_be_answered(word: str, reported: str, filled: CommandLine) -> None:
     result = filled("search", word)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert told in result.stderr
+    assert reported in result.stderr
 
 
-def test_a_star_in_quotes_is_told_where_nothing_is_found(filled: CommandLine) -> None:
+def test_a_star_in_quotes_is_reported_where_nothing_is_found(filled: CommandLine) -> None:
     assert filled("search", 'shop.username="user44"*', "--count").stdout != "0\n"
     result = filled("search", 'shop.username="user44*"', "--count")
     assert result.stdout == "0\n"
@@ -145,7 +145,7 @@ def test_a_star_in_quotes_is_told_where_nothing_is_found(filled: CommandLine) ->
 
 
 @pytest.mark.parametrize("more", [[], ["--count"], ["--json"]])
-def test_a_path_that_nobody_knows_is_told_beside_the_answer(more: list[str], filled: CommandLine) -> None:
+def test_a_path_that_nobody_knows_is_reported_beside_the_answer(more: list[str], filled: CommandLine) -> None:
     result = filled("search", "identity.emial=a@example.com", "zzz=1", *more)
     assert result.exit_code == 0
     assert "no attribute is called identity.emial; did you mean identity.email?" in result.stderr
@@ -176,7 +176,7 @@ def test_export_twice_gives_the_same_bytes(filled: CommandLine) -> None:
 @pytest.mark.parametrize(
     "words", [["export"], ["search", "--limit", "1000"], ["lookup", f"user_id:{SEGMENT_USER}"]]
 )
-def test_ids_that_policy_protects_since_are_told_until_they_are_sealed(
+def test_ids_that_policy_protects_since_are_reported_until_they_are_sealed(
     words: list[str], filled: CommandLine
 ) -> None:
     assert "policy protects" not in filled(*words).stderr
@@ -350,7 +350,7 @@ def test_without_any_metadata_everything_is_masked(filled: CommandLine) -> None:
     assert shown_of(found)["demographics"]["age"] == MASK
 
 
-def test_a_service_that_is_away_is_told_and_the_last_snapshot_used(filled: CommandLine) -> None:
+def test_a_service_that_is_away_is_reported_and_the_last_snapshot_used(filled: CommandLine) -> None:
     filled.settings().token_file().write_text("a-token-that-nobody-knows")
     result = filled("lookup", f"user_id:{SEGMENT_USER}", "--json")
     assert result.exit_code == 0
@@ -387,7 +387,7 @@ def test_the_index_knows_a_protected_identifier_by_its_hash_only(filled: Command
     assert found["id"] == f"user_id:{SEGMENT_USER}"
 
 
-def test_a_damaged_fragment_is_left_out_and_told(filled: CommandLine) -> None:
+def test_a_damaged_fragment_is_left_out_and_reported(filled: CommandLine) -> None:
     whole = filled("export").stdout.splitlines()
     database = filled.folder / ".idgraph" / "profiles.db"
     with sqlite3.connect(database) as connection:

@@ -91,17 +91,17 @@ def test_no_file_holds_what_is_protected_now_and_nothing_else_changed(stored: Co
 
 
 def test_a_dry_run_says_what_would_be_sealed_and_changes_nothing(stored: CommandLine) -> None:
-    (told,) = stored.json("seal", "--dry-run", "--json")
+    (reported,) = stored.json("seal", "--dry-run", "--json")
     assert plain_values(stored) > 0
     (done,) = stored.json("seal", "--json")
-    assert told == done
+    assert reported == done
     assert done["values"]["identity.name.first"] > 0
     assert (done["snapshot"], done["failed"], done["readable_names"]) == (2, 0, {})
     assert plain_values(stored) == 0
     assert stored.json("seal", "--dry-run", "--json")[0]["values"] == {}
 
 
-def test_a_key_that_looks_sensitive_is_told_and_not_shown(with_keys: CommandLine) -> None:
+def test_a_key_that_looks_sensitive_is_reported_and_not_shown(with_keys: CommandLine) -> None:
     settings = with_keys.settings()
     specs = [passing(WHOLE)]
     with wiring.opened(settings) as resources:
@@ -119,7 +119,7 @@ def test_a_key_that_looks_sensitive_is_told_and_not_shown(with_keys: CommandLine
 
 def test_a_killed_sealing_goes_on_at_the_next_run(stored: CommandLine) -> None:
     before = revealed(stored)
-    (told,) = stored.json("seal", "--dry-run", "--json")
+    (reported,) = stored.json("seal", "--dry-run", "--json")
     process = subprocess.Popen(program(stored, "seal", "--rate", "5"), cwd=ROOT, stderr=subprocess.PIPE)
     deadline = time.monotonic() + 60
     total = plain_values(stored)
@@ -131,7 +131,7 @@ def test_a_killed_sealing_goes_on_at_the_next_run(stored: CommandLine) -> None:
     assert 0 < plain_values(stored) < total
     assert revealed(stored) == before
     (rest,) = stored.json("seal", "--json")
-    assert 0 < rest["fragments"] < told["fragments"]
+    assert 0 < rest["fragments"] < reported["fragments"]
     assert revealed(stored) == before
     assert places(stored.settings().directory, [STREET, NAME]) == []
 
@@ -149,11 +149,11 @@ def test_names_that_are_protected_now_are_hashed_and_stand_in_no_file(stored: Co
     assert {name for name, _ in places(directory, alone)} >= {"profiles.db"}
     knows(stored, snapshot(3, declared=closed))
     before = stored.json("export", "--reveal", "--provenance")
-    (told,) = stored.json("seal", "--dry-run", "--json")
+    (reported,) = stored.json("seal", "--dry-run", "--json")
     result = stored("seal")
     assert result.exit_code == 0, result.output
     assert (
-        f"identifiers of type anonymous_id of {told['renamed']['anonymous_id']} profiles hashed"
+        f"identifiers of type anonymous_id of {reported['renamed']['anonymous_id']} profiles hashed"
         in result.stdout
     )
     assert places(directory, [*alone, STREET, NAME]) == []
@@ -164,30 +164,30 @@ def test_names_that_are_protected_now_are_hashed_and_stand_in_no_file(stored: Co
 
 
 def test_the_profiles_with_names_in_the_clear_are_listed(stored: CommandLine, tmp_path: Path) -> None:
-    """Found by a new user: told to erase these profiles, but not which."""
+    """Found by a new user: asked to erase these profiles, but not which."""
     closed = [*attributes(), attribute("identity.anonymousId", encryption="protected")]
     knows(stored, snapshot(3, declared=closed))
     file = tmp_path / "names.jsonl"
-    told = stored("seal", "--dry-run", "--json", "--list-names", file)
-    count = json.loads(told.stdout)["renamed"]["anonymous_id"]
+    reported = stored("seal", "--dry-run", "--json", "--list-names", file)
+    count = json.loads(reported.stdout)["renamed"]["anonymous_id"]
     listed = [json.loads(line) for line in file.read_bytes().splitlines()]
     assert [each["types"] for each in listed] == [["anonymous_id"]] * count
     assert file.stat().st_mode & 0o777 == 0o600
     ids = [each["fragment"] for each in listed]
-    assert not any(each in told.output for each in ids), "names are in the file alone"
+    assert not any(each in reported.output for each in ids), "names are in the file alone"
     assert stored("seal", "--dry-run", "--list-names", file).exit_code == 2
     assert stored.json("seal", "--json")[0]["renamed"] == {"anonymous_id": count}
     assert stored.json("seal", "--json")[0]["renamed"] == {}
 
 
-def test_a_damaged_fragment_is_told_and_the_others_are_sealed(stored: CommandLine) -> None:
+def test_a_damaged_fragment_is_reported_and_the_others_are_sealed(stored: CommandLine) -> None:
     with wiring.opened(stored.settings()) as resources:
         (first,) = resources.store.scan(limit=1)
         resources.store.write([FragmentWrite(first.id, first.version, b"damaged", frozenset())])
     result = stored("seal", "--json")
     assert result.exit_code == 1
-    told = json.loads(result.stdout)
-    assert (told["failed"], told["named"]) == (1, [first.id])
+    reported = json.loads(result.stdout)
+    assert (reported["failed"], reported["named"]) == (1, [first.id])
     assert "1 profile cannot be sealed" in result.stderr
     assert plain_values_of_others(stored, first.id) == 0
 

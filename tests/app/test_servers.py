@@ -44,7 +44,7 @@ def test_a_server_that_does_not_start_says_why(tmp_path: Path) -> None:
         pass
 
 
-def test_another_program_on_its_port_is_told(tmp_path: Path) -> None:
+def test_another_program_on_its_port_is_reported(tmp_path: Path) -> None:
     with (
         socket.create_server(("127.0.0.1", 0)) as other,
         pytest.raises(ServerUnavailableError, match="another program does already"),

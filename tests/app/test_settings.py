@@ -1,4 +1,4 @@
-"""The configuration file: what it says, what overrides it, and how a mistake in it is told."""
+"""The configuration file: what it says, what overrides it, and how a mistake in it is reported."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from idgraph.app.adapters.indexes import place
-from idgraph.app.adapters.stores import told_of
+from idgraph.app.adapters.stores import worker_config
 from idgraph.app.settings.document import Settings, load
 from idgraph.model.errors import ConfigError
 from ingestion.sources.configuration import FileSource
@@ -75,7 +75,7 @@ def test_a_named_file_that_is_missing_is_an_error(tmp_path: Path, monkeypatch: p
         ("[flwo]\npartitions = 2", 1, "flwo", "flow"),
     ],
 )
-def test_an_unknown_key_is_told_with_its_line_and_the_nearest_right_one(
+def test_an_unknown_key_is_reported_with_its_line_and_the_nearest_right_one(
     text: str, line: int, place: str, hint: str, tmp_path: Path
 ) -> None:
     message = refused(tmp_path, text)
@@ -93,11 +93,11 @@ def test_an_unknown_key_is_told_with_its_line_and_the_nearest_right_one(
         ('index.kind = "sqlite"\nindex.url = "nonsense"', "line 2: index.url"),
     ],
 )
-def test_a_mistake_is_told_with_the_line_of_its_own_table(text: str, line: str, tmp_path: Path) -> None:
+def test_a_mistake_is_reported_with_the_line_of_its_own_table(text: str, line: str, tmp_path: Path) -> None:
     assert line in refused(tmp_path, text)
 
 
-def test_what_is_wrong_with_the_whole_is_told_without_a_key(tmp_path: Path) -> None:
+def test_what_is_wrong_with_the_whole_is_reported_without_a_key(tmp_path: Path) -> None:
     both = '[[sources]]\nname = "a"\npath = "a"\n[[sources]]\nname = "b"\ntopic = "b"\n[kafka]\nbootstrap_servers = "x:1"'
     assert ": :" not in refused(tmp_path, both)
 
@@ -112,7 +112,7 @@ def test_no_key_reaches_the_machinery_behind(key: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         ('[flow]\npartitions = "two"', "line 2: flow.partitions: .*integer"),
         ("[flow]\npartitions = 0", "line 2: flow.partitions: .*greater"),
@@ -143,8 +143,8 @@ def test_no_key_reaches_the_machinery_behind(key: str, tmp_path: Path) -> None:
         ("[flow]\npartitions = 'x'\nsplit_bytes = 'y'", "(?s)partitions.*\n.*split_bytes"),
     ],
 )
-def test_a_wrong_value_is_told_with_its_place(text: str, told: str, tmp_path: Path) -> None:
-    assert re.search(told, refused(tmp_path, text))
+def test_a_wrong_value_is_reported_with_its_place(text: str, reported: str, tmp_path: Path) -> None:
+    assert re.search(reported, refused(tmp_path, text))
 
 
 def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ def test_numbers_and_choices_of_variables_are_text(tmp_path: Path, monkeypatch: 
     assert settings.spark.shared_files
 
 
-def test_a_wrong_value_of_a_variable_is_not_told_of_the_file(
+def test_a_wrong_value_of_a_variable_is_not_reported_of_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("IDGRAPH_FLOW__PARTITIONS", "abc")
@@ -211,14 +211,14 @@ def test_what_spark_could_not_take_is_refused_with_its_line(tmp_path: Path, give
     ("variable", "is_its_own"),
     [('{"max_event_bytes": 5000}', False), ('{"partitions": "ab"}', True), ("[3]", True)],
 )
-def test_what_a_variable_leaves_out_is_told_of_the_file(
+def test_what_a_variable_leaves_out_is_reported_of_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, is_its_own: bool
 ) -> None:
     monkeypatch.setenv("IDGRAPH_FLOW", variable)
     assert ("environment, IDGRAPH_FLOW" in refused(tmp_path, '[flow]\npartitions = "abc"')) is is_its_own
 
 
-def test_a_mistake_in_the_environment_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mistake_in_the_environment_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("IDGRAPH_METADATA__ULR", "http://b")
     with pytest.raises(
         ConfigError,
@@ -239,7 +239,7 @@ def test_a_mistake_in_the_environment_is_told(monkeypatch: pytest.MonkeyPatch) -
         ("IDGRAPH_FLOWS__PARTITIONS", "IDGRAPH_FLOW__PARTITIONS"),
     ],
 )
-def test_a_variable_that_sets_nothing_is_told_with_the_nearest_right_one(
+def test_a_variable_that_sets_nothing_is_reported_with_the_nearest_right_one(
     name: str, meant: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv(name, "s3cr3t")
@@ -268,7 +268,7 @@ def test_variables_of_others_are_left_alone(
 
 
 @pytest.mark.parametrize("url", ["localhost:8410", "127.0.0.1", "ftp://nowhere", "http://", "http://a:b", ""])
-def test_a_url_of_no_service_is_told_by_its_key(url: str, tmp_path: Path) -> None:
+def test_a_url_of_no_service_is_reported_by_its_key(url: str, tmp_path: Path) -> None:
     assert "line 2: metadata.url: not a URL of a service; it looks like http://HOST:PORT" in refused(
         tmp_path, f'[metadata]\nurl = "{url}"'
     )
@@ -315,7 +315,7 @@ def test_an_empty_file_counts_as_one_for_relative_paths(tmp_path: Path) -> None:
     assert load(written(tmp_path / "etc", "")).directory == (tmp_path / "etc").resolve() / ".idgraph"
 
 
-def test_an_unknown_source_is_told_with_the_known_ones(tmp_path: Path) -> None:
+def test_an_unknown_source_is_reported_with_the_known_ones(tmp_path: Path) -> None:
     settings = load(written(tmp_path, '[[sources]]\nname = "web"\npath = "x"'))
     assert settings.source("web").name == "web"
     with pytest.raises(ConfigError, match="no source is called 'wbe'; configured: web"):
@@ -338,16 +338,16 @@ def test_every_key_is_documented() -> None:
     assert missing == []
 
 
-def test_the_index_is_told_by_places_and_never_by_secrets(tmp_path: Path) -> None:
+def test_the_index_is_reported_by_places_and_never_by_secrets(tmp_path: Path) -> None:
     pytest.importorskip("elasticsearch", reason="elasticsearch is not installed")
     file = written(
         tmp_path,
         '[index]\nkind = "elasticsearch"\nurl = "https://search:9200"\napi_key_file = "key"\nca_file = "ca.pem"',
     )
     (tmp_path / "key").write_text("secret")
-    told = json.dumps(told_of(load(file)))
-    assert "secret" not in told
-    where = place(json.loads(told))
+    reported = json.dumps(worker_config(load(file)))
+    assert "secret" not in reported
+    where = place(json.loads(reported))
     assert (where.url, where.name) == ("https://search:9200", "idgraph")
     assert (where.api_key_file, where.ca_file) == (str(tmp_path / "key"), str(tmp_path / "ca.pem"))
 
@@ -358,13 +358,13 @@ def test_the_index_is_told_by_places_and_never_by_secrets(tmp_path: Path) -> Non
 )
 def test_a_url_that_workers_are_given_holds_no_password(url: str, place: str, tmp_path: Path) -> None:
     section, key = place.split(".")
-    with pytest.raises(ConfigError, match=rf"line 2: {section}\.{key}: ") as told:
+    with pytest.raises(ConfigError, match=rf"line 2: {section}\.{key}: ") as reported:
         load(written(tmp_path, f'[{section}]\n{key} = "{url}"'))
-    assert "secret" not in str(told.value)
+    assert "secret" not in str(reported.value)
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "reported"),
     [
         ("trigger_seconds = inf", "finite number"),
         ('driver_memory = "1x"', "a size such as 1g or 1500m is needed"),
@@ -374,10 +374,10 @@ def test_a_url_that_workers_are_given_holds_no_password(url: str, place: str, tm
     ],
 )
 def test_what_spark_would_not_start_with_is_refused_with_its_line(
-    tmp_path: Path, line: str, told: str
+    tmp_path: Path, line: str, reported: str
 ) -> None:
     message = refused(tmp_path, f"[flow]\n{line}\n")
-    assert told in message
+    assert reported in message
     assert "line 2" in message or ":2" in message
     for master in (
         "local",

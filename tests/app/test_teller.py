@@ -1,4 +1,4 @@
-"""Who is told of micro-batches may go away, or be a disk that is full."""
+"""Who is informed of micro-batches may go away, or be a disk that is full."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ import threading
 
 import pytest
 
-from idgraph.app.commands.flow import Teller
+from idgraph.app.commands.flow import Reporter
 
 
 @pytest.mark.parametrize(
     "error", [BrokenPipeError(), OSError(errno.ENOSPC, "No space left on device")], ids=["pipe", "disk"]
 )
-def test_a_micro_batch_that_is_done_does_not_fail_because_nobody_can_be_told(error: OSError) -> None:
-    told: list[int] = []
+def test_a_micro_batch_that_is_done_does_not_fail_because_nobody_can_be_reported(error: OSError) -> None:
+    reported: list[int] = []
     stop = threading.Event()
 
-    def tell(report: int) -> None:
-        if told:
+    def show_report(report: int) -> None:
+        if reported:
             raise error
-        told.append(report)
+        reported.append(report)
 
-    teller = Teller(tell, stop)
-    teller(1)
-    teller.check()
+    reporter = Reporter(show_report, stop)
+    reporter(1)
+    reporter.check()
     assert not stop.is_set()
-    teller(2)
+    reporter(2)
     assert stop.is_set()
     with pytest.raises(type(error)):
-        teller.check()
-    assert told == [1]
+        reporter.check()
+    assert reported == [1]

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from idgraph.app import wiring
-from idgraph.app.terminal.escapes import visible, visible_lines
+from idgraph.app.terminal.escapes import escape_control_chars, visible_lines
 from idgraph.files import write_atomically
 from idgraph.model import canonical, paths
 from idgraph.model.attributes import DataType
@@ -48,7 +48,7 @@ def assert_tame(output: str) -> None:
     ],
 )
 def test_what_steers_is_shown(text: str, one_line: str, lines: str) -> None:
-    assert (visible(text), visible_lines(text)) == (one_line, lines)
+    assert (escape_control_chars(text), visible_lines(text)) == (one_line, lines)
 
 
 @pytest.fixture
@@ -127,7 +127,7 @@ def test_an_export_to_a_terminal_does_not_steer_it(hostile: CommandLine) -> None
     )
     os.close(theirs)
     shown = b""
-    with contextlib.suppress(OSError):  # how Linux tells that the other side is closed
+    with contextlib.suppress(OSError):  # how Linux reports that the other side is closed
         while part := os.read(ours, 65536):
             shown += part
     os.close(ours)

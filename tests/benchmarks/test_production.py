@@ -21,6 +21,6 @@ def test_the_steady_rate_brings_no_event_of_the_shops_before_it() -> None:
 
 def test_cpu_of_a_process_is_what_it_has_used() -> None:
     before = time.process_time()
-    told = cpu_of(os.getpid())
+    reported = cpu_of(os.getpid())
     # The system counts in ticks of a hundredth.
-    assert before - 0.05 <= told <= time.process_time() + 0.05
+    assert before - 0.05 <= reported <= time.process_time() + 0.05

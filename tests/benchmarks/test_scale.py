@@ -51,7 +51,7 @@ def test_events_of_a_later_month_are_other_events_of_the_same_people(tmp_path: P
             for month in (0, 181)
         )
     people = [{name for output in outputs for name in output.fragments} for outputs in (first, second)]
-    assert not any(output.letters for output in (*first, *second))
+    assert not any(output.dead_letters for output in (*first, *second))
     assert people[0] == people[1]
     stamps = [
         {
@@ -75,7 +75,7 @@ def test_one_person_gets_a_tenth_of_all_events() -> None:
     assert 0.1 <= hot / total <= 0.11
 
 
-def test_the_proxy_does_what_it_is_told(tmp_path: Path) -> None:
+def test_the_proxy_does_what_it_is_reported(tmp_path: Path) -> None:
     app = create_app(ServiceSettings(f"sqlite:///{tmp_path / 'metadata.db'}"))
     with serving(app) as url, Proxy(url).serving() as proxy:
 

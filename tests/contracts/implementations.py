@@ -129,10 +129,10 @@ PROFILE_INDEXES: list[Implementation[ProfileIndex]] = [
 
 
 def _elasticsearch_versions(folder: Path) -> IndexVersions:
-    from sinks.elasticsearch.schema import Shape
+    from sinks.elasticsearch.schema import IndexShape
     from sinks.elasticsearch.versions import ElasticsearchIndexVersions
 
-    return ElasticsearchIndexVersions(place_of_index(folder), hashed_name, Shape(replicas=0))
+    return ElasticsearchIndexVersions(place_of_index(folder), hashed_name, IndexShape(replicas=0))
 
 
 INDEX_VERSIONS: list[Implementation[IndexVersions]] = [

@@ -10,7 +10,7 @@ import pytest
 
 from idgraph.model.errors import StoreError
 from idgraph.model.store import NEW, FragmentWrite, OutboxEntry, ProfileStore, StoredFragment, scan_all
-from idgraph.model.tombstones import UNJUDGED, Holding, Tombstone
+from idgraph.model.tombstones import NO_EPOCH, FragmentSummary, Tombstone
 from sinks.sqlite.profiles import SqliteProfileStore
 from tests.contracts.implementations import Implementation
 from tests.contracts.processes import finish, killed_after, start
@@ -18,18 +18,18 @@ from tests.contracts.processes import finish, killed_after, start
 CARRIED = frozenset({"a:1", "mail:x"})
 
 
-def write(fragment_id: str, version: int = NEW, judged: int = UNJUDGED) -> FragmentWrite:
-    return FragmentWrite(fragment_id, version, b"s", frozenset({fragment_id, "mail:x"}), judged)
+def write(fragment_id: str, version: int = NEW, erasure_epoch: int = NO_EPOCH) -> FragmentWrite:
+    return FragmentWrite(fragment_id, version, b"s", frozenset({fragment_id, "mail:x"}), erasure_epoch)
 
 
 def test_an_erased_fragment_is_nowhere_and_the_others_stay(store: ProfileStore) -> None:
     store.write([write("a:1"), write("a:2")])
     store.write([write("a:1", 1)])
-    assert store.holdings(["a:1", "a:3"]) == [
-        Holding("a:1", 2, CARRIED, True),
-        Holding("a:3", NEW, frozenset(), False),
+    assert store.summaries(["a:1", "a:3"]) == [
+        FragmentSummary("a:1", 2, CARRIED, True),
+        FragmentSummary("a:3", NEW, frozenset(), False),
     ]
-    assert store.erase(["a:1"], 100) == [Holding("a:1", 3, CARRIED, True)]
+    assert store.erase(["a:1"], 100) == [FragmentSummary("a:1", 3, CARRIED, True)]
     assert store.read(["a:1", "a:2"]).keys() == {"a:2"}
     assert store.find("a:1") == []
     assert store.find("mail:x") == ["a:2"]
@@ -44,7 +44,7 @@ def test_a_write_judged_by_less_than_the_tombstone_is_refused(store: ProfileStor
     # Read before the erasure, read after it, and judged by an earlier tombstone.
     assert store.write([write("a:1", 1), write("b:1")]) == {"a:1"}
     assert store.write([write("a:1", NEW)]) == {"a:1"}
-    assert store.write([write("a:1", 1, judged=99)]) == {"a:1"}
+    assert store.write([write("a:1", 1, erasure_epoch=99)]) == {"a:1"}
     assert store.read(["a:1", "b:1"]).keys() == {"b:1"}
 
 
@@ -53,9 +53,9 @@ def test_a_fragment_made_anew_goes_on_behind_the_erased_version(store: ProfileSt
     store.write([write("a:1", 1)])
     store.erase(["a:1"], 100)
     assert store.tombstones(["a:1", "a:2"]) == {"a:1": Tombstone(100, 3)}
-    assert store.write([write("a:1", NEW, judged=100)]) == {"a:1"}
-    assert store.write([write("a:1", 2, judged=100)]) == {"a:1"}, "read before the erasure"
-    assert store.write([write("a:1", 3, judged=100)]) == set()
+    assert store.write([write("a:1", NEW, erasure_epoch=100)]) == {"a:1"}
+    assert store.write([write("a:1", 2, erasure_epoch=100)]) == {"a:1"}, "read before the erasure"
+    assert store.write([write("a:1", 3, erasure_epoch=100)]) == set()
     assert store.read(["a:1"]) == {"a:1": StoredFragment("a:1", 4, b"s")}
     assert store.outbox() == [OutboxEntry("a:1", 4)]
     # The tombstone goes on guarding it.
@@ -63,41 +63,43 @@ def test_a_fragment_made_anew_goes_on_behind_the_erased_version(store: ProfileSt
 
 
 def test_what_never_was_can_be_erased_beforehand(store: ProfileStore) -> None:
-    assert store.erase(["a:1"], 100) == [Holding("a:1", NEW, frozenset(), False)]
+    assert store.erase(["a:1"], 100) == [FragmentSummary("a:1", NEW, frozenset(), False)]
     assert store.write([write("a:1")]) == {"a:1"}
-    assert store.write([write("a:1", judged=100)]) == set()
+    assert store.write([write("a:1", erasure_epoch=100)]) == set()
     assert store.read(["a:1"])["a:1"].version == 1
 
 
 def test_erasing_again_forbids_no_less_and_keeps_what_was_noted(store: ProfileStore) -> None:
     store.write([write("a:1")])
     store.erase(["a:1"], 100)
-    assert store.erase(["a:1"], 50) == [Holding("a:1", 2, CARRIED, False)]
+    assert store.erase(["a:1"], 50) == [FragmentSummary("a:1", 2, CARRIED, False)]
     assert store.tombstones(["a:1"]) == {"a:1": Tombstone(100, 2)}
-    assert store.unfinished() == [Holding("a:1", 2, CARRIED, False)]
+    assert store.unfinished() == [FragmentSummary("a:1", 2, CARRIED, False)]
     store.finish(["a:1", "unknown:1"])
     store.finish([])
     assert store.unfinished() == []
-    assert store.erase(["a:1"], 100) == [Holding("a:1", 2, frozenset(), False)], "nothing more is to be done"
+    assert store.erase(["a:1"], 100) == [FragmentSummary("a:1", 2, frozenset(), False)], (
+        "nothing more is to be done"
+    )
 
 
-def test_what_came_back_before_an_erasure_was_finished_is_told_with_what_was_noted(
+def test_what_came_back_before_an_erasure_was_finished_is_reported_with_what_was_noted(
     store: ProfileStore,
 ) -> None:
     store.write([write("a:1")])
     store.erase(["a:1"], 100)
-    store.write([FragmentWrite("a:1", 2, b"s", frozenset({"mail:later"}), judged=100)])
+    store.write([FragmentWrite("a:1", 2, b"s", frozenset({"mail:later"}), erasure_epoch=100)])
     both = CARRIED | {"mail:later"}
-    assert store.erase(["a:1"], 200) == [Holding("a:1", 4, both, True)]
-    assert store.unfinished() == [Holding("a:1", 4, both, False)]
+    assert store.erase(["a:1"], 200) == [FragmentSummary("a:1", 4, both, True)]
+    assert store.unfinished() == [FragmentSummary("a:1", 4, both, False)]
 
 
 def test_a_lifted_tombstone_forbids_nothing_and_keeps_the_version(store: ProfileStore) -> None:
     store.write([write("a:1")])
     store.erase(["a:1"], 100)
     store.finish(["a:1"])
-    assert store.lift(["a:1", "a:2"]) == 1
-    assert store.lift(["a:1"]) == 0
+    assert store.cancel(["a:1", "a:2"]) == 1
+    assert store.cancel(["a:1"]) == 0
     assert store.write([write("a:1", 1)]) == {"a:1"}, "who read it before the erasure would bring it back"
     assert store.write([write("a:1", 2)]) == set()
     assert store.read(["a:1"])["a:1"].version == 3
@@ -107,10 +109,10 @@ def test_what_is_unfinished_is_not_lifted(store: ProfileStore) -> None:
     """Who finishes it would take dead letters that come behind the lift."""
     store.erase(["a:1", "a:2"], 100)
     store.finish(["a:2"])
-    assert store.lift(["a:1", "a:2"]) == 1
+    assert store.cancel(["a:1", "a:2"]) == 1
     assert store.write([write("a:1"), write("a:2")]) == {"a:1"}
     store.finish(["a:1"])
-    assert store.lift(["a:1"]) == 1
+    assert store.cancel(["a:1"]) == 1
     assert store.write([write("a:1")]) == set()
 
 
@@ -127,12 +129,14 @@ def test_a_restored_store_takes_back_the_tombstones_it_lost(store: ProfileStore)
 def test_fragments_and_tombstones_are_read_at_once(store: ProfileStore) -> None:
     assert store.write([write("a:1"), write("a:2"), write("a:3")]) == set()
     versions = {each.fragment_id: each.version for each in store.erase(["a:1", "a:2"], 100)}
-    assert store.write([FragmentWrite("a:2", versions["a:2"], b"back", frozenset(), judged=100)]) == set()
+    assert (
+        store.write([FragmentWrite("a:2", versions["a:2"], b"back", frozenset(), erasure_epoch=100)]) == set()
+    )
     ids = ["a:1", "a:2", "a:3", "a:4"]
-    found, buried = store.read_with_tombstones(ids)
+    found, tombstoned = store.read_with_tombstones(ids)
     assert found.keys() == {"a:2", "a:3"}
-    assert buried == {name: Tombstone(100, version) for name, version in versions.items()}
-    assert (found, buried) == (store.read(ids), store.tombstones(ids))
+    assert tombstoned == {name: Tombstone(100, version) for name, version in versions.items()}
+    assert (found, tombstoned) == (store.read(ids), store.tombstones(ids))
     assert store.read_with_tombstones([]) == ({}, {})
 
 
@@ -284,7 +288,7 @@ def test_a_store_with_tombstones_takes_no_write_without_their_key(tmp_path: Path
     store.close()
     without = SqliteProfileStore(tmp_path / "profiles.db")
     with pytest.raises(StoreError, match="without the key"):
-        without.write([write("a:1", judged=100)])
+        without.write([write("a:1", erasure_epoch=100)])
     assert without.read(["a:1"]) == {}
     without.close()
 
@@ -307,7 +311,7 @@ def test_who_read_a_fragment_before_it_was_withdrawn_cannot_write_it(store: Prof
     store.withdraw({"a:1": 1})
     assert store.write([write("a:1", 1)]) == {"a:1"}
     assert store.write([write("a:1")]) == {"a:1"}
-    assert store.tombstones(["a:1"]) == {"a:1": Tombstone(UNJUDGED, 2)}
+    assert store.tombstones(["a:1"]) == {"a:1": Tombstone(NO_EPOCH, 2)}
     assert store.write([write("a:1", 2)]) == set(), "no event is refused"
     assert store.read(["a:1"])["a:1"].version == 3
 
@@ -315,7 +319,7 @@ def test_who_read_a_fragment_before_it_was_withdrawn_cannot_write_it(store: Prof
 def test_a_withdrawal_leaves_what_an_erasure_forbids(store: ProfileStore) -> None:
     store.write([write("a:1")])
     store.erase(["a:1"], 100)
-    store.write([write("a:1", 2, judged=100)])
+    store.write([write("a:1", 2, erasure_epoch=100)])
     store.withdraw({"a:1": 3})
     assert store.tombstones(["a:1"]) == {"a:1": Tombstone(100, 4)}
 
@@ -335,13 +339,13 @@ def test_what_a_backup_brought_back_takes_no_later_event(store: ProfileStore) ->
     """A later event, joined to it, would be lost when it is erased again."""
     store.erase(["a:1"], 1)
     (name,) = store.all_tombstones()
-    store.write([write("a:1", judged=1)])
-    store.write([write("a:1", 1, judged=1)])
+    store.write([write("a:1", erasure_epoch=1)])
+    store.write([write("a:1", 1, erasure_epoch=1)])
     store.reinstate({name: Tombstone(100, 5)})
-    assert store.write([write("a:1", 2, judged=100)]) == {"a:1"}
+    assert store.write([write("a:1", 2, erasure_epoch=100)]) == {"a:1"}
     store.erase(["a:1"], 100)
-    assert store.write([write("a:1", 5, judged=100)]) == set()
-    assert store.write([write("a:1", 6, judged=100)]) == set()
+    assert store.write([write("a:1", 5, erasure_epoch=100)]) == set()
+    assert store.write([write("a:1", 6, erasure_epoch=100)]) == set()
     store.finish(["a:1"])
-    store.lift(["a:1"])
+    store.cancel(["a:1"])
     assert store.write([write("a:1", 7)]) == set()

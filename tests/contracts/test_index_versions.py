@@ -12,7 +12,7 @@ from idgraph.model.errors import StoreError, VersionInUseError, VersionNotFoundE
 from idgraph.model.index import IndexDocument, ProfileIndex
 from idgraph.model.index_versions import IndexVersions, VersionState
 from idgraph.model.queries import Query, Term
-from idgraph.model.tombstones import UNJUDGED, Tombstone
+from idgraph.model.tombstones import NO_EPOCH, Tombstone
 from tests.contracts.implementations import (
     INDEX_VERSIONS,
     PROFILE_INDEXES,
@@ -128,7 +128,9 @@ def test_what_is_erased_meanwhile_stays_erased_whatever_comes_late(both: Both) -
 def test_what_was_erased_before_is_kept_out_by_its_tombstone(both: Both) -> None:
     name = reversed_name if both.implementation.in_files else hashed_name
     both.versions.begin()
-    both.versions.bury({name("gone"): Tombstone(UNJUDGED, 4), name("back"): Tombstone(UNJUDGED, 4)})
+    both.versions.write_tombstones(
+        {name("gone"): Tombstone(NO_EPOCH, 4), name("back"): Tombstone(NO_EPOCH, 4)}
+    )
     both.versions.put([document("gone", 4), document("back", 5)])
     both.switch()
     both.index.put([document("gone", 3)])
@@ -258,7 +260,7 @@ def test_nothing_is_lost_of_a_writer_that_knows_nothing_of_it(both: Both) -> Non
     expected: dict[str, int] = {}
     for number in range(confirmed):
         expected[f"d{number % 97}"] = number + 1
-    # One more may have been put than was told.
+    # One more may have been put than was reported.
     found = both.index.versions(list(expected))
     assert {each: found.get(each, 0) for each, v in expected.items() if found.get(each, 0) < v} == {}
     for each, version in found.items():

@@ -182,7 +182,7 @@ def test_errors_hold_no_keys_and_no_context(opener: Opener) -> None:
     for damaged in (wrapped._replace(kek_version=9), wrapped._replace(wrapped=b""), wrapped):
         with pytest.raises(KeyProviderError) as caught:
             provider.unwrap(damaged, b"canary-elsewhere")
-        told = f"{caught.value!s} {caught.value!r} {caught.value.__context__!r}"
-        assert "canary" not in told
-        assert not shown(DATA_KEY, told)
-        assert not shown(wrapped.wrapped, told)
+        reported = f"{caught.value!s} {caught.value!r} {caught.value.__context__!r}"
+        assert "canary" not in reported
+        assert not shown(DATA_KEY, reported)
+        assert not shown(wrapped.wrapped, reported)

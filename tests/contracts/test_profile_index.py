@@ -266,7 +266,7 @@ def test_a_newer_version_replaces_whole_and_a_stale_one_does_nothing(index: Prof
 
 
 def test_the_same_version_again_is_what_was_put_last(index: ProfileIndex) -> None:
-    # A change of policy indexes the same profile anew, with fewer attributes.
+    # A change of policy indexes the same profile again, with fewer attributes.
     index.put([IndexDocument("a", 5, {"x": "public", "y": "secret"})])
     index.put([IndexDocument("a", 5, {"x": "public"})])
     index.put([IndexDocument("a", 5, {"x": "public"})])
@@ -306,7 +306,7 @@ def test_an_erased_document_does_not_come_back_and_a_newer_one_does(index: Profi
     index.put([IndexDocument("a", 6, {"x": "again"})])
     assert found(index, FullText("again")) == ["a"]
     assert found(index, Term("x", "word")) == ["b"]
-    # An erasure that was cut short and goes on leaves the newer one.
+    # An erasure that was interrupted and goes on leaves the newer one.
     assert index.erase({"a": 5}) == 0
     # Of a version that was never there, as when a fragment that was never indexed is gone.
     assert index.erase({"a": 7, "b": 4}) == 1

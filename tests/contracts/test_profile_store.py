@@ -57,12 +57,12 @@ def test_the_expected_version_is_replaced_and_no_other(store: ProfileStore) -> N
 
 
 @pytest.mark.parametrize("bad", [new("a:\ud800"), new("a:2", b"2", "x:\udfff")])
-def test_what_can_never_be_stored_is_told_as_such_and_nothing_is_written(
+def test_what_can_never_be_stored_is_reported_as_such_and_nothing_is_written(
     store: ProfileStore, bad: FragmentWrite
 ) -> None:
-    with pytest.raises(UnstorableError) as told:
+    with pytest.raises(UnstorableError) as reported:
         store.write([new("a:1"), bad, new("a:3")])
-    assert "\\u" not in str(told.value)
+    assert "\\u" not in str(reported.value)
     assert (store.count(), store.outbox()) == (0, [])
     with pytest.raises(UnstorableError):
         store.read(["a:1", "a:\ud800"])

@@ -1,4 +1,4 @@
-"""The disorder that a stream brings: late, again, in other batches, beside each other, cut short."""
+"""The disorder that a stream brings: late, again, in other batches, beside each other, interrupted."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Deliveries(World):
     @precondition(lambda machine: machine.ledger.pairs)
     @rule(data=st.data())
     def crash_and_do_it_again(self, data: st.DataObject) -> None:
-        """A batch is cut short: half of its fragments are written. Then all of it is given again, under the snapshot
+        """A batch is interrupted: half of its fragments are written. Then all of it is retried, under the snapshot
         that it had."""
         pairs = data.draw(st.lists(st.sampled_from([*self.ledger.pairs]), min_size=1, max_size=8))
         for site in self.sites:

@@ -19,7 +19,7 @@ from tests.retail import NOW, UNDETECTED, attribute
 SOURCES = ("shop", "crm")
 PERSONS = ("1", "2")
 DEVICES = ("17", "18", "27", "28")
-"""Two of each person. None in common: an erasure takes the letters of all that the person's identifiers stand in."""
+"""Two of each person. None in common: an erasure takes the dead letters of all that the person's identifiers stand in."""
 EXCEPTION = "k.open"
 """Stays readable where all of `k` is protected; not in all histories."""
 TYPES = {
@@ -87,7 +87,7 @@ payloads = st.fixed_dictionaries(
 scopes = st.sampled_from([None, "", "", "a", "a.b", "c", "n", "k", "k.x"])
 """Of snapshots; None for deltas."""
 PLAIN = ("latest", "sum", "count", "source_priority")
-"""The policies of `n`, of which it is told apart from the code what must show (`expected`)."""
+"""The policies of `n`, of which it is distinguished from the code what must show (`expected`)."""
 policies = st.sampled_from([*ReconciliationPolicy]).map(lambda policy: policy.value)
 
 
@@ -106,7 +106,7 @@ def is_readable(record: RawRecord) -> bool:
 
 class SpecForm(NamedTuple):
     """`nested` writes below the path that the other form writes; with a `scope` events are snapshots; a `broken` one looks for the event's id where it is
-    not, so that all its events become letters."""
+    not, so that all its events become dead letters."""
 
     version: int = 1
     nested: bool = False

@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 from idgraph.model.errors import IdgraphError, KeyServiceError, ProfileIndexError, StoreError, UnstorableError
 from idgraph.model.index import IndexDocument
 from idgraph.model.store import FragmentWrite
-from idgraph.model.tombstones import Holding
+from idgraph.model.tombstones import FragmentSummary
 from tests.convergence.adapters import Adapters, provider
 from transforms.privacy.keys import WrappedKey
-from transforms.privacy.not_picklable import KeyHolder
+from transforms.privacy.not_picklable import NotPicklable
 from transforms.privacy.secret import Secret
 
 T = TypeVar("T")
@@ -78,7 +78,7 @@ class Faults:
             self.meet()
             return withdraw([*versions.items()])
 
-        def lossy_erase(ids: Sequence[str], until: int) -> list[Holding]:
+        def lossy_erase(ids: Sequence[str], until: int) -> list[FragmentSummary]:
             return calls.lossy(lambda some: erase(some, until))(ids)
 
         _replace(store, write=met_write, withdraw=met_withdraw, erase=lossy_erase)
@@ -134,7 +134,7 @@ class Faults:
         _replace(keys, get=calls.unanswered(keys.get))
 
 
-class ReachedKeys(KeyHolder):
+class ReachedKeys(NotPicklable):
     """The keyring, behind a service that may be away."""
 
     def __init__(self, faults: Faults) -> None:

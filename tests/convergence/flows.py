@@ -15,11 +15,11 @@ from ingestion.sources.configuration import FileSource, FlowConfig
 from ingestion.spark.worker_errors import may_pass_again
 from ingestion.spark.workers import WorkerResources
 from ingestion.stages.commit import CommitStage
-from ingestion.stages.dead_letters import BatchAttempt, LetterWriter
+from ingestion.stages.dead_letters import BatchAttempt, DeadLetterWriter
 from ingestion.stages.key_guard import KeyGuard
-from ingestion.stages.leftover_keys import LeftoverKeys
 from ingestion.stages.map import MapStage
 from ingestion.stages.map_output import MapOutput
+from ingestion.stages.orphaned_keys import OrphanedKeys
 from sinks.sqlite.dead_letters import SqliteDeadLetters
 from sinks.tombstone_file import TombstoneFile
 from tests.convergence.adapters import Adapters, memory, provider
@@ -31,7 +31,7 @@ from tests.retail import NOW
 from transforms.privacy.blind_index import BlindIndex
 from transforms.privacy.dead_letter_sealing import DeadLetterSealer
 from transforms.privacy.sealing import DataKeys
-from transforms.privacy.shuffle_sealing import ParcelKeys
+from transforms.privacy.shuffle_sealing import ShuffleBlockKeys
 from transforms.spec.snapshot import CompiledSnapshot
 
 AT_ONCE = Backoff(12, 0.0)
@@ -40,7 +40,7 @@ A_FEW = FlowConfig(combine_events=6, commit_fragments=2)
 WITHOUT_KEYS = A_FEW.model_copy(update={"on_key_service_failure": "dead_letter"})
 BATCH = BatchAttempt("main/0", "attempt")
 PATIENCE = 100
-"""A batch is given again so often; more often than whatever may be away is."""
+"""A batch is retried so often; more often than whatever may be away is."""
 
 
 class Held(NamedTuple):
@@ -72,11 +72,11 @@ class FlowSite:
         self._compiled = compiled
         self._taken = taken or compiled
         """What flows take here for a version."""
-        self.letters = SqliteDeadLetters(folder / "dead-letters.db")
+        self.dead_letters = SqliteDeadLetters(folder / "dead-letters.db")
         self._tombstones = TombstoneFile(folder / "tombstones.jsonl")
         self._blind_index = BlindIndex(provider())
         self._sealer = DeadLetterSealer(provider())
-        self._parcel_keys = ParcelKeys(provider())
+        self._parcel_keys = ShuffleBlockKeys(provider())
         self.held: list[Held] = []
         self.way = Way.QUICK
         self.flow = A_FEW
@@ -102,7 +102,13 @@ class FlowSite:
     def resources(self, keys: DataKeys) -> WorkerResources:
         """What a process with these keys in its cache works with."""
         return WorkerResources(
-            self.store, self.index, self.letters, keys, self._blind_index, self._sealer, self._parcel_keys
+            self.store,
+            self.index,
+            self.dead_letters,
+            keys,
+            self._blind_index,
+            self._sealer,
+            self._parcel_keys,
         )
 
     def map(self, pairs: Sequence[Pair], is_again: bool = False) -> list[MapOutput]:
@@ -116,16 +122,16 @@ class FlowSite:
                 BATCH._replace(is_again=is_again),
                 self.flow_keys,
                 self._blind_index,
-                LetterWriter(self._sealer),
+                DeadLetterWriter(self._sealer),
                 lambda: NOW,
                 self.store.tombstones,
             )
             outputs += stage.run([pair.record for pair in pairs if pair.version == version])
-        self.letters.put([letter for output in outputs for letter in output.letters])
+        self.dead_letters.put([dead_letter for output in outputs for dead_letter in output.dead_letters])
         return outputs
 
     def commit(self, held: Held, share: int = 1) -> None:
-        """Of each output one in `share` fragments. Where that fails the batch is given again, as a flow does: a key that
+        """Of each output one in `share` fragments. Where that fails the batch is retried, as a flow does: a key that
         sealed was erased meanwhile, or servers are away."""
         outputs: Sequence[MapOutput] | None = held.outputs
         for attempt in range(PATIENCE):
@@ -151,10 +157,10 @@ class FlowSite:
         )
         for changes in runs(self.way, outputs, share):
             failed = stage.run(changes).failed
-            letters = LetterWriter(self._sealer).of_failures(failed, version, BATCH)
-            guard.set_aside(failed, partial(self.letters.put, letters))
+            dead_letters = DeadLetterWriter(self._sealer).of_failures(failed, version, BATCH)
+            guard.set_aside(failed, partial(self.dead_letters.put, dead_letters))
         refused = stage.refused.union(*(output.refused for output in outputs))
-        LeftoverKeys(self.store, self.flow_keys, self.letters).erase(refused)
+        OrphanedKeys(self.store, self.flow_keys, self.dead_letters).erase(refused)
 
     def give(self, pairs: Sequence[Pair], at_once: int, is_again: bool = False) -> None:
         """Map and commit."""

@@ -1,4 +1,4 @@
-"""What must count, told by plain rules and apart from all code under test."""
+"""What must count, reported by plain rules and apart from all code under test."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class Pair(NamedTuple):
 
 
 class Ledger:
-    """`pairs` count, `letters` lie among the dead ones, by position; the rest was refused because its person was
+    """`pairs` count, `dead_letters` lie among the dead ones, by position; the rest was refused because its person was
     erased. Sources in `counting` do not order by time."""
 
     def __init__(self, counting: Collection[str]) -> None:
         self.pairs: dict[Pair, None] = {}
-        self.letters: dict[str, RawRecord] = {}
+        self.dead_letters: dict[str, RawRecord] = {}
         self.changes: dict[Pair, None] = {}
-        """What the store refused, and is kept as changes in letters of fragments."""
+        """What the store refused, and is kept as changes in dead letters of fragments."""
         self._counting = counting
         self._broken: set[tuple[int, str]] = set()
         self._until: dict[str, int] = {}
@@ -53,17 +53,17 @@ class Ledger:
         """They are mapped now, and what cannot be sealed is set aside."""
         for pair in self.mapped(pairs):
             if needs_a_key(pair):
-                self.letters[pair.record.position] = pair.record
+                self.dead_letters[pair.record.position] = pair.record
             else:
                 self.pairs[pair] = None
 
     def replay(self, version: int, refused: str | None = None) -> None:
-        """All letters are given again, and what passes counts."""
-        letters, self.letters = self.letters, {}
+        """All dead letters are retried, and what passes counts."""
+        dead_letters, self.dead_letters = self.dead_letters, {}
         changes, self.changes = self.changes, {}
         for pair in changes:
             (self.changes if person_of(pair.record) == refused else self.pairs)[pair] = None
-        self.take([Pair(record, version) for record in letters.values()], refused)
+        self.take([Pair(record, version) for record in dead_letters.values()], refused)
 
     def erase(self, person: str, until: int, is_finished: bool) -> None:
         """Everything of a person up to now goes, and what comes later of up to `until`."""
@@ -72,24 +72,26 @@ class Ledger:
         self.changes = {pair: None for pair in self.changes if person_of(pair.record) != person}
         self._unfinished.add(person)
         if is_finished:
-            self._drop_letters({person})
+            self._drop_dead_letters({person})
 
     def finish(self) -> None:
-        """What was cut short is done; of letters it takes those that came meanwhile, too."""
-        self._drop_letters(self._unfinished)
+        """What was interrupted is done; of dead letters it takes those that came meanwhile, too."""
+        self._drop_dead_letters(self._unfinished)
 
-    def _drop_letters(self, persons: set[str]) -> None:
-        self.letters = {k: record for k, record in self.letters.items() if person_of(record) not in persons}
+    def _drop_dead_letters(self, persons: set[str]) -> None:
+        self.dead_letters = {
+            k: record for k, record in self.dead_letters.items() if person_of(record) not in persons
+        }
         self.changes = {pair: None for pair in self.changes if person_of(pair.record) not in persons}
         self._unfinished = self._unfinished - persons
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether an erasure was cut short, and nothing has finished it yet."""
+        """Whether an erasure was interrupted, and nothing has finished it yet."""
         return bool(self._unfinished)
 
-    def lift(self, person: str) -> None:
-        """What comes from now on counts; what was cut short is done first."""
+    def cancel(self, person: str) -> None:
+        """What comes from now on counts; what was interrupted is done first."""
         self.finish()
         self._until.pop(person, None)
 
@@ -99,7 +101,7 @@ class Ledger:
         is_timed = record.source not in self._counting
         is_broken = (pair.version, record.source) in self._broken
         if is_broken or not is_readable(record) or (is_timed and ordinal >= FUTURE):
-            self.letters[record.position] = record
+            self.dead_letters[record.position] = record
             return False
         until = self._until.get(person_of(record))
         return until is None or (is_timed and ordinal > until)

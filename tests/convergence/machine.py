@@ -10,7 +10,7 @@ from hypothesis.stateful import rule, run_state_machine_as_test
 from idgraph.model.index_rules import IndexRules
 from tests.convergence.adapters import dynamodb, memory, sqlite
 from tests.convergence.deliveries import Deliveries
-from tests.convergence.differences import told_beside
+from tests.convergence.differences import reported_beside
 from tests.convergence.edits import Edits
 from tests.convergence.events import PERSONS
 from tests.convergence.expected import NOTHING, PATH, TREE, exact, expected, expected_tree, leaves
@@ -27,7 +27,7 @@ class ConvergenceMachine(Edits, Deliveries, Outages, Operations):
 
     @rule()
     def compare(self) -> None:
-        """What is held back is written first, and what was cut short is done."""
+        """What is held back is written first, and what was interrupted is done."""
         self._release()
         self._bring_the_index_back()
         self.ledger.finish()
@@ -35,11 +35,11 @@ class ConvergenceMachine(Edits, Deliveries, Outages, Operations):
             site.come_to_rest(self.now)
             left = left_behind(site, self._index_rules(), self.snapshots[self.now])
             assert not left, left
-            records, owners = site.letter_owners()
-            assert records == self.ledger.letters.keys()
+            records, owners = site.dead_letter_owners()
+            assert records == self.ledger.dead_letters.keys()
             assert owners <= {person_of(pair.record) for pair in self.ledger.changes}
             tidy = self._tidy(site)
-            assert site.states() == tidy.states(), told_beside(site.states(), tidy.states())
+            assert site.states() == tidy.states(), reported_beside(site.states(), tidy.states())
             for reveal in (False, True):
                 assert site.export(self.now, reveal) == tidy.export(self.now, reveal)
             self._compare_with_expected(site)
@@ -47,7 +47,7 @@ class ConvergenceMachine(Edits, Deliveries, Outages, Operations):
             assert found(site, newest) == found(tidy, newest)
 
     def _compare_with_expected(self, site: Site) -> None:
-        """What plain rules tell of the events that count, apart from the code that both sites run."""
+        """What plain rules report the events that count, apart from the code that both sites run."""
         (stated,) = [each for each in self.snapshots[self.now].attributes if each.path == PATH]
         shown = site.shown(self.now)
         for person in PERSONS:
@@ -71,7 +71,7 @@ class ConvergenceMachine(Edits, Deliveries, Outages, Operations):
             tidy = Site(memory, Path(folder), self.sources, self._compiled).with_keys_of(site)
             tidy.give(sorted(self.ledger.pairs, key=lambda pair: (pair.record.position, pair.version)), 1000)
             tidy.come_to_rest(self.now)
-            tidy.letters.close()
+            tidy.dead_letters.close()
             return tidy
 
     def teardown(self) -> None:
@@ -84,7 +84,7 @@ class ConvergenceMachine(Edits, Deliveries, Outages, Operations):
         finally:
             for site in getattr(self, "sites", ()):
                 site.close()
-                site.letters.close()
+                site.dead_letters.close()
             self.ended.close()
 
 

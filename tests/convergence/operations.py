@@ -14,7 +14,7 @@ from idgraph.model.errors import ProfileIndexError, StoreError
 from tests.convergence.events import LAST_ORDINAL, payloads
 from tests.convergence.flows import Held
 from tests.convergence.sites import Site
-from tests.convergence.world import World, persons, sources, there_are_letters
+from tests.convergence.world import World, persons, sources, there_are_dead_letters
 
 _there_is_much = precondition(lambda machine: len(machine.ledger.pairs) > MUCH)
 """So that histories do not end empty more often than not."""
@@ -26,7 +26,7 @@ class Operations(World):
 
     @rule()
     def restart(self) -> None:
-        """Processes end; the next flow goes on with what was cut short."""
+        """Processes end; the next flow goes on with what was interrupted."""
         self._bring_the_index_back()
         self.ledger.finish()
         for site in self.sites:
@@ -55,7 +55,7 @@ class Operations(World):
     @_there_is_much
     @rule(person=persons, is_cut_short=st.booleans())
     def erase(self, person: str, is_cut_short: bool) -> None:
-        """Cut short before the store is reached, it is given again."""
+        """Cut short before the store is reached, it is retried."""
         until = self._grown_up()
         self.ledger.erase(person, until, not self.index_away)
         for site in self.sites:
@@ -98,7 +98,7 @@ class Operations(World):
     def erase_before_a_batch_is_given_again(
         self, person: str, source: str, some: list[dict[str, Any]]
     ) -> None:
-        """It was cut short before its commit; keys were made for what is then refused."""
+        """It was interrupted before its commit; keys were made for what is then refused."""
         pairs = self._published(source, [payload | {"u": person} for payload in some])
         self.ledger.mapped(pairs)
         until = self._grown_up()
@@ -126,19 +126,19 @@ class Operations(World):
 
     @precondition(lambda machine: machine.ledger.is_anybody_erased)
     @rule(person=persons)
-    def lift(self, person: str) -> None:
+    def cancel(self, person: str) -> None:
         """What comes from now on counts, and what was on its way is released; not while the index keeps an erasure from
         being finished."""
         is_kept = self.index_away and self.ledger.is_unfinished
         if not is_kept:
-            self.ledger.lift(person)
+            self.ledger.cancel(person)
         for site in self.sites:
             with pytest.raises(ProfileIndexError) if is_kept else nullcontext():
-                site.erasure(self.now).lift([f"u:{person}"])
+                site.erasure(self.now).cancel([f"u:{person}"])
 
-    @there_are_letters
+    @there_are_dead_letters
     @rule()
-    def replay_letters(self) -> None:
+    def replay_dead_letters(self) -> None:
         self._replay()
 
     def _replay(self) -> None:

@@ -17,7 +17,7 @@ from tests.convergence.flows import A_FEW, PATIENCE, WITHOUT_KEYS
 from tests.convergence.ledger import Pair
 from tests.convergence.protected import needs_a_key
 from tests.convergence.sites import Site
-from tests.convergence.world import World, persons, sources, there_are_letters
+from tests.convergence.world import World, persons, sources, there_are_dead_letters
 
 _answers = [*[Answer.GIVEN] * 3, *Answer]
 _few = st.lists(st.sampled_from(_answers), max_size=8)
@@ -52,7 +52,7 @@ class Outages(World):
     ) -> None:
         if operation is Site.replay:
             self.ledger.replay(self.now)
-            # What cannot be opened then stays a letter: another replay than this one finds the service there.
+            # What cannot be opened then stays a dead letter: another replay than this one finds the service there.
             service = 0
         for site in self.sites:
             self._begin(site, store, keys, service)
@@ -92,10 +92,10 @@ class Outages(World):
             site.give(pairs, 4)
             site.faults.end()
 
-    @there_are_letters
+    @there_are_dead_letters
     @rule(person=persons, is_named=st.booleans())
     def replay_what_the_store_refuses(self, person: str, is_named: bool) -> None:
-        """Before the cause is mended."""
+        """Before the cause is repaired."""
         self.ledger.replay(self.now, refused=person)
         for site in self.sites:
             self._refuse(site, person, is_named)

@@ -1,4 +1,4 @@
-"""What policy protects, told by plain rules."""
+"""What policy protects, reported by plain rules."""
 
 from __future__ import annotations
 

@@ -38,20 +38,20 @@ def left_behind(site: Site, rules: Sequence[IndexRules], snapshot: MetadataSnaps
     """What should not be there, in words. `rules` are all that a document may have been made by, `snapshot` the newest."""
     states, names = site.states(), site.names()
     # What is set aside of a fragment is sealed, too.
-    kept = {*states, *site.names(site.letter_owners()[1])}
-    buried = [name for name in site.store.tombstones(names) if name not in kept]
-    told = {
+    kept = {*states, *site.names(site.dead_letter_owners()[1])}
+    tombstoned = [name for name in site.store.tombstones(names) if name not in kept]
+    reported = {
         "entries in the outbox": site.store.outbox(),
         "erasures": site.store.unfinished(),
         "withdrawn fragments": site.store.withdrawn(),
-        "keys of fragments that are gone": site.key_store.get(buried),
+        "keys of fragments that are gone": site.key_store.get(tombstoned),
         "other documents": set(names) & (site.index.versions(names).keys() ^ states.keys()),
         "documents": site.index.count(Query()) != len(states),
         "documents of other versions or contents": set(states) - set(_indexed(site, rules)),
         "identifiers that are not found": list(_unlinked(site)),
         "values in the clear": list(_readable(site, snapshot)),
     }
-    return [what for what, found in told.items() if found]
+    return [what for what, found in reported.items() if found]
 
 
 def _readable(site: Site, snapshot: MetadataSnapshot) -> Iterator[str]:

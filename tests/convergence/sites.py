@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from idgraph.jobs.erase.dead_letter_search import LetterSearch
+from idgraph.jobs.erase.dead_letter_search import DeadLetterSearch
 from idgraph.jobs.erase.erasure import Erasure
 from idgraph.jobs.reencrypt.stored_sealing import PAGE, StoredSealing
 from idgraph.jobs.replay import replay
@@ -29,7 +29,7 @@ class Site(FlowSite):
             self.resources(self.operator_keys),
             self._tombstones,
             TombstoneNames(provider()),
-            lambda: LetterSearch(
+            lambda: DeadLetterSearch(
                 self._sources, self._compiled(version).snapshot, self._blind_index, self._sealer.open
             ),
         )
@@ -47,7 +47,7 @@ class Site(FlowSite):
         """As `idgraph dead-letters replay --all` does."""
         plan = WorkerPlan(A_FEW, self._sources, "", lambda _: self.resources(self.operator_keys))
         replay(
-            [*self.letters.scan()],
+            [*self.dead_letters.scan()],
             plan,
             self.resources(self.operator_keys),
             self._compiled(version).snapshot,
@@ -75,9 +75,9 @@ class Site(FlowSite):
         """What the profiles of persons show, to who may see all."""
         return {self._person(each.id): each.attributes() for each in self._reader(version).scan(reveal=True)}
 
-    def letter_owners(self) -> tuple[set[str], set[str]]:
+    def dead_letter_owners(self) -> tuple[set[str], set[str]]:
         """The positions of records among the dead letters, and the persons of whose fragments there are changes."""
-        found = [letter.position for letter in self.letters.scan()]
+        found = [dead_letter.position for dead_letter in self.dead_letters.scan()]
         fragments = {each for each in found if each.startswith(FRAGMENT)}
         return set(found) - fragments, {self._person(each.removeprefix(FRAGMENT)) for each in fragments}
 

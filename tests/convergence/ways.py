@@ -9,11 +9,11 @@ from itertools import islice
 
 import pytest
 
-from ingestion.spark.shuffle_blocks import Parcel, read_parcels, sealed_rows
-from ingestion.spark.tasks import _judged
+from ingestion.spark.shuffle_blocks import ShuffleBlock, read_blocks, sealed_rows
+from ingestion.spark.tasks import _erasure_epoch
 from ingestion.stages.map_output import MapOutput
 from merge.fragments import FragmentState
-from transforms.privacy.shuffle_sealing import ParcelSealer
+from transforms.privacy.shuffle_sealing import ShuffleBlockSealer
 
 
 @contextmanager
@@ -26,7 +26,7 @@ def small_chunks() -> Iterator[None]:
 
 Changes = Iterator[tuple[str, FragmentState | bytes]]
 
-_SEALER = ParcelSealer(bytes(32))
+_SEALER = ShuffleBlockSealer(bytes(32))
 """By which key does not matter to who merges."""
 
 
@@ -58,12 +58,12 @@ def _shuffled(outputs: Iterable[MapOutput], share: int) -> Changes:
         sealed_rows([(0, _parcel(islice(output.fragments.items(), 0, None, share)))], _SEALER)
         for output in outputs
     ]
-    for parcel in read_parcels(batches, _SEALER):
-        yield from _judged(parcel)
+    for block in read_blocks(batches, _SEALER):
+        yield from _erasure_epoch(block)
 
 
-def _parcel(fragments: Changes) -> Parcel:
-    parcel = Parcel([])
+def _parcel(fragments: Changes) -> ShuffleBlock:
+    block = ShuffleBlock([])
     for name, state in fragments:
-        parcel.add(name, state)
-    return parcel
+        block.add(name, state)
+    return block

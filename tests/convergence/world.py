@@ -45,12 +45,12 @@ from transforms.spec.snapshot import CompiledSnapshot
 persons = st.sampled_from([*PERSONS])
 sources = st.sampled_from([*SOURCES])
 ways = st.sampled_from([*Way])
-there_are_letters = precondition(lambda machine: machine.ledger.letters or machine.ledger.changes)
+there_are_dead_letters = precondition(lambda machine: machine.ledger.dead_letters or machine.ledger.changes)
 
 
 class Taken:
     """The snapshot that a flow's workers have: made of the one before and of what changed. Older ones are made whole,
-    as for a micro-batch that is given again."""
+    as for a micro-batch that is retried."""
 
     def __init__(self, snapshots: Mapping[int, MetadataSnapshot]) -> None:
         self._snapshots = snapshots
@@ -69,7 +69,7 @@ class Taken:
 
 
 class World(RuleBasedStateMachine):
-    """What is done is done at each site, and told to the ledger."""
+    """What is done is done at each site, and asked to the ledger."""
 
     kinds: tuple[Callable[[Path], Adapters], ...] = (memory, sqlite)
 
@@ -161,7 +161,7 @@ class World(RuleBasedStateMachine):
         return self.compiled[version, is_ranked]
 
     def _taken(self, number: int) -> Callable[[int], CompiledSnapshot]:
-        """Flows of every other site never notice that sources are ranked anew."""
+        """Flows of every other site never notice that sources are ranked again."""
         return Taken(self.unranked if number % 2 else self.snapshots)
 
     def _save(self) -> None:

@@ -40,10 +40,10 @@ def at_point(point: Point, killed: str, strategy: str) -> Cell:
         if killed != "worker":
             scene.run()
         elif not any(batch["attempts"] > 1 for batch in scene.installation.batches()):
-            raise AssertionError("the worker died, and no micro-batch was given again")
+            raise AssertionError("the worker died, and no micro-batch was retried")
         return scene
 
-    return Cell(point.told(), killed, strategy, play)
+    return Cell(point.reported(), killed, strategy, play)
 
 
 class Together(NamedTuple):
@@ -77,7 +77,7 @@ def random_kills(folder: Path, shop: Shop, strategy: str, seed: int) -> Scene:
 
 
 def torn(folder: Path, shop: Shop, strategy: str, places: tuple[str, ...], keep: float) -> Scene:
-    """Files of the checkpoint cut short between two runs."""
+    """Files of the checkpoint interrupted between two runs."""
     scene = Scene(folder, shop, strategy=strategy)
     scene.publish(part=slice(None, None, 2))
     scene.run()
@@ -99,7 +99,7 @@ def checkpoint_lost(folder: Path, shop: Shop, strategy: str) -> Scene:
 
 
 def other_names(folder: Path, shop: Shop, strategy: str) -> Scene:
-    """All files given again under other names, while they are read the first time."""
+    """All files retried under other names, while they are read the first time."""
     scene = Scene(folder, shop, strategy=strategy)
     scene.publish()
     for file in sorted((folder / "inbox").glob("*/*.jsonl")):

@@ -38,7 +38,7 @@ class Point(NamedTuple):
             "waits": waits,
         }
 
-    def told(self) -> str:
+    def reported(self) -> str:
         """In words, with what is before it."""
         return f"{self.when} {self.words}" if self.when == "before" else self.words
 

@@ -138,7 +138,7 @@ class Scene:
         files = [each.exported() for each in (self, reference)]
         if subprocess.run(["cmp", *files], check=False, capture_output=True).returncode != 0:
             found.append("the export")
-        if self.letters() != reference.letters():
+        if self.dead_letters() != reference.dead_letters():
             found.append("dead letters")
         return found
 
@@ -153,10 +153,12 @@ class Scene:
             assert file.stat().st_size > 0
         return file
 
-    def letters(self) -> set[tuple[str, str]]:
+    def dead_letters(self) -> set[tuple[str, str]]:
         """Sources and reasons of all dead letters; their positions name files, which may have other names."""
         with wiring.opened(load(self.installation.config)) as resources:
-            return {(letter.source, str(letter.reason)) for letter in resources.dead_letters.scan()}
+            return {
+                (dead_letter.source, str(dead_letter.reason)) for dead_letter in resources.dead_letters.scan()
+            }
 
 
 def _files(source: str) -> Iterator[tuple[str, list[bytes]]]:

@@ -75,9 +75,9 @@ def test_pods_mount_what_there_is_and_run_as_nobody_special(kubernetes: list[dic
 def test_the_flow_on_kubernetes_is_a_cluster_that_shares_all(
     tmp_path: Path, kubernetes: list[dict[str, Any]]
 ) -> None:
-    (told,) = [each["data"] for each in kubernetes if each["kind"] == "ConfigMap"]
+    (reported,) = [each["data"] for each in kubernetes if each["kind"] == "ConfigMap"]
     file = tmp_path / "idgraph.toml"
-    file.write_text(told["idgraph.toml"])
+    file.write_text(reported["idgraph.toml"])
     settings = load(file)
     require_shared(settings)
     options = {name: value.get_secret_value() for name, value in settings.spark.options.items()}
@@ -146,7 +146,7 @@ def test_the_composed_parts_fit_together(compose: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "class_name", "told"),
+    ("given", "class_name", "reported"),
     [
         (["executor"], "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend", "-Da=1 2|-Xms1g"),
         (["spark-master"], "org.apache.spark.deploy.master.Master", "--port|7077"),
@@ -154,7 +154,7 @@ def test_the_composed_parts_fit_together(compose: dict[str, Any]) -> None:
     ],
 )
 def test_the_entry_point_starts_the_classes_of_spark(
-    tmp_path: Path, given: list[str], class_name: str, told: str
+    tmp_path: Path, given: list[str], class_name: str, reported: str
 ) -> None:
     java = tmp_path / "bin" / "java"
     java.parent.mkdir()
@@ -179,7 +179,7 @@ def test_the_entry_point_starts_the_classes_of_spark(
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert f"|{class_name}|" in done.stdout
-    assert told in done.stdout
+    assert reported in done.stdout
     place = class_name.replace(".", "/") + ".class"
     assert any(place in zipfile.ZipFile(jar).namelist() for jar in spark_jars().glob("spark-*.jar"))
 

@@ -30,7 +30,7 @@ def names(kubernetes: list[dict[str, Any]], kind: str) -> set[str]:
 
 
 def secrets() -> dict[str, set[str]]:
-    """The files of each secret, as the operator is told to make it."""
+    """The files of each secret, as the operator is asked to make it."""
     lines = re.findall(r"create secret generic (\S+) (.*)", (DEPLOY / "README.md").read_text())
     files = {name: re.findall(r"--from-file=(\S+)|--from-literal=([^=]+)=", rest) for name, rest in lines}
     return {name: {Path(a or b).name for a, b in found} for name, found in files.items()}
@@ -100,8 +100,8 @@ def test_each_file_of_a_secret_that_is_configured_is_made(kubernetes: list[dict[
 
 
 def configured(kubernetes: list[dict[str, Any]]) -> Settings:
-    (told,) = [each["data"] for each in kubernetes if each["kind"] == "ConfigMap"]
-    return Settings.model_validate(tomllib.loads(told["idgraph.toml"]))
+    (reported,) = [each["data"] for each in kubernetes if each["kind"] == "ConfigMap"]
+    return Settings.model_validate(tomllib.loads(reported["idgraph.toml"]))
 
 
 def test_accounts_and_their_rights_are_there(kubernetes: list[dict[str, Any]]) -> None:

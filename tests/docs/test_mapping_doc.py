@@ -12,7 +12,7 @@ import pytest
 
 from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.specs import SpecDefinition, SpecDocument
-from ingestion.sources.configuration import FileSource, Place
+from ingestion.sources.configuration import FileSource, ValuePlace
 from tests.oracle.comparison import ordered
 from tests.retail import CREATED, UNDETECTED, Pipeline, attribute, raw, snapshot
 from transforms import compile_spec
@@ -77,16 +77,16 @@ BY_ID_ALONE = {"operations": BILLING["operations"][:1]}
         ({}, None, 7),
         (BY_ID_ALONE, None, 10),
         # docs/configuration.md: each type a source.
-        ({**BY_ID_ALONE, "source": "*"}, Place(path="type"), 7),
+        ({**BY_ID_ALONE, "source": "*"}, ValuePlace(path="type"), 7),
     ],
     ids=["type and id", "id alone", "sources"],
 )
 def test_an_order_and_a_refund_of_one_number(
-    changed: dict[str, Any], place: Place | None, balance: int, tmp_path: Path
+    changed: dict[str, Any], place: ValuePlace | None, balance: int, tmp_path: Path
 ) -> None:
     spec = SpecDocument.model_validate({**BILLING, **changed, "version": 1, "created": CREATED})
     declared = [attribute("billing.balance", "number", policy="sum")]
-    source = FileSource(name="billing", path=Path("in"), type=Place(path="type"), source=place)
+    source = FileSource(name="billing", path=Path("in"), type=ValuePlace(path="type"), source=place)
     pipeline = Pipeline(
         tmp_path, sources={"billing": source}, snapshot=snapshot(1, [spec], declared, UNDETECTED)
     )
@@ -96,8 +96,8 @@ def test_an_order_and_a_refund_of_one_number(
     assert pipeline.profile("customer:7")["billing"] == {"balance": balance}
     del event["number"]
     for line, nameless in enumerate((event, {**refund, "number": None}), 3):
-        (letter,) = pipeline.map(raw(nameless, line, "billing")).letters
-        assert letter.reason is DeadLetterReason.MISSING_ID
+        (dead_letter,) = pipeline.map(raw(nameless, line, "billing")).dead_letters
+        assert dead_letter.reason is DeadLetterReason.MISSING_ID
 
 
 @pytest.mark.parametrize("row", SPECS, ids=lambda row: f"{row.heading}: {row.cells[0]}")

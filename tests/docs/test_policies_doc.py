@@ -23,11 +23,11 @@ def test_policies(tmp_path: Path) -> None:
     run_page("policies.md", tmp_path)
 
 
-def test_the_page_tells_of_every_policy_and_its_bound() -> None:
+def test_the_page_reports_of_every_policy_and_its_bound() -> None:
     text = (DOCS / "policies.md").read_text(encoding="utf-8")
     rows = [line.split("|") for line in text.splitlines() if line.startswith("| `")]
-    told = {word.strip("`, ") for row in rows for word in row[1].split()}
-    assert set(ReconciliationPolicy) <= told
+    reported = {word.strip("`, ") for row in rows for word in row[1].split()}
+    assert set(ReconciliationPolicy) <= reported
     for policy, each in POLICIES.items():
         row = next(row for row in rows if f"`{policy}`" in row[1])
         assert f"{each.BOUND:,}" in row[3] or each.BOUND == 1

@@ -25,7 +25,7 @@ class ProductionShape:
         self.errors = folder.with_name(f"{folder.name}.err")
 
     def start(self, wait: bool = True) -> subprocess.Popen[bytes]:
-        """`idgraph dev up`; until it says how to publish, unless told not to wait."""
+        """`idgraph dev up`; until it says how to publish, unless reported not to wait."""
         self.output.write_bytes(b"")
         self.errors.write_bytes(b"")
         with self.output.open("ab") as out, self.errors.open("ab") as err:

@@ -144,9 +144,9 @@ def test_an_executor_killed_in_mid_batch_changes_nothing(
     assert purchases(exported) > 10
     found = installation.command("search", "--json", "--limit", "1000").stdout.splitlines()
     assert len(found) == len(exported)
-    (letter,) = installation.dead_letters()
-    assert letter["reason"] == "not_json"
-    shown = installation.command("dead-letters", "show", letter["id"], "--reveal").stdout
+    (dead_letter,) = installation.dead_letters()
+    assert dead_letter["reason"] == "not_json"
+    shown = installation.command("dead-letters", "show", dead_letter["id"], "--reveal").stdout
     assert BAD_LINE.decode() in shown.decode()
     assert json.loads(found[0])["id"]
 

@@ -19,7 +19,7 @@ from idgraph.model.index_versions import IndexVersions
 from idgraph.model.queries import Query, Scalar, Term
 from idgraph.model.stamps import SpecRef, Stamp
 from idgraph.model.store import NEW, FragmentWrite, OutboxEntry, ProfileStore
-from idgraph.model.tombstones import UNJUDGED, Tombstone
+from idgraph.model.tombstones import NO_EPOCH, Tombstone
 from idgraph.projection.index_policies import IndexPolicy
 from idgraph.projection.indexing import index_again
 from merge import codec
@@ -49,14 +49,14 @@ _ordinals = count(1)
 
 def write(store: ProfileStore, name: str, value: Scalar, path: str = "x") -> OutboxEntry:
     """A later value of one fragment, which waits for the index then."""
-    buried = store.tombstones([name]).get(name, Tombstone(UNJUDGED, NEW))
+    tombstoned = store.tombstones([name]).get(name, Tombstone(NO_EPOCH, NEW))
     present = store.read([name]).get(name)
     state = codec.decode(present.state) if present else FragmentState()
     origin = Origin(Stamp(0, next(_ordinals), "shop", "e"), SpecRef("spec", 1))
     state.apply(FragmentChange(name, origin, {path: Register(origin, Kind.PLAIN, value)}, ()))
     state.normalise()
-    version = present.version if present else buried.version
-    change = FragmentWrite(name, version, codec.encode(state), frozenset({name}), buried.until)
+    version = present.version if present else tombstoned.version
+    change = FragmentWrite(name, version, codec.encode(state), frozenset({name}), tombstoned.until)
     assert store.write([change]) == set()
     return OutboxEntry(name, version + 1)
 
@@ -110,8 +110,8 @@ class IndexedStore:
         client = ElasticsearchClient(place)
         (version,) = self.index.versions([name]).values()
         # With its version, so that nothing but the document is gone.
-        key, told = key_of(hashed_name(name)), {"version": alive(version), "version_type": "external_gte"}
-        client.call(lambda api: api.delete(index=place.name, id=key, refresh=True, **told))
+        key, reported = key_of(hashed_name(name)), {"version": alive(version), "version_type": "external_gte"}
+        client.call(lambda api: api.delete(index=place.name, id=key, refresh=True, **reported))
         client.close()
 
     def lose_all(self) -> None:

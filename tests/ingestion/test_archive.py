@@ -1,4 +1,4 @@
-"""A backfill's archive: its files, and how far it has come, whatever was cut short."""
+"""A backfill's archive: its files, and how far it has come, whatever was interrupted."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_link_to_a_directory_that_it_is_in_is_refused(folder: Path, target: st
 
 
 @pytest.mark.parametrize("name", ["nothing", "nothing/*.jsonl"])
-def test_what_is_not_there_is_told(tmp_path: Path, name: str) -> None:
+def test_what_is_not_there_is_reported(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigError, match="no such directory"):
         archive_path(tmp_path / name)
 
@@ -161,7 +161,7 @@ def test_a_torn_file_only_loses_the_count(state: Path, content: bytes) -> None:
     assert json.loads((state / "progress.json").read_bytes())["done"]["events"] == 5
 
 
-def test_a_disk_that_refuses_is_told_with_the_file(state: Path) -> None:
+def test_a_disk_that_refuses_is_reported_with_the_file(state: Path) -> None:
     (state / "progress.json").mkdir()
     with pytest.raises(StoreError, match=r"progress\.json: Is a directory"):
         BackfillProgress(state).take(report(0, 1))

@@ -102,11 +102,11 @@ class Beside:
 def beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Beside]:
     monkeypatch.setattr("idgraph.jobs.reencrypt.background_sealing.POLL_SECONDS", 0.01)
     monkeypatch.setattr("idgraph.jobs.reencrypt.background_sealing.RETRY_SECONDS", 0.01)
-    monkeypatch.setattr("idgraph.jobs.reencrypt.background_sealing.BRISK_SECONDS", 0.0)
+    monkeypatch.setattr("idgraph.jobs.reencrypt.background_sealing.BURST_SECONDS", 0.0)
     made = Beside(tmp_path)
     yield made
-    for letters in made.opened:
-        letters.close()
+    for dead_letters in made.opened:
+        dead_letters.close()
 
 
 def test_what_is_stored_is_sealed_once(beside: Beside) -> None:
@@ -171,7 +171,7 @@ import sys, threading
 from pathlib import Path
 from idgraph.jobs.reencrypt import background_sealing
 from tests.ingestion.test_background_sealing import opened
-background_sealing.BRISK_SECONDS = 0.0
+background_sealing.BURST_SECONDS = 0.0
 with opened(Path(sys.argv[1])).sealing(share=0.0001):
     threading.Event().wait()
 """
@@ -248,7 +248,7 @@ def test_what_a_killed_run_left_in_files_goes_with_the_next(
 
 
 @pytest.mark.parametrize("error", [StoreError("the disk is full"), ValueError("a canary value")])
-def test_a_failure_is_told_and_tried_again(
+def test_a_failure_is_reported_and_tried_again(
     beside: Beside, error: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     count: Callable[[], int] = beside.pipeline.store.count
@@ -428,8 +428,8 @@ def test_a_store_that_was_restored_from_before_is_sealed_again(
             time.sleep(0.1)
         assert (len(beside.asked) > asked) is is_old
     beside.pipeline.store.close()
-    for letters in beside.opened:
-        letters.close()
+    for dead_letters in beside.opened:
+        dead_letters.close()
 
 
 def test_what_an_older_idgraph_noted_is_looked_through_once_and_its_store_known_from_then_on(

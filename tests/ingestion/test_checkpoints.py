@@ -1,4 +1,4 @@
-"""Checkpoints as Spark writes them, cut short as a power cut does; with Spark itself in tests/crashes."""
+"""Checkpoints as Spark writes them, interrupted as a power cut does; with Spark itself in tests/crashes."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_torn_id_alone_is_no_checkpoint(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("torn", ["offsets/1", "commits/1", "sources/0/1"])
 @pytest.mark.parametrize("content", [b"", b"v", b'v1\n{"logOff', b"v1\n" + b"\0" * 40])
-def test_what_came_after_a_torn_file_is_told_again(checkpoint: Path, torn: str, content: bytes) -> None:
+def test_what_came_after_a_torn_file_is_reported_again(checkpoint: Path, torn: str, content: bytes) -> None:
     (checkpoint / torn).write_bytes(content)
     mend(checkpoint)
     assert left(checkpoint) == ["commits/0", "metadata", "offsets/0", "sources/0/0"]
@@ -129,7 +129,7 @@ def test_a_whole_compaction_holds_what_came_before(checkpoint: Path) -> None:
     ]
 
 
-def test_what_cannot_be_read_is_told_with_its_name(checkpoint: Path) -> None:
+def test_what_cannot_be_read_is_reported_with_its_name(checkpoint: Path) -> None:
     (checkpoint / "offsets" / "7").mkdir()
     with pytest.raises(ConfigError, match=r"offsets/7: Is a directory"):
         mend(checkpoint)
@@ -173,7 +173,7 @@ def test_a_torn_beginning_does_not_take_the_micro_batches_with_it(of_kafka: Path
     ]
 
 
-def test_what_kafka_has_given_can_be_told(of_kafka: Path, tmp_path: Path) -> None:
+def test_what_kafka_has_given_can_be_reported(of_kafka: Path, tmp_path: Path) -> None:
     found = [ranges_of(of_kafka, number) for number in range(4)]
     assert [ranges and sum(each.records() for each in ranges) for ranges in found] == [10, 10, 10, None]
     assert taken(of_kafka) == {"shop": {0: 25, 1: 7}}

@@ -14,7 +14,7 @@ from idgraph.model.index_rules import IndexRules
 from idgraph.model.schema_changes import SchemaChange
 from idgraph.model.store import FragmentWrite
 from idgraph.projection.outbox import drain_outbox
-from ingestion.stages.dead_letters import BatchAttempt, LetterWriter
+from ingestion.stages.dead_letters import BatchAttempt, DeadLetterWriter
 from merge.failures import CommitFailure
 from merge.fragments import FragmentState
 from tests.retail import Pipeline, records
@@ -59,9 +59,9 @@ def test_its_changes_are_set_aside_and_joined_once_it_is_restored(
 
     batch = BatchAttempt("main/0", "attempt")
     with closing(pipeline.resources().dead_letters) as dead_letters:
-        letters = LetterWriter(pipeline.sealer).of_failures(output.failed, 1, batch)
-        dead_letters.put(letters)
-        assert [letter.reason for letter in letters] == [DeadLetterReason.DAMAGED_FRAGMENT]
+        written = DeadLetterWriter(pipeline.sealer).of_failures(output.failed, 1, batch)
+        dead_letters.put(written)
+        assert [dead_letter.reason for dead_letter in written] == [DeadLetterReason.DAMAGED_FRAGMENT]
 
         def again() -> tuple[int, int]:
             resources = pipeline.resources()
@@ -83,21 +83,21 @@ def test_its_changes_are_set_aside_and_joined_once_it_is_restored(
     assert pipeline.export() == straight.export()
 
 
-def test_two_batches_leave_two_letters(tmp_path: Path, given: list[RawRecord]) -> None:
+def test_two_batches_leave_two_dead_letters(tmp_path: Path, given: list[RawRecord]) -> None:
     pipeline = Pipeline(tmp_path)
     outputs = [pipeline.map(*part).states() for part in (given[:20], given)]
     both = set(outputs[0]) & set(outputs[1])
     (name, *_) = sorted(name for name in both)
-    writer = LetterWriter(pipeline.sealer)
+    writer = DeadLetterWriter(pipeline.sealer)
     batch = BatchAttempt("main/0", "attempt")
 
-    def letter_id(change: FragmentState) -> str:
+    def dead_letter_id(change: FragmentState) -> str:
         failure = CommitFailure(name, DeadLetterReason.DAMAGED_FRAGMENT, "", change)
-        (letter,) = writer.of_failures([failure], 1, batch)
-        return letter.id
+        (dead_letter,) = writer.of_failures([failure], 1, batch)
+        return dead_letter.id
 
-    ids = {letter_id(each[name]) for each in outputs}
-    same = {letter_id(outputs[0][name]) for _ in range(2)}
+    ids = {dead_letter_id(each[name]) for each in outputs}
+    same = {dead_letter_id(outputs[0][name]) for _ in range(2)}
     assert len(same) == 1
     assert len(ids) == 2 or outputs[0][name].registers == outputs[1][name].registers
 

@@ -17,7 +17,7 @@ from idgraph.jobs.replay import replay
 from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.errors import DecryptionError
 from idgraph.model.events import RawRecord
-from ingestion.sources.configuration import FileSource, Place, SourceConfig
+from ingestion.sources.configuration import FileSource, SourceConfig, ValuePlace
 from ingestion.sources.decryptor import DecryptorConfig
 from ingestion.sources.files.lines import DamagedRecord
 from ingestion.sources.kafka.configuration import KafkaSource
@@ -120,7 +120,7 @@ def test_profiles_are_those_of_the_same_events_in_the_clear(
     assert other.export(reveal=True) == plain.export(reveal=True) != b""
 
 
-def test_a_letter_holds_what_arrived_and_is_decrypted_again_at_its_replay(
+def test_a_dead_letter_holds_what_arrived_and_is_decrypted_again_at_its_replay(
     served: tuple[str, Service], decryptors: Decryptors, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     url, service = served
@@ -129,26 +129,31 @@ def test_a_letter_holds_what_arrived_and_is_decrypted_again_at_its_replay(
     service.faults.extend([status(400, CANARY.encode()), status(503, CANARY.encode())])
     given = [canary(1), canary(2), canary(3), canary(4, created_at="soon")]
     output = pipeline.map(*Decryption(sources, decryptors).run(arriving(each) for each in given))
-    by_line = {letter.position[-2:]: letter for letter in output.letters}
-    assert {line: (letter.stage, letter.reason) for line, letter in by_line.items()} == {
+    by_line = {dead_letter.position[-2:]: dead_letter for dead_letter in output.dead_letters}
+    assert {line: (dead_letter.stage, dead_letter.reason) for line, dead_letter in by_line.items()} == {
         "#1": ("decrypt", "decryption_failed"),
         "#2": ("decrypt", "decryption_failed"),
         "#4": ("map", "transform_failed"),
     }
     assert by_line["#1"].detail == "the decryption service refused the record with status 400"
-    for number, letter in ((1, by_line["#1"]), (2, by_line["#2"]), (4, by_line["#4"])):
-        opened = pipeline.sealer.open(letter.payload, letter.id, letter.position)
+    for number, dead_letter in ((1, by_line["#1"]), (2, by_line["#2"]), (4, by_line["#4"])):
+        opened = pipeline.sealer.open(dead_letter.payload, dead_letter.id, dead_letter.position)
         assert opened == encrypted(given[number - 1].value)
-        assert CANARY not in repr(letter._replace(payload=b"")) + caplog.text
+        assert CANARY not in repr(dead_letter._replace(payload=b"")) + caplog.text
     resources = pipeline.resources()
     resources.decryptors = decryptors
-    resources.dead_letters.put(output.letters)
+    resources.dead_letters.put(output.dead_letters)
     report = replay(
-        output.letters, pipeline.plan(), resources, pipeline.snapshot, pipeline.sealer.open, lambda _: None
+        output.dead_letters,
+        pipeline.plan(),
+        resources,
+        pipeline.snapshot,
+        pipeline.sealer.open,
+        lambda _: None,
     )
     assert (report.replayed, report.still_dead) == (2, 1)
     (left,) = resources.dead_letters.scan()
-    assert left.id == by_line["#4"].id, "the same letter, whose bytes still are those that arrived"
+    assert left.id == by_line["#4"].id, "the same dead letter, whose bytes still are those that arrived"
     assert pipeline.sealer.open(left.payload, left.id, left.position) == encrypted(given[3].value)
     resources.dead_letters.close()
 
@@ -220,4 +225,4 @@ def test_a_configuration_that_cannot_be_used_is_refused() -> None:
     for url in ("ftp://h/", "http://", "http://user:pw@host/", "decrypt"):
         with pytest.raises(ValueError, match="url"):
             DecryptorConfig(url=url)
-    assert FileSource(name="a", path=Path("a"), id=Place(content=True)).decryptor is None
+    assert FileSource(name="a", path=Path("a"), id=ValuePlace(content=True)).decryptor is None

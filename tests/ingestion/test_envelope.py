@@ -53,7 +53,7 @@ def test_an_id_from_the_content_is_the_same_for_the_same_bytes() -> None:
         (b'{"a":' * 100_000, {}, DeadLetterReason.NOT_JSON),
         (b"[1]", {}, DeadLetterReason.NOT_OBJECT),
         (b"7", {}, DeadLetterReason.NOT_OBJECT),
-        # Found by use: a misspelt path mapped all events of a source to nothing, without a letter.
+        # Found by use: a misspelt path mapped all events of a source to nothing, without a dead letter.
         ({"record": {"a": 1}}, {"payload": "recrod"}, DeadLetterReason.NOT_OBJECT),
         ({"record": 5}, {"payload": "record"}, DeadLetterReason.NOT_OBJECT),
         ({"record": "a"}, {"payload": "record.a"}, DeadLetterReason.NOT_OBJECT),

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from idgraph.jobs.erase.dead_letter_search import LetterSearch
+from idgraph.jobs.erase.dead_letter_search import DeadLetterSearch
 from idgraph.jobs.erase.erasure import Erasure
 from idgraph.model.identifiers import Identifier
 from idgraph.model.store import ProfileStore
@@ -51,11 +51,11 @@ def test_what_a_flow_makes_under_the_other_name_meanwhile_goes_as_well(tmp_path:
     pipeline.process([order(1)])
     assert [each.id for each in pipeline.store.scan()] == [PLAIN]
     pipeline.snapshot = AFTER
-    letters = LetterSearch(pipeline.sources, AFTER, pipeline.blind_index, pipeline.sealer.open)
+    dead_letters = DeadLetterSearch(pipeline.sources, AFTER, pipeline.blind_index, pipeline.sealer.open)
     resources = pipeline.resources()
     store = Interrupted(pipeline.store, call, lambda: pipeline.process([order(1)]))
     resources.store = cast("ProfileStore", store)
-    erasure = Erasure(resources, TombstoneFile(tmp_path / "tombstones.jsonl"), names, lambda: letters)
+    erasure = Erasure(resources, TombstoneFile(tmp_path / "tombstones.jsonl"), names, lambda: dead_letters)
 
     with closing(resources.dead_letters):
         erasure.erase([PLAIN], int(NOW * 1000))

@@ -50,7 +50,7 @@ def test_a_handler_of_ones_own_by_its_place_in_the_code() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "reported"),
     [
         ("nobody", "no such handler"),
         ("no.such.module:handler", "ModuleNotFoundError"),
@@ -58,6 +58,6 @@ def test_a_handler_of_ones_own_by_its_place_in_the_code() -> None:
         (f"{__name__}:FAILURES", "not callable"),
     ],
 )
-def test_what_is_no_handler_is_told_with_the_key(name: str, told: str) -> None:
-    with pytest.raises(ConfigError, match=f"flow.on_failure: {name}.*{told}"):
+def test_what_is_no_handler_is_reported_with_the_key(name: str, reported: str) -> None:
+    with pytest.raises(ConfigError, match=f"flow.on_failure: {name}.*{reported}"):
         failure_handler(name)

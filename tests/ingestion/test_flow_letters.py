@@ -21,7 +21,7 @@ from ingestion.spark import query as flows
 from ingestion.spark.query import Flow
 from ingestion.spark.workers import WorkerPlan
 from ingestion.stages.dead_letters import BatchAttempt
-from ingestion.stages.leftover_keys import LeftoverKeys
+from ingestion.stages.orphaned_keys import OrphanedKeys
 from ingestion.stages.outcomes import BatchReport, StageReport
 from sinks.sqlite.dead_letters import SqliteDeadLetters
 from tests.ingestion.test_tombstones import at, may
@@ -33,11 +33,11 @@ class AwayAtFirst(SqliteDeadLetters):
 
     times = 0
 
-    def put(self, letters: Sequence[DeadLetter]) -> None:
+    def put(self, dead_letters: Sequence[DeadLetter]) -> None:
         if self.times:
             self.times -= 1
             raise StoreError("the disk is full")
-        super().put(letters)
+        super().put(dead_letters)
 
 
 class Stream:
@@ -65,7 +65,7 @@ class Stream:
 
 
 class Schema:
-    """Nobody is told of schema changes."""
+    """Nobody is informed of schema changes."""
 
     def follow(self, pinned: PinnedSnapshot) -> None: ...
 
@@ -73,7 +73,7 @@ class Schema:
 
 
 class Job:
-    """Reports one letter each time, as a task does that has no way to the store."""
+    """Reports one dead letter each time, as a task does that has no way to the store."""
 
     def __init__(self) -> None:
         self.attempts: list[BatchAttempt] = []
@@ -88,7 +88,7 @@ class Job:
         self.rows.append(rows)
         if self.failure is not None:
             raise self.failure
-        letter = DeadLetter(
+        dead_letter = DeadLetter(
             id="a" * 32,
             reason=DeadLetterReason.NOT_JSON,
             stage="decode",
@@ -102,7 +102,9 @@ class Job:
             payload=b"sealed",
             set_aside_at=1,
         )
-        return 1, StageReport(events=1, dead={"not_json": 1}, letters=[letter], refused=self.refused[:])
+        return 1, StageReport(
+            events=1, dead={"not_json": 1}, dead_letters=[dead_letter], refused=self.refused[:]
+        )
 
     def close(self) -> None: ...
 
@@ -110,11 +112,13 @@ class Job:
 class Driver:
     """A flow without its session."""
 
-    def __init__(self, folder: Path, letters: AwayAtFirst, retries: int) -> None:
-        plan = WorkerPlan(FlowConfig(batch_retries=retries), {}, "", cast(Any, None), letters_by_driver=True)
+    def __init__(self, folder: Path, dead_letters: AwayAtFirst, retries: int) -> None:
+        plan = WorkerPlan(
+            FlowConfig(batch_retries=retries), {}, "", cast(Any, None), dead_letters_by_driver=True
+        )
         pinned = PinnedSnapshot("etag", snapshot())
         follower = type("Follower", (), {"current": lambda _: pinned})()
-        self.told: list[BatchReport] = []
+        self.reported: list[BatchReport] = []
         self.job, self.stream = Job(), Stream()
         self.pipeline = pipeline = Pipeline(folder, now=lambda: NOW + 60 * 86_400)
         session = SimpleNamespace(sparkContext=SimpleNamespace(_gateway=None))
@@ -125,9 +129,9 @@ class Driver:
             folder,
             follower,
             cast(Any, Schema()),
-            letters,
-            LeftoverKeys(pipeline.store, pipeline.data_keys, letters),
-            self.told.append,
+            dead_letters,
+            OrphanedKeys(pipeline.store, pipeline.data_keys, dead_letters),
+            self.reported.append,
         )
         self.flow._query_id.set_result("query")
         self.flow._runner = cast(Any, self.job)
@@ -143,44 +147,44 @@ def without_pause(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("times", [0, 1, 2])
 def test_a_store_that_is_away_for_a_while_has_the_micro_batch_given_again(tmp_path: Path, times: int) -> None:
-    with closing(AwayAtFirst(tmp_path / "letters.db")) as letters:
-        letters.times = times
-        driver = Driver(tmp_path, letters, retries=2)
+    with closing(AwayAtFirst(tmp_path / "letters.db")) as dead_letters:
+        dead_letters.times = times
+        driver = Driver(tmp_path, dead_letters, retries=2)
         driver.take()
         assert len(driver.job.attempts) == times + 1
-        assert [each.attempt for each in letters.scan()] == [driver.job.attempts[-1].attempt]
-        (report,) = driver.told
+        assert [each.attempt for each in dead_letters.scan()] == [driver.job.attempts[-1].attempt]
+        (report,) = driver.reported
         assert report.attempts == times + 1
         assert report.counts.dead == {"not_json": 1}
 
 
 def test_a_store_that_stays_away_stops_the_flow_and_the_micro_batch_is_not_done(tmp_path: Path) -> None:
-    with closing(AwayAtFirst(tmp_path / "letters.db")) as letters:
-        letters.times = 3
-        driver = Driver(tmp_path, letters, retries=2)
+    with closing(AwayAtFirst(tmp_path / "letters.db")) as dead_letters:
+        dead_letters.times = 3
+        driver = Driver(tmp_path, dead_letters, retries=2)
         with pytest.raises(StoreError, match="the disk is full"):
             driver.take()
-        assert driver.told == []
-        assert list(letters.scan()) == []
+        assert driver.reported == []
+        assert list(dead_letters.scan()) == []
 
 
 @pytest.mark.parametrize(
-    ("raised", "told"),
+    ("raised", "reported"),
     [
         (OSError(5, "Input/output error"), "Spark stopped the flow: OSError: [Errno 5] Input/output error"),
         (ConnectionResetError(), "Spark's Java process is gone: "),
     ],
 )
 def test_a_micro_batch_that_broke_off_is_never_taken_for_one_that_ended(
-    raised: Exception, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    raised: Exception, reported: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Found by CI: a flow that was asked to stop meanwhile said that it had stopped well, with code 0."""
-    with closing(AwayAtFirst(tmp_path / "letters.db")) as letters:
-        driver = Driver(tmp_path, letters, retries=2)
+    with closing(AwayAtFirst(tmp_path / "letters.db")) as dead_letters:
+        driver = Driver(tmp_path, dead_letters, retries=2)
         driver.job.failure = raised
         with pytest.raises(type(raised)):
             driver.take()
-        with pytest.raises(FlowStoppedError, match=re.escape(told)):
+        with pytest.raises(FlowStoppedError, match=re.escape(reported)):
             _stopped(driver, monkeypatch)
 
 
@@ -188,8 +192,8 @@ def test_workers_that_got_the_signal_too_are_an_interruption(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Found by use: code 4, and a message without its end."""
-    with closing(AwayAtFirst(tmp_path / "letters.db")) as letters:
-        driver = Driver(tmp_path, letters, retries=0)
+    with closing(AwayAtFirst(tmp_path / "letters.db")) as dead_letters:
+        driver = Driver(tmp_path, dead_letters, retries=0)
         driver.job.failure = WorkerInterruptedError("interrupted")
         with pytest.raises(WorkerInterruptedError):
             driver.take()
@@ -206,34 +210,34 @@ def _stopped(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     driver.flow.run(stop, Intake(until_done=False))
 
 
-def test_once_put_a_letter_is_in_no_report(tmp_path: Path) -> None:
-    with closing(AwayAtFirst(tmp_path / "letters.db")) as letters:
-        driver = Driver(tmp_path, letters, retries=0)
+def test_once_put_a_dead_letter_is_in_no_report(tmp_path: Path) -> None:
+    with closing(AwayAtFirst(tmp_path / "letters.db")) as dead_letters:
+        driver = Driver(tmp_path, dead_letters, retries=0)
         driver.take()
-        assert [report.counts.letters for report in driver.told] == [[]]
+        assert [report.counts.dead_letters for report in driver.reported] == [[]]
 
 
-def test_what_spark_left_out_is_looked_for_once_more_and_told_once(tmp_path: Path) -> None:
-    with closing(AwayAtFirst(tmp_path / "letters.db")) as letters:
-        driver = Driver(tmp_path, letters, retries=0)
+def test_what_spark_left_out_is_looked_for_once_more_and_reported_once(tmp_path: Path) -> None:
+    with closing(AwayAtFirst(tmp_path / "letters.db")) as dead_letters:
+        driver = Driver(tmp_path, dead_letters, retries=0)
         driver.stream.left_out = 1
         driver.take()
         assert driver.job.rows == [None, "all that was noted"]
         assert [each.is_again for each in driver.job.attempts] == [False, True]
-        (report,) = driver.told
+        (report,) = driver.reported
         assert (report.attempts, report.counts.dead) == (1, {"not_json": 1})
-        assert len(list(letters.scan())) == 1
+        assert len(list(dead_letters.scan())) == 1
 
 
-def test_keys_of_refused_events_are_erased_once_all_letters_are_put(tmp_path: Path) -> None:
-    with closing(AwayAtFirst(tmp_path / "letters.db")) as letters:
-        driver = Driver(tmp_path, letters, retries=1)
+def test_keys_of_refused_events_are_erased_once_all_dead_letters_are_put(tmp_path: Path) -> None:
+    with closing(AwayAtFirst(tmp_path / "letters.db")) as dead_letters:
+        driver = Driver(tmp_path, dead_letters, retries=1)
         driver.job.refused = list(driver.pipeline.map(at(1)).fragments)
         driver.pipeline.store.erase(driver.job.refused, may(9))
-        letters.times = 2
+        dead_letters.times = 2
         with pytest.raises(StoreError, match="the disk is full"):
             driver.take()
         assert driver.pipeline.key_store.counts() == {1: 1}
         driver.take()
         assert driver.pipeline.key_store.counts() == {}
-        assert [report.counts.refused for report in driver.told] == [[]]
+        assert [report.counts.refused for report in driver.reported] == [[]]

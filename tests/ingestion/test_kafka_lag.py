@@ -16,7 +16,7 @@ def test_the_lag_is_read_for_any_name_of_a_topic(partitions: dict[tuple[str, int
     taken: dict[str, dict[int, int]] = {}
     for (topic, partition), (offset, _) in partitions.items():
         taken.setdefault(topic, {})[partition] = offset
-    told = ", ".join(f"{topic}-{number}={end}" for (topic, number), (_, end) in partitions.items())
-    assert _lag(f"{{{told}}}", taken) == {
+    reported = ", ".join(f"{topic}-{number}={end}" for (topic, number), (_, end) in partitions.items())
+    assert _lag(f"{{{reported}}}", taken) == {
         f"{topic}/{number}": max(0, end - offset) for (topic, number), (offset, end) in partitions.items()
     }

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from idgraph.model.errors import ConfigError, EventError
 from idgraph.model.events import Event, RawRecord
-from ingestion.sources.configuration import Place
+from ingestion.sources.configuration import ValuePlace
 from ingestion.sources.files.lines import DamagedRecord
 from ingestion.sources.kafka.configuration import KafkaSource
 from ingestion.sources.kafka.envelope import KafkaEnvelopeReader
@@ -34,7 +34,7 @@ def test_what_is_framed_comes_back(
 
 
 @given(st.binary(max_size=60))
-def test_other_bytes_are_told_or_are_a_frame(content: bytes) -> None:
+def test_other_bytes_are_reported_or_are_a_frame(content: bytes) -> None:
     try:
         carried, payload = unframe(content)
     except EventError:
@@ -43,7 +43,7 @@ def test_other_bytes_are_told_or_are_a_frame(content: bytes) -> None:
     assert payload is None or content.endswith(payload)
 
 
-def test_text_is_text_and_other_bytes_are_told_as_base64() -> None:
+def test_text_is_text_and_other_bytes_are_reported_as_base64() -> None:
     carried, _ = unframe(frame("Ü".encode(), [("a", b"\xff"), ("a", b"last"), ("n", None)], 5, b"{}"))
     assert carried.key == "Ü"
     assert carried.headers == {"a": "last", "n": None}
@@ -54,8 +54,8 @@ def test_text_is_text_and_other_bytes_are_told_as_base64() -> None:
 @example(b"\xff", b"base64:/w==")
 @example(b"base64:", b"base64:YmFzZTY0Og==")
 def test_no_two_keys_look_the_same(one: bytes, other: bytes) -> None:
-    told = [unframe(frame(key, [("h", key)], 5, None)).carried for key in (one, other)]
-    assert (told[0] == told[1]) is (one == other)
+    reported = [unframe(frame(key, [("h", key)], 5, None)).carried for key in (one, other)]
+    assert (reported[0] == reported[1]) is (one == other)
 
 
 def source(**config: Any) -> KafkaSource:
@@ -103,12 +103,12 @@ def test_an_ordinal_in_a_header_is_a_number_or_a_time() -> None:
         ({"source": {"key": True}}, "missing_source"),
     ],
 )
-def test_what_is_missing_beside_the_payload_is_told(config: dict[str, Any], reason: str) -> None:
+def test_what_is_missing_beside_the_payload_is_reported(config: dict[str, Any], reason: str) -> None:
     with pytest.raises(EventError, match=reason):
         read(source(**config), b"{}")
 
 
-def test_a_damaged_payload_is_told_as_of_a_file() -> None:
+def test_a_damaged_payload_is_reported_as_of_a_file() -> None:
     for payload, reason in (
         (b"{", "not_json"),
         (b"", "not_json"),
@@ -180,7 +180,7 @@ def test_topics_are_of_the_source_that_names_them_before_a_pattern() -> None:
 
 def test_a_place_beside_the_payload_is_for_kafka() -> None:
     with pytest.raises(ValueError, match="only ordinal can"):
-        source(id=Place(timestamp=True))
+        source(id=ValuePlace(timestamp=True))
 
 
 def test_an_id_of_the_content_is_of_key_headers_and_payload() -> None:

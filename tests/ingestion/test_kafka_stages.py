@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from idgraph.jobs.erase.dead_letter_search import LetterSearch
+from idgraph.jobs.erase.dead_letter_search import DeadLetterSearch
 from idgraph.model.events import RawRecord
 from idgraph.model.specs import SpecDocument
 from ingestion.sources.kafka.configuration import KafkaSource
@@ -92,22 +92,22 @@ def test_a_key_names_the_profile_and_a_deletion_takes_back_what_its_source_said(
 
 def test_without_a_spec_for_it_a_deletion_is_skipped_and_nothing_else_is(tmp_path: Path) -> None:
     output = pipeline(tmp_path, CHANGED).map(record(1, {"city": "Rome"}), record(2, None))
-    assert (output.events, output.skipped, output.letters) == (2, 1, [])
+    assert (output.events, output.skipped, output.dead_letters) == (2, 1, [])
     output = pipeline(tmp_path, DELETED).map(record(1, {"city": "Rome"}), record(2, None, key=""))
-    assert [letter.reason for letter in output.letters] == ["no_spec", "missing_identifier"]
+    assert [dead_letter.reason for dead_letter in output.dead_letters] == ["no_spec", "missing_identifier"]
 
 
 @pytest.mark.parametrize("payload", [b"{", {"city": "Rome"}])
-def test_a_letter_holds_key_and_headers_and_is_found_by_its_key(tmp_path: Path, payload: Any) -> None:
+def test_a_dead_letter_holds_key_and_headers_and_is_found_by_its_key(tmp_path: Path, payload: Any) -> None:
     at = pipeline(tmp_path)
     mine, other = record(1, payload, "customer-7001"), record(2, payload, "customer-7002")
     output = at.map(mine, other)
-    assert len(output.letters) == 2
-    letter = next(each for each in output.letters if each.position == mine.position)
-    opened = at.sealer.open(letter.payload, letter.id, letter.position)
+    assert len(output.dead_letters) == 2
+    dead_letter = next(each for each in output.dead_letters if each.position == mine.position)
+    opened = at.sealer.open(dead_letter.payload, dead_letter.id, dead_letter.position)
     assert opened == mine.value
-    search = LetterSearch({"crm": CRM}, snapshot(specs=[CHANGED]), at.blind_index, at.sealer.open)
-    found = list(search.find(output.letters, [], ["customer:customer-7001"]))
+    search = DeadLetterSearch({"crm": CRM}, snapshot(specs=[CHANGED]), at.blind_index, at.sealer.open)
+    found = list(search.find(output.dead_letters, [], ["customer:customer-7001"]))
     assert [(each.position, each.certain) for each in found] == [(mine.position, True)]
-    replayed = pipeline(tmp_path, CHANGED).map(RawRecord("crm", letter.position, opened))
-    assert [each.reason for each in replayed.letters] == (["not_json"] if payload == b"{" else [])
+    replayed = pipeline(tmp_path, CHANGED).map(RawRecord("crm", dead_letter.position, opened))
+    assert [each.reason for each in replayed.dead_letters] == (["not_json"] if payload == b"{" else [])

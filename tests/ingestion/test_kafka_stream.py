@@ -29,8 +29,8 @@ def plan(checkpoint: Path, number: int, **offsets: int) -> None:
     """As Spark writes it: its version, what it knows of the query, the offsets by topic and partition."""
     folder = checkpoint / "offsets"
     folder.mkdir(exist_ok=True)
-    told = json.dumps({topic: {"0": offset} for topic, offset in offsets.items()})
-    (folder / str(number)).write_text(f"v1\n{{}}\n{told}")
+    reported = json.dumps({topic: {"0": offset} for topic, offset in offsets.items()})
+    (folder / str(number)).write_text(f"v1\n{{}}\n{reported}")
 
 
 def test_offsets_that_hold_no_record_count_against_the_bound(stream: KafkaStream, tmp_path: Path) -> None:

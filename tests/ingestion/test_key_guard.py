@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from idgraph.jobs.erase.dead_letter_search import LetterSearch
+from idgraph.jobs.erase.dead_letter_search import DeadLetterSearch
 from idgraph.jobs.erase.erasure import Erasure
 from idgraph.jobs.replay import replay
 from idgraph.model.dead_letters import DeadLetterReason
@@ -17,7 +17,7 @@ from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.model.store import FragmentWrite
 from idgraph.model.tombstones import Tombstone
 from ingestion.stages.commit import CommitStage
-from ingestion.stages.dead_letters import LetterWriter
+from ingestion.stages.dead_letters import DeadLetterWriter
 from ingestion.stages.map_output import MapOutput
 from merge.failures import CommitFailure
 from merge.fragments import FragmentState
@@ -71,11 +71,11 @@ def files(tmp_path: Path) -> Pipeline:
 
 
 def erasure_of(pipeline: Pipeline) -> Erasure:
-    def no_letters() -> LetterSearch:
-        raise AssertionError("there are no letters")
+    def no_dead_letters() -> DeadLetterSearch:
+        raise AssertionError("there are no dead letters")
 
     return Erasure(
-        pipeline.resources(), TombstoneFile(pipeline.folder / "tombstones.jsonl"), str.encode, no_letters
+        pipeline.resources(), TombstoneFile(pipeline.folder / "tombstones.jsonl"), str.encode, no_dead_letters
     )
 
 
@@ -124,7 +124,7 @@ def test_what_was_sealed_before_an_erasure_that_was_lifted_is_not_joined_to_what
     on_its_way = pipeline.map(at(12))
     erasure = erasure_of(pipeline)
     erasure.erase([stored.id], may(20))
-    erasure.lift([stored.id])
+    erasure.cancel([stored.id])
     pipeline.process([at(2)])
     with pytest.raises(ConflictError, match="give the batch again"):
         impatient(pipeline).run(on_its_way.fragments.items())
@@ -155,7 +155,7 @@ def test_a_later_event_that_is_written_while_the_erasure_goes_on(pipeline: Pipel
 def test_a_lifted_fragment_is_guarded_too(pipeline: Pipeline) -> None:
     name = cut_short(pipeline)
     pipeline.store.finish([name])
-    pipeline.store.lift([name])
+    pipeline.store.cancel([name])
     on_its_way = pipeline.map(at(1))
     assert pipeline.resources().key_guard().erase_unused([name]) == 1
     with pytest.raises(ConflictError):
@@ -188,7 +188,7 @@ def test_a_refused_change_leaves_no_key(pipeline: Pipeline) -> None:
 
 
 def test_a_micro_batch_that_never_came_to_its_commit_leaves_no_key(pipeline: Pipeline) -> None:
-    """Found by the machine of law 1, and told before by docs/adr/0011-erasure.md as a hole."""
+    """Found by the machine of law 1, and reported before by docs/adr/0011-erasure.md as a hole."""
     name, _ = erased_before_its_commit(pipeline, at(1))
     assert pipeline.data_keys.existing([name]) == {name}
     assert pipeline.process([at(1)], is_again=True).written == 0
@@ -204,8 +204,8 @@ def test_refused_events_leave_the_key_of_later_ones_of_their_micro_batch(pipelin
 def test_refused_events_leave_the_key_of_what_is_set_aside(pipeline: Pipeline) -> None:
     name, _ = erased_before_its_commit(pipeline, at(1))
     failure = CommitFailure(name, DeadLetterReason.REFUSED_BY_STORE, "", pipeline.map(at(12)).states()[name])
-    letters = pipeline.resources().dead_letters
-    letters.put(LetterWriter(pipeline.sealer).of_failures([failure], 1, pipeline.batch))
+    dead_letters = pipeline.resources().dead_letters
+    dead_letters.put(DeadLetterWriter(pipeline.sealer).of_failures([failure], 1, pipeline.batch))
     pipeline.process([at(1)], is_again=True)
     assert pipeline.data_keys.existing([name]) == {name}
     replayed(pipeline)
@@ -216,11 +216,11 @@ def test_refused_events_leave_the_key_of_what_is_set_aside(pipeline: Pipeline) -
 def test_an_erasure_that_waits_for_the_index_leaves_the_key_of_what_is_set_aside(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Found by the machine of law 1: a later event's letter was unreadable until the erasure took it."""
+    """Found by the machine of law 1: a later event's dead letter was unreadable until the erasure took it."""
     name = cut_short(pipeline)
     failure = CommitFailure(name, DeadLetterReason.REFUSED_BY_STORE, "", pipeline.map(at(12)).states()[name])
-    letters = pipeline.resources().dead_letters
-    letters.put(LetterWriter(pipeline.sealer).of_failures([failure], 1, pipeline.batch))
+    dead_letters = pipeline.resources().dead_letters
+    dead_letters.put(DeadLetterWriter(pipeline.sealer).of_failures([failure], 1, pipeline.batch))
 
     def away(_: object) -> int:
         raise ProfileIndexError("away")
@@ -233,13 +233,13 @@ def test_an_erasure_that_waits_for_the_index_leaves_the_key_of_what_is_set_aside
     assert b"unreadable" not in pipeline.export(reveal=True)
 
 
-def test_a_letter_of_refused_changes_leaves_no_key_once_it_is_replayed(pipeline: Pipeline) -> None:
+def test_a_dead_letter_of_refused_changes_leaves_no_key_once_it_is_replayed(pipeline: Pipeline) -> None:
     name, mapped = erased_before_its_commit(pipeline, at(1))
     failure = CommitFailure(name, DeadLetterReason.REFUSED_BY_STORE, "", mapped.states()[name])
-    letters = pipeline.resources().dead_letters
-    letters.put(LetterWriter(pipeline.sealer).of_failures([failure], 1, pipeline.batch))
+    dead_letters = pipeline.resources().dead_letters
+    dead_letters.put(DeadLetterWriter(pipeline.sealer).of_failures([failure], 1, pipeline.batch))
     replayed(pipeline)
-    assert list(letters.scan()) == []
+    assert list(dead_letters.scan()) == []
     assert pipeline.store.count() == 0
     assert pipeline.key_store.counts() == {}
 

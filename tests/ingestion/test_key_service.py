@@ -70,11 +70,11 @@ def test_a_flow_that_is_to_stop_gives_its_batch_back(disabling: Disabling, tmp_p
     assert pipeline.store.count() == 2
 
 
-def test_a_worker_tells_the_driver_which_error_it_was() -> None:
-    told = error_of_worker(
+def test_a_worker_reports_the_driver_which_error_it_was() -> None:
+    reported = error_of_worker(
         "Traceback...\nidgraph.model.errors.KeyServiceError: KMS key k: the key is disabled\n at x"
     )
-    assert type(told) is KeyServiceError
+    assert type(reported) is KeyServiceError
 
 
 def test_a_flow_that_goes_on_sets_aside_what_it_cannot_seal(disabling: Disabling, tmp_path: Path) -> None:
@@ -88,25 +88,25 @@ def test_a_flow_that_goes_on_sets_aside_what_it_cannot_seal(disabling: Disabling
     output = pipeline.map(
         order(1, 2, customer=canary(1)), order(2, 3, customer=canary(2)), raw(PLAIN, 4, "amplitude")
     )
-    (letter,) = output.letters
-    assert (letter.reason, letter.position[-2:]) == (DeadLetterReason.KEY_UNAVAILABLE, "#3")
-    assert letter.detail.endswith("the key is disabled")
+    (dead_letter,) = output.dead_letters
+    assert (dead_letter.reason, dead_letter.position[-2:]) == (DeadLetterReason.KEY_UNAVAILABLE, "#3")
+    assert dead_letter.detail.endswith("the key is disabled")
     assert len(output.fragments) == 2
     leaving = b"".join(codec.encode(state) for state in output.states().values())
-    leaving += b"".join(letter.payload for letter in output.letters)
+    leaving += b"".join(dead_letter.payload for dead_letter in output.dead_letters)
     assert CANARY.encode() not in leaving
 
     # In another process not even the first one's.
     pipeline.data_keys = DataKeys(pipeline.provider, keys)
     again = pipeline.map(order(1, 2, customer=canary(1)))
-    assert [each.reason for each in again.letters] == [DeadLetterReason.KEY_UNAVAILABLE]
+    assert [each.reason for each in again.dead_letters] == [DeadLetterReason.KEY_UNAVAILABLE]
 
-    letters = [*output.letters, *again.letters]
+    dead_letters = [*output.dead_letters, *again.dead_letters]
     resources = pipeline.resources()
-    resources.dead_letters.put(letters)
+    resources.dead_letters.put(dead_letters)
     disabling.enable()
     report = replay(
-        letters, pipeline.plan(), resources, pipeline.snapshot, pipeline.sealer.open, lambda _: None
+        dead_letters, pipeline.plan(), resources, pipeline.snapshot, pipeline.sealer.open, lambda _: None
     )
     assert (report.replayed, report.still_dead) == (2, 0)
     assert list(resources.dead_letters.scan()) == []

@@ -1,6 +1,6 @@
-"""Data keys, fragments and letters of somebody who was erased and came back, in the order of who comes in between.
+"""Data keys, fragments and dead letters of somebody who was erased and came back, in the order of who comes in between.
 
-Most of these were found by a reader of the code; the order of what happens is told in each.
+Most of these were found by a reader of the code; the order of what happens is reported in each.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.model.store import FragmentWrite, StoredFragment
 from idgraph.model.tombstones import Tombstone
 from ingestion.stages.aggregate import Combiner
-from ingestion.stages.dead_letters import BatchAttempt, LetterWriter
+from ingestion.stages.dead_letters import BatchAttempt, DeadLetterWriter
 from ingestion.stages.key_guard import KeyGuard
 from merge.failures import CommitFailure
 from merge.fragments import FragmentState
@@ -81,9 +81,9 @@ def set_aside(pipeline: Pipeline, known: MetadataSnapshot = BEFORE) -> None:
 def put(pipeline: Pipeline, name: str, change: FragmentState) -> None:
     failure = CommitFailure(name, DeadLetterReason.REFUSED_BY_STORE, "", change)
     resources = pipeline.resources()
-    letters = LetterWriter(pipeline.sealer).of_failures([failure], 1, pipeline.batch)
+    dead_letters = DeadLetterWriter(pipeline.sealer).of_failures([failure], 1, pipeline.batch)
     with closing(resources.dead_letters) as dead:
-        resources.key_guard().set_aside([failure], lambda: dead.put(letters))
+        resources.key_guard().set_aside([failure], lambda: dead.put(dead_letters))
 
 
 def replayed(pipeline: Pipeline) -> ReplayReport:
@@ -95,12 +95,12 @@ def replayed(pipeline: Pipeline) -> ReplayReport:
 
 
 def positions(pipeline: Pipeline) -> list[str]:
-    with closing(pipeline.resources().dead_letters) as letters:
-        return [each.position for each in letters.scan()]
+    with closing(pipeline.resources().dead_letters) as dead_letters:
+        return [each.position for each in dead_letters.scan()]
 
 
 def old_events_again(pipeline: Pipeline) -> None:
-    """A flow's batch is given again, and the tombstone refuses what it has."""
+    """A flow's batch is retried, and the tombstone refuses what it has."""
     beside(pipeline, AFTER).process([order(1)], is_again=True)
 
 
@@ -112,7 +112,7 @@ def is_whole(pipeline: Pipeline) -> bool:
 
 
 def meddle(monkeypatch: pytest.MonkeyPatch, between: Callable[[], object]) -> list[bool]:
-    """Once, before letters of fragments are put, something happens. Gives a list that then has an element."""
+    """Once, before dead letters of fragments are put, something happens. Gives a list that then has an element."""
     done: list[bool] = []
     plain = KeyGuard.set_aside
 
@@ -126,7 +126,7 @@ def meddle(monkeypatch: pytest.MonkeyPatch, between: Callable[[], object]) -> li
     return done
 
 
-def test_a_letter_is_renamed_and_old_events_come_before_it_is_put(
+def test_a_dead_letter_is_renamed_and_old_events_come_before_it_is_put(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     set_aside(pipeline)
@@ -138,7 +138,7 @@ def test_a_letter_is_renamed_and_old_events_come_before_it_is_put(
     assert is_whole(pipeline)
 
 
-def test_a_letter_is_renamed_by_a_process_that_remembers_the_key_of_before_the_erasure(
+def test_a_dead_letter_is_renamed_by_a_process_that_remembers_the_key_of_before_the_erasure(
     pipeline: Pipeline,
 ) -> None:
     pipeline.process([later()])
@@ -149,7 +149,7 @@ def test_a_letter_is_renamed_by_a_process_that_remembers_the_key_of_before_the_e
     assert is_whole(pipeline)
 
 
-def test_a_renamed_letter_is_joined_and_old_events_come_before_it_is_committed(
+def test_a_renamed_dead_letter_is_joined_and_old_events_come_before_it_is_committed(
     pipeline: Pipeline, store: Store
 ) -> None:
     set_aside(pipeline)
@@ -160,7 +160,7 @@ def test_a_renamed_letter_is_joined_and_old_events_come_before_it_is_committed(
 
 
 @pytest.mark.parametrize("what", [sealed, replayed])
-def test_killed_before_a_letter_under_the_old_name_is_dropped(
+def test_killed_before_a_dead_letter_under_the_old_name_is_dropped(
     what: Callable[[Pipeline], object], pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     set_aside(pipeline)
@@ -180,13 +180,15 @@ def test_killed_before_a_letter_under_the_old_name_is_dropped(
     assert pipeline.data_keys.existing([PLAIN, hashed(pipeline)]) == {hashed(pipeline)}
 
 
-def test_a_record_is_replayed_that_becomes_a_letter_and_old_events_come_before_it_is_put(
+def test_a_record_is_replayed_that_becomes_a_dead_letter_and_old_events_come_before_it_is_put(
     pipeline: Pipeline, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     record = later()
-    writer, reason = LetterWriter(pipeline.sealer), DeadLetterReason.NO_SPEC
-    with closing(pipeline.resources().dead_letters) as letters:
-        letters.put([writer.letter(record, "map", reason, "", None, 1, BatchAttempt("main/0", "a"))])
+    writer, reason = DeadLetterWriter(pipeline.sealer), DeadLetterReason.NO_SPEC
+    with closing(pipeline.resources().dead_letters) as dead_letters:
+        dead_letters.put(
+            [writer.dead_letter(record, "map", reason, "", None, 1, BatchAttempt("main/0", "a"))]
+        )
     store.is_refusing = True
 
     def between() -> None:
@@ -237,16 +239,16 @@ def _refused(outputs: Iterable[object]) -> set[str]:
     return set().union(*(output.refused for output in outputs))  # type: ignore[attr-defined]
 
 
-def test_a_batch_that_is_begun_anew_under_another_policy_leaves_no_key_of_its_letters(
+def test_a_batch_that_is_begun_anew_under_another_policy_leaves_no_key_of_its_dead_letters(
     pipeline: Pipeline,
 ) -> None:
-    """As where too many letters stopped the flow: the letters of its first run are dropped when it is done."""
+    """As where too many dead letters stopped the flow: the dead letters of its first run are dropped when it is done."""
     set_aside(pipeline)
     pipeline.process([later()])
     resources = pipeline.resources()
-    with closing(resources.dead_letters) as letters:
-        dropped = letters.settle_batch(pipeline.batch.batch, "second")
+    with closing(resources.dead_letters) as dead_letters:
+        dropped = dead_letters.settle_batch(pipeline.batch.batch, "second")
         assert [*dropped.values()] == [f"fragment:{PLAIN}"]
-        assert resources.leftover_keys().erase_of_letters(dropped) == 1
+        assert resources.orphaned_keys().erase_of_dead_letters(dropped) == 1
     assert pipeline.data_keys.existing([PLAIN, hashed(pipeline)]) == {hashed(pipeline)}
     assert is_whole(pipeline)

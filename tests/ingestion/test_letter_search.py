@@ -11,23 +11,23 @@ from typing import Any
 import pytest
 
 from idgraph.app.adapters.decryptors import open_decryptor
-from idgraph.jobs.erase.dead_letter_search import FoundLetter, LetterSearch
+from idgraph.jobs.erase.dead_letter_search import DeadLetterSearch, FoundDeadLetter
 from idgraph.jobs.erase.record_values import names
 from idgraph.model.dead_letters import FRAGMENT, DeadLetter, DeadLetterReason
 from idgraph.model.errors import DecryptionError
 from idgraph.model.identifiers import Identifier
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.model.specs import IdentifierPlace, SpecDocument
-from ingestion.sources.configuration import FileSource, Place
+from ingestion.sources.configuration import FileSource, ValuePlace
 from ingestion.sources.decryptor import DecryptorConfig
-from ingestion.stages.dead_letters import LetterWriter
+from ingestion.stages.dead_letters import DeadLetterWriter
 from ingestion.stages.decrypt import Decryptors
 from merge.encoded import state_of
 from merge.failures import CommitFailure
 from tests.retail import Pipeline, order, raw, snapshot, spec
 from tests.servers.decryption_service import decryption_service, encrypted, status
 
-HELPDESK = FileSource(name="helpdesk", path=Path("inbox"), type=Place(path="event"))
+HELPDESK = FileSource(name="helpdesk", path=Path("inbox"), type=ValuePlace(path="event"))
 TICKETS = spec(
     "orders",
     name="tickets",
@@ -40,21 +40,23 @@ OPENED = {"event": "ticket.opened", "at": "soon"}
 GOES, STAYS = True, False
 
 
-def search(pipeline: Pipeline, *specs: SpecDocument) -> LetterSearch:
+def search(pipeline: Pipeline, *specs: SpecDocument) -> DeadLetterSearch:
     known: MetadataSnapshot = snapshot(specs=list(specs))
     resources = pipeline.resources()
-    return LetterSearch({"helpdesk": HELPDESK}, known, resources.blind_index, resources.sealer.open)
+    return DeadLetterSearch({"helpdesk": HELPDESK}, known, resources.blind_index, resources.sealer.open)
 
 
-def letter_of(pipeline: Pipeline, record: bytes, name: str = "1", position: str = "file:x#1") -> DeadLetter:
+def dead_letter_of(
+    pipeline: Pipeline, record: bytes, name: str = "1", position: str = "file:x#1"
+) -> DeadLetter:
     sealed = pipeline.resources().sealer.seal(record, name, position)
     return DeadLetter(
         name, DeadLetterReason.NO_SPEC, "map", "", "helpdesk", position, None, 1, "f/1", "a", sealed, 0
     )
 
 
-def found(pipeline: Pipeline, record: bytes, *identifiers: str) -> list[FoundLetter]:
-    return list(search(pipeline, TICKETS).find([letter_of(pipeline, record)], [], identifiers))
+def found(pipeline: Pipeline, record: bytes, *identifiers: str) -> list[FoundDeadLetter]:
+    return list(search(pipeline, TICKETS).find([dead_letter_of(pipeline, record)], [], identifiers))
 
 
 @pytest.mark.parametrize("hashed", [False, True], ids=["plain", "hashed"])
@@ -87,10 +89,10 @@ def test_a_short_number_is_proof_where_its_identifier_is_read(
     name = Identifier("customer", "480")
     wanted = pipeline.resources().blind_index.identifier(name) if hashed else name
     payload = record if isinstance(record, str) else json.dumps(record)
-    (letter,) = found(pipeline, payload.encode(), str(wanted))
-    assert letter.certain is verdict
-    assert "customer" in letter.why
-    assert "480" not in letter.why
+    (dead_letter,) = found(pipeline, payload.encode(), str(wanted))
+    assert dead_letter.certain is verdict
+    assert "customer" in dead_letter.why
+    assert "480" not in dead_letter.why
 
 
 @pytest.mark.parametrize(
@@ -109,8 +111,8 @@ def test_a_short_number_is_proof_where_its_identifier_is_read(
 )
 def test_what_hardly_anybody_else_has_is_proof_anywhere(tmp_path: Path, value: str, verdict: bool) -> None:
     record = json.dumps({"note": value}).encode()
-    (letter,) = found(Pipeline(tmp_path), record, f"login:{value}")
-    assert letter.certain is verdict
+    (dead_letter,) = found(Pipeline(tmp_path), record, f"login:{value}")
+    assert dead_letter.certain is verdict
 
 
 @pytest.mark.parametrize("asked", ["email:p1@example.com", None])
@@ -122,10 +124,10 @@ def test_changes_of_a_fragment_are_found_by_the_name_in_the_clear(tmp_path: Path
     refused = CommitFailure(
         name, DeadLetterReason.REFUSED_BY_STORE, "", state_of(change) if isinstance(change, bytes) else change
     )
-    letters = LetterWriter(pipeline.sealer).of_failures([refused], 1, pipeline.batch)
+    dead_letters = DeadLetterWriter(pipeline.sealer).of_failures([refused], 1, pipeline.batch)
     fragments, identifiers = ([], [asked]) if asked else (["email:p1@example.com"], [])
-    assert [each.certain for each in search(pipeline).find(letters, fragments, identifiers)] == [True]
-    assert list(search(pipeline).find(letters, ["email:p2@example.com"], [])) == []
+    assert [each.certain for each in search(pipeline).find(dead_letters, fragments, identifiers)] == [True]
+    assert list(search(pipeline).find(dead_letters, ["email:p2@example.com"], [])) == []
 
 
 def test_others_are_not_found(tmp_path: Path) -> None:
@@ -150,7 +152,7 @@ def test_a_key_names_a_type(place: tuple[str, str], kind: str, named: bool) -> N
 
 
 @pytest.mark.parametrize("on_failure", ["stop", "dead_letter", "pass_on"])
-def test_letters_that_arrived_encrypted_are_decrypted_together(tmp_path: Path, on_failure: str) -> None:
+def test_dead_letters_that_arrived_encrypted_are_decrypted_together(tmp_path: Path, on_failure: str) -> None:
     pipeline = Pipeline(tmp_path)
     resources = pipeline.resources()
     theirs = json.dumps({**OPENED, "who": 480}).encode()
@@ -161,7 +163,7 @@ def test_letters_that_arrived_encrypted_are_decrypted_together(tmp_path: Path, o
         service.seconds = lambda _: 0.1
         given = {"url": url, "capacity": 4, "retries": 0, "on_failure": on_failure}
         source = HELPDESK.model_copy(update={"decryptor": DecryptorConfig.model_validate(given)})
-        searching = LetterSearch(
+        searching = DeadLetterSearch(
             {"helpdesk": source},
             snapshot(specs=[TICKETS]),
             resources.blind_index,
@@ -169,26 +171,28 @@ def test_letters_that_arrived_encrypted_are_decrypted_together(tmp_path: Path, o
             decryptors=decryptors,
         )
 
-        def found_in(*letters: DeadLetter) -> list[tuple[str, bool]]:
+        def found_in(*dead_letters: DeadLetter) -> list[tuple[str, bool]]:
             return [
                 (each.id, each.certain)
-                for each in searching.find(letters, ["customer:480"], ["customer:480"])
+                for each in searching.find(dead_letters, ["customer:480"], ["customer:480"])
             ]
 
-        letters = [letter_of(pipeline, encrypted(theirs), str(n), f"file:x#{n}") for n in range(8)]
-        unopened = letters[2]._replace(payload=b"not sealed")
+        dead_letters = [dead_letter_of(pipeline, encrypted(theirs), str(n), f"file:x#{n}") for n in range(8)]
+        unopened = dead_letters[2]._replace(payload=b"not sealed")
         named = unopened._replace(id="named", position=f"{FRAGMENT}customer:480")
-        wanted = [(each.id, True) for each in letters if each.id != "2"]
-        assert found_in(*letters[:2], unopened, *letters[3:], named) == [*wanted, ("named", True)]
+        wanted = [(each.id, True) for each in dead_letters if each.id != "2"]
+        assert found_in(*dead_letters[:2], unopened, *dead_letters[3:], named) == [*wanted, ("named", True)]
         assert service.most_at_once == 4
 
         service.faults.append(status(400))
-        refused = letter_of(pipeline, b'{"customer": "480"}')
+        refused = dead_letter_of(pipeline, b'{"customer": "480"}')
         assert found_in(refused) == [("1", True)], "it is looked through as it arrived"
         service.faults.append(status(400))
-        assert len(found_in(letters[0], letters[1])) == 1, "whichever is refused, the other is looked through"
+        assert len(found_in(dead_letters[0], dead_letters[1])) == 1, (
+            "whichever is refused, the other is looked through"
+        )
 
         for away in (status(503), status(401)):
             service.faults.append(away)
             with pytest.raises(DecryptionError, match=r"^source helpdesk: file:x#1: the decryption service"):
-                found_in(letters[1])
+                found_in(dead_letters[1])

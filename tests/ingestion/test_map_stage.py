@@ -18,7 +18,7 @@ from idgraph.model.identifiers import Identifier
 from idgraph.model.snapshots import DetectionMode, DiscoveryDefaults
 from idgraph.model.specs import SpecDocument
 from idgraph.model.stamps import SpecRef
-from ingestion.sources.configuration import FileSource, FlowConfig, Place
+from ingestion.sources.configuration import FileSource, FlowConfig, ValuePlace
 from ingestion.sources.files.lines import DamagedRecord
 from ingestion.stages.map_output import MapOutput
 from merge import codec
@@ -26,7 +26,7 @@ from sinks.memory.data_keys import MemoryDataKeys
 from tests.retail import NOW, UNDETECTED, Pipeline, attribute, attributes, order, raw, records, snapshot, spec
 from transforms.privacy.sealing import DataKeys, SealingKey
 from transforms.privacy.sealing_key import UnusableKey
-from transforms.spec.mapping import MappedEvent, MappingSpec
+from transforms.spec.mapping import MappedPayload, MappingSpec
 
 Reason = DeadLetterReason
 
@@ -55,13 +55,14 @@ def encoded(output: MapOutput) -> bytes:
     states = []
     for name, state in sorted(output.states().items()):
         states.append(name.encode() + codec.encode(state))
-    letters = [
-        canonical.encode([str(part) for part in letter[:-2]]) + letter.payload for letter in output.letters
+    dead_letters = [
+        canonical.encode([str(part) for part in dead_letter[:-2]]) + dead_letter.payload
+        for dead_letter in output.dead_letters
     ]
     changes = canonical.encode(
         [[*map(str, key), *map(str, origin)] for key, origin in output.changes.items()]
     )
-    return b"\n".join([*states, *letters, changes])
+    return b"\n".join([*states, *dead_letters, changes])
 
 
 def by_path(output: MapOutput, name: str) -> dict[str, tuple[Kind, Any]]:
@@ -139,7 +140,7 @@ def odd_pipeline(folder: Path) -> Pipeline:
     ]
     pipeline = Pipeline(folder, snapshot=snapshot(specs=specs))
     for name in ("unmapped", "broken", "odd", "bare"):
-        pipeline.sources[name] = FileSource(name=name, path=Path("inbox"), id=Place(content=True))
+        pipeline.sources[name] = FileSource(name=name, path=Path("inbox"), id=ValuePlace(content=True))
     return pipeline
 
 
@@ -151,8 +152,8 @@ def test_a_bad_event_is_set_aside_with_its_reason_and_hurts_only_itself(name: st
 
     output = pipeline.map(order(1, 1), bad, order(2, 2))
 
-    (letter,) = output.letters
-    assert (letter.reason, letter.stage) == (reason, stage)
+    (dead_letter,) = output.dead_letters
+    assert (dead_letter.reason, dead_letter.stage) == (reason, stage)
     assert output.events == 3
     assert {name: codec.encode(state) for name, state in output.states().items()} == {
         name: codec.encode(state) for name, state in alone.states().items()
@@ -160,31 +161,31 @@ def test_a_bad_event_is_set_aside_with_its_reason_and_hurts_only_itself(name: st
     assert output.changes == alone.changes
 
 
-def test_a_letter_says_where_why_and_under_which_spec_and_keeps_the_record(pipeline: Pipeline) -> None:
+def test_a_dead_letter_says_where_why_and_under_which_spec_and_keeps_the_record(pipeline: Pipeline) -> None:
     bad = order(1, 7, order_id=None)
-    (letter,) = pipeline.map(bad).letters
-    assert (letter.source, letter.position, letter.spec) == (
+    (dead_letter,) = pipeline.map(bad).dead_letters
+    assert (dead_letter.source, dead_letter.position, dead_letter.spec) == (
         "orders",
         "file:orders/x.jsonl#7",
         "shop-orders@1",
     )
-    assert (letter.snapshot_version, letter.batch, letter.attempt) == (1, "main/0", "attempt")
-    assert bad.value not in letter.payload
-    assert pipeline.sealer.open(letter.payload, letter.id, letter.position) == bad.value
+    assert (dead_letter.snapshot_version, dead_letter.batch, dead_letter.attempt) == (1, "main/0", "attempt")
+    assert bad.value not in dead_letter.payload
+    assert pipeline.sealer.open(dead_letter.payload, dead_letter.id, dead_letter.position) == bad.value
 
 
-def test_the_same_record_gives_the_same_letter_again(pipeline: Pipeline) -> None:
-    def told(letter: DeadLetter) -> DeadLetter:
-        return letter._replace(set_aside_at=0)
+def test_the_same_record_gives_the_same_dead_letter_again(pipeline: Pipeline) -> None:
+    def reported(dead_letter: DeadLetter) -> DeadLetter:
+        return dead_letter._replace(set_aside_at=0)
 
-    (first,), (second,) = (pipeline.map(order(1, 7, order_id=None)).letters for _ in range(2))
-    assert told(first) == told(second)
+    (first,), (second,) = (pipeline.map(order(1, 7, order_id=None)).dead_letters for _ in range(2))
+    assert reported(first) == reported(second)
 
 
 def test_an_event_that_maps_to_nothing_is_counted_and_is_no_dead_letter(tmp_path: Path) -> None:
     nothing = passing([{"operation": "shift", "spec": {"no-such-key": "x"}}])
     output = Pipeline(tmp_path, snapshot=snapshot(specs=[nothing])).map(order())
-    assert (output.skipped, output.letters, output.fragments) == (1, [], {})
+    assert (output.skipped, output.dead_letters, output.fragments) == (1, [], {})
 
 
 def test_a_spec_that_raises_half_way_spoils_no_fragment(
@@ -197,7 +198,7 @@ def test_a_spec_that_raises_half_way_spoils_no_fragment(
         make(self, document, alike)
         good = self.map
 
-        def crash_on_second(item: Event) -> MappedEvent | None:
+        def crash_on_second(item: Event) -> MappedPayload | None:
             mapped = good(item)
             if item.position.endswith("#2"):
                 raise RuntimeError(f"broken near {item.payload['customer']['email']}")
@@ -207,8 +208,12 @@ def test_a_spec_that_raises_half_way_spoils_no_fragment(
 
     monkeypatch.setattr(MappingSpec, "__init__", make_broken)
     output = pipeline.map(order(1, 1), order(2, 2), order(3, 3))
-    (letter,) = output.letters
-    assert (letter.reason, letter.stage, letter.detail) == (Reason.STAGE_CRASHED, "map", "RuntimeError")
+    (dead_letter,) = output.dead_letters
+    assert (dead_letter.reason, dead_letter.stage, dead_letter.detail) == (
+        Reason.STAGE_CRASHED,
+        "map",
+        "RuntimeError",
+    )
     assert len(output.fragments) == 2
     assert b"p2@example.com" not in encoded(output)
 
@@ -224,8 +229,12 @@ def test_a_crash_while_sealing_hurts_only_its_event(tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr(SealingKey, "seal", crash_for_one)
     output = pipeline.map(order(1, 1), order(2, 2), order(3, 3))
-    (letter,) = output.letters
-    assert (letter.reason, letter.stage, letter.detail) == (Reason.STAGE_CRASHED, "encrypt", "ValueError")
+    (dead_letter,) = output.dead_letters
+    assert (dead_letter.reason, dead_letter.stage, dead_letter.detail) == (
+        Reason.STAGE_CRASHED,
+        "encrypt",
+        "ValueError",
+    )
     assert set(output.fragments) == {fragment_named(pipeline, f"p{n}@example.com") for n in (1, 3)}
 
 
@@ -251,7 +260,9 @@ def test_a_crash_while_sealing_the_latest_leaves_the_one_before(
 
     monkeypatch.setattr(SealingKey, "seal", crash_for_one)
     output = pipeline.map(*given)
-    assert [(each.reason, each.position[-2:]) for each in output.letters] == [(Reason.STAGE_CRASHED, "#3")]
+    assert [(each.reason, each.position[-2:]) for each in output.dead_letters] == [
+        (Reason.STAGE_CRASHED, "#3")
+    ]
     (name,) = output.fragments
     found, wanted = output.states()[name], expected.states()[name]
     assert {path: each.origin for path, each in found.registers.items()} == {
@@ -292,7 +303,7 @@ def test_only_times_are_checked_against_the_future(unit: str, ahead: int, dead: 
     pipeline.sources["orders"] = pipeline.sources["orders"].model_copy(update={"ordinal_unit": unit})
     ordinal = int((NOW + 60) * 1000) + ahead
     output = pipeline.map(event(1, _event={"id": "e", "ordinal": ordinal}))
-    assert [letter.reason for letter in output.letters] == [Reason.FUTURE_ORDINAL] * dead
+    assert [dead_letter.reason for dead_letter in output.dead_letters] == [Reason.FUTURE_ORDINAL] * dead
 
 
 # Keys
@@ -316,7 +327,7 @@ def test_a_key_that_cannot_be_unwrapped_hurts_only_its_fragment(pipeline: Pipeli
     poor = fragment_named(pipeline, "p2@example.com")
     pipeline.data_keys = _FailingKeys(pipeline.data_keys, lambda name: name == poor)  # type: ignore[assignment]
     output = pipeline.map(order(1, 1), order(2, 2), order(3, 3))
-    assert [(letter.reason, letter.position[-2:]) for letter in output.letters] == [
+    assert [(dead_letter.reason, dead_letter.position[-2:]) for dead_letter in output.dead_letters] == [
         (Reason.KEY_UNAVAILABLE, "#2")
     ]
     assert set(output.fragments) == {fragment_named(pipeline, f"p{n}@example.com") for n in (1, 3)}
@@ -329,8 +340,8 @@ def test_without_keys_what_needs_none_flows_on(tmp_path: Path) -> None:
     )  # type: ignore[assignment]
     view = {"user_id": "1", "time": 1, "insert_id": "i", "event_type": "View", "platform": "iOS"}
     output = pipeline.map(order(1, 1), raw(view, 2, "amplitude"))
-    (letter,) = output.letters
-    assert (letter.reason, letter.detail) == (Reason.KEY_UNAVAILABLE, "the provider is away")
+    (dead_letter,) = output.dead_letters
+    assert (dead_letter.reason, dead_letter.detail) == (Reason.KEY_UNAVAILABLE, "the provider is away")
     assert list(output.fragments) == ["user_id:1"]
 
 
@@ -371,7 +382,7 @@ def test_no_protected_plaintext_leaves_the_stage(pipeline: Pipeline) -> None:
         raw(f'["{CANARY}"]'.encode(), 8),
     ]
     output = pipeline.map(good, *bad)
-    assert output.letters
+    assert output.dead_letters
     assert output.protected >= 4
     assert canaries(output, CANARY) == []
     assert canaries(output, "Springfield") == ["Springfield"]
@@ -386,11 +397,11 @@ def test_no_details_quote_events_of_real_specs(pipeline: Pipeline) -> None:
             position = f"file:x#{number}.{key}"
             broken.append(RawRecord(record.source, position, canonical.encode(spoiled)))
     output = pipeline.map(*broken)
-    assert output.letters
-    for letter in output.letters:
-        assert CANARY not in letter.detail
-        assert CANARY.encode() not in letter.payload
-        assert letter.reason is not Reason.STAGE_CRASHED
+    assert output.dead_letters
+    for dead_letter in output.dead_letters:
+        assert CANARY not in dead_letter.detail
+        assert CANARY.encode() not in dead_letter.payload
+        assert dead_letter.reason is not Reason.STAGE_CRASHED
 
 
 def test_protected_identifiers_are_keyed_hashes_everywhere(pipeline: Pipeline) -> None:
@@ -467,11 +478,11 @@ def test_what_was_discovered_below_a_protected_attribute_stays_protected(tmp_pat
 def test_a_key_that_looks_sensitive_becomes_no_path(content: dict[str, Any], tmp_path: Path) -> None:
     pipeline = Pipeline(tmp_path, snapshot=snapshot(specs=[passing(WHOLE)]))
     output = pipeline.map(event(**content), event(fine=1))
-    (letter,) = output.letters
-    assert letter.reason is Reason.SENSITIVE_KEY
+    (dead_letter,) = output.dead_letters
+    assert dead_letter.reason is Reason.SENSITIVE_KEY
     assert {path for path, _ in output.changes} == {"fine"}
     assert canaries(output, CANARY, "14155552671") == []
-    assert CANARY not in letter.detail
+    assert CANARY not in dead_letter.detail
 
 
 def test_a_key_that_looks_sensitive_within_an_array_seals_the_array(tmp_path: Path) -> None:
@@ -497,7 +508,7 @@ def test_an_event_id_with_an_address_is_hashed(
     defaults = DiscoveryDefaults(detection=mode)
     pipeline = Pipeline(tmp_path, snapshot=snapshot(specs=[passing(WHOLE)], defaults=defaults))
     output = pipeline.map(event(_event={"id": event_id, "ordinal": 1_709_251_200_000}, fine=1))
-    assert not output.letters
+    assert not output.dead_letters
     assert bool(canaries(output, CANARY)) is is_shown
 
 
@@ -505,14 +516,14 @@ def test_an_event_id_with_an_address_is_hashed(
 def test_keys_are_only_refused_where_detectors_seal(mode: DetectionMode, tmp_path: Path) -> None:
     defaults = DiscoveryDefaults(detection=mode)
     pipeline = Pipeline(tmp_path, snapshot=snapshot(specs=[passing(WHOLE)], defaults=defaults))
-    assert not pipeline.map(event(contacts={"ann@example.com": 1})).letters
+    assert not pipeline.map(event(contacts={"ann@example.com": 1})).dead_letters
 
 
 def test_a_key_that_an_admin_declared_is_a_name(tmp_path: Path) -> None:
     declared = [*attributes(), attribute("hosts.8\\.8\\.8\\.8", "integer")]
     pipeline = Pipeline(tmp_path, snapshot=snapshot(specs=[passing(WHOLE)], declared=declared))
     output = pipeline.map(event(hosts={"8.8.8.8": 1}), event(hosts={"8.8.4.4": 1}))
-    assert [letter.reason for letter in output.letters] == [Reason.SENSITIVE_KEY]
+    assert [dead_letter.reason for dead_letter in output.dead_letters] == [Reason.SENSITIVE_KEY]
 
 
 def test_sealed_by_default_means_identifiers_too(tmp_path: Path) -> None:
@@ -546,7 +557,7 @@ def test_a_declared_type_is_silent_and_another_is_reported(tmp_path: Path) -> No
     pipeline = Pipeline(tmp_path, snapshot=snapshot(specs=[passing(SAME)], declared=declared))
     output = pipeline.map(event(1, a=1), event(2, a=1.5), event(3, a="x"), event(4, a=[1]))
     assert set(output.changes) == {("a", DataType.STRING), ("a", DataType.ARRAY)}
-    assert output.letters == []
+    assert output.dead_letters == []
 
 
 def test_a_bad_event_reports_no_attributes(pipeline: Pipeline) -> None:
@@ -575,7 +586,7 @@ def test_an_attribute_that_a_refused_event_showed_first_is_still_reported(tmp_pa
     everything = [{"operation": "shift", "spec": {"*": "&"}}]
     pipeline = Pipeline(tmp_path, snapshot=snapshot(specs=[passing(everything)]))
     output = pipeline.map(event(1, new=1, z={"x" * 2000: 1}), event(2, new=1))
-    assert [letter.reason for letter in output.letters] == [DeadLetterReason.TRANSFORM_FAILED]
+    assert [dead_letter.reason for dead_letter in output.dead_letters] == [DeadLetterReason.TRANSFORM_FAILED]
     assert ("new", DataType.INTEGER) in output.changes
 
 

@@ -67,15 +67,15 @@ def test_at_its_end_it_drains_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "failures", "told"),
+    ("error", "failures", "reported"),
     [
         (StoreError("away for a moment"), 3, "away for a moment"),
         (KeyError("of a value: secret"), 1, "KeyError"),
     ],
     ids=["away", "unexpected"],
 )
-def test_a_store_that_fails_is_told_and_does_not_end_it(
-    error: Exception, failures: int, told: str, caplog: pytest.LogCaptureFixture
+def test_a_store_that_fails_is_reported_and_does_not_end_it(
+    error: Exception, failures: int, reported: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Store(MemoryProfileStore):
         left = failures
@@ -90,11 +90,13 @@ def test_a_store_that_fails_is_told_and_does_not_end_it(
     with caplog.at_level(logging.WARNING), OutboxDrainer(store, index, lambda: EVERYTHING):
         written(store)
         eventually(lambda: not store.left and not store.outbox())
-    assert f"{told}; the outbox cannot be read until then" in caplog.text
+    assert f"{reported}; the outbox cannot be read until then" in caplog.text
     assert "secret" not in caplog.text
 
 
-def test_an_index_that_stays_away_is_told_once_and_when_it_is_back(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_index_that_stays_away_is_reported_once_and_when_it_is_back(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     class Index(MemoryProfileIndex):
         failures = 3
 

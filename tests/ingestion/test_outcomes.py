@@ -18,9 +18,9 @@ CANARY = "kahuna@example.com"
 
 
 def test_of_schema_changes_there_are_only_so_many(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Keys that are made of ids, millions in a micro-batch, filled the driver. What is not told is when it is shown again."""
+    """Keys that are made of ids, millions in a micro-batch, filled the driver. What is not reported is when it is shown again."""
     for module in (outcomes, event_mapping):
-        monkeypatch.setattr(module, "TOLD_CHANGES", 7)
+        monkeypatch.setattr(module, "MAX_REPORTED_CHANGES", 7)
     same = spec("orders", operations=({"operation": "shift", "spec": {"*": "&"}},))
     pipeline = Pipeline(tmp_path, snapshot=snapshot(specs=[same], declared=[]))
 
@@ -30,16 +30,17 @@ def test_of_schema_changes_there_are_only_so_many(monkeypatch: pytest.MonkeyPatc
 
     events = [raw(event(number), number) for number in range(3)]
     output = pipeline.map(*events)
-    assert output.letters == []
-    untold = 3 * 5 + 1 - 7
-    assert (len(output.changes), output.untold) == (7, untold)
+    assert output.dead_letters == []
+    dropped_changes = 3 * 5 + 1 - 7
+    assert (len(output.changes), output.dropped_changes) == (7, dropped_changes)
     found = StageReport(
-        changes=list(reported_changes(output.changes, output.proposals)), untold=output.untold
+        changes=list(reported_changes(output.changes, output.proposals)),
+        dropped_changes=output.dropped_changes,
     )
     total = StageReport()
     for _ in range(2):
         total.add(found)
-    assert (len(total.changes), total.untold) == (7, 2 * untold + 7)
+    assert (len(total.changes), total.dropped_changes) == (7, 2 * dropped_changes + 7)
     assert pipeline.map(events[2]).changes.keys() > {(f"x.k{key}", "integer") for key in range(10, 15)}
 
 
@@ -52,7 +53,7 @@ def test_a_schema_change_carries_its_strongest_proposal_and_no_value(tmp_path: P
         for number, text in enumerate(texts)
     ]
     output = pipeline.map(*(raw(event, number) for number, event in enumerate(events, 1)))
-    assert output.letters == []
+    assert output.dead_letters == []
     report = StageReport(changes=list(reported_changes(output.changes, output.proposals)))
     wire = msgspec.json.encode(report)
     journal = SchemaJournal(tmp_path / "journal")

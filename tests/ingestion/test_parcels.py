@@ -8,43 +8,43 @@ import pyarrow as pa
 import pytest
 
 from idgraph.model.errors import StoreError
-from ingestion.spark.shuffle_blocks import Parcel, decode_reports, read_parcels, report_row, sealed_rows
+from ingestion.spark.shuffle_blocks import ShuffleBlock, decode_reports, read_blocks, report_row, sealed_rows
 from ingestion.stages.outcomes import StageReport
 from sinks.keyring.provider import KeyringFile
-from transforms.privacy.shuffle_sealing import ParcelKeys, ParcelSealer
+from transforms.privacy.shuffle_sealing import ShuffleBlockKeys, ShuffleBlockSealer
 
 NAME = "user_id:canary-71"
 PARCELS = [
-    (0, Parcel([(NAME, b"its state")], StageReport(events=3))),
-    (5, Parcel([("b", b""), ("c", b"\xff")], None, {"b": 7})),
+    (0, ShuffleBlock([(NAME, b"its state")], StageReport(events=3))),
+    (5, ShuffleBlock([("b", b""), ("c", b"\xff")], None, {"b": 7})),
 ]
 
 
 @pytest.fixture
-def sealer(tmp_path: Path) -> ParcelSealer:
-    return ParcelKeys(KeyringFile.create(tmp_path / "keyring.json")).sealer("run")
+def sealer(tmp_path: Path) -> ShuffleBlockSealer:
+    return ShuffleBlockKeys(KeyringFile.create(tmp_path / "keyring.json")).sealer("run")
 
 
-def test_parcels_come_as_they_went_and_show_nothing_on_their_way(sealer: ParcelSealer) -> None:
+def test_parcels_come_as_they_went_and_show_nothing_on_their_way(sealer: ShuffleBlockSealer) -> None:
     batch = sealed_rows(PARCELS, sealer)
-    assert list(read_parcels([batch, batch], sealer)) == [parcel for _, parcel in PARCELS] * 2
+    assert list(read_blocks([batch, batch], sealer)) == [block for _, block in PARCELS] * 2
     assert batch.column("part").to_pylist() == [0, 5]
     for body in batch.column("body").to_pylist():
         assert NAME.encode() not in body
         assert b"its state" not in body
 
 
-def test_a_damaged_parcel_has_the_batch_given_again(sealer: ParcelSealer) -> None:
+def test_a_damaged_parcel_has_the_batch_given_again(sealer: ShuffleBlockSealer) -> None:
     batch = sealed_rows(PARCELS, sealer)
     bodies = [bytearray(body) for body in batch.column("body").to_pylist()]
     bodies[1][40] ^= 1
     damaged = pa.record_batch(
         [batch.column("part"), pa.array([bytes(body) for body in bodies], pa.binary())], schema=batch.schema
     )
-    parcels = read_parcels([damaged], sealer)
-    assert next(parcels) == PARCELS[0][1]
+    blocks = read_blocks([damaged], sealer)
+    assert next(blocks) == PARCELS[0][1]
     with pytest.raises(StoreError, match="damaged on their way"):
-        next(parcels)
+        next(blocks)
 
 
 def test_reports_are_added_up_by_who_has_no_key() -> None:

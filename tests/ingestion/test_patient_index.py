@@ -98,7 +98,7 @@ def test_what_a_slow_index_was_not_given_waits_in_the_outbox() -> None:
         assert (output.written, output.unindexed) == (1, 1)
     assert len(store.outbox()) == 5
     slow.let.set()
-    # What the background took was never settled: given again, it has no effect.
+    # What the background took was never settled: retried, it has no effect.
     eventually(lambda: slow.count(Query()) == 1)
     assert drain_outbox(store, slow, EVERYTHING) == 0
     assert store.outbox() == []

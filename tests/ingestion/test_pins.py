@@ -16,7 +16,7 @@ BATCH = "shop/query-1/4"
 
 @pytest.fixture
 def begun(tmp_path: Path) -> Path:
-    """A flow's folder in which a batch was begun with the old snapshot, and cut short."""
+    """A flow's folder in which a batch was begun with the old snapshot, and interrupted."""
     assert BatchPins(tmp_path).pin(BATCH, OLD) == OLD
     return tmp_path
 

@@ -1,5 +1,5 @@
 """One event, or one fragment's changes, that some code fails on: it fails alone wherever that code is, nothing of it
-is lost, and once the code is mended a replay makes it whole."""
+is lost, and once the code is repaired a replay makes it whole."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ingestion.sources.files.lines import DamagedRecord, read_records
 from ingestion.sources.files.ownership import file_sources, folder_of
 from ingestion.spark.tasks import quick_task, whole_task
 from ingestion.stages.commit import CommitStage
-from ingestion.stages.dead_letters import BatchAttempt, LetterWriter
+from ingestion.stages.dead_letters import BatchAttempt, DeadLetterWriter
 from ingestion.stages.event_mapping import EventMapper
 from ingestion.stages.outcomes import StageReport
 from merge import codec
@@ -145,24 +145,24 @@ def test_an_event_fails_alone_and_is_whole_once_the_code_is_mended(
     place: str, strategy: str, combine: int, tmp_path: Path
 ) -> None:
     at = worker(tmp_path / "worker", combine_events=combine)
-    with closing(at.resources.dead_letters) as letters:
+    with closing(at.resources.dead_letters) as dead_letters:
         with faulty(place):
             report = run(at, strategy)
             assert sum(report.dead.values()) == 1
-            (letter,) = letters.scan()
-            assert letter.reason in {"stage_crashed", "merge_failed"}
-            assert letter.detail == "_FaultError" or place == "encoded beside others"
+            (dead_letter,) = dead_letters.scan()
+            assert dead_letter.reason in {"stage_crashed", "merge_failed"}
+            assert dead_letter.detail == "_FaultError" or place == "encoded beside others"
             assert [state.count(b"example.com") for state in states(at)] == [0, 0, 0]
             assert len(states(at)) == 3
             assert replayed(at)[1] == 1, "it fails again, alone"
-            assert len(list(letters.scan())) == 1
+            assert len(list(dead_letters.scan())) == 1
         assert replayed(at) == (1, 0)
-        assert list(letters.scan()) == []
+        assert list(dead_letters.scan()) == []
         assert b"666" in _as_without_fault(at)
 
 
 @pytest.mark.parametrize("strategy", ["quick", "whole", "shuffled"])
-def test_what_is_refused_when_it_is_mapped_again_is_no_less_a_letter(
+def test_what_is_refused_when_it_is_mapped_again_is_no_less_a_dead_letter(
     strategy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at = worker(tmp_path / "worker")
@@ -178,11 +178,11 @@ def test_what_is_refused_when_it_is_mapped_again_is_no_less_a_letter(
     monkeypatch.setattr(EventMapper, "_leaves", second_time)
     # Each event comes by `_leaves` both times.
     monkeypatch.setattr(native, "events", None)
-    with closing(at.resources.dead_letters) as letters:
+    with closing(at.resources.dead_letters) as dead_letters:
         with faulty("combined"):
             assert sum(run(at, strategy).dead.values()) == 2
         assert replayed(at) == (2, 0)
-        assert list(letters.scan()) == []
+        assert list(dead_letters.scan()) == []
         _as_without_fault(at)
 
 
@@ -330,5 +330,7 @@ def test_changes_that_cannot_be_read_are_mapped_again_and_then_set_aside_as_they
     output = CommitStage(store, MemoryProfileIndex(), EVERYTHING, gives_up=True).run(given)
     assert (output.written, [each.fragment_id for each in output.failed]) == (2, ["user_id:7"])
     pipeline = Pipeline(tmp_path)
-    (letter,) = LetterWriter(pipeline.sealer).of_failures(output.failed, 1, BatchAttempt("main/0", "a"))
-    assert pipeline.sealer.open(letter.payload, letter.id, letter.position) == bytes_
+    (dead_letter,) = DeadLetterWriter(pipeline.sealer).of_failures(
+        output.failed, 1, BatchAttempt("main/0", "a")
+    )
+    assert pipeline.sealer.open(dead_letter.payload, dead_letter.id, dead_letter.position) == bytes_

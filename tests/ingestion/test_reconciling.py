@@ -1,4 +1,4 @@
-"""Comparing index and store: each kind of damage is found and mended, and what is under way is none."""
+"""Comparing index and store: each kind of damage is found and repaired, and what is in progress is none."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def damage(kept: IndexedStore) -> dict[str, list[str]]:
     }
 
 
-def test_where_all_is_well_nothing_is_told(kept: IndexedStore) -> None:
+def test_where_all_is_well_nothing_is_reported(kept: IndexedStore) -> None:
     kept.fill(25)
     kept.erase("p:007")
     done = ended(kept.reconciling().run(10))
@@ -57,16 +57,16 @@ def test_where_all_is_well_nothing_is_told(kept: IndexedStore) -> None:
     assert (done.left, done.waiting) == (0, 0)
 
 
-def test_each_kind_of_damage_is_told_and_mended(kept: IndexedStore) -> None:
+def test_each_kind_of_damage_is_reported_and_mended(kept: IndexedStore) -> None:
     kept.fill(25)
     expected = damage(kept)
     for _ in range(2):
-        told = ended(kept.reconciling().run(7))
-        assert {kind: sorted(names) for kind, names in told.named.items()} == expected
-        assert told.drift == {kind: len(names) for kind, names in expected.items()}
-        assert (told.left, told.repaired, told.waiting) == (7, 0, 0)
+        reported = ended(kept.reconciling().run(7))
+        assert {kind: sorted(names) for kind, names in reported.named.items()} == expected
+        assert reported.drift == {kind: len(names) for kind, names in expected.items()}
+        assert (reported.left, reported.repaired, reported.waiting) == (7, 0, 0)
     mended = ended(kept.reconciling(repairs=True).run(7))
-    assert (mended.left, mended.repaired, mended.drift) == (0, 7, told.drift)
+    assert (mended.left, mended.repaired, mended.drift) == (0, 7, reported.drift)
     assert ended(kept.reconciling().run(7)).drift.total() == 0
     assert kept.found("stale") == ["p:001"]
     assert kept.found("missing") == ["new:1"]
@@ -125,7 +125,7 @@ def test_what_a_late_put_brings_back_is_drift_and_is_taken_out(kept: IndexedStor
     assert kept.found("hidden", "secret") == []
 
 
-def test_an_index_that_holds_on_to_what_is_later_is_told(kept: IndexedStore) -> None:
+def test_an_index_that_holds_on_to_what_is_later_is_reported(kept: IndexedStore) -> None:
     kept.fill(3)
     kept.index.put([IndexDocument("p:000", 9, {"x": "later"})])
     kept.index.erase({"p:001": 9})
@@ -177,7 +177,7 @@ def test_what_is_cut_short_goes_on_with_what_it_had_counted(kept: IndexedStore) 
         assert done.drift == whole.drift, cut
         assert {kind: sorted(names) for kind, names in done.named.items()} == expected
         assert (done.stored, done.indexed) == (31, 31)
-    # What was to be told is not gone on with to mend, nor the other way round.
+    # What was to be reported is not resumed to repair, nor the other way round.
     next(job := kept.reconciling().run(10))
     next(job)
     assert not next(kept.reconciling(repairs=True).run(10)).resumed
@@ -235,7 +235,7 @@ def test_nothing_of_a_flow_beside_it_is_drift(kept: IndexedStore) -> None:
 
 
 def test_heavy_fragments_are_read_a_few_at_a_time(tmp_path: Path) -> None:
-    """Those that are stored, those that are mended, and those that are indexed."""
+    """Those that are stored, those that are repaired, and those that are indexed."""
     with indexed_store(KINDS[0], tmp_path) as kept:
         kept.store = store = WeighedStore()
         store.fill(200, HEAVY)

@@ -1,4 +1,4 @@
-"""A micro-batch that the guard refused was committed; its second run, under a mended snapshot, makes it whole.
+"""A micro-batch that the guard refused was committed; its second run, under a repaired snapshot, makes it whole.
 
 See docs/adr/0010-judging-after-the-commit.md.
 """
@@ -25,7 +25,7 @@ def under(version: int, **segment: Any) -> MetadataSnapshot:
 def refused_then_mended(
     folder: Path, given: list[RawRecord], first: MetadataSnapshot, mended: MetadataSnapshot
 ) -> tuple[Pipeline, Pipeline]:
-    """What a store holds after both runs, and one that knew the mended snapshot from the start."""
+    """What a store holds after both runs, and one that knew the repaired snapshot from the start."""
     refused = Pipeline(folder, snapshot=first)
     refused.process(given)
     refused.snapshot = mended
@@ -40,10 +40,12 @@ def test_a_spec_that_is_mended_for_the_failing_events_leaves_no_trace_of_the_fir
 ) -> None:
     given = records(400)
     first, mended = under(1, event_type="track"), under(2)
-    reasons = [letter.reason for letter in Pipeline(tmp_path, snapshot=first).map(*given).letters]
+    reasons = [
+        dead_letter.reason for dead_letter in Pipeline(tmp_path, snapshot=first).map(*given).dead_letters
+    ]
     assert len(reasons) > 20
     assert set(reasons) == {DeadLetterReason.NO_SPEC}
-    assert Pipeline(tmp_path, snapshot=mended).map(*given).letters == []
+    assert Pipeline(tmp_path, snapshot=mended).map(*given).dead_letters == []
 
     refused, straight = refused_then_mended(tmp_path, given, first, mended)
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 pytest.importorskip("fastavro", reason="fastavro is not installed: pip install idgraph[schemas]")
 pytest.importorskip("google.protobuf", reason="protobuf is not installed: pip install idgraph[schemas]")
 
-from idgraph.jobs.erase.dead_letter_search import LetterSearch
+from idgraph.jobs.erase.dead_letter_search import DeadLetterSearch
 from idgraph.model.backoff import Backoff
 from idgraph.model.errors import ConfigError, EventError, SchemaRegistryError
 from idgraph.model.events import RawRecord
@@ -25,10 +25,10 @@ from ingestion.sources.kafka.configuration import KafkaSource
 from ingestion.sources.kafka.frames import frame
 from ingestion.sources.payload_formats import PayloadFormats
 from ingestion.sources.registry_payloads import RegistryPayloads, schema_decoder
-from sinks.http.schema_registry import HttpSchemaRegistry, Place
+from sinks.http.schema_registry import HttpSchemaRegistry, RegistryLocation
 from tests.retail import CREATED, UNDETECTED, Pipeline, snapshot
 from tests.servers.schema_registry import Registry, schema_registry
-from tests.transforms.payloads.misfits import fits_or_is_told
+from tests.transforms.payloads.misfits import fits_or_is_reported
 from tests.transforms.payloads.protobuf_files import MONEY, ORDER, message_class
 from transforms.payloads.schemas import PayloadSchema
 
@@ -51,7 +51,9 @@ def registry() -> Iterator[Registry]:
 
 
 def payloads(registry: Registry, waits: bool = True, **more: Any) -> RegistryPayloads:
-    return RegistryPayloads(HttpSchemaRegistry(Place(registry.url), QUICK), schema_decoder, waits, **more)
+    return RegistryPayloads(
+        HttpSchemaRegistry(RegistryLocation(registry.url), QUICK), schema_decoder, waits, **more
+    )
 
 
 def led(number: int, content: bytes) -> bytes:
@@ -122,7 +124,7 @@ def test_other_bytes_are_json_or_our_error(payload: bytes) -> None:
 
         def close(self) -> None: ...
 
-    with fits_or_is_told():
+    with fits_or_is_reported():
         assert isinstance(
             json.loads(RegistryPayloads(OneSchema(), schema_decoder, True).decode(payload)), int
         )
@@ -144,13 +146,13 @@ def test_a_number_that_names_nothing_is_believed_for_a_while(registry: Registry)
 @pytest.mark.parametrize(
     ("kind", "text"), [("AVRO", "{"), ("PROTOBUF", 'syntax = "proto3";'), ("XML", "<a/>")]
 )
-def test_a_schema_that_cannot_be_used_is_told(registry: Registry, kind: str, text: str) -> None:
+def test_a_schema_that_cannot_be_used_is_reported(registry: Registry, kind: str, text: str) -> None:
     number = registry.register("x", text, kind)
     with pytest.raises(EventError, match=f"no_schema: schema {number}: "):
         payloads(registry).decode(led(number, b"\0"))
 
 
-def test_schemas_that_refer_to_each_other_are_told(registry: Registry) -> None:
+def test_schemas_that_refer_to_each_other_are_reported(registry: Registry) -> None:
     registry.register("a", '"long"', references=[("B", "b")])
     number = registry.register("b", '"long"', references=[("A", "a")])
     with pytest.raises(EventError, match=r"no_schema: .* circle"):
@@ -174,7 +176,7 @@ def test_a_registry_that_stays_away_is_waited_for_or_makes_dead_letters(
     with pytest.raises(SchemaRegistryError) as caught:
         waiting.decode(led(number, b"\x0e"))
     registry.faults.clear()
-    assert waiting.decode(led(number, b"\x0e")) == b"7", "given again it passes"
+    assert waiting.decode(led(number, b"\x0e")) == b"7", "retried it passes"
     registry.faults.extend([fault] * 3)
     with pytest.raises(EventError, match="no_schema: schema 1: "):
         payloads(registry, waits=False).decode(led(number, b"\x0e"))
@@ -237,18 +239,20 @@ def pipeline(folder: Path, formats: PayloadFormats, **source: Any) -> Pipeline:
     )
 
 
-def test_a_letter_holds_what_arrived_and_passes_when_the_schema_is_there(
+def test_a_dead_letter_holds_what_arrived_and_passes_when_the_schema_is_there(
     tmp_path: Path, registry: Registry
 ) -> None:
-    formats = PayloadFormats(registry=HttpSchemaRegistry(Place(registry.url), QUICK))
+    formats = PayloadFormats(registry=HttpSchemaRegistry(RegistryLocation(registry.url), QUICK))
     at = pipeline(tmp_path, formats)
     early = record(led(1, customer(7, cents=10**18 + 1)))
     output = at.map(early, record(b"{}", 2))
-    assert [letter.reason for letter in output.letters] == ["no_schema", "bad_payload"]
-    opened = at.sealer.open(output.letters[0].payload, output.letters[0].id, early.position)
+    assert [dead_letter.reason for dead_letter in output.dead_letters] == ["no_schema", "bad_payload"]
+    opened = at.sealer.open(output.dead_letters[0].payload, output.dead_letters[0].id, early.position)
     assert opened == early.value
     registry.register("customers-value", json.dumps(CUSTOMER))
-    later = pipeline(tmp_path, PayloadFormats(registry=HttpSchemaRegistry(Place(registry.url), QUICK)))
+    later = pipeline(
+        tmp_path, PayloadFormats(registry=HttpSchemaRegistry(RegistryLocation(registry.url), QUICK))
+    )
     later.process([RawRecord("crm", early.position, opened)])
     assert later.profile("customer:7")["balance"] == Decimal("10000000000000000.01")
 
@@ -257,35 +261,39 @@ def test_a_registry_that_is_away_stops_the_micro_batch_and_is_waited_for_once(
     tmp_path: Path, registry: Registry
 ) -> None:
     number = registry.register("customers-value", json.dumps(CUSTOMER))
-    at = pipeline(tmp_path, PayloadFormats(registry=HttpSchemaRegistry(Place(registry.url), QUICK)))
+    at = pipeline(
+        tmp_path, PayloadFormats(registry=HttpSchemaRegistry(RegistryLocation(registry.url), QUICK))
+    )
     registry.faults.extend([500] * 20)
     with pytest.raises(SchemaRegistryError):
         at.map(record(led(number, customer(7))), record(led(number, customer(8)), 2))
     assert len(registry.asked) == QUICK.retries + 1
     registry.faults.clear()
-    assert at.map(record(led(number, customer(7)))).letters == []
+    assert at.map(record(led(number, customer(7)))).dead_letters == []
 
 
 def test_credentials_that_cannot_be_read_stop_the_micro_batch(tmp_path: Path, registry: Registry) -> None:
     number = registry.register("customers-value", json.dumps(CUSTOMER))
-    place = Place(registry.url, "reader", str(tmp_path / "none"))
+    place = RegistryLocation(registry.url, "reader", str(tmp_path / "none"))
     at = pipeline(tmp_path, PayloadFormats(registry=HttpSchemaRegistry(place, QUICK)))
     with pytest.raises(ConfigError, match="none"):
         at.map(record(led(number, customer(7))))
 
 
-def test_an_erasure_finds_letters_by_what_their_payloads_hold(tmp_path: Path, registry: Registry) -> None:
+def test_an_erasure_finds_dead_letters_by_what_their_payloads_hold(
+    tmp_path: Path, registry: Registry
+) -> None:
     number = registry.register("customers-value", json.dumps(CUSTOMER))
-    formats = PayloadFormats(registry=HttpSchemaRegistry(Place(registry.url), QUICK))
+    formats = PayloadFormats(registry=HttpSchemaRegistry(RegistryLocation(registry.url), QUICK))
     without_spec = pipeline(tmp_path, formats, type={"const": "unknown"})
     output = without_spec.map(
         record(led(number, customer(7, "mine@example.com")), 1), record(led(number, customer(8)), 2)
     )
-    assert [letter.reason for letter in output.letters] == ["no_spec", "no_spec"]
-    search = LetterSearch(
+    assert [dead_letter.reason for dead_letter in output.dead_letters] == ["no_spec", "no_spec"]
+    search = DeadLetterSearch(
         without_spec.sources, snapshot(specs=[]), without_spec.blind_index, without_spec.sealer.open, formats
     )
-    found = list(search.find(output.letters, [], ["email:mine@example.com"]))
+    found = list(search.find(output.dead_letters, [], ["email:mine@example.com"]))
     assert [each.position for each in found] == ["kafka:customers/0/1"]
 
 

@@ -1,4 +1,4 @@
-"""An index that is made anew: what is in it, whatever comes meanwhile and whatever cuts it short."""
+"""An index that is rebuilt: what is in it, whatever comes meanwhile and whatever cuts it short."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_begun_anew_it_takes_nothing_from_before(kept: IndexedStore) -> None:
     assert kept.ids() == [f"p:{each:03}" for each in range(20)]
 
 
-def test_what_cannot_be_indexed_is_told_and_holds_nothing(
+def test_what_cannot_be_indexed_is_reported_and_holds_nothing(
     kept: IndexedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept.fill(5)
@@ -211,7 +211,7 @@ def test_the_place_on_disk_shows_nothing_of_a_profile(kept: IndexedStore) -> Non
     job.close()
 
 
-def test_rules_are_told_apart_by_what_they_let_in() -> None:
+def test_rules_are_reported_apart_by_what_they_let_in() -> None:
     known = snapshot(1)
     discovered = attribute("activity.new", status="discovered")
     open_one = attribute("activity.open", indexable=True)

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from idgraph.jobs.erase.dead_letter_search import LetterSearch
+from idgraph.jobs.erase.dead_letter_search import DeadLetterSearch
 from idgraph.jobs.erase.erasure import Erased, Erasure
 from idgraph.jobs.replay import replay
 from idgraph.model.dead_letters import DeadLetter
 from idgraph.model.queries import Query, Term
 from idgraph.model.specs import IdentifierPlace, SpecDocument
 from idgraph.model.store import FragmentWrite
-from idgraph.model.tombstones import UNJUDGED
-from ingestion.stages.dead_letters import LetterWriter
+from idgraph.model.tombstones import NO_EPOCH
+from ingestion.stages.dead_letters import DeadLetterWriter
 from merge import codec
 from merge.encoded import EncodedState
 from sinks.memory.profiles import MemoryProfileStore
@@ -35,11 +35,11 @@ def pipeline(tmp_path: Path) -> Pipeline:
 
 def test_a_fragment_goes_to_its_new_name_with_all_there_is_of_it(pipeline: Pipeline) -> None:
     revealed = sorted(pipeline.export(reveal=True).split(b"\n"))
-    *_, told = sealing_of(pipeline).preview()
+    *_, reported = sealing_of(pipeline).preview()
     assert PLAIN in states(pipeline)
     done = sealed(pipeline)
     assert (done.renamed, done.fragments, done.failed) == ({"email": 2}, 2, 0)
-    assert (told.renamed, told.fragments) == (done.renamed, done.fragments)
+    assert (reported.renamed, reported.fragments) == (done.renamed, done.fragments)
     assert done.values["identity.email"] == 2
     assert states(pipeline) == from_the_start(pipeline, AFTER)
     assert sorted(pipeline.export(reveal=True).split(b"\n")) == revealed, (
@@ -143,32 +143,32 @@ def test_changes_that_waited_for_a_damaged_fragment_go_to_the_new_name(pipeline:
     (present,) = pipeline.store.read([PLAIN]).values()
     pipeline.store.write([FragmentWrite(PLAIN, present.version, b"damaged", frozenset())])
     flow = beside(pipeline, BEFORE)
-    letters = LetterWriter(flow.sealer).of_failures(flow.process([later()]).failed, 1, flow.batch)
-    assert len(letters) == 1
+    dead_letters = DeadLetterWriter(flow.sealer).of_failures(flow.process([later()]).failed, 1, flow.batch)
+    assert len(dead_letters) == 1
     resources = pipeline.resources()
-    resources.dead_letters.put(letters)
+    resources.dead_letters.put(dead_letters)
     pipeline.store.write([FragmentWrite(PLAIN, present.version + 1, present.state, frozenset())])
-    report = replay(letters, pipeline.plan(), resources, AFTER, pipeline.sealer.open, lambda _: None)
+    report = replay(dead_letters, pipeline.plan(), resources, AFTER, pipeline.sealer.open, lambda _: None)
     resources.dead_letters.close()
     assert (report.replayed, report.still_dead) == (1, 0)
     sealed(pipeline)
     assert states(pipeline) == from_the_start(pipeline, AFTER, later())
-    assert pipeline.store.tombstones([PLAIN])[PLAIN].until == UNJUDGED
+    assert pipeline.store.tombstones([PLAIN])[PLAIN].until == NO_EPOCH
 
 
-def test_a_letter_of_a_damaged_fragment_is_renamed_with_what_it_holds(pipeline: Pipeline) -> None:
+def test_a_dead_letter_of_a_damaged_fragment_is_renamed_with_what_it_holds(pipeline: Pipeline) -> None:
     (present,) = pipeline.store.read([PLAIN]).values()
     pipeline.store.write([FragmentWrite(PLAIN, present.version, b"damaged", frozenset())])
     flow = beside(pipeline, BEFORE)
-    letters = LetterWriter(flow.sealer).of_failures(flow.process([later()]).failed, 1, flow.batch)
+    dead_letters = DeadLetterWriter(flow.sealer).of_failures(flow.process([later()]).failed, 1, flow.batch)
     resources = pipeline.resources()
-    resources.dead_letters.put(letters)
+    resources.dead_letters.put(dead_letters)
     sealed(pipeline)
     sealed(pipeline)
     (renamed,) = resources.dead_letters.scan()
     assert renamed.position == f"fragment:{hashed(pipeline)}"
     assert b"p1@example.com" not in (pipeline.folder / "dead-letters.db").read_bytes()
-    # The fragment is restored, moved, and its old key gone, before the letter is given again.
+    # The fragment is restored, moved, and its old key gone, before the dead letter is retried.
     pipeline.store.write([FragmentWrite(PLAIN, present.version + 1, present.state, frozenset())])
     sealed(pipeline)
     assert pipeline.key_store.get([PLAIN]) == {}
@@ -179,7 +179,7 @@ def test_a_letter_of_a_damaged_fragment_is_renamed_with_what_it_holds(pipeline: 
     assert b"unreadable" not in pipeline.export(reveal=True)
 
 
-def test_a_letter_of_a_later_format_is_counted_and_holds_up_nothing(pipeline: Pipeline) -> None:
+def test_a_dead_letter_of_a_later_format_is_counted_and_holds_up_nothing(pipeline: Pipeline) -> None:
     """Beside it there is one that can be renamed."""
     (present,) = pipeline.store.read([PLAIN]).values()
     pipeline.store.write([FragmentWrite(PLAIN, present.version, b"damaged", frozenset())])
@@ -188,20 +188,20 @@ def test_a_letter_of_a_later_format_is_counted_and_holds_up_nothing(pipeline: Pi
     body = codec.body(codec.encode(failure.change))
     of_later = failure._replace(change=EncodedState(codec.framed(body, b"\x7f")))
     resources = pipeline.resources()
-    resources.dead_letters.put(LetterWriter(flow.sealer).of_failures([failure, of_later], 1, flow.batch))
+    resources.dead_letters.put(DeadLetterWriter(flow.sealer).of_failures([failure, of_later], 1, flow.batch))
     done = sealed(pipeline)
-    assert done.letters == 1
+    assert done.dead_letters == 1
     assert {each.position for each in resources.dead_letters.scan()} == {
         f"fragment:{PLAIN}", f"fragment:{hashed(pipeline)}",
     }  # fmt: skip
-    assert sealed(pipeline).letters == 1
+    assert sealed(pipeline).dead_letters == 1
     resources.dead_letters.close()
 
 
-def test_letters_are_renamed_one_by_one_however_many_there_are(
+def test_dead_letters_are_renamed_one_by_one_however_many_there_are(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Read all at once, the letters of a bad day would be gigabytes; they are a hundred a page of the file."""
+    """Read all at once, the dead letters of a bad day would be gigabytes; they are a hundred a page of the file."""
     monkeypatch.setattr("idgraph.jobs.reencrypt.dead_letter_renaming.DROPPED_AT_ONCE", 3)
     (present,) = pipeline.store.read([PLAIN]).values()
     pipeline.store.write([FragmentWrite(PLAIN, present.version, b"damaged", frozenset())])
@@ -209,17 +209,17 @@ def test_letters_are_renamed_one_by_one_however_many_there_are(
     given = [order(1, line, order_id=f"R{line}") for line in range(10, 20)]
     failures = [flow.process([each]).failed[0] for each in given]
     resources = pipeline.resources()
-    letters = LetterWriter(flow.sealer).of_failures(failures, 1, flow.batch)
-    resources.dead_letters.put(letters)
+    dead_letters = DeadLetterWriter(flow.sealer).of_failures(failures, 1, flow.batch)
+    resources.dead_letters.put(dead_letters)
     waiting: list[int] = []
     dropped: list[int] = []
     scan, put, drop = SqliteDeadLetters.scan, SqliteDeadLetters.put, SqliteDeadLetters.drop
 
     def counted_scan(self: SqliteDeadLetters, reason: str | None = None) -> Iterator[DeadLetter]:
-        for letter in scan(self, reason):
-            if letter.id in {each.id for each in letters}:
+        for dead_letter in scan(self, reason):
+            if dead_letter.id in {each.id for each in dead_letters}:
                 waiting.append(waiting[-1] + 1 if waiting else 1)
-            yield letter
+            yield dead_letter
 
     def counted_put(self: SqliteDeadLetters, some: Sequence[DeadLetter]) -> None:
         waiting.append(waiting[-1] - len(some))
@@ -232,7 +232,7 @@ def test_letters_are_renamed_one_by_one_however_many_there_are(
     monkeypatch.setattr(SqliteDeadLetters, "scan", counted_scan)
     monkeypatch.setattr(SqliteDeadLetters, "put", counted_put)
     monkeypatch.setattr(SqliteDeadLetters, "drop", counted_drop)
-    assert sealed(pipeline).letters == 0
+    assert sealed(pipeline).dead_letters == 0
     assert (max(waiting), waiting[-1]) == (1, 0)
     assert dropped == [3, 3, 3, 1]
     assert [each.position for each in resources.dead_letters.scan()] == 10 * [f"fragment:{hashed(pipeline)}"]
@@ -246,14 +246,14 @@ def test_an_erased_person_is_kept_away_under_both_names(tmp_path: Path) -> None:
     resources = pipeline.resources()
     pipeline.store = resources.store = MemoryProfileStore(names)
     pipeline.process([order(1), order(2, 2)])
-    letters = LetterSearch(pipeline.sources, BEFORE, pipeline.blind_index, pipeline.sealer.open)
-    erasure = Erasure(resources, TombstoneFile(tmp_path / "tombstones.jsonl"), names, lambda: letters)
+    dead_letters = DeadLetterSearch(pipeline.sources, BEFORE, pipeline.blind_index, pipeline.sealer.open)
+    erasure = Erasure(resources, TombstoneFile(tmp_path / "tombstones.jsonl"), names, lambda: dead_letters)
     erasure.erase([PLAIN], int(NOW * 1000))
     assert pipeline.store.unfinished() == []
     pipeline.snapshot = AFTER
     assert pipeline.map(order(1), order(2, 2)).erased == 1
     sealed(pipeline)
     assert set(states(pipeline)) == {hashed(pipeline, OTHER)}
-    assert erasure.lift([PLAIN]) == (1, Erased())
+    assert erasure.cancel([PLAIN]) == (1, Erased())
     assert pipeline.map(order(1)).erased == 0
     resources.dead_letters.close()

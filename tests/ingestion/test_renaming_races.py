@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from idgraph.jobs.erase.dead_letter_search import LetterSearch
+from idgraph.jobs.erase.dead_letter_search import DeadLetterSearch
 from idgraph.jobs.erase.erasure import Erasure
 from idgraph.jobs.replay import replay
 from idgraph.model import canonical
@@ -17,7 +17,7 @@ from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.errors import ConflictError, ProfileIndexError, StoreError
 from idgraph.model.events import RawRecord
 from idgraph.model.snapshots import MetadataSnapshot
-from ingestion.stages.dead_letters import LetterWriter
+from ingestion.stages.dead_letters import DeadLetterWriter
 from merge.failures import CommitFailure
 from sinks.memory.data_keys import MemoryDataKeys
 from sinks.memory.index import MemoryProfileIndex
@@ -155,17 +155,17 @@ def away(tmp_path: Path) -> Iterator[tuple[Pipeline, AwayIndex, Erasure]]:
     pipeline = Pipeline(tmp_path, store=MemoryProfileStore(str.encode), index=index, snapshot=BEFORE)
     pipeline.process([order(1)])
     resources = pipeline.resources()
-    search = LetterSearch(pipeline.sources, AFTER, pipeline.blind_index, pipeline.sealer.open)
+    search = DeadLetterSearch(pipeline.sources, AFTER, pipeline.blind_index, pipeline.sealer.open)
     yield pipeline, index, Erasure(resources, TombstoneFile(tmp_path / "t.jsonl"), str.encode, lambda: search)
     resources.dead_letters.close()
 
 
 def set_aside(pipeline: Pipeline, *records: RawRecord) -> list[str]:
-    """The positions of all letters, with those of what cannot be mapped of these records."""
-    letters = pipeline.resources().dead_letters
-    letters.put(pipeline.map(*records).letters if records else [])
-    found = [letter.position for letter in letters.scan()]
-    letters.close()
+    """The positions of all dead letters, with those of what cannot be mapped of these records."""
+    dead_letters = pipeline.resources().dead_letters
+    dead_letters.put(pipeline.map(*records).dead_letters if records else [])
+    found = [dead_letter.position for dead_letter in dead_letters.scan()]
+    dead_letters.close()
     return found
 
 
@@ -194,7 +194,7 @@ def test_who_came_back_and_was_renamed_while_the_index_was_away_is_not_erased_ag
 def test_an_erasure_that_was_cut_short_under_the_other_name_is_finished_by_the_next(
     away: tuple[Pipeline, AwayIndex, Erasure],
 ) -> None:
-    """As the machine of law 1 found: else it would take, at a flow's next start, letters that came since."""
+    """As the machine of law 1 found: else it would take, at a flow's next start, dead letters that came since."""
     pipeline, index, erasure = away
     pipeline.snapshot = AFTER
     sealed(pipeline)
@@ -236,8 +236,8 @@ def test_changes_set_aside_under_the_other_name_leave_no_key_when_an_erasure_tak
     pipeline.snapshot = AFTER
     ((name, change),) = pipeline.map(later()).states().items()
     failure = CommitFailure(name, DeadLetterReason.REFUSED_BY_STORE, "", change)
-    with closing(pipeline.resources().dead_letters) as letters:
-        letters.put(LetterWriter(pipeline.sealer).of_failures([failure], 1, pipeline.batch))
+    with closing(pipeline.resources().dead_letters) as dead_letters:
+        dead_letters.put(DeadLetterWriter(pipeline.sealer).of_failures([failure], 1, pipeline.batch))
         assert pipeline.data_keys.existing([name]) == {hashed(pipeline)}
         assert erasure.again().dead_letters == 1
     assert pipeline.data_keys.existing([name]) == set()
@@ -247,7 +247,7 @@ def test_changes_set_aside_under_the_other_name_leave_no_key_when_an_erasure_tak
 def test_what_was_set_aside_under_the_old_name_keeps_its_key_until_it_is_renamed(
     pipeline: Pipeline, drops: bool
 ) -> None:
-    """As the machine of law 1 found: the fragment was renamed, its key erased, and what the letter holds lost."""
+    """As the machine of law 1 found: the fragment was renamed, its key erased, and what the dead letter holds lost."""
     steps = sealing_of(pipeline).run(1)
     assert [next(steps).looked_at, next(steps).looked_at] == [0, 1]
     assert set(states(pipeline)) == {hashed(pipeline), OTHER}
@@ -255,18 +255,20 @@ def test_what_was_set_aside_under_the_old_name_keeps_its_key_until_it_is_renamed
     assert name == OTHER
     failure = CommitFailure(name, DeadLetterReason.REFUSED_BY_STORE, "", change)
     resources = pipeline.resources()
-    with closing(resources.dead_letters) as letters:
-        (letter,) = LetterWriter(pipeline.sealer).of_failures([failure], 1, pipeline.batch)
-        letters.put([letter])
+    with closing(resources.dead_letters) as dead_letters:
+        (dead_letter,) = DeadLetterWriter(pipeline.sealer).of_failures([failure], 1, pipeline.batch)
+        dead_letters.put([dead_letter])
         assert [*steps][-1].failed == 0
         assert set(states(pipeline)) == {hashed(pipeline), hashed(pipeline, OTHER)}
         assert pipeline.data_keys.existing([OTHER]) == {OTHER}
         if drops:
-            letters.drop([letter.id])
-            assert resources.leftover_keys().erase_of_letters({letter.id: letter.position}) == 1
+            dead_letters.drop([dead_letter.id])
+            assert (
+                resources.orphaned_keys().erase_of_dead_letters({dead_letter.id: dead_letter.position}) == 1
+            )
         else:
             opened = pipeline.sealer.open
-            done = replay(letters.scan(), pipeline.plan(), resources, AFTER, opened, lambda _: None)
+            done = replay(dead_letters.scan(), pipeline.plan(), resources, AFTER, opened, lambda _: None)
             assert done.replayed == 1
             assert states(pipeline).keys() == from_the_start(pipeline, AFTER, theirs).keys()
             assert pipeline.profile(hashed(pipeline, OTHER))["orders"]["last"]["id"] == "R7"
@@ -282,7 +284,7 @@ def test_a_key_that_goes_while_a_fragment_is_renamed_is_made_anew(
     name = hashed(pipeline)
     pipeline.store.erase([name], 1)
     pipeline.store.finish([name])
-    pipeline.store.lift([name])
+    pipeline.store.cancel([name])
     hold = pipeline.key_store.hold
     taken: list[set[str]] = []
 

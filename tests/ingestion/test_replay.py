@@ -16,7 +16,7 @@ from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.model.store import FragmentWrite
 from ingestion.sources.files.lines import DamagedRecord
 from ingestion.spark.workers import WorkerResources
-from ingestion.stages.dead_letters import LetterWriter
+from ingestion.stages.dead_letters import DeadLetterWriter
 from merge import codec
 from tests.retail import Pipeline, order, raw, records, snapshot, spec
 
@@ -26,9 +26,9 @@ Reason = DeadLetterReason
 def set_aside(
     pipeline: Pipeline, resources: WorkerResources, *given: RawRecord | DamagedRecord
 ) -> list[DeadLetter]:
-    letters = pipeline.map(*given).letters
-    resources.dead_letters.put(letters)
-    return letters
+    dead_letters = pipeline.map(*given).dead_letters
+    resources.dead_letters.put(dead_letters)
+    return dead_letters
 
 
 def nowhere(_: list[SchemaChange]) -> None:
@@ -41,22 +41,26 @@ def replayed(
     under: MetadataSnapshot | None = None,
     send: Callable[[list[SchemaChange]], None] = nowhere,
 ) -> ReplayReport:
-    letters = list(resources.dead_letters.scan())
-    return replay(letters, pipeline.plan(), resources, under or pipeline.snapshot, pipeline.sealer.open, send)
+    dead_letters = list(resources.dead_letters.scan())
+    return replay(
+        dead_letters, pipeline.plan(), resources, under or pipeline.snapshot, pipeline.sealer.open, send
+    )
 
 
 def only(*names: str) -> MetadataSnapshot:
     return snapshot(specs=[spec(name) for name in names])
 
 
-def test_a_mended_spec_lets_letters_pass_as_if_nothing_had_happened(
+def test_a_mended_spec_lets_dead_letters_pass_as_if_nothing_had_happened(
     pipeline: Pipeline, resources: WorkerResources, tmp_path: Path
 ) -> None:
     given = records(20)
     pipeline.snapshot = only("segment", "amplitude")
     pipeline.process(given)
     orders = [record for record in given if record.source == "orders"]
-    assert [letter.reason for letter in set_aside(pipeline, resources, *orders)] == [Reason.NO_SPEC] * 5
+    assert [dead_letter.reason for dead_letter in set_aside(pipeline, resources, *orders)] == [
+        Reason.NO_SPEC
+    ] * 5
 
     pipeline.snapshot = snapshot(version=2)
     sent: list[SchemaChange] = []
@@ -79,8 +83,8 @@ def test_what_is_still_bad_stays_with_the_reason_of_now(
     pipeline.snapshot = snapshot(version=2)
     report = replayed(pipeline, resources)
     assert (report.replayed, report.still_dead) == (1, 1)
-    (letter,) = resources.dead_letters.scan()
-    assert (letter.reason, letter.position, letter.snapshot_version) == (
+    (dead_letter,) = resources.dead_letters.scan()
+    assert (dead_letter.reason, dead_letter.position, dead_letter.snapshot_version) == (
         Reason.MISSING_ID,
         "file:orders/x.jsonl#2",
         2,
@@ -89,7 +93,7 @@ def test_what_is_still_bad_stays_with_the_reason_of_now(
     assert resources.dead_letters.counts() == {"missing_id": 1}
 
 
-def test_letters_of_damaged_files_are_left_alone(pipeline: Pipeline, resources: WorkerResources) -> None:
+def test_dead_letters_of_damaged_files_are_left_alone(pipeline: Pipeline, resources: WorkerResources) -> None:
     good = order(1, 1)
     set_aside(
         pipeline,
@@ -103,7 +107,7 @@ def test_letters_of_damaged_files_are_left_alone(pipeline: Pipeline, resources: 
     assert pipeline.store.count() == 0
 
 
-def test_letters_of_a_source_that_is_no_longer_configured_are_left_alone(
+def test_dead_letters_of_a_source_that_is_no_longer_configured_are_left_alone(
     pipeline: Pipeline, resources: WorkerResources
 ) -> None:
     set_aside(pipeline, resources, order(1, 1, order_id=None))
@@ -112,12 +116,12 @@ def test_letters_of_a_source_that_is_no_longer_configured_are_left_alone(
     assert sum(resources.dead_letters.counts().values()) == 1
 
 
-def test_a_letter_under_another_keyring_is_left_alone(
+def test_a_dead_letter_under_another_keyring_is_left_alone(
     pipeline: Pipeline, resources: WorkerResources, tmp_path: Path
 ) -> None:
     (tmp_path / "other").mkdir()
     stranger = Pipeline(tmp_path / "other", snapshot=only("segment"))
-    resources.dead_letters.put(stranger.map(order(1, 1)).letters)
+    resources.dead_letters.put(stranger.map(order(1, 1)).dead_letters)
     report = replayed(pipeline, resources)
     assert (report.unreadable, report.replayed) == (1, 0)
     assert sum(resources.dead_letters.counts().values()) == 1
@@ -125,16 +129,16 @@ def test_a_letter_under_another_keyring_is_left_alone(
 
 def test_replaying_twice_is_harmless(pipeline: Pipeline, resources: WorkerResources) -> None:
     pipeline.snapshot = only("segment")
-    letters = set_aside(pipeline, resources, order(1, 1))
+    dead_letters = set_aside(pipeline, resources, order(1, 1))
     pipeline.snapshot = snapshot()
     replayed(pipeline, resources)
     before, outcome = pipeline.export(), resources.dead_letters.counts()
-    resources.dead_letters.put(letters)
+    resources.dead_letters.put(dead_letters)
     assert replayed(pipeline, resources).replayed == 1
     assert (pipeline.export(), resources.dead_letters.counts()) == (before, outcome)
 
 
-def test_two_letters_of_one_record_both_leave(pipeline: Pipeline, resources: WorkerResources) -> None:
+def test_two_dead_letters_of_one_record_both_leave(pipeline: Pipeline, resources: WorkerResources) -> None:
     pipeline.snapshot = only("segment")
     set_aside(pipeline, resources, order(1, 1))
     pipeline.snapshot = snapshot(
@@ -158,7 +162,7 @@ def test_an_event_that_now_maps_to_nothing_leaves_the_list(
     assert resources.dead_letters.counts() == {}
 
 
-def test_a_store_that_fails_half_way_loses_no_letter(
+def test_a_store_that_fails_half_way_loses_no_dead_letter(
     pipeline: Pipeline, resources: WorkerResources, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pipeline.snapshot = only("segment")
@@ -176,7 +180,7 @@ def test_a_store_that_fails_half_way_loses_no_letter(
     assert replayed(pipeline, resources).replayed == 2
 
 
-def test_letters_stay_until_the_schema_changes_they_bring_are_taken(
+def test_dead_letters_stay_until_the_schema_changes_they_bring_are_taken(
     pipeline: Pipeline, resources: WorkerResources
 ) -> None:
     pipeline.snapshot = only("segment")
@@ -220,7 +224,7 @@ def test_records_of_a_damaged_fragment_stay_as_its_changes(
 @pytest.mark.parametrize(
     "held", [b"", b"damaged", codec.framed(b"[]", b"\x7f")], ids=["empty", "damaged", "later_format"]
 )
-def test_a_letter_whose_changes_cannot_be_read_does_not_end_the_replay(
+def test_a_dead_letter_whose_changes_cannot_be_read_does_not_end_the_replay(
     held: bytes, pipeline: Pipeline, resources: WorkerResources
 ) -> None:
     pipeline.process([order(1, 1)])
@@ -228,9 +232,9 @@ def test_a_letter_whose_changes_cannot_be_read_does_not_end_the_replay(
     pipeline.store.write([FragmentWrite(whole.id, whole.version, b"x", frozenset())])
     later = order(1, 2, order_id="R9", created_at="2024-03-02T00:00:00Z")
     failures = pipeline.process([later]).failed
-    writer, reason = LetterWriter(pipeline.sealer), Reason.DAMAGED_FRAGMENT
+    writer, reason = DeadLetterWriter(pipeline.sealer), Reason.DAMAGED_FRAGMENT
     record = RawRecord("", FRAGMENT + whole.id, held)
-    unreadable = writer.letter(record, COMMIT, reason, "", None, 1, pipeline.batch)
+    unreadable = writer.dead_letter(record, COMMIT, reason, "", None, 1, pipeline.batch)
     resources.dead_letters.put([unreadable, *writer.of_failures(failures, 1, pipeline.batch)])
     (damaged,) = pipeline.store.scan()
     pipeline.store.write([FragmentWrite(whole.id, damaged.version, whole.state, frozenset())])
@@ -241,7 +245,7 @@ def test_a_letter_whose_changes_cannot_be_read_does_not_end_the_replay(
     assert [each.id for each in resources.dead_letters.scan()] == [unreadable.id]
 
 
-def test_keys_that_are_away_make_key_letters_and_later_none(
+def test_keys_that_are_away_make_key_dead_letters_and_later_none(
     pipeline: Pipeline, resources: WorkerResources, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def away(*_: object) -> dict[str, object]:
@@ -255,10 +259,10 @@ def test_keys_that_are_away_make_key_letters_and_later_none(
     assert resources.dead_letters.counts() == {}
 
 
-def test_more_letters_than_are_taken_at_once(
+def test_more_dead_letters_than_are_taken_at_once(
     pipeline: Pipeline, resources: WorkerResources, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("idgraph.jobs.replay.LETTERS_AT_ONCE", 3)
+    monkeypatch.setattr("idgraph.jobs.replay.DEAD_LETTERS_AT_ONCE", 3)
     set_aside(pipeline, resources, *(raw(b"{", line) for line in range(4)))
     pipeline.snapshot = only("segment")
     set_aside(pipeline, resources, *(order(number, 10 + number) for number in range(4)))
@@ -268,11 +272,11 @@ def test_more_letters_than_are_taken_at_once(
     assert resources.dead_letters.counts() == {"not_json": 4}
 
 
-def test_heavy_letters_are_replayed_a_few_at_a_time(
+def test_heavy_dead_letters_are_replayed_a_few_at_a_time(
     pipeline: Pipeline, resources: WorkerResources, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A thousand letters of a megabyte, sealed and opened, would be gigabytes."""
-    monkeypatch.setattr("idgraph.jobs.replay.LETTER_BYTES_AT_ONCE", 100_000)
+    """A thousand dead letters of a megabyte, sealed and opened, would be gigabytes."""
+    monkeypatch.setattr("idgraph.jobs.replay.DEAD_LETTER_BYTES_AT_ONCE", 100_000)
     pipeline.snapshot = only("segment")
     sizes = [*(20_000 for _ in range(12)), 150_000, 20_000]
     set_aside(
@@ -286,9 +290,9 @@ def test_heavy_letters_are_replayed_a_few_at_a_time(
     drop = resources.dead_letters.drop
 
     def read() -> Iterator[DeadLetter]:
-        for letter in list(resources.dead_letters.scan()):
-            held[letter.id] = len(letter.payload)
-            yield letter
+        for dead_letter in list(resources.dead_letters.scan()):
+            held[dead_letter.id] = len(dead_letter.payload)
+            yield dead_letter
 
     def dropped(ids: Sequence[str]) -> int:
         if ids:

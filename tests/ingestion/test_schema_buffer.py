@@ -178,8 +178,8 @@ def test_a_service_that_is_away_gets_them_when_it_is_back(
         buffer.add(changes("b"))
         service.is_away = False
         eventually(lambda: sorted(service.taken()) == ["a", "b"])
-    told = [record.message for record in caplog.records if record.levelno >= logging.WARNING]
-    assert told == [
+    reported = [record.message for record in caplog.records if record.levelno >= logging.WARNING]
+    assert reported == [
         "the metadata service is away; schema changes wait for the metadata service",
         "the metadata service, for schema changes, is back",
     ]
@@ -298,9 +298,9 @@ def held(thing: object) -> int:
 def test_what_was_sent_is_sent_again_to_a_service_that_was_restored_from_a_backup(journal: Path) -> None:
     service = _Service()
     with buffering(service, journal, 1, NEVER) as buffer:
-        for version, etag, told in ((4, "x", 1), (4, "x", 0), (5, "y", 0), (3, "z", 1), (3, "other", 1)):
+        for version, etag, reported in ((4, "x", 1), (4, "x", 0), (5, "y", 0), (3, "z", 1), (3, "other", 1)):
             buffer.follow(PinnedSnapshot(etag, snapshot(version)))
-            assert buffer.add(changes("a")) == told, version
+            assert buffer.add(changes("a")) == reported, version
             eventually(lambda: buffer.waiting() == 0)
     assert service.taken() == ["a", "a", "a"]
 

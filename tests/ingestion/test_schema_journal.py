@@ -41,7 +41,7 @@ def test_first_in_first_out_across_a_restart(tmp_path: Path) -> None:
     journal.append(map(change, "de"))
     assert journal.waiting == 4
     again, seen = opened(tmp_path / "journal")
-    # The one that was taken is given again, which has no effect.
+    # The one that was taken is retried, which has no effect.
     assert seen == list("abcde")
     assert drained(again) == list("abcde")
     assert drained(journal) == []
@@ -68,7 +68,7 @@ def test_what_was_taken_goes_from_a_large_file_with_little_copying(
         journal.take(some)
         sizes.append((tmp_path / "journal").stat().st_size)
     assert paths == names
-    # 500 takes and a file that is halved each time it is written anew.
+    # 500 takes and a file that is halved each time it is rewritten.
     assert 3 <= len(written) <= 8
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[-1] == 0

@@ -18,13 +18,13 @@ MAX_BYTES = 4000
 
 
 def taken(pipeline: Pipeline, batch: BatchAttempt, content: bytes | None) -> list[DeadLetter]:
-    """The letters of one file, which is gone where there is no content."""
+    """The dead letters of one file, which is gone where there is no content."""
     folder = pipeline.folder / batch.batch.partition("/")[0] / "shop"
     folder.mkdir(parents=True, exist_ok=True)
     if content is not None:
         (folder / "part-1.jsonl").write_bytes(content)
     pipeline.batch = batch
-    return pipeline.map(*read_records(folder / "part-1.jsonl", "orders", MAX_BYTES, folder)).letters
+    return pipeline.map(*read_records(folder / "part-1.jsonl", "orders", MAX_BYTES, folder)).dead_letters
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def taken(pipeline: Pipeline, batch: BatchAttempt, content: bytes | None) -> lis
         ((b"x" * MAX_BYTES + b"live", b"x" * MAX_BYTES + b"old"), DeadLetterReason.TOO_LARGE),
     ],
 )
-def test_each_of_two_files_of_one_name_leaves_a_letter(
+def test_each_of_two_files_of_one_name_leaves_a_dead_letter(
     pipeline: Pipeline,
     resources: WorkerResources,
     contents: tuple[bytes | None, bytes | None],
@@ -45,14 +45,14 @@ def test_each_of_two_files_of_one_name_leaves_a_letter(
 ) -> None:
     """Found by review: the one replaced the other, and with it an event was lost."""
     inbox, archive = taken(pipeline, INBOX, contents[0]), taken(pipeline, ARCHIVE, contents[1])
-    letters = [*inbox, *archive]
-    assert [each.reason for each in letters] == [reason] * 2
-    assert len({each.position for each in letters}) == 1
-    assert str(pipeline.folder) not in repr(letters)
+    dead_letters = [*inbox, *archive]
+    assert [each.reason for each in dead_letters] == [reason] * 2
+    assert len({each.position for each in dead_letters}) == 1
+    assert str(pipeline.folder) not in repr(dead_letters)
     for each in (inbox, archive, inbox):
         resources.dead_letters.put(each)
-    assert sorted(resources.dead_letters.scan()) == sorted(letters)
-    # The same file again leaves nothing anew.
+    assert sorted(resources.dead_letters.scan()) == sorted(dead_letters)
+    # The same file again leaves nothing again.
     again = taken(pipeline, INBOX._replace(attempt="second"), contents[0])
     assert [each.id for each in again] == [each.id for each in inbox]
     # Another attempt of the one takes nothing of the other.
@@ -61,9 +61,9 @@ def test_each_of_two_files_of_one_name_leaves_a_letter(
 
 
 def replayed(pipeline: Pipeline, resources: WorkerResources) -> ReplayReport:
-    letters = list(resources.dead_letters.scan())
+    dead_letters = list(resources.dead_letters.scan())
     return replay(
-        letters, pipeline.plan(), resources, pipeline.snapshot, pipeline.sealer.open, lambda _: None
+        dead_letters, pipeline.plan(), resources, pipeline.snapshot, pipeline.sealer.open, lambda _: None
     )
 
 
@@ -83,10 +83,14 @@ def test_both_are_replayed(pipeline: Pipeline, resources: WorkerResources) -> No
     assert [each.id for each in pipeline.store.scan()] == [each.id for each in other.store.scan()]
 
 
-def test_a_letter_of_an_older_id_is_dropped_by_it(pipeline: Pipeline, resources: WorkerResources) -> None:
-    (letter,) = taken(pipeline, INBOX, canonical.encode({"order_id": "R1"}))
-    opened = pipeline.sealer.open(letter.payload, letter.id, letter.position)
-    old = letter._replace(id="older", payload=pipeline.sealer.seal(opened, "older", letter.position))
+def test_a_dead_letter_of_an_older_id_is_dropped_by_it(
+    pipeline: Pipeline, resources: WorkerResources
+) -> None:
+    (dead_letter,) = taken(pipeline, INBOX, canonical.encode({"order_id": "R1"}))
+    opened = pipeline.sealer.open(dead_letter.payload, dead_letter.id, dead_letter.position)
+    old = dead_letter._replace(
+        id="older", payload=pipeline.sealer.seal(opened, "older", dead_letter.position)
+    )
     resources.dead_letters.put([old])
     assert replayed(pipeline, resources) == ReplayReport(still_dead=1)
-    assert [each.id for each in resources.dead_letters.scan()] == [letter.id]
+    assert [each.id for each in resources.dead_letters.scan()] == [dead_letter.id]

@@ -84,7 +84,7 @@ def test_a_line_that_was_torn_is_in_nobodys_way(path: Path) -> None:
     assert kept_snapshot(path) == version(3)
 
 
-def test_changes_of_something_else_are_left_out_and_told(
+def test_changes_of_something_else_are_left_out_and_reported(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     file = SnapshotFile(path)

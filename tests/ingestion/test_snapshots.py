@@ -112,7 +112,7 @@ def test_a_refused_token_at_the_start_is_an_error_even_with_a_cache(
     assert "a-token-nobody-ever-made" not in str(caught.value)
 
 
-def test_a_token_taken_back_in_between_is_told_and_the_snapshot_stays(
+def test_a_token_taken_back_in_between_is_reported_and_the_snapshot_stays(
     service: Service, cache: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with ExitStack() as stack, caplog.at_level(logging.WARNING):
@@ -156,7 +156,7 @@ def test_a_cache_that_cannot_be_read_or_written_stops_nothing(
 
 
 class _Scripted:
-    """A source that gives what it is told to, then nothing new."""
+    """A source that gives what it is asked to, then nothing new."""
 
     def __init__(self, *answers: MetadataSnapshot | Exception) -> None:
         self._answers: Iterator[MetadataSnapshot | Exception] = iter(answers)
@@ -182,7 +182,7 @@ def test_it_asks_with_the_etag_it_has(cache: Path) -> None:
         assert follower.current().snapshot.version == 2
 
 
-def test_an_outage_is_told_once_however_long_and_so_is_its_end(
+def test_an_outage_is_reported_once_however_long_and_so_is_its_end(
     cache: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     away = [MetadataError("away")] * 5

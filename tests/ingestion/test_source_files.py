@@ -61,7 +61,7 @@ def test_a_glob_that_hadoop_and_python_read_alike(name: str) -> None:
 def test_a_glob_that_they_read_differently_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="and no braces, commas, backslashes"):
         require_plain_glob(Path("/in") / name)
-    with pytest.raises(ValidationError, match="give what braces tell apart as several sources"):
+    with pytest.raises(ValidationError, match="give what braces distinguish as several sources"):
         FileSource(name="web", path=Path("/in") / name)
 
 

@@ -1,4 +1,4 @@
-"""Stored paths with a key for which an event would be set aside today: the rest is sealed, and they are told."""
+"""Stored paths with a key for which an event would be set aside today: the rest is sealed, and they are reported."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def registers(pipeline: Pipeline) -> dict[tuple[str, str], Register]:
     }
 
 
-def test_a_sensitive_key_stops_nothing_and_is_told(pipeline: Pipeline) -> None:
+def test_a_sensitive_key_stops_nothing_and_is_reported(pipeline: Pipeline) -> None:
     pipeline.snapshot = snapshot(2, specs=SPECS, declared=[*attributes(), SALARY])
-    *_, told = sealing_of(pipeline).preview()
+    *_, reported = sealing_of(pipeline).preview()
     done = sealed(pipeline)
     assert (done.looked_at, done.failed, done.values["salary"]) == (3, 0, 3)
-    assert (done.readable["path"], told.readable["path"]) == (1, 1)
+    assert (done.readable["path"], reported.readable["path"]) == (1, 1)
     found = registers(pipeline)
     assert {found[at].kind for at in found if at[1] == "salary"} == {Kind.SEALED}
     assert [found[at].kind for at in found if at[1] == SHOWN] == [Kind.PLAIN]
@@ -63,7 +63,7 @@ DISCOVERED = [each.model_copy(update={"status": AttributeStatus.DISCOVERED}) for
 
 
 @pytest.mark.parametrize(
-    ("known", "defaults", "told"),
+    ("known", "defaults", "reported"),
     [
         ([], None, 1),
         (DISCOVERED, None, 1),
@@ -75,10 +75,10 @@ DISCOVERED = [each.model_copy(update={"status": AttributeStatus.DISCOVERED}) for
     ids=["unknown", "discovered", "one of two declared", "declared", "detection off", "proposals only"],
 )
 def test_what_an_admin_declared_is_a_name(
-    known: list[AttributeMetadata], defaults: DiscoveryDefaults | None, told: int, pipeline: Pipeline
+    known: list[AttributeMetadata], defaults: DiscoveryDefaults | None, reported: int, pipeline: Pipeline
 ) -> None:
     pipeline.snapshot = snapshot(2, specs=SPECS, declared=[*attributes(), *known], defaults=defaults)
-    assert sealed(pipeline).readable["path"] == told
+    assert sealed(pipeline).readable["path"] == reported
 
 
 def test_events_are_set_aside_for_it_after_as_before(pipeline: Pipeline) -> None:

@@ -14,7 +14,7 @@ from idgraph.model.errors import ConflictError, ProfileIndexError, StoreError
 from idgraph.model.queries import FullText, Query, Term
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.model.store import FragmentWrite
-from ingestion.stages.dead_letters import LetterWriter
+from ingestion.stages.dead_letters import DeadLetterWriter
 from sinks.memory.data_keys import MemoryDataKeys
 from sinks.memory.profiles import MemoryProfileStore
 from sinks.sqlite.index.index import SqliteProfileIndex
@@ -38,12 +38,12 @@ def pipeline(tmp_path: Path) -> Pipeline:
 
 def test_a_value_of_every_kind_that_is_protected_is_counted(pipeline: Pipeline) -> None:
     before = states(pipeline)
-    *_, told = sealing_of(pipeline).preview()
+    *_, reported = sealing_of(pipeline).preview()
     assert states(pipeline) == before
     done = sealed(pipeline)
     assert (done.total, done.looked_at, done.fragments, done.failed) == (2, 2, 2, 0)
     assert done.values == {"identity.name.first": 2, "identity.name.last": 2, "address.shipping.line1": 2}
-    assert (told.values, told.fragments) == (done.values, done.fragments)
+    assert (reported.values, reported.fragments) == (done.values, done.fragments)
     assert states(pipeline) == from_the_start(pipeline, AFTER)
     assert pipeline.store.outbox() == []
 
@@ -102,7 +102,7 @@ def test_what_came_back_after_an_erasure_is_sealed_under_its_own_key(pipeline: P
     assert states(pipeline) == from_the_start(pipeline, AFTER)
 
 
-def test_a_fragment_that_keeps_changing_is_told(pipeline: Pipeline) -> None:
+def test_a_fragment_that_keeps_changing_is_reported(pipeline: Pipeline) -> None:
     class Restless(MemoryProfileStore):
         def write(self, writes: Sequence[FragmentWrite]) -> set[str]:
             return {write.id for write in writes}
@@ -155,7 +155,7 @@ def test_two_crashes_and_one_retry_end_as_if_nothing_had_happened(
     assert pipeline.index.count(Query((FullText("main"),))) == 0
 
 
-def test_an_index_that_is_away_is_told_and_followed_up(tmp_path: Path) -> None:
+def test_an_index_that_is_away_is_reported_and_followed_up(tmp_path: Path) -> None:
     index = AwayIndex()
     pipeline = Pipeline(tmp_path, index=index, snapshot=BEFORE)
     pipeline.process([order(1)])
@@ -240,7 +240,7 @@ def test_two_sealings_and_a_flow_at_once(tmp_path: Path) -> None:
     index.close()
 
 
-def test_names_that_policy_protects_now_are_never_told(tmp_path: Path) -> None:
+def test_names_that_policy_protects_now_are_never_reported(tmp_path: Path) -> None:
     email = attribute("identity.email", encryption="none")
     pipeline = Pipeline(tmp_path, snapshot=snapshot(1, declared=[email], defaults=UNDETECTED))
     pipeline.process([order(1), order(2, 2)])
@@ -248,12 +248,12 @@ def test_names_that_policy_protects_now_are_never_told(tmp_path: Path) -> None:
     victim = min(states(pipeline))
     assert "@" in victim
     pipeline.store.write([FragmentWrite(victim, 1, b"damaged", frozenset())])
-    told = sealed_but_unindexed(pipeline)
-    assert (told.failed, told.renamed) == (1, {"email": 1})
-    assert "@" not in str(told)
+    reported = sealed_but_unindexed(pipeline)
+    assert (reported.failed, reported.renamed) == (1, {"email": 1})
+    assert "@" not in str(reported)
 
 
-def test_a_page_is_durable_when_it_is_told(pipeline: Pipeline) -> None:
+def test_a_page_is_durable_when_it_is_reported(pipeline: Pipeline) -> None:
     job = sealing_of(pipeline).run(page=1)
     next(job)
     next(job)
@@ -275,13 +275,13 @@ def test_changes_that_waited_for_a_damaged_fragment_are_sealed_when_they_are_rep
     pipeline.snapshot = BEFORE
     damaged = pipeline.process([later]).failed
     resources = pipeline.resources()
-    letters = LetterWriter(pipeline.sealer).of_failures(damaged, 1, pipeline.batch)
-    resources.dead_letters.put(letters)
-    # Restored from a backup, and sealed, before the letters are given again.
+    dead_letters = DeadLetterWriter(pipeline.sealer).of_failures(damaged, 1, pipeline.batch)
+    resources.dead_letters.put(dead_letters)
+    # Restored from a backup, and sealed, before the dead letters are retried.
     pipeline.store.write([FragmentWrite(victim, present.version + 1, present.state, frozenset())])
     pipeline.snapshot = AFTER
     sealed(pipeline)
-    report = replay(letters, pipeline.plan(), resources, AFTER, pipeline.sealer.open, lambda _: None)
+    report = replay(dead_letters, pipeline.plan(), resources, AFTER, pipeline.sealer.open, lambda _: None)
     assert (report.replayed, report.still_dead) == (1, 0)
     resources.dead_letters.close()
     assert states(pipeline) == from_the_start(pipeline, AFTER, later), (

@@ -31,7 +31,7 @@ class Shards:
     store: MemoryProfileStore
     tree: Mapping[str, tuple[str | None, int]]
     name: str = "stream"
-    told: dict[str, list[StoredFragment]] = field(default_factory=dict)
+    reported: dict[str, list[StoredFragment]] = field(default_factory=dict)
     read_in: list[str] = field(default_factory=list)
     failures: int = 0
     lists: int = 0
@@ -39,11 +39,11 @@ class Shards:
     def write_all(self) -> None:
         """Parents before children, a fragment in each shard on the way of its descent."""
         for shard, (_, writes) in self.tree.items():
-            told = self.told.setdefault(shard, [])
+            reported = self.reported.setdefault(shard, [])
             for number in range(writes):
                 name = f"p:{number % 3}"
                 write(self.store, name, f"{shard}-{number}")
-                told.append(self.store.read([name])[name])
+                reported.append(self.store.read([name])[name])
 
     def shards(self) -> Mapping[str, Shard]:
         self.lists += 1
@@ -55,9 +55,9 @@ class Shards:
             raise StoreError("away")
         self.read_in.append(shard)
         start = 0 if after is None else int(after)
-        page = self.told[shard][start : start + 2]
+        page = self.reported[shard][start : start + 2]
         end = start + len(page)
-        return ShardPage(page, str(end) if page else None, end == len(self.told[shard]))
+        return ShardPage(page, str(end) if page else None, end == len(self.reported[shard]))
 
     def close(self) -> None:
         """Nothing is open."""

@@ -1,4 +1,4 @@
-"""What Spark's log of files tells of a micro-batch."""
+"""What Spark's log of files reports a micro-batch."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def paths(entry: int) -> list[Path]:
 
 @pytest.mark.parametrize("tail", [1, 150, 1 << 20])
 @pytest.mark.parametrize("removed", [0, 9, 19])
-def test_all_files_of_a_micro_batch_are_told(
+def test_all_files_of_a_micro_batch_are_reported(
     tail: int, removed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Found by review: of a micro-batch of two entries, the first of which Spark had removed, none were."""

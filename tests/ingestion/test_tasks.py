@@ -121,7 +121,7 @@ def test_all_strategies_give_the_same_profiles_and_counts(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("strategy", ["quick", "whole", "shuffled"])
-def test_fragments_with_a_key_of_which_events_are_refused_are_told(worker: Worker, strategy: str) -> None:
+def test_fragments_with_a_key_of_which_events_are_refused_are_reported(worker: Worker, strategy: str) -> None:
     pipeline = worker.pipeline
     assert worker.run_by(strategy).refused == []
     ids = [each.id for each in pipeline.store.scan()]
@@ -137,7 +137,7 @@ def test_fragments_with_a_key_of_which_events_are_refused_are_told(worker: Worke
 
 
 @pytest.mark.parametrize("strategy", ["quick", "whole", "shuffled"])
-def test_letters_that_only_the_driver_can_put(
+def test_dead_letters_that_only_the_driver_can_put(
     tmp_path: Path, strategy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     worker = Worker(tmp_path / "worker", combine_events=17)
@@ -145,14 +145,14 @@ def test_letters_that_only_the_driver_can_put(
     for name in ("orders", "segment"):
         with (inbox / name / "a.jsonl").open("ab") as file:
             file.write(b"not JSON\n" * 3)
-    worker.plan = replace(worker.plan, letters_by_driver=True)
+    worker.plan = replace(worker.plan, dead_letters_by_driver=True)
     with closing(worker.resources.dead_letters) as there:
         report = worker.run_by(strategy)
         assert report.dead["not_json"] == 6
-        assert Counter(letter.reason for letter in report.letters) == report.dead
+        assert Counter(dead_letter.reason for dead_letter in report.dead_letters) == report.dead
         assert list(there.scan()) == []
         # As many bytes as there are is not too much, one byte less is.
-        sealed = sum(len(letter.payload) for letter in report.letters)
+        sealed = sum(len(dead_letter.payload) for dead_letter in report.dead_letters)
         monkeypatch.setattr("ingestion.spark.task_dead_letters.REPORTED_BYTES", sealed)
         assert worker.run_by(strategy).dead == report.dead
         monkeypatch.setattr("ingestion.spark.task_dead_letters.REPORTED_BYTES", sealed - 1)
@@ -168,12 +168,12 @@ def damage(worker: Worker) -> str:
     return victim.id
 
 
-def test_a_damaged_fragment_is_isolated_with_a_letter(worker: Worker) -> None:
+def test_a_damaged_fragment_is_isolated_with_a_dead_letter(worker: Worker) -> None:
     victim = damage(worker)
     report = worker.run(quick_task(worker.plan, worker.order()))
     assert (report.isolated, report.dead) == (1, {"damaged_fragment": 1})
-    (letter,) = worker.resources.dead_letters.scan()
-    assert (letter.position, letter.stage) == (f"fragment:{victim}", "commit")
+    (dead_letter,) = worker.resources.dead_letters.scan()
+    assert (dead_letter.position, dead_letter.stage) == (f"fragment:{victim}", "commit")
 
 
 @pytest.mark.parametrize("handler", ["stop", f"{__name__}:taking"])
@@ -181,14 +181,14 @@ def test_the_handler_decides(tmp_path: Path, handler: str) -> None:
     worker = Worker(tmp_path / "worker", on_failure=handler)
     TAKEN.clear()
     victim = damage(worker)
-    with closing(worker.resources.dead_letters) as letters:
+    with closing(worker.resources.dead_letters) as dead_letters:
         if handler == "stop":
             with pytest.raises(FlowStoppedError, match=r"flow\.on_failure says to stop"):
                 worker.run(whole_task(worker.plan, worker.order()))
         else:
             report = worker.run(whole_task(worker.plan, worker.order()))
             assert (report.isolated, report.dead, TAKEN) == (1, {}, [victim])
-        assert letters.counts() == {}
+        assert dead_letters.counts() == {}
 
 
 class _Hot(MemoryProfileStore):
@@ -205,13 +205,13 @@ class _Hot(MemoryProfileStore):
 def test_what_keeps_changing_is_set_aside_at_the_last_attempt_only(tmp_path: Path) -> None:
     store = _Hot()
     worker = Worker(tmp_path / "worker", store, commit_retries=1)
-    with closing(worker.resources.dead_letters) as letters:
+    with closing(worker.resources.dead_letters) as dead_letters:
         with pytest.raises(ConflictError):
             worker.run(whole_task(worker.plan, worker.order()))
-        assert letters.counts() == {}
+        assert dead_letters.counts() == {}
         report = worker.run(whole_task(worker.plan, worker.order(is_last=True)))
         assert (report.isolated, report.dead) == (1, {"conflict": 1})
-        assert [letter.position for letter in letters.scan()] == [f"fragment:{store.hot}"]
+        assert [dead_letter.position for dead_letter in dead_letters.scan()] == [f"fragment:{store.hot}"]
 
 
 @pytest.mark.parametrize("make", [quick_task, whole_task, map_task])
@@ -220,16 +220,16 @@ def test_a_file_that_cannot_be_read_is_set_aside_at_the_last_attempt_only(
 ) -> None:
     # To read it gives EIO, whoever asks.
     (worker.folder / "inbox" / "orders" / "0.jsonl").symlink_to("/proc/self/mem")
-    letters = worker.resources.dead_letters
+    dead_letters = worker.resources.dead_letters
     with pytest.raises(
         SourceUnavailableError, match=r"source orders: file:orders/0\.jsonl#1: Input/output error"
     ):
         worker.run(make(worker.plan, worker.order()))
-    assert letters.counts() == {}
+    assert dead_letters.counts() == {}
     last = worker.order(is_last=True)
     report = worker.run_shuffled(last) if make is map_task else worker.run(make(worker.plan, last))
     assert (report.files, report.events, report.dead) == (4, 3 * EVENTS + 1, {"corrupt_source": 1})
-    assert [letter.position for letter in letters.scan()] == ["file:orders/0.jsonl#1"]
+    assert [dead_letter.position for dead_letter in dead_letters.scan()] == ["file:orders/0.jsonl#1"]
 
 
 def test_a_file_of_no_source_is_set_aside_and_named(worker: Worker) -> None:

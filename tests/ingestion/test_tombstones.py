@@ -13,11 +13,11 @@ from idgraph.model.errors import KeyProviderError
 from idgraph.model.events import RawRecord
 from idgraph.model.stamps import ORDINAL_MAX
 from idgraph.model.store import FragmentWrite, StoredFragment
-from idgraph.model.tombstones import UNJUDGED, Tombstone
-from ingestion.spark.shuffle_blocks import Parcel
-from ingestion.spark.tasks import _judged
+from idgraph.model.tombstones import NO_EPOCH, Tombstone
+from ingestion.spark.shuffle_blocks import ShuffleBlock
+from ingestion.spark.tasks import _erasure_epoch
 from ingestion.stages.aggregate import Combiner
-from ingestion.stages.dead_letters import LetterWriter, read_changes
+from ingestion.stages.dead_letters import DeadLetterWriter, read_changes
 from ingestion.stages.map_output import MapOutput
 from ingestion.stages.mapped_events import MappedChunk
 from merge import codec
@@ -58,9 +58,9 @@ def test_events_up_to_the_tombstone_are_refused_and_counted(later: Pipeline) -> 
     output = later.map(at(1), at(8), at(12), at(3, number=2))
     assert output.erased == 2
     assert output.events == 4
-    assert output.letters == []
+    assert output.dead_letters == []
     assert len(output.fragments) == 2
-    assert output.states()[name].judged == may(9)
+    assert output.states()[name].erasure_epoch == may(9)
 
 
 def test_a_source_that_counts_brings_nothing_back_until_lifted(later: Pipeline) -> None:
@@ -69,7 +69,7 @@ def test_a_source_that_counts_brings_nothing_back_until_lifted(later: Pipeline) 
     later.store.erase([name], may(9))
     later.store.finish([name])
     assert later.map(at(12)).erased == 1
-    later.store.lift([name])
+    later.store.cancel([name])
     assert later.map(at(1), at(12)).erased == 0
 
 
@@ -151,7 +151,7 @@ def test_of_changes_that_meet_where_all_were_judged_before_no_data_key_stays(lat
     later.store.erase([name], may(5))
     between = later.map(at(6))
     later.store.erase([name], may(9))
-    assert (between.states()[name].judged, name in later.key_store.get([name])) == (may(5), True)
+    assert (between.states()[name].erasure_epoch, name in later.key_store.get([name])) == (may(5), True)
     stage = later.commit_stage()
     output = stage.run([*before.fragments.items(), *between.fragments.items()])
     assert (output.written, output.erased) == (0, 2)
@@ -171,7 +171,7 @@ def test_what_comes_after_an_erasure_between_two_chunks_stays(
         yield at(12)
 
     first, second = later.map_stage().run(given())
-    assert (first.states()[name].judged, second.states()[name].judged) == (UNJUDGED, may(9))
+    assert (first.states()[name].erasure_epoch, second.states()[name].erasure_epoch) == (NO_EPOCH, may(9))
     output = later.commit_stage().run([*first.fragments.items(), *second.fragments.items()])
     assert (output.written, output.erased) == (1, 1)
 
@@ -186,7 +186,7 @@ def test_what_comes_after_a_lift_between_two_chunks_stays(
 
     def given() -> Iterator[RawRecord]:
         yield at(12)
-        later.store.lift([name])
+        later.store.cancel([name])
         yield at(1)
         yield at(14)
 
@@ -213,7 +213,7 @@ def test_what_comes_after_an_erasure_stays_where_a_broken_fragment_is_mapped_aga
     with monkeypatch.context() as between:
         between.setattr(later.store, "tombstones", after_three_looks)
         output = later.map(at(1), at(12))
-    assert (len(looks), output.erased, output.states()[name].judged) == (4, 1, may(9))
+    assert (len(looks), output.erased, output.states()[name].erasure_epoch) == (4, 1, may(9))
     assert later.commit_stage().run(output.fragments.items()).written == 1
     expected = Pipeline(later.folder, later.key_store, now=later.now)
     expected.process([at(12)])
@@ -224,7 +224,7 @@ def _breaking(_: Combiner, chunk: MappedChunk, output: MapOutput) -> None:
     output.broken.update(chunk.fragment_ids())
 
 
-def test_a_letter_alone_is_an_output_too(later: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dead_letter_alone_is_an_output_too(later: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ingestion.stages.chunks.CHUNK_EVENTS", 1)
     name = only_id(later)
     stage = later.map_stage()
@@ -241,26 +241,26 @@ def test_a_letter_alone_is_an_output_too(later: Pipeline, monkeypatch: pytest.Mo
 
     outputs = list(stage.run(given()))
     assert [len(output.fragments) for output in outputs] == [1, 0]
-    assert [letter.reason for output in outputs for letter in output.letters] == [
+    assert [dead_letter.reason for output in outputs for dead_letter in output.dead_letters] == [
         DeadLetterReason.KEY_UNAVAILABLE
     ]
 
 
 def test_what_events_were_judged_by_crosses_the_shuffle() -> None:
     encoded = codec.encode(FragmentState())
-    parcel = Parcel([("a:1", encoded), ("b:1", encoded)], None, {"b:1": 7})
-    (first, same), (second, state) = _judged(parcel)
+    block = ShuffleBlock([("a:1", encoded), ("b:1", encoded)], None, {"b:1": 7})
+    (first, same), (second, state) = _erasure_epoch(block)
     assert (first, same) == ("a:1", encoded), "nobody judged it"
     assert isinstance(state, FragmentState)
-    assert (second, state.judged) == ("b:1", 7)
+    assert (second, state.erasure_epoch) == ("b:1", 7)
 
 
 def test_damaged_changes_of_a_fragment_that_was_judged_are_left_to_the_commit_stage() -> None:
-    parcel = Parcel([("a:1", b"\x01\0\0\0\0[]")], None, {"a:1": 7})
-    assert list(_judged(parcel)) == parcel.fragments
+    block = ShuffleBlock([("a:1", b"\x01\0\0\0\0[]")], None, {"a:1": 7})
+    assert list(_erasure_epoch(block)) == block.fragments
 
 
-def test_changes_of_a_damaged_fragment_are_no_letter_once_it_is_erased(later: Pipeline) -> None:
+def test_changes_of_a_damaged_fragment_are_no_dead_letter_once_it_is_erased(later: Pipeline) -> None:
     later.process([at(1)])
     (stored,) = later.store.scan()
     later.store.write([FragmentWrite(stored.id, 1, b"damaged", frozenset())])
@@ -277,15 +277,15 @@ def test_changes_of_a_damaged_fragment_are_no_letter_once_it_is_erased(later: Pi
     assert (output.failed, output.erased) == ([], 1)
 
 
-def test_a_letter_of_a_damaged_fragment_keeps_what_it_was_judged_by(later: Pipeline) -> None:
+def test_a_dead_letter_of_a_damaged_fragment_keeps_what_it_was_judged_by(later: Pipeline) -> None:
     state = FragmentState()
-    for judged in (UNJUDGED, -5, 7):
-        state.judged = judged
-        (letter,) = LetterWriter(later.sealer).of_failures(
+    for erasure_epoch in (NO_EPOCH, -5, 7):
+        state.erasure_epoch = erasure_epoch
+        (dead_letter,) = DeadLetterWriter(later.sealer).of_failures(
             [CommitFailure("a:1", DeadLetterReason.DAMAGED_FRAGMENT, "", state)], 1, later.batch
         )
-        opened = read_changes(later.sealer.open(letter.payload, letter.id, letter.position))
-        assert opened.judged == judged
+        opened = read_changes(later.sealer.open(dead_letter.payload, dead_letter.id, dead_letter.position))
+        assert opened.erasure_epoch == erasure_epoch
 
 
 @pytest.mark.parametrize("seed", range(12))

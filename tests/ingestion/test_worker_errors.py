@@ -98,13 +98,13 @@ def test_only_what_may_pass_is_given_again(text: str, passes: bool) -> None:
     assert may_pass_again(error_of_worker(text)) is passes
 
 
-def test_a_worker_that_died_is_told_as_such() -> None:
+def test_a_worker_that_died_is_reported_as_such() -> None:
     error = error_of_worker("SparkException: Python worker exited unexpectedly (crashed). Consider ...")
     assert type(error) is WorkerLostError
     assert "died under its task" in str(error)
 
 
-def test_a_worker_that_was_interrupted_is_told_as_such() -> None:
+def test_a_worker_that_was_interrupted_is_reported_as_such() -> None:
     text = (
         "org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n"
         '  File "worker.py", line 3412, in main\n    process()\nKeyboardInterrupt\n\n\tat org.apache.spark'
@@ -114,7 +114,7 @@ def test_a_worker_that_was_interrupted_is_told_as_such() -> None:
     assert may_pass_again(error)
 
 
-def test_records_of_kafka_that_are_gone_are_told_with_their_place() -> None:
+def test_records_of_kafka_that_are_gone_are_reported_with_their_place() -> None:
     text = """An error occurred while calling o133.getResult.
 : org.apache.spark.SparkException: Exception thrown in awaitResult:
 \tat org.apache.spark
@@ -125,10 +125,10 @@ Caused by: org.apache.kafka.clients.consumer.OffsetOutOfRangeException: offset=1
 \tat org.apache.kafka
 """
     for read in (stopped_by_spark, error_of_worker):
-        told = str(read(text))
-        assert told.startswith("records in Kafka are gone that were not read yet (docs/kafka.md): ")
-        assert told.endswith(": Could not read records in offset [10, 20) for topic partition shop-0")
-        assert "failOnDataLoss" not in told, "which would pass it over"
+        reported = str(read(text))
+        assert reported.startswith("records in Kafka are gone that were not read yet (docs/kafka.md): ")
+        assert reported.endswith(": Could not read records in offset [10, 20) for topic partition shop-0")
+        assert "failOnDataLoss" not in reported, "which would pass it over"
     coded = "[KAFKA_DATA_LOSS.PARTITIONS_DELETED] Some data may have been lost"
     assert str(stopped_by_spark(coded)).startswith("records in Kafka are gone")
 
@@ -140,7 +140,7 @@ def test_what_py4j_says_before_it_is_left_out() -> None:
     assert str(stopped_by_spark(caused)) == "Spark stopped the flow: a.C: two of shop-0"
 
 
-def test_a_record_that_the_connector_cannot_read_is_no_lost_one_and_told_with_its_place() -> None:
+def test_a_record_that_the_connector_cannot_read_is_no_lost_one_and_reported_with_its_place() -> None:
     text = """An error occurred while calling o133.getResult.
 : org.apache.spark.SparkException: Job aborted
 Caused by: org.apache.spark.sql.kafka010.KafkaIllegalStateException: Record at topic orders partition 0 offset 4 has
@@ -148,9 +148,9 @@ timestamp value 1764000000000000000 that overflows when converting to microsecon
 Caused by: java.lang.ArithmeticException: long overflow
 """.replace("has\n", "has ")
     for read in (stopped_by_spark, error_of_worker):
-        told = str(read(text))
-        assert "topic orders, partition 0, offset 4" in told
-        assert "gone" not in told
+        reported = str(read(text))
+        assert "topic orders, partition 0, offset 4" in reported
+        assert "gone" not in reported
 
 
 class WordlessError(Py4JError):  # type: ignore[misc]
@@ -186,8 +186,8 @@ WordlessError.__module__ = Py4JError.__module__
         (Py4JError("no secret"), "Spark stopped the flow: no word"),
     ],
 )
-def test_a_jvm_that_is_gone_is_told_as_such(raised: Exception, message: str) -> None:
+def test_a_jvm_that_is_gone_is_reported_as_such(raised: Exception, message: str) -> None:
     assert is_of_spark(raised)
-    told = error_of_spark(raised, lambda text: text.replace("secret", "word"))
-    assert type(told) is (JavaLostError if "is gone" in message else SparkStoppedError)
-    assert str(told).startswith(message)
+    reported = error_of_spark(raised, lambda text: text.replace("secret", "word"))
+    assert type(reported) is (JavaLostError if "is gone" in message else SparkStoppedError)
+    assert str(reported).startswith(message)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pyspark.core.broadcast import Broadcast
 
-from ingestion.spark.worker_process import telling_only_our_errors
+from ingestion.spark.worker_process import only_our_errors
 
 
 def test_the_collector_does_not_run_within_a_task_that_reads_a_broadcast_value(tmp_path: Path) -> None:
@@ -19,10 +19,10 @@ def test_the_collector_does_not_run_within_a_task_that_reads_a_broadcast_value(t
     sent.write_bytes(pickle.dumps("snapshot"))
     runs: list[str] = []
 
-    def note(phase: str, _told: dict[str, int]) -> None:
+    def note(phase: str, _reported: dict[str, int]) -> None:
         runs.append(phase)
 
-    @telling_only_our_errors
+    @only_our_errors
     def task() -> Iterator[int]:
         assert Broadcast(path=str(sent)).value == "snapshot"
         yield sum(len(each) for each in [[number] for number in range(50_000)])
@@ -40,7 +40,7 @@ def test_the_collector_does_not_run_within_a_task_that_reads_a_broadcast_value(t
 
 
 def test_a_task_that_ends_after_the_next_has_begun_leaves_the_collector_as_it_was() -> None:
-    @telling_only_our_errors
+    @only_our_errors
     def task() -> Iterator[int]:
         yield 1
         yield 2

@@ -60,7 +60,7 @@ def test_it_begins_with_a_few_and_doubles_at_most() -> None:
         size.took(size.present, 0.1)
         size.weighed(size.present, size.present * 1000)
     assert given_at_once == [UNWEIGHED, 100, 200, 400, 800, 1000, 1000]
-    # A few light ones tell nothing of many.
+    # A few light ones report nothing of many.
     size = BatchSize(1000)
     for _ in range(100):
         size.weighed(3, 3000)

@@ -34,7 +34,7 @@ def shown(*changes: FragmentChange) -> dict[str, Any]:
     for one in changes:
         state.apply(one)
     state.normalise()
-    return tree((path, register.value) for path, register in state.visible())
+    return tree((path, register.value) for path, register in state.escape_control_chars())
 
 
 def test_the_latest_ordinal_wins_not_the_latest_arrival() -> None:

@@ -150,7 +150,7 @@ def test_what_is_cut_short_or_flipped_is_damaged(cut: int) -> None:
         codec.decode(codec.framed(codec.body(data) + b" " * cut, codec.WITH_BLOCKS))
 
 
-def test_a_damaged_block_is_told_when_it_is_read() -> None:
+def test_a_damaged_block_is_reported_when_it_is_read() -> None:
     data = hot(1000)
     body = codec.body(data)
     state = codec.decode(codec.framed(body[:-9] + b"[" * 9, codec.WITH_BLOCKS))

@@ -118,12 +118,12 @@ class _LateStore(MemoryProfileStore):
 
 
 @given(st.sets(st.integers(0, 9)), st.sets(st.integers(0, 9)))
-def test_what_was_written_beside_it_is_told_as_written(poison: set[int], late: set[int]) -> None:
+def test_what_was_written_beside_it_is_reported_as_written(poison: set[int], late: set[int]) -> None:
     unstorable = {f"user_id:{n}" for n in poison}
     store = _LateStore(unstorable, {f"user_id:{n}" for n in late - poison})
     result = committer(store, []).commit(changes(10))
     assert set(result.failed) == unstorable
-    # Told as written, they are indexed at once; found unchanged, they would wait in the outbox.
+    # Reported as written, they are indexed at once; found unchanged, they would wait in the outbox.
     assert sorted(name for name, _, _ in result.written) == sorted(changes(10).keys() - unstorable)
     assert result.unchanged == 0
     assert result.conflicts == len(late - poison)

@@ -220,7 +220,7 @@ def test_beyond_its_bound_what_a_null_took_away_stays_away(policy: str, expected
 @pytest.mark.parametrize(("policy", "best"), [("max", 100), ("min", -100), ("first", 7)])
 @pytest.mark.parametrize("older", ["null", "leaf above", "snapshot"])
 def test_what_is_older_than_the_winner_does_not_take_it_away(policy: str, best: int, older: str) -> None:
-    """Found by review: an archive's old null made a maximum one of the newest values, told as complete."""
+    """Found by review: an archive's old null made a maximum one of the newest values, reported as complete."""
     under = policies(a_b=policy)
     removal = {
         "null": change(1, {"a.b": None}, under, source="crm"),
@@ -247,7 +247,7 @@ def test_an_extreme_says_when_it_is_of_the_newest_only(policy: str, best: int) -
             given = [*taken, *(change(2 + n, {"a": n}, under) for n in range(1, count + 1))]
             (found,) = shown(stated(*given), under)
             assert found.is_complete is is_complete
-        # Whether there was one between the null and these cannot be told, but a better one shows again.
+        # Whether there was one between the null and these cannot be determined, but a better one shows again.
         (found,) = shown(stated(*given, change(9, {"a": 1000 if policy == "max" else -1000}, under)), under)
         assert found.is_complete is (policy != "first")
 

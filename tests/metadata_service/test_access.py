@@ -11,7 +11,7 @@ import httpx
 import pytest
 from sqlalchemy import select, text
 
-from idgraph.web.refusals import ClashError, RefusedError, UnknownSubjectError
+from idgraph.web.refusals import ClashError, RefusedRequestError, UnknownSubjectError
 from metadata_service.api.guard import is_allowed
 from metadata_service.storage.database import Database
 from metadata_service.storage.tables import TokenRow
@@ -117,7 +117,7 @@ def test_a_supplied_token_may_be_supplied_again(database: Database) -> None:
 
 @pytest.mark.parametrize("plaintext", ["short", "with a space in the middle", "ü" * 30, "nul\x00" * 10])
 def test_a_weak_token_is_refused(database: Database, plaintext: str) -> None:
-    with pytest.raises(RefusedError) as refused:
+    with pytest.raises(RefusedRequestError) as refused:
         create_token(database, "demo", Role.ADMIN, plaintext=plaintext)
     assert plaintext not in str(refused.value)
 

@@ -156,7 +156,7 @@ def test_the_length_of_a_patch_is_bounded(service: Running) -> None:
     assert service.pipeline.patch("/v1/schema", json={"changes": changes[1:]}).json()["created"] == 5000
 
 
-def test_the_change_log_tells_of_discoveries(service: Running) -> None:
+def test_the_change_log_reports_of_discoveries(service: Running) -> None:
     service.pipeline.patch("/v1/schema", json={"changes": [change(), change("c")]})
     service.pipeline.patch("/v1/schema", json={"changes": [change(data_type="array")]})
     first = service.reader.get("/v1/changes", params={"limit": 2}).json()

@@ -61,7 +61,7 @@ def test_unusable_urls(url: str) -> None:
         open_database(url)
 
 
-def test_a_damaged_file_is_told_with_what_to_do(tmp_path: Path) -> None:
+def test_a_damaged_file_is_reported_with_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "metadata.db").write_bytes(bytes(range(256)) * 40)
     with pytest.raises(ConfigError, match=r"metadata.db: is damaged .* restore it"):
         open_database(sqlite_url(tmp_path))

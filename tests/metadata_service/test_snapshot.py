@@ -32,7 +32,7 @@ def read(client: httpx.Client) -> tuple[MetadataSnapshot, str]:
 
 
 class Waiting:
-    """A long poll under way in a thread."""
+    """A long poll in progress in a thread."""
 
     def __init__(self, client: httpx.Client, etag: str, seconds: float) -> None:
         def poll() -> None:

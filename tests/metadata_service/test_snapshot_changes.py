@@ -91,7 +91,7 @@ def test_a_write_wakes_who_waits(service: Running) -> None:
 @pytest.mark.parametrize(
     "since", ['"0-0123456789abcdef"', '"7-x"', "", "x", '"-1-2"', '"99999999999999999999-a"', "²-1"]
 )
-def test_of_a_snapshot_that_this_database_never_had_only_the_whole_is_told(
+def test_of_a_snapshot_that_this_database_never_had_only_the_whole_is_reported(
     service: Running, since: str
 ) -> None:
     answer = changes(service.reader, since, wait=30)
@@ -99,7 +99,7 @@ def test_of_a_snapshot_that_this_database_never_had_only_the_whole_is_told(
     assert answer.json()["type"] == "urn:idgraph:problem:gone"
 
 
-def test_a_restored_backup_tells_nothing_of_what_it_no_longer_has(database: Database) -> None:
+def test_a_restored_backup_reports_nothing_of_what_it_no_longer_has(database: Database) -> None:
     discover(database, "a")
     kept = SnapshotCache(database).current()
     discover(database, "only after the backup")
@@ -113,7 +113,7 @@ def test_a_restored_backup_tells_nothing_of_what_it_no_longer_has(database: Data
     assert found.applied_to(MetadataSnapshot.model_validate_json(kept.body)) == whole
 
 
-def test_what_another_process_wrote_is_told_as_well(
+def test_what_another_process_wrote_is_reported_as_well(
     database: Database, open_another: Callable[[], Database]
 ) -> None:
     before = SnapshotCache(database).current()

@@ -25,24 +25,28 @@ KINDS: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("value", "told"), [*KINDS, (None, "null")])
-def test_an_ordinal(value: Any, told: str) -> None:
+@pytest.mark.parametrize(("value", "reported"), [*KINDS, (None, "null")])
+def test_an_ordinal(value: Any, reported: str) -> None:
     with pytest.raises(EventError) as caught:
         read_ordinal(value)
-    assert str(caught.value) == f"bad_ordinal: the ordinal is {told}, not an integer or a time"
+    assert str(caught.value) == f"bad_ordinal: the ordinal is {reported}, not an integer or a time"
 
 
-@pytest.mark.parametrize(("value", "told"), [*((v, f"{t}, not text") for v, t in KINDS), ("", "empty text")])
-def test_an_envelope(value: Any, told: str) -> None:
+@pytest.mark.parametrize(
+    ("value", "reported"), [*((v, f"{t}, not text") for v, t in KINDS), ("", "empty text")]
+)
+def test_an_envelope(value: Any, reported: str) -> None:
     source = FileSource.model_validate({"name": "shop", "path": "inbox", "type": {"path": "t"}})
     with pytest.raises(EventError) as caught:
         EnvelopeReader(source).read(RawRecord("shop", "file:x#1", canonical.encode({"t": value})))
-    assert str(caught.value) == f"wrong_type: the envelope's type is {told}"
+    assert str(caught.value) == f"wrong_type: the envelope's type is {reported}"
 
 
-@pytest.mark.parametrize(("value", "told"), [*KINDS, pytest.param(10**4000, "a number", id="a long integer")])
-def test_a_mapped_id(value: Any, told: str) -> None:
+@pytest.mark.parametrize(
+    ("value", "reported"), [*KINDS, pytest.param(10**4000, "a number", id="a long integer")]
+)
+def test_a_mapped_id(value: Any, reported: str) -> None:
     event = EnvelopeReader(SOURCES["orders"]).read(order(order_id=value))
     with pytest.raises(EventError) as caught:
         MappingSpec(spec("orders")).map(event)
-    assert str(caught.value) == f"wrong_type: the event id is {told}, not text or a short integer"
+    assert str(caught.value) == f"wrong_type: the event id is {reported}, not text or a short integer"

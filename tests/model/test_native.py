@@ -84,7 +84,7 @@ def test_they_compile_without_a_warning_and_are_used(original: Built) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "reported"),
     [
         ("loops.c", {"loops": OTHER}),
         ("programs.c", {"mapping": OTHER}),
@@ -92,12 +92,12 @@ def test_they_compile_without_a_warning_and_are_used(original: Built) -> None:
         ("states/reading.h", {"states": OTHER}),
     ],
 )
-def test_an_old_build_is_not_used(built: Path, changed: str, told: dict[str, str]) -> None:
+def test_an_old_build_is_not_used(built: Path, changed: str, reported: dict[str, str]) -> None:
     with (built / "native" / changed).open("a") as source:
         source.write("\n")
-    parts = dict.fromkeys(("events", "leaves", "loops", "states", "postings", "mapping"), "in use") | told
+    parts = dict.fromkeys(("events", "leaves", "loops", "states", "postings", "mapping"), "in use") | reported
     expected = ", ".join(f"{name} {each}" for name, each in parts.items())
-    assert state(built) == f"{expected} {'loops' not in told} {'mapping' not in told}"
+    assert state(built) == f"{expected} {'loops' not in reported} {'mapping' not in reported}"
 
 
 def test_without_a_compiler_one_line_says_so_and_nothing_fails(checkout: Path) -> None:

@@ -57,8 +57,8 @@ def main() -> int:
                 print(f"{number + 1} cases, {time.monotonic() - started:.0f} s, {found} differ", flush=True)
             if found == ENOUGH:
                 break
-    told = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
-    print(f"{counts.total()} cases in {time.monotonic() - started:.0f} s ({told}): {found} differ")
+    reported = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
+    print(f"{counts.total()} cases in {time.monotonic() - started:.0f} s ({reported}): {found} differ")
     return 1 if found else 0
 
 
@@ -102,7 +102,7 @@ def _numbers(options: argparse.Namespace, started: float) -> Any:
 
 
 def _keep(jolt: Jolt, task: dict[str, Any], name: str, file: Path) -> None:
-    """Shrinks a task that differs, tells it, and adds it to the file."""
+    """Shrinks a task that differs, reports it, and adds it to the file."""
     small = shrink(task, lambda smaller: difference(smaller, jolt.answer(smaller)) is not None)
     theirs = jolt.answer(small)
     print(f"{name}: {json.dumps(small)}\n    {difference(small, theirs)}", flush=True)

@@ -46,11 +46,11 @@ def difference(task: dict[str, Any], theirs: dict[str, Any]) -> str | None:
         return "the task was changed"
     if is_deliberate(found, theirs):
         return None
-    told = f"we: {_short(found)}; Java: {_short(theirs)}"
+    reported = f"we: {_short(found)}; Java: {_short(theirs)}"
     if found.get("error") != theirs.get("error") or exact(found.get("output")) != exact(theirs.get("output")):
-        return None if _is_shared_in_java(task) or not has_order(task["spec"][:-1]) else told
+        return None if _is_shared_in_java(task) or not has_order(task["spec"][:-1]) else reported
     if has_order(task["spec"]) and ordered(found.get("output")) != ordered(theirs.get("output")):
-        return f"order of keys: {told}"
+        return f"order of keys: {reported}"
     return None
 
 

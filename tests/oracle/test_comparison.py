@@ -1,4 +1,4 @@
-"""The differential test can fail: what differs is seen, told and made small."""
+"""The differential test can fail: what differs is seen, reported and made small."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def test_an_erased_key_gives_unreadable_and_leaves_the_rest(pipeline: Pipeline) 
     shown = one(reopened, reveal=True)
     assert shown["identity"]["email"] == UNREADABLE
     assert shown["demographics"]["age"] == 37
-    # Reading makes no new key, or the erased one could never be told from a lost one.
+    # Reading makes no new key, or the erased one could never be distinguished from a lost one.
     assert pipeline.key_store.get([str(USER)]) == {}
     assert one(reopened)["identity"]["email"] == MASK
 
@@ -264,11 +264,11 @@ def test_a_person_is_still_found_by_a_name_stored_before_its_type_was_protected(
     reader = after.reader()
     found = reader.lookup(Identifier("email", "p1@example.com"))
     assert [each.id for each in found] == [profile.id] * 2, "one id twice, until it is sealed"
-    assert reader.outdated == 1
+    assert reader.stale == 1
     sealed(after)
     reader = after.reader()
     assert [each.id for each in reader.scan()] == [profile.id]
-    assert reader.outdated == 0
+    assert reader.stale == 0
 
 
 # Export
@@ -280,7 +280,7 @@ def test_profiles_come_sorted_whatever_the_page(pipeline: Pipeline) -> None:
     assert len(scanned) == pipeline.store.count()
 
 
-def test_a_plain_value_that_is_written_like_a_mask_is_told_from_one_by_its_leaf(tmp_path: Path) -> None:
+def test_a_plain_value_that_is_written_like_a_mask_is_reported_from_one_by_its_leaf(tmp_path: Path) -> None:
     same = [{"operation": "jmespath", "spec": {"a": "a", "_event": "_event"}}]
     flat = spec(
         "orders",

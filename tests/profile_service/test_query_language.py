@@ -111,7 +111,7 @@ def test_what_cannot_be_read(word: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "told"),
+    ("word", "reported"),
     [
         ("age=>65", "=> at character 4 is no operator; did you mean >= ?"),
         ("age=<65", "=< at character 4 is no operator; did you mean <= ?"),
@@ -126,10 +126,10 @@ def test_what_cannot_be_read(word: str) -> None:
         ("html=<b>", "did you mean <= ? A value that begins with such a sign stands in double quotes"),
     ],
 )
-def test_an_operator_of_another_language_is_refused_with_its_place(word: str, told: str) -> None:
+def test_an_operator_of_another_language_is_refused_with_its_place(word: str, reported: str) -> None:
     with pytest.raises(QueryError) as caught:
         parsed(word)
-    assert told in str(caught.value)
+    assert reported in str(caught.value)
 
 
 @given(st.text(max_size=12))

@@ -1,4 +1,4 @@
-"""Whatever order a service answers in, records keep theirs, and no more are under way than there is room for."""
+"""Whatever order a service answers in, records keep theirs, and no more are in progress than there is room for."""
 
 from __future__ import annotations
 

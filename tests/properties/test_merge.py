@@ -41,7 +41,7 @@ def changes(draw: st.DrawFn) -> FragmentChange:
 
 
 def shown(state: FragmentState) -> dict[str, Any]:
-    return tree((path, (register.kind, register.value)) for path, register in state.visible())
+    return tree((path, (register.kind, register.value)) for path, register in state.escape_control_chars())
 
 
 @given(st.lists(changes(), max_size=8), st.data())

@@ -1,4 +1,4 @@
-"""Chunks of records, mapped natively and by Python: the same events by fragment, letters and reports."""
+"""Chunks of records, mapped natively and by Python: the same events by fragment, dead letters and reports."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from idgraph.model.snapshots import DetectionMode, DiscoveryDefaults, MetadataSn
 from ingestion.sources.configuration import FileSource
 from ingestion.sources.files.lines import DamagedRecord
 from ingestion.sources.payload_formats import PayloadFormats
-from ingestion.stages.dead_letters import BatchAttempt, BatchLetters, LetterWriter
+from ingestion.stages.dead_letters import BatchAttempt, BatchDeadLetters, DeadLetterWriter
 from ingestion.stages.event_mapping import EventMapper
 from ingestion.stages.map_output import MapOutput
 from ingestion.stages.mapped_events import MappedChunk, MappedEvent
@@ -29,7 +29,7 @@ from merge import codec
 from merge.fragments import FragmentState
 from tests.lanes import examples
 from tests.properties import odd_values
-from tests.properties.twins import both
+from tests.properties.references import both
 from tests.retail import NOW, Pipeline, attribute, records, snapshot, spec
 from transforms.spec.snapshot import CompiledSnapshot
 
@@ -39,7 +39,7 @@ pytestmark = pytest.mark.skipif(
 
 LATEST = int(NOW * 1000)
 WHOLE = [{"operation": "shift", "spec": {"*": "&"}}]
-# Where the id stands decides how it is protected; events of a snapshot spec, and of none, are the twin's.
+# Where the id stands decides how it is protected; events of a snapshot spec, and of none, are the reference implementation's.
 PLACES: dict[str, dict[str, Any]] = {
     "plain": {},
     "stored": {"id": "n"},
@@ -132,25 +132,27 @@ def mapped(
     """What comes of chunks under a snapshot; of each event its state, whoever made its bytes."""
     tools = pipeline()
     compiled = CompiledSnapshot(found)
-    letters = BatchLetters(LetterWriter(tools.sealer), 1, BatchAttempt("main/0", "attempt"))
-    mapper = EventMapper(compiled, {**tools.sources, **SOURCES}, tools.blind_index, letters, PayloadFormats())
-    told = []
+    dead_letters = BatchDeadLetters(DeadLetterWriter(tools.sealer), 1, BatchAttempt("main/0", "attempt"))
+    mapper = EventMapper(
+        compiled, {**tools.sources, **SOURCES}, tools.blind_index, dead_letters, PayloadFormats()
+    )
+    reported = []
     for chunk in some:
         output = MapOutput()
         events = mapper.map_chunk(chunk, LATEST, output, are_whole)
-        told.append(
+        reported.append(
             (
-                _told(events),
-                [letter[:-2] for letter in output.letters],
+                _reported(events),
+                [dead_letter[:-2] for dead_letter in output.dead_letters],
                 sorted(map(repr, output.changes.items())),
                 sorted(map(repr, output.proposals.items())),
                 (output.bytes, output.skipped),
             )
         )
-    return told
+    return reported
 
 
-def _told(chunk: MappedChunk) -> list[tuple[Any, ...]]:
+def _reported(chunk: MappedChunk) -> list[tuple[Any, ...]]:
     plain: list[tuple[Any, ...]] = [
         (name, when, state) for name in chunk.plain.fragment_ids() for when, state in chunk.plain.take(name)
     ]
@@ -191,15 +193,15 @@ def test_chunks(
 
 @pytest.mark.parametrize("is_encrypted", [False, True], ids=["clear", "encrypted"])
 def test_the_common_event_is_mapped_natively(is_encrypted: bool) -> None:
-    """So that what is compared is not the twin with itself."""
+    """So that what is compared is not the reference implementation with itself."""
     tools = pipeline()
-    letters = BatchLetters(LetterWriter(tools.sealer), 1, BatchAttempt("main/0", "attempt"))
+    dead_letters = BatchDeadLetters(DeadLetterWriter(tools.sealer), 1, BatchAttempt("main/0", "attempt"))
     mapper = EventMapper(
-        CompiledSnapshot(snapshot()), tools.sources, tools.blind_index, letters, PayloadFormats()
+        CompiledSnapshot(snapshot()), tools.sources, tools.blind_index, dead_letters, PayloadFormats()
     )
 
     def fail(*_: Any) -> None:
-        raise AssertionError("the twin was asked")
+        raise AssertionError("the reference implementation was asked")
 
     some: list[RawRecord | DamagedRecord] = [
         _decrypted(each) if is_encrypted else each for each in records(200)

@@ -24,7 +24,7 @@ from ingestion.sources.configuration import FileSource
 from ingestion.stages.decode import EnvelopeReader
 from merge import codec, documents
 from merge.fragments import FragmentState
-from tests.properties.twins import ORIGIN
+from tests.properties.references import ORIGIN
 from tests.retail import spec
 from transforms.schema.diff import AttributeTree
 from transforms.schema.leaves import Leaves
@@ -131,7 +131,7 @@ gc.collect()
 
 
 @pytest.mark.parametrize(
-    ("making", "told"),
+    ("making", "reported"),
     [
         (
             "asked = 1; number = native.programs.INSTRUCTIONS['RETURN'][0]\n"
@@ -143,8 +143,8 @@ gc.collect()
     ],
     ids=["program", "planner", "viewer"],
 )
-def test_what_the_collector_took_apart_says_so(making: str, told: str) -> None:
-    assert alone(CALLED_WHEN_CLEARED % making) == f"the collector has taken this {told} apart\n"
+def test_what_the_collector_took_apart_says_so(making: str, reported: str) -> None:
+    assert alone(CALLED_WHEN_CLEARED % making) == f"the collector has taken this {reported} apart\n"
 
 
 def test_a_key_that_another_name_of_an_object_set_is_found() -> None:
@@ -207,7 +207,7 @@ def test_text_that_is_none_is_left_to_the_twin() -> None:
 def test_an_array_that_grows_while_its_members_are_taken() -> None:
     assert native.functions is not None
     array = list(range(60))
-    members = native.functions.twin("members", len)
+    members = native.functions.reference("members", len)
     with finalizing(lambda: array.extend(range(4000))):
         found = members(array)
     # When the collector runs is its own affair: before the array was taken whole, or behind it.
@@ -273,14 +273,14 @@ def walked(work: Callable[[], Any], output: dict[str, Any]) -> tuple[str, Any]:
 
 def test_an_output_that_changes_while_it_is_walked_raises() -> None:
     output: dict[str, Any] = {"a": {"b": "one of 23 long texts to ask for", "c": 2, "d": "?"}}
-    told, _ = walked(output["a"].clear, output)
-    assert "changed size" in told
+    reported, _ = walked(output["a"].clear, output)
+    assert "changed size" in reported
 
 
 def test_nodes_that_are_gone_while_they_are_walked_are_left_to_the_twin() -> None:
     output = {"a": {"b": "one of 23 long texts to ask for", "n": [1], "c": 2}}
-    told, state = walked(gc.collect, output)
-    assert (told, state) == (
+    reported, state = walked(gc.collect, output)
+    assert (reported, state) == (
         "",
         b'[[[0,1,"shop","e","spec",1]],{"a.b":[0,1,"one of 23 long texts to ask for"]},[],{"u:1":0}]',
     )

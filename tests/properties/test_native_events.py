@@ -17,7 +17,7 @@ from ingestion.sources.configuration import FileSource
 from ingestion.stages.decode import EnvelopeReader
 from tests.lanes import examples
 from tests.properties import odd_values
-from tests.properties.twins import both, outcome
+from tests.properties.references import both, outcome
 from tests.retail import attribute, snapshot, spec
 from transforms.privacy.protected_names import ProtectedNames
 from transforms.schema.detection import detection
@@ -187,7 +187,7 @@ values = near | odd_values.texts
 @example("DE89370400440532013000")
 @example("a-DE89370400440532013000")
 @example("eyJhbGciOiJI_eyJzdWIi_x")
-def test_what_is_told_to_be_harmless_is(value: str) -> None:
+def test_what_is_reported_to_be_harmless_is(value: str) -> None:
     asked: list[Identifier] = []
 
     def protects(identifier: Identifier) -> bool:
@@ -202,7 +202,7 @@ def test_what_is_told_to_be_harmless_is(value: str) -> None:
     assert asked or shaped(value) is None
 
 
-def test_ids_as_machines_make_them_are_told_without_asking() -> None:
+def test_ids_as_machines_make_them_are_reported_without_asking() -> None:
     def protects(_: Identifier) -> bool:
         raise AssertionError
 

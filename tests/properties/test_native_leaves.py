@@ -26,7 +26,7 @@ from merge import codec
 from merge.fragments import FragmentState
 from tests.lanes import examples
 from tests.properties import odd_values
-from tests.properties.twins import ORIGIN, both, outcome
+from tests.properties.references import ORIGIN, both, outcome
 from transforms.schema.detection import detection
 from transforms.schema.diff import AttributeTree
 from transforms.schema.leaves import Leaves
@@ -57,8 +57,8 @@ attributes = st.lists(
 )
 
 
-def told(leaves: Leaves) -> tuple[Any, ...]:
-    """Nodes are told by their paths: each tree has its own."""
+def reported(leaves: Leaves) -> tuple[Any, ...]:
+    """Nodes are reported by their paths: each tree has its own."""
     unexpected = [
         (each.node.path, *each[1:3], sorted(map(repr, each.kinds)), each.known) for each in leaves[2]
     ]
@@ -83,7 +83,7 @@ def test_leaves(
         if forget:
             detection.KNOWN_ANSWERS[1].clear()
         # Twice, so that what an attribute showed is known.
-        return [outcome(lambda o=output: told(tree.leaves(o, ORIGIN))) for output in outputs * 2]  # type: ignore[misc]
+        return [outcome(lambda o=output: reported(tree.leaves(o, ORIGIN))) for output in outputs * 2]  # type: ignore[misc]
 
     one, other = both(work)
     assert one == other
@@ -93,7 +93,7 @@ IDENTIFIERS = (Identifier("u", "1"), Identifier("a", 'x"y'))
 
 
 def as_one_state(tree: AttributeTree, output: Any, identifiers: tuple[Identifier, ...]) -> tuple[Any, ...]:
-    """What `leaves_and_state` gives: the values of the plain leaves are told by the bytes of the event's state."""
+    """What `leaves_and_state` gives: the values of the plain leaves are reported by the bytes of the event's state."""
     leaves, body = tree.leaves_and_state(output, ORIGIN, identifiers)
     if body is None:
         state = FragmentState()
@@ -101,7 +101,7 @@ def as_one_state(tree: AttributeTree, output: Any, identifiers: tuple[Identifier
         body = codec.body(codec.encode(state))
     else:
         assert not leaves.plain
-    return body, *told(leaves._replace(plain={}))
+    return body, *reported(leaves._replace(plain={}))
 
 
 identifier_values = odd_values.fine_texts | st.sampled_from(["1", "\ud800", "日", 'q"', "\x7f"])
@@ -202,7 +202,7 @@ def leaf(value: Any, before: Any, level: EncryptionLevel = EncryptionLevel.NONE)
         detection.KNOWN_ANSWERS[1].clear()
         tree = AttributeTree(snapshot)
         tree.leaves({"a": {"b": before}}, ORIGIN)
-        return outcome(lambda: told(tree.leaves({"a": {"b": value, "_event": 1}, "_event": 1}, ORIGIN)))
+        return outcome(lambda: reported(tree.leaves({"a": {"b": value, "_event": 1}, "_event": 1}, ORIGIN)))
 
     return work
 

@@ -1,4 +1,4 @@
-"""The native loops and their twins in Python give the same objects, bytes and errors, whatever they are given."""
+"""The native loops and their reference implementations in Python give the same objects, bytes and errors, whatever they are given."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from merge.documents import document
 from merge.fragments import FragmentState
 from tests.lanes import examples
 from tests.properties import odd_values
-from tests.properties.twins import ORIGIN, both
+from tests.properties.references import ORIGIN, both
 
 pytestmark = pytest.mark.skipif(native.built is None, reason=f"the native loops are {native.state}")
 

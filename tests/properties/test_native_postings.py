@@ -1,4 +1,4 @@
-"""Tokens and blocks of the index: the native ones are those of the twins in Python, and say what they were made of."""
+"""Tokens and blocks of the index: the native ones are those of the reference implementations in Python, and say what they were made of."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sinks.sqlite.index.blocks import BLOCK_BYTES, build, find, merge
 from sinks.sqlite.index.tokens import PathTokens, Tokenizer, packed
 from tests.lanes import examples
 from tests.properties import odd_values
-from tests.properties.twins import both, outcome
+from tests.properties.references import both, outcome
 
 pytestmark = pytest.mark.skipif(native.built_postings is None, reason=f"what is native is {native.state}")
 
@@ -42,7 +42,7 @@ def test_tokens(documents: list[dict[str, Any]]) -> None:
 
 
 tokens = st.binary(min_size=1, max_size=12) | st.sampled_from(
-    # Alike in their first 8 or 16 bytes, by which they are told apart first.
+    # Alike in their first 8 or 16 bytes, by which they are distinguished first.
     [b"aaaaaaaa", b"aaaaaaaab", b"aaaaaaaa\0", b"\xff" * 9]
     + [b"a" * 16 + end for end in (b"", b"\0", b"b", b"\xff" * 8, b"\xff" * 8 + b"\0", b"c" * 23)]
 )
@@ -162,8 +162,8 @@ def test_no_byte_of_a_block_is_trusted(given_documents: list[list[bytes]], data:
             (((bytes(damaged),), 0, None), ((block,), 12, None)),
         ):
             # Not all damage shows: tokens may be others, or in another order.
-            for told in both(lambda p=parts: merge(p)):  # type: ignore[misc]
-                assert told == DAMAGED or told.startswith("[")
+            for reported in both(lambda p=parts: merge(p)):  # type: ignore[misc]
+                assert reported == DAMAGED or reported.startswith("[")
 
 
 # Found by review: these were written as numbers that no reader takes, or as those of other documents.

@@ -1,4 +1,4 @@
-"""States joined and looked into as bytes give what their twins in Python give, and nothing in them breaks the reader."""
+"""States joined and looked into as bytes give what their reference implementations in Python give, and nothing in them breaks the reader."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from merge.fragments import FragmentState
 from sinks.sqlite.index.tokens import PathTokens, Tokenizer
 from tests.lanes import examples
 from tests.properties import odd_values
+from tests.properties.references import both
 from tests.properties.test_native_loops import states as odd_states
-from tests.properties.twins import both
 
 states_needed = pytest.mark.skipif(native.built_states is None, reason=f"the native loops are {native.state}")
 pytestmark = states_needed
@@ -266,7 +266,7 @@ def test_states_of_events(
         for name, when, body in again:
             states.add(name, when, body)
         fragments: dict[str, FragmentState | bytes] = {
-            # What is no bytes is the twin's, as is what has markers.
+            # What is no bytes is the reference implementation's, as is what has markers.
             name: encoded(changes) if is_encoded else codec.decode(encoded(changes))
             for name, changes, is_encoded in present
         }
@@ -538,5 +538,5 @@ def test_no_byte_is_trusted(mine: list[FragmentChange], data: st.DataObject) -> 
             document("f", 1, state, IndexRules(lambda _: True))
             codec.encode(state)
         except (DamagedStateError, *canonical.MalformedJSON, ValueError, TypeError):
-            # Of what nobody can have written the twins raise these too; what counts is that it ends.
+            # Of what nobody can have written the reference implementations raise these too; what counts is that it ends.
             pass

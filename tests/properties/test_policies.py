@@ -1,5 +1,5 @@
 """The laws of every policy, by itself and mixed: order, duplication and batching do not show, joining is a
-semilattice, the state is bounded, the winner stays, and policies may change while events are under way."""
+semilattice, the state is bounded, the winner stays, and policies may change while events are in progress."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def _compared(ordered: list[Register], bound: int) -> list[Register]:
 
 
 def _expected(policy: ReconciliationPolicy, values: list[Register]) -> object:
-    """What a policy shows of values that nothing takes away, told in another way than it is computed."""
+    """What a policy shows of values that nothing takes away, reported in another way than it is computed."""
     ordered, bound = sorted(values, key=lambda each: each.origin), POLICIES[policy].bound
     if policy is ReconciliationPolicy.FIRST:
         return min(ordered, key=lambda each: (-each.stamp.priority, each.stamp)).value

@@ -127,7 +127,7 @@ def histories(draw: st.DrawFn) -> tuple[list[RawRecord], list[str]]:
 
 def given_late(pipeline: Pipeline, before: MetadataSnapshot, event: RawRecord, output: MapOutput) -> None:
     """Write what was mapped before the change; where a detector had a value sealed under a key that went with its
-    fragment's old name, the batch is given again, as a flow does."""
+    fragment's old name, the batch is retried, as a flow does."""
     stage = pipeline.commit_stage()
     stage.committer = Committer(
         pipeline.store, Backoff(1, 0.0), guarded=KeyGuard(pipeline.store, pipeline.data_keys).write

@@ -29,7 +29,7 @@ from idgraph.model.specs import IdentifierPlace, SpecDocument
 from ingestion.metadata.snapshot_file import PinnedSnapshot
 from ingestion.spark.sent_snapshots import MOST_STEPS, SentSnapshot, SnapshotSender
 from tests.lanes import examples
-from tests.properties.twins import ORIGIN
+from tests.properties.references import ORIGIN
 from transforms.schema import policy_tree
 from transforms.schema.attribute_nodes import AttributeNode
 from transforms.schema.diff import AttributeTree
@@ -154,7 +154,7 @@ def test_changes_joined_are_all_of_them(followed: list[MetadataSnapshot]) -> Non
 
 @more
 @given(edits())
-def test_protection_is_told_to_be_the_same_only_where_it_is(followed: list[MetadataSnapshot]) -> None:
+def test_protection_is_reported_to_be_the_same_only_where_it_is(followed: list[MetadataSnapshot]) -> None:
     for known, newer in pairwise(followed):
         if protect_alike(known, newer):
             assert protection_of(known) == protection_of(newer)
@@ -206,7 +206,7 @@ def shown(node: AttributeNode) -> Iterator[Any]:
 
 def answers(compiled: CompiledSnapshot, outputs: list[dict[str, Any]]) -> list[Any]:
     tree, names = compiled.attributes, compiled.protected_names
-    tree.report_anew()
+    tree.report_again()
     said: list[Any] = [compiled.version, compiled.snapshot, list(shown(tree._root))]
     said += [tree.policies, tree.declared_types]
     for path in filter(None, PROBES):

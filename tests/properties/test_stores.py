@@ -1,4 +1,4 @@
-"""The profile stores and their companions do what their memory twins do, whatever is asked of them in turn."""
+"""The profile stores and their companions do what their memory reference implementations do, whatever is asked of them in turn."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(batch=writes, stale=st.sets(ids))
     def write_what_was_read(self, batch: list[FragmentWrite], stale: set[str]) -> None:
         present = self.store.read([write.id for write in batch])
-        versions = {each: buried.version for each, buried in self.store.tombstones(IDS).items()}
+        versions = {each: tombstoned.version for each, tombstoned in self.store.tombstones(IDS).items()}
         versions |= {each: present[each].version - (each in stale) for each in present}
         self.write([write._replace(expected_version=versions.get(write.id, 0)) for write in batch])
 
@@ -63,9 +63,9 @@ class StoreMachine(RuleBasedStateMachine):
     def read(self, wanted: list[str]) -> None:
         found = self.store.read(wanted)
         assert found == self.memory.read(wanted)
-        buried = self.store.tombstones(wanted)
-        assert self.store.read_with_tombstones(wanted) == (found, buried)
-        assert self.memory.read_with_tombstones(wanted) == (found, buried)
+        tombstoned = self.store.tombstones(wanted)
+        assert self.store.read_with_tombstones(wanted) == (found, tombstoned)
+        assert self.memory.read_with_tombstones(wanted) == (found, tombstoned)
 
     @rule(entries=st.lists(st.builds(OutboxEntry, ids, st.integers(1, 4)), max_size=4))
     def settle_anything(self, entries: list[OutboxEntry]) -> None:
@@ -94,15 +94,15 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(gone=st.lists(ids, max_size=3, unique=True), until=st.integers(1, 3))
     def erase(self, gone: list[str], until: int) -> None:
-        assert self.store.holdings(gone) == self.memory.holdings(gone)
+        assert self.store.summaries(gone) == self.memory.summaries(gone)
         assert self.store.erase(gone, until) == self.memory.erase(gone, until)
 
-    @rule(done=st.lists(ids, max_size=3), lifted=st.booleans())
-    def finish(self, done: list[str], lifted: bool) -> None:
+    @rule(done=st.lists(ids, max_size=3), cancelled=st.booleans())
+    def finish(self, done: list[str], cancelled: bool) -> None:
         self.store.finish(done)
         self.memory.finish(done)
-        if lifted:
-            assert self.store.lift(done) == self.memory.lift(done)
+        if cancelled:
+            assert self.store.cancel(done) == self.memory.cancel(done)
 
     @rule(gone=st.sets(ids, max_size=3), stale=st.booleans())
     def withdraw(self, gone: set[str], stale: bool) -> None:

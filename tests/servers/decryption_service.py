@@ -1,4 +1,4 @@
-"""A decryption service for tests: a real HTTP server whose cipher is easily undone, and which can be told to misbehave."""
+"""A decryption service for tests: a real HTTP server whose cipher is easily undone, and which can be determined to misbehave."""
 
 from __future__ import annotations
 

@@ -12,10 +12,10 @@ from idgraph.app.servers.dynamodb import dynamodb
 from tests.servers.requirement import required, started
 
 if TYPE_CHECKING:
-    from sinks.dynamodb.connection import Place
+    from sinks.dynamodb.connection import TablesLocation
 
 URL = "TEST_DYNAMODB_URL"
-"""Tells a test's own processes where it is."""
+"""Reports a test's own processes where it is."""
 
 
 def require_dynamodb() -> str:
@@ -25,14 +25,14 @@ def require_dynamodb() -> str:
         return os.environ.get(URL) or _started()
 
 
-def place(folder: Path) -> Place:
+def place(folder: Path) -> TablesLocation:
     """Tables that belong to a folder, made when first asked for."""
     from sinks.dynamodb.client import DynamoClient
-    from sinks.dynamodb.connection import Place
+    from sinks.dynamodb.connection import TablesLocation
     from sinks.dynamodb.schema import create_tables
 
     prefix = "t" + hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:24]
-    tables = Place(prefix, "eu-central-1", require_dynamodb())
+    tables = TablesLocation(prefix, "eu-central-1", require_dynamodb())
     made = folder / "dynamodb-tables"
     if not made.exists():
         client = DynamoClient(tables)
@@ -42,7 +42,7 @@ def place(folder: Path) -> Place:
     return tables
 
 
-def emptied_place(folder: Path) -> Place:
+def emptied_place(folder: Path) -> TablesLocation:
     """The tables of `place`, with nothing in them: to make new ones takes longer."""
     from sinks.dynamodb.client import DynamoClient
     from sinks.dynamodb.schema import DATA_KEYS, FRAGMENTS, LINKS

@@ -13,15 +13,15 @@ from idgraph.app.servers.elasticsearch import elasticsearch
 from tests.servers.requirement import required, started
 
 if TYPE_CHECKING:
-    from sinks.elasticsearch.connection import Place
+    from sinks.elasticsearch.connection import IndexLocation
 
 URL = "TEST_ELASTICSEARCH_URL"
 DATA = "TEST_ELASTICSEARCH_DATA"
-"""Tell a test's own processes where it is, and its files."""
+"""Report a test's own processes where it is, and its files."""
 
 MOST_INDICES = 4
 """Of tests: older ones are removed, because each costs the server."""
-_made: list[Place] = []
+_made: list[IndexLocation] = []
 
 
 def require_elasticsearch() -> str:
@@ -31,12 +31,12 @@ def require_elasticsearch() -> str:
         return os.environ.get(URL) or _started()
 
 
-def place_of_index(folder: Path) -> Place:
+def place_of_index(folder: Path) -> IndexLocation:
     """An index that belongs to a folder, made when first asked for."""
-    from sinks.elasticsearch.connection import Place
+    from sinks.elasticsearch.connection import IndexLocation
 
     name = "t" + hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:24]
-    place = Place(require_elasticsearch(), name)
+    place = IndexLocation(require_elasticsearch(), name)
     made = folder / "elasticsearch-index"
     if not made.exists():
         create(place)
@@ -47,17 +47,17 @@ def place_of_index(folder: Path) -> Place:
     return place
 
 
-def create(place: Place) -> None:
+def create(place: IndexLocation) -> None:
     """Make an index that holds what was deleted no longer than a moment."""
     from sinks.elasticsearch.client import ElasticsearchClient
-    from sinks.elasticsearch.schema import Shape
+    from sinks.elasticsearch.schema import IndexShape
     from sinks.elasticsearch.schema import create as create_index
 
     client = ElasticsearchClient(place)
     settings = {"index.soft_deletes.retention_lease.sync_interval": "500ms"}
     template = {"index_patterns": ["*"], "template": {"settings": settings}}
     client.call(lambda api: api.indices.put_index_template(name="quick", **template))
-    create_index(client, Shape(shards=1, replicas=0))
+    create_index(client, IndexShape(shards=1, replicas=0))
     client.close()
 
 
@@ -68,7 +68,7 @@ def in_files(text: bytes) -> list[str]:
     return subprocess.run(command, check=False, capture_output=True, text=True).stdout.split()
 
 
-def remove(place: Place) -> None:
+def remove(place: IndexLocation) -> None:
     """Delete all versions of an index."""
     from sinks.elasticsearch.client import ElasticsearchClient
     from sinks.elasticsearch.schema import versions

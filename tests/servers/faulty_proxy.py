@@ -1,4 +1,4 @@
-"""An HTTP proxy before a real server that passes on, or does what it is told to the next requests instead."""
+"""An HTTP proxy before a real server that passes on, or does what it is asked to the next requests instead."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def passed_on(send: Callable[[bytes], Answer], body: bytes) -> Answer:
 
 
 def delayed(send: Callable[[bytes], Answer], body: bytes) -> Answer:
-    """What was asked for is done, and told late."""
+    """What was asked for is done, and reported late."""
     answer = send(body)
     time.sleep(DELAY_SECONDS)
     return answer
@@ -65,7 +65,7 @@ def cut(_: Callable[[bytes], Answer], __: bytes) -> None:
 
 
 def lost_answer(send: Callable[[bytes], Answer], body: bytes) -> None:
-    """What was asked for is done, and nobody is told."""
+    """What was asked for is done, and nobody is reported."""
     send(body)
 
 

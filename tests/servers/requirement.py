@@ -22,7 +22,7 @@ REQUIRED = "TEST_SERVERS_REQUIRED"
 
 @contextmanager
 def required(module: str, packages: str) -> Iterator[None]:
-    """Skip the test when `module`, which comes with what pip is told, is not installed, or what the block starts
+    """Skip the test when `module`, which comes with what pip is reported, is not installed, or what the block starts
     cannot be had."""
     if not os.environ.get(REQUIRED):
         pytest.importorskip(module, reason=f"{module} is not installed: pip install {packages}")

@@ -19,12 +19,12 @@ from botocore.exceptions import ClientError, ReadTimeoutError
 from idgraph.app.servers.processes import free_port
 from idgraph.model.errors import StoreError
 from idgraph.model.store import NEW, FragmentWrite
-from idgraph.model.tombstones import Holding
+from idgraph.model.tombstones import FragmentSummary
 from sinks import aws_connection
 from sinks.dynamodb import client as dynamo_client
 from sinks.dynamodb import leases as dynamo_leases
 from sinks.dynamodb.client import GET_KEYS, THREADS, DynamoClient, Item
-from sinks.dynamodb.connection import Place, RefusedRequestError, connect
+from sinks.dynamodb.connection import RefusedRequestError, TablesLocation, connect
 from sinks.dynamodb.data_keys import DynamoDataKeys
 from sinks.dynamodb.profiles import DynamoProfileStore
 from tests.contracts.implementations import hashed_name
@@ -43,7 +43,7 @@ from transforms.privacy.keys import WrappedKey
 
 
 @pytest.fixture
-def proxied(tmp_path: Path) -> Iterator[tuple[Place, deque[Fault]]]:
+def proxied(tmp_path: Path) -> Iterator[tuple[TablesLocation, deque[Fault]]]:
     real = place(tmp_path)
     assert real.endpoint
     with faulty_proxy(real.endpoint) as (url, faults):
@@ -51,7 +51,7 @@ def proxied(tmp_path: Path) -> Iterator[tuple[Place, deque[Fault]]]:
 
 
 @pytest.fixture
-def store(proxied: tuple[Place, deque[Fault]]) -> Iterator[DynamoProfileStore]:
+def store(proxied: tuple[TablesLocation, deque[Fault]]) -> Iterator[DynamoProfileStore]:
     opened = DynamoProfileStore(proxied[0], hashed_name)
     yield opened
     opened.close()
@@ -63,7 +63,7 @@ def writes(number: int, version: int = NEW) -> list[FragmentWrite]:
 
 @pytest.mark.parametrize("fault", [throttled, broken, cut])
 def test_what_passes_is_tried_again(
-    store: DynamoProfileStore, proxied: tuple[Place, deque[Fault]], fault: Fault
+    store: DynamoProfileStore, proxied: tuple[TablesLocation, deque[Fault]], fault: Fault
 ) -> None:
     faults = proxied[1]
     faults.extend([fault] * 2)
@@ -72,7 +72,7 @@ def test_what_passes_is_tried_again(
 
 
 def test_of_half_an_answer_nothing_is_believed(
-    store: DynamoProfileStore, proxied: tuple[Place, deque[Fault]]
+    store: DynamoProfileStore, proxied: tuple[TablesLocation, deque[Fault]]
 ) -> None:
     assert store.write(writes(3)) == set()
     assert_reads_pass(store, proxied[1], half_an_answer)
@@ -91,7 +91,7 @@ def assert_reads_pass(store: DynamoProfileStore, faults: deque[Fault], fault: Fa
 
 
 def test_what_was_not_processed_is_given_again(
-    store: DynamoProfileStore, proxied: tuple[Place, deque[Fault]]
+    store: DynamoProfileStore, proxied: tuple[TablesLocation, deque[Fault]]
 ) -> None:
     faults = proxied[1]
     faults.append(half_unprocessed)
@@ -103,7 +103,7 @@ def test_what_was_not_processed_is_given_again(
 
 
 def test_a_write_whose_answer_was_lost_is_there_once_and_in_the_outbox(
-    store: DynamoProfileStore, proxied: tuple[Place, deque[Fault]]
+    store: DynamoProfileStore, proxied: tuple[TablesLocation, deque[Fault]]
 ) -> None:
     faults = proxied[1]
     without_links = [each._replace(identifiers=frozenset({each.id})) for each in writes(3)]
@@ -135,13 +135,13 @@ class Losing:
 def losing(operation: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """From now on stores are opened that lose the answers of this operation."""
 
-    def lost(where: Place, threads: int, service: str = "dynamodb") -> Losing:
+    def lost(where: TablesLocation, threads: int, service: str = "dynamodb") -> Losing:
         return Losing(connect(where, threads, service), operation)
 
     monkeypatch.setattr(dynamo_client, "connect", lost)
 
 
-def test_an_erasure_whose_answer_was_lost_tells_what_it_took(
+def test_an_erasure_whose_answer_was_lost_reports_what_it_took(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody else knows by then whose dead letters must go."""
@@ -151,12 +151,12 @@ def test_an_erasure_whose_answer_was_lost_tells_what_it_took(
     gone = {f"a:{each}": frozenset({f"mail:{each}"}) for each in range(2)}
     found = store.erase([*gone], 100)
     assert {each.fragment_id: each.identifiers for each in found} == gone
-    assert store.unfinished() == [Holding(each, 2, carried, False) for each, carried in gone.items()]
+    assert store.unfinished() == [FragmentSummary(each, 2, carried, False) for each, carried in gone.items()]
     store.close()
 
 
 def test_new_keys_whose_answer_was_lost_are_those_that_are_there(
-    proxied: tuple[Place, deque[Fault]],
+    proxied: tuple[TablesLocation, deque[Fault]],
 ) -> None:
     where, faults = proxied
     keys = DynamoDataKeys(where)
@@ -197,7 +197,7 @@ def test_a_lease_whose_release_was_not_answered_was_not_lost(
 
 @pytest.mark.parametrize("fragment", ["a:1", "a:2"])
 @pytest.mark.parametrize("what", ["hold", "put", "delete"])
-def test_a_lease_that_somebody_took_over_and_gave_back_is_told_as_lost(
+def test_a_lease_that_somebody_took_over_and_gave_back_is_reported_as_lost(
     key_store: Callable[[], DynamoDataKeys], monkeypatch: pytest.MonkeyPatch, what: str, fragment: str
 ) -> None:
     mine, other = key_store(), key_store()
@@ -250,7 +250,7 @@ def test_no_request_outlives_the_call_that_failed(pages: int, monkeypatch: pytes
     """What goes on writing would do so when its lease is free, under a key that is erased by then."""
     refusing = RefusingOne()
     monkeypatch.setattr(dynamo_client, "connect", lambda *_: refusing)
-    client = DynamoClient(Place("refused", "eu-central-1"))
+    client = DynamoClient(TablesLocation("refused", "eu-central-1"))
     with pytest.raises(RefusedRequestError, match="access denied"):
         client.get("fragments", [{"pk": {"S": str(each)}} for each in range(pages * GET_KEYS)])
     begun = list(refusing.begun)
@@ -263,7 +263,7 @@ def test_no_request_outlives_the_call_that_failed(pages: int, monkeypatch: pytes
 
 
 def test_throttled_for_too_long_is_a_store_error(
-    store: DynamoProfileStore, proxied: tuple[Place, deque[Fault]], monkeypatch: pytest.MonkeyPatch
+    store: DynamoProfileStore, proxied: tuple[TablesLocation, deque[Fault]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(aws_connection, "RETRY_SECONDS", 0.2)
     proxied[1].extend([throttled] * 100)
@@ -275,7 +275,7 @@ def test_throttled_for_too_long_is_a_store_error(
 
 def test_a_server_that_is_away_is_a_store_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(aws_connection, "RETRY_SECONDS", 0.2)
-    away = Place("away", "eu-central-1", f"http://127.0.0.1:{free_port()}")
+    away = TablesLocation("away", "eu-central-1", f"http://127.0.0.1:{free_port()}")
     store = DynamoProfileStore(away, hashed_name)
     with pytest.raises(
         StoreError, match=r"away-fragments: no whole answer from http://127.0.0.1:\d+, is it up\? \(Endpoint"
@@ -284,7 +284,9 @@ def test_a_server_that_is_away_is_a_store_error(monkeypatch: pytest.MonkeyPatch)
     store.close()
 
 
-def test_tables_that_were_not_made_are_told_with_the_command(proxied: tuple[Place, deque[Fault]]) -> None:
+def test_tables_that_were_not_made_are_reported_with_the_command(
+    proxied: tuple[TablesLocation, deque[Fault]],
+) -> None:
     store = DynamoProfileStore(proxied[0]._replace(prefix="never-made"), hashed_name)
     with pytest.raises(StoreError, match=r"never-made-fragments: .*idgraph store create"):
         store.read(["a:1"])

@@ -39,7 +39,7 @@ def client(tmp_path: Path) -> Iterator[DynamoClient]:
     opened.close()
 
 
-def test_what_does_not_fit_is_told_before_anything_is_written(store: DynamoProfileStore) -> None:
+def test_what_does_not_fit_is_reported_before_anything_is_written(store: DynamoProfileStore) -> None:
     large = FragmentWrite("a:1", NEW, secrets.token_bytes(400_000), frozenset())
     with pytest.raises(UnstorableError, match="400,000 bytes"):
         store.write([FragmentWrite("a:2", NEW, b"s", frozenset()), large])
@@ -49,7 +49,7 @@ def test_what_does_not_fit_is_told_before_anything_is_written(store: DynamoProfi
     assert store.read(["a:1"])["a:1"].state == fitting.state
 
 
-def test_identifiers_that_no_longer_fit_beside_the_state_are_told(store: DynamoProfileStore) -> None:
+def test_identifiers_that_no_longer_fit_beside_the_state_are_reported(store: DynamoProfileStore) -> None:
     state = secrets.token_bytes(200_000)
     many = [frozenset(f"n{part}:" + secrets.token_hex(500) for _ in range(120)) for part in range(2)]
     assert store.write([FragmentWrite("a:1", NEW, state, many[0])]) == set()
@@ -124,7 +124,7 @@ def test_a_finished_erasure_leaves_no_link_of_the_erased_and_all_of_a_later_one(
     carried = frozenset({"a:1", "mail:x", "mail:y"})
     store.write([FragmentWrite("a:1", NEW, b"s", carried)])
     store.erase(["a:1"], 100)
-    store.write([FragmentWrite("a:1", 2, b"s", frozenset({"mail:x"}), judged=100)])
+    store.write([FragmentWrite("a:1", 2, b"s", frozenset({"mail:x"}), erasure_epoch=100)])
     store.finish(["a:1"])
     assert store.find("mail:x") == ["a:1"]
     assert len(list(client.query("scan", LINKS))) == 1
@@ -151,7 +151,7 @@ def test_states_are_compressed_where_that_helps() -> None:
 
 
 def test_consumed_capacity_is_counted(store: DynamoProfileStore) -> None:
-    # DynamoDB Local does not tell of PartiQL, but of the links.
+    # DynamoDB Local does not report PartiQL, but of the links.
     store.write([FragmentWrite(f"a:{each}", NEW, b"s", frozenset({"mail:x"})) for each in range(10)])
     written = store.consumed()
     assert written.write >= 10
@@ -172,7 +172,7 @@ def test_a_settled_entry_leaves_no_mark(store: DynamoProfileStore, client: Dynam
 def test_tables_are_on_demand_protected_and_streamed(client: DynamoClient) -> None:
     assert create_tables(client) == []
     table = client.table(FRAGMENTS)
-    told = client.call("describe_table", table, TableName=table)["Table"]
-    assert told["BillingModeSummary"]["BillingMode"] == "PAY_PER_REQUEST"
-    assert told["StreamSpecification"] == {"StreamEnabled": True, "StreamViewType": "NEW_IMAGE"}
-    assert told["DeletionProtectionEnabled"] is True
+    reported = client.call("describe_table", table, TableName=table)["Table"]
+    assert reported["BillingModeSummary"]["BillingMode"] == "PAY_PER_REQUEST"
+    assert reported["StreamSpecification"] == {"StreamEnabled": True, "StreamViewType": "NEW_IMAGE"}
+    assert reported["DeletionProtectionEnabled"] is True

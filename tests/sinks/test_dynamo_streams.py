@@ -22,7 +22,7 @@ from idgraph.projection.indexing import documents_of, index_again
 from idgraph.projection.outbox import drain_outbox
 from idgraph.projection.stream_following import FollowProgress, StreamFollowing, StreamPlaces
 from sinks.dynamodb.client import DynamoClient
-from sinks.dynamodb.connection import Place
+from sinks.dynamodb.connection import TablesLocation
 from sinks.dynamodb.profiles import DynamoProfileStore
 from sinks.dynamodb.schema import FRAGMENTS
 from sinks.dynamodb.streams import DynamoStream
@@ -37,9 +37,9 @@ POLICY = allowing("x")
 
 
 class Followed:
-    """A store that tells by a stream, an index that the stream feeds, and one that flows feed."""
+    """A store that reports by a stream, an index that the stream feeds, and one that flows feed."""
 
-    def __init__(self, folder: Path, tables: Place) -> None:
+    def __init__(self, folder: Path, tables: TablesLocation) -> None:
         self.folder = folder
         self.tables = tables
         self.store: ProfileStore = DynamoProfileStore(tables, hashed_name)
@@ -51,7 +51,7 @@ class Followed:
         return StreamFollowing(self.store, index or self.index, self.stream, places, lambda: POLICY)
 
     def follow(self, index: ProfileIndex | None = None) -> FollowProgress:
-        """Until all is told and nothing waits."""
+        """Until all is reported and nothing waits."""
         work = self.following(index)
         for progress in work.run(threading.Event()):
             if progress.is_idle and work.is_drained(progress):
@@ -106,14 +106,14 @@ def same(index: ProfileIndex, store: ProfileStore, folder: Path) -> None:
     by_flow.close()
 
 
-def test_it_tells_every_write_until_the_index_has_it(followed: Followed) -> None:
+def test_it_reports_every_write_until_the_index_has_it(followed: Followed) -> None:
     some_history(followed)
     progress = followed.follow()
     assert progress.indexed >= 11
     assert (progress.refused, progress.trimmed) == (0, 0)
     same(followed.index, followed.store, followed.folder)
     assert followed.store.outbox() == []
-    # What it settled is told too, and is nothing to index.
+    # What it settled is reported too, and is nothing to index.
     again = followed.follow()
     assert again.indexed == 0
     write(followed.store, "p:05", "more")
@@ -130,8 +130,8 @@ def test_one_that_stops_goes_on_where_it_was(followed: Followed) -> None:
     first = dict(work.places.after)
     assert first
     write(followed.store, "p:06", "meanwhile")
-    told = followed.follow().told
-    assert told == 1
+    reported = followed.follow().reported
+    assert reported == 1
     same(followed.index, followed.store, followed.folder)
 
 
@@ -211,7 +211,7 @@ def test_an_iterator_that_expired_and_what_passes_are_tried_again(
     same(followed.index, followed.store, followed.folder)
 
 
-def test_what_was_dropped_before_it_was_read_is_told_and_taken_from_the_outbox(
+def test_what_was_dropped_before_it_was_read_is_reported_and_taken_from_the_outbox(
     proxied: tuple[Followed, deque[Fault]], caplog: pytest.LogCaptureFixture
 ) -> None:
     followed, faults = proxied
@@ -224,7 +224,7 @@ def test_what_was_dropped_before_it_was_read_is_told_and_taken_from_the_outbox(
     same(followed.index, followed.store, followed.folder)
 
 
-def test_a_shard_that_is_gone_is_told(followed: Followed, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_shard_that_is_gone_is_reported(followed: Followed, caplog: pytest.LogCaptureFixture) -> None:
     some_history(followed)
     followed.follow()
     file = followed.folder / "places.json"
@@ -237,7 +237,7 @@ def test_a_shard_that_is_gone_is_told(followed: Followed, caplog: pytest.LogCapt
         followed.stream.read("shardId-00000000000000000000-00000000", None)
 
 
-def test_a_table_without_a_stream_is_told(tmp_path: Path) -> None:
+def test_a_table_without_a_stream_is_reported(tmp_path: Path) -> None:
     tables = place(tmp_path)
     client = DynamoClient(tables)
     table = client.table(FRAGMENTS)
@@ -256,7 +256,7 @@ from sinks.dynamodb.connection import Place
 from tests.sinks.test_dynamo_streams import Followed
 followed = Followed(Path(sys.argv[1]), Place(sys.argv[2], "eu-central-1", os.environ["TEST_DYNAMODB_URL"]))
 for progress in followed.following().run(threading.Event()):
-    print(progress.told, flush=True)
+    print(progress.reported, flush=True)
 """
 
 

@@ -20,15 +20,15 @@ from idgraph.model.errors import ProfileIndexError
 from idgraph.model.index import IndexDocument
 from idgraph.model.queries import Query
 from sinks.elasticsearch.client import ElasticsearchClient
-from sinks.elasticsearch.connection import Place
+from sinks.elasticsearch.connection import IndexLocation
 from sinks.elasticsearch.index import ElasticsearchProfileIndex
-from sinks.elasticsearch.schema import Shape
+from sinks.elasticsearch.schema import IndexShape
 from sinks.elasticsearch.versions import ElasticsearchIndexVersions
 from tests.contracts.implementations import hashed_name
 from tests.servers.elasticsearch import place_of_index
 from tests.servers.faulty_proxy import Answer, Fault, faulty_proxy
 
-SHAPE = Shape(replicas=0)
+SHAPE = IndexShape(replicas=0)
 
 
 @dataclass
@@ -64,20 +64,20 @@ def document(name: str) -> IndexDocument:
 
 
 def lagging(operations: int, hidden: str = "") -> Fault:
-    """A shard one copy of which has not done the last operations, as its statistics tell it; one of them is not
+    """A shard one copy of which has not done the last operations, as its statistics report it; one of them is not
     seen by searches."""
 
     def fault(send: Callable[[bytes], Answer], body: bytes) -> Answer:
         answer = send(body)
-        told: Any = json.loads(answer.body)
-        if isinstance(indices := told.get("indices"), dict):
+        reported: Any = json.loads(answer.body)
+        if isinstance(indices := reported.get("indices"), dict):
             for index in indices.values():
                 for copies in index["shards"].values():
                     for each in copies:
                         each["seq_no"]["global_checkpoint"] -= operations
-        if hits := told.get("hits"):
+        if hits := reported.get("hits"):
             hits["hits"] = [each for each in hits["hits"] if each.get("fields") != {"id": [hidden]}]
-        return answer._replace(body=json.dumps(told).encode())
+        return answer._replace(body=json.dumps(reported).encode())
 
     return fault
 
@@ -132,8 +132,8 @@ def test_a_put_behind_a_block_that_another_machine_lifted_is_followed(machines: 
 
 
 @contextmanager
-def indices_made_by_themselves(place: Place) -> Iterator[None]:
-    """As Elasticsearch does it unless it is told not to, which the tests' node is."""
+def indices_made_by_themselves(place: IndexLocation) -> Iterator[None]:
+    """As Elasticsearch does it unless it is reported not to, which the tests' node is."""
     client = ElasticsearchClient(place)
 
     def set_to(value: bool | None) -> None:

@@ -35,11 +35,11 @@ from merge.documents import document
 from merge.fragments import FragmentState
 from sinks.elasticsearch import bulk as elasticsearch_bulk
 from sinks.elasticsearch import client as elasticsearch_client
-from sinks.elasticsearch.connection import API_KEY, Place
+from sinks.elasticsearch.connection import API_KEY, IndexLocation
 from sinks.elasticsearch.index import ElasticsearchProfileIndex
 from sinks.memory.profiles import MemoryProfileStore
 from tests.contracts.implementations import hashed_name
-from tests.properties.twins import ORIGIN
+from tests.properties.references import ORIGIN
 from tests.servers.elasticsearch import create, in_files, place_of_index, require_elasticsearch
 from tests.servers.faulty_proxy import (
     Answer,
@@ -52,7 +52,7 @@ from tests.servers.faulty_proxy import (
     lost_answer,
 )
 
-Proxied = tuple[Place, deque[Fault]]
+Proxied = tuple[IndexLocation, deque[Fault]]
 
 
 @pytest.fixture
@@ -82,10 +82,10 @@ def busy_for(chosen: int, status: int = 429) -> Fault:
         lines = body.splitlines(keepends=True)
         others = lines[: 2 * chosen] + lines[2 * chosen + 2 :]
         answer = send(b"".join(others))
-        told = json.loads(answer.body)
+        reported = json.loads(answer.body)
         error = {"type": "es_rejected_execution_exception", "reason": "value secret"}
-        told["items"].insert(chosen, {"index": {"status": status, "error": error}})
-        return answer._replace(body=json.dumps(told).encode())
+        reported["items"].insert(chosen, {"index": {"status": status, "error": error}})
+        return answer._replace(body=json.dumps(reported).encode())
 
     return fault
 
@@ -112,7 +112,7 @@ def test_a_document_that_was_too_much_is_given_again(
     assert index.count(Query()) == 3
 
 
-def test_a_document_that_is_refused_is_told_by_its_id_and_holds_no_other(
+def test_a_document_that_is_refused_is_reported_by_its_id_and_holds_no_other(
     index: ElasticsearchProfileIndex, proxied: Proxied
 ) -> None:
     too_long = IndexDocument("b:" + "x" * 40_000, 1, {"x": "word"})
@@ -149,7 +149,7 @@ def test_a_request_that_is_too_large_is_cut(
     assert index.count(Query()) == 20
 
 
-def test_who_has_no_access_is_told_so_and_what_answers_instead_too(
+def test_who_has_no_access_is_reported_so_and_what_answers_instead_too(
     index: ElasticsearchProfileIndex, proxied: Proxied
 ) -> None:
     def refused(_: Callable[[bytes], Answer], __: bytes) -> Answer:
@@ -163,7 +163,7 @@ def test_who_has_no_access_is_told_so_and_what_answers_instead_too(
         index.put(documents(1))
 
 
-def test_an_index_that_was_not_made_is_told_with_the_command_and_is_not_made(tmp_path: Path) -> None:
+def test_an_index_that_was_not_made_is_reported_with_the_command_and_is_not_made(tmp_path: Path) -> None:
     place = place_of_index(tmp_path)._replace(name="never-made")
     missing = ElasticsearchProfileIndex(place, hashed_name)
     for use in (lambda: missing.put(documents(1)), lambda: missing.count(Query())):
@@ -172,12 +172,12 @@ def test_an_index_that_was_not_made_is_told_with_the_command_and_is_not_made(tmp
     missing.close()
 
 
-def test_a_server_that_is_away_is_told_and_then_left_alone_for_a_moment(
+def test_a_server_that_is_away_is_reported_and_then_left_alone_for_a_moment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pauses: list[float] = []
     monkeypatch.setattr(time, "sleep", pauses.append)
-    away = ElasticsearchProfileIndex(Place(f"http://127.0.0.1:{free_port()}", "away"), hashed_name)
+    away = ElasticsearchProfileIndex(IndexLocation(f"http://127.0.0.1:{free_port()}", "away"), hashed_name)
     problem = r"away: no whole answer from http://127.0.0.1:\d+, is it up\? \(ConnectionError\)"
     for _ in range(2):
         with pytest.raises(ProfileIndexError, match=problem):
@@ -198,7 +198,7 @@ def test_a_server_that_is_killed_loses_nothing_and_the_outbox_waits(tmp_path: Pa
         store.write([FragmentWrite(f"a:{number}", NEW, codec.encode(state), frozenset())])
 
     with elasticsearch(tmp_path / "node") as node:
-        place = Place(node.url, "killed")
+        place = IndexLocation(node.url, "killed")
         create(place)
         index = ElasticsearchProfileIndex(place, hashed_name)
         write(1)
@@ -255,10 +255,10 @@ def test_credentials_go_by_https_only_and_into_no_message(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(API_KEY, "secret")
-    index = ElasticsearchProfileIndex(Place("http://127.0.0.1:1", "a"), hashed_name)
-    with pytest.raises(ConfigError, match="by https only") as told:
+    index = ElasticsearchProfileIndex(IndexLocation("http://127.0.0.1:1", "a"), hashed_name)
+    with pytest.raises(ConfigError, match="by https only") as reported:
         index.put(documents(1))
-    assert "secret" not in str(told.value)
+    assert "secret" not in str(reported.value)
 
 
 def test_a_certificate_is_trusted_by_its_file_only(tmp_path: Path) -> None:

@@ -16,10 +16,10 @@ from idgraph.model.errors import ProfileIndexError
 from idgraph.model.index import IndexDocument
 from idgraph.model.queries import Query
 from sinks.elasticsearch.client import ElasticsearchClient
-from sinks.elasticsearch.connection import Place
+from sinks.elasticsearch.connection import IndexLocation
 from sinks.elasticsearch.index import ElasticsearchProfileIndex
 from sinks.elasticsearch.other_versions import block
-from sinks.elasticsearch.schema import Shape
+from sinks.elasticsearch.schema import IndexShape
 from sinks.elasticsearch.versions import ElasticsearchIndexVersions
 from tests.contracts.implementations import hashed_name
 from tests.servers.elasticsearch import place_of_index
@@ -27,20 +27,20 @@ from tests.servers.faulty_proxy import broken, faulty_proxy, lost_answer
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
+def place(tmp_path: Path) -> IndexLocation:
     return place_of_index(tmp_path)
 
 
 @pytest.fixture
-def index(place: Place) -> Iterator[ElasticsearchProfileIndex]:
+def index(place: IndexLocation) -> Iterator[ElasticsearchProfileIndex]:
     opened = ElasticsearchProfileIndex(place, hashed_name)
     yield opened
     opened.close()
 
 
 @pytest.fixture
-def versions(place: Place) -> Iterator[ElasticsearchIndexVersions]:
-    opened = ElasticsearchIndexVersions(place, hashed_name, Shape(replicas=0))
+def versions(place: IndexLocation) -> Iterator[ElasticsearchIndexVersions]:
+    opened = ElasticsearchIndexVersions(place, hashed_name, IndexShape(replicas=0))
     yield opened
     opened.close()
 
@@ -50,7 +50,7 @@ def document(name: str, version: int = 1) -> IndexDocument:
 
 
 def test_a_writer_that_meets_the_block_waits_and_finds_the_next_version(
-    place: Place, index: ElasticsearchProfileIndex, versions: ElasticsearchIndexVersions
+    place: IndexLocation, index: ElasticsearchProfileIndex, versions: ElasticsearchIndexVersions
 ) -> None:
     index.put([document("a")])
     versions.begin()
@@ -70,7 +70,10 @@ def test_a_writer_that_meets_the_block_waits_and_finds_the_next_version(
 
 @pytest.mark.parametrize("goes_on", [True, False])
 def test_a_block_that_a_killed_run_left_is_lifted_by_the_next_step(
-    place: Place, index: ElasticsearchProfileIndex, versions: ElasticsearchIndexVersions, goes_on: bool
+    place: IndexLocation,
+    index: ElasticsearchProfileIndex,
+    versions: ElasticsearchIndexVersions,
+    goes_on: bool,
 ) -> None:
     made = versions.begin()
     client = ElasticsearchClient(place)
@@ -85,11 +88,11 @@ def test_a_block_that_a_killed_run_left_is_lifted_by_the_next_step(
 
 
 def test_lost_answers_and_errors_of_the_server_are_tried_again_in_each_step(
-    place: Place, index: ElasticsearchProfileIndex
+    place: IndexLocation, index: ElasticsearchProfileIndex
 ) -> None:
     index.put([document("a"), document("b")])
     with faulty_proxy(place.url) as (url, faults):
-        versions = ElasticsearchIndexVersions(place._replace(url=url), hashed_name, Shape(replicas=0))
+        versions = ElasticsearchIndexVersions(place._replace(url=url), hashed_name, IndexShape(replicas=0))
         versions.begin()
         steps = (
             lambda: versions.put([document("a"), document("b")]),
@@ -107,13 +110,13 @@ def test_lost_answers_and_errors_of_the_server_are_tried_again_in_each_step(
 
 
 def test_an_index_of_an_earlier_layout_is_made_anew(
-    place: Place, index: ElasticsearchProfileIndex, versions: ElasticsearchIndexVersions
+    place: IndexLocation, index: ElasticsearchProfileIndex, versions: ElasticsearchIndexVersions
 ) -> None:
     client = ElasticsearchClient(place)
     client.call(lambda api: api.indices.put_mapping(index=place.name, meta={"layout": 1}))
     client.close()
     for use in (lambda: index.put([document("a")]), lambda: index.count(Query())):
-        with pytest.raises(ProfileIndexError, match="`idgraph reindex` makes it anew"):
+        with pytest.raises(ProfileIndexError, match="`idgraph reindex` makes it again"):
             use()
     versions.begin()
     versions.put([document("a")])
@@ -122,8 +125,8 @@ def test_an_index_of_an_earlier_layout_is_made_anew(
     assert index.search(Query()).ids == ["a", "b"]
 
 
-def test_each_shard_is_followed_by_itself(place: Place) -> None:
-    wide = ElasticsearchIndexVersions(place, hashed_name, Shape(shards=3, replicas=0))
+def test_each_shard_is_followed_by_itself(place: IndexLocation) -> None:
+    wide = ElasticsearchIndexVersions(place, hashed_name, IndexShape(shards=3, replicas=0))
     index = ElasticsearchProfileIndex(place, hashed_name)
     wide.begin()
     wide.switch(lambda _: None)

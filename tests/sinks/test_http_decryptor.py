@@ -42,7 +42,7 @@ def client(url: str, **given: Any) -> closing[HttpDecryptor]:
     return closing(HttpDecryptor(DecryptionService(url, **fitting)))
 
 
-def test_a_record_is_decrypted_and_its_position_told(served: tuple[str, Service]) -> None:
+def test_a_record_is_decrypted_and_its_position_reported(served: tuple[str, Service]) -> None:
     url, service = served
     with client(url) as decryptor:
         answer = decryptor.submit(encrypted(CANARY), PLACE).result()
@@ -119,7 +119,7 @@ def test_a_slow_service_is_given_up_in_time_and_another_attempt_may_pass(
     )
 
 
-def test_a_dead_service_is_told_and_one_that_comes_back_is_used() -> None:
+def test_a_dead_service_is_reported_and_one_that_comes_back_is_used() -> None:
     port = free_port()
     with client(f"http://127.0.0.1:{port}/decrypt", retries=1) as decryptor:
         answer = decryptor.submit(encrypted(CANARY), PLACE).result()
@@ -160,13 +160,13 @@ def test_closing_gives_up_what_is_under_way(served: tuple[str, Service]) -> None
 
 def test_closing_leaves_no_connection_that_was_about_to_begin() -> None:
     """A connection is a task of the library below, which waits for what it began; one that was cancelled in its stead,
-    before its first step, was told by Python as never awaited, in whichever test collected it."""
+    before its first step, was reported by Python as never awaited, in whichever test collected it."""
     url = f"http://127.0.0.1:{free_port()}/decrypt"
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as reported:
         warnings.simplefilter("always")
         for _ in range(10):
             with client(url) as decryptor:
                 for _ in range(8):
                     decryptor.submit(encrypted(CANARY), PLACE)
         gc.collect()
-    assert [str(each.message) for each in told if issubclass(each.category, RuntimeWarning)] == []
+    assert [str(each.message) for each in reported if issubclass(each.category, RuntimeWarning)] == []

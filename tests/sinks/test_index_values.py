@@ -90,7 +90,7 @@ def test_the_short_way_gives_the_token_of_the_long_one(number: float) -> None:
 
 
 @given(st.text(), st.text())
-def test_text_keys_sort_as_strings_and_tell_all_apart(one: str, other: str) -> None:
+def test_text_keys_sort_as_strings_and_report_all_apart(one: str, other: str) -> None:
     assert (ordered_key(one) < ordered_key(other)) == (one < other)
     long, longer = "x" * 300 + one, "x" * 300 + other
     assert (text_key(long) == text_key(longer)) == (one == other)

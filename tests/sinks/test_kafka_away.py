@@ -24,12 +24,12 @@ def test_ends_are_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert time.monotonic() - started < 20 * 0.2
 
 
-def test_who_publishes_is_told_where_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_publishes_is_reported_where_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kafka_publisher, "ANSWER_SECONDS", 0.2)
     servers = f"127.0.0.1:{free_port()}"
     with (
         kafka_publisher.KafkaPublisher(servers, {}) as publisher,
-        pytest.raises(PublishError, match=f"^Kafka at {servers} does not answer") as told,
+        pytest.raises(PublishError, match=f"^Kafka at {servers} does not answer") as reported,
     ):
         publisher.publish("orders", [(None, b"{}")])
-    assert told.value.published == 0
+    assert reported.value.published == 0

@@ -18,7 +18,7 @@ confluent_kafka = pytest.importorskip(
 )
 
 
-class Told:
+class Reported:
     """A message of librdkafka: a record, or what it says of a partition at an offset."""
 
     def __init__(self, offset: int, error: Any = None) -> None:
@@ -47,16 +47,16 @@ class Told:
 class Partition:
     """Gives so much at each asking, then nothing any more."""
 
-    def __init__(self, *answers: Sequence[Told]) -> None:
+    def __init__(self, *answers: Sequence[Reported]) -> None:
         self._answers = list(answers)
-        self._there: list[Told] = []
+        self._there: list[Reported] = []
 
-    def poll(self, seconds: float) -> Told | None:
+    def poll(self, seconds: float) -> Reported | None:
         if not self._there and self._answers:
             self._there = list(self._answers.pop(0))
         return self._there.pop(0) if self._there else None
 
-    def consume(self, most: int, seconds: float) -> Sequence[Told]:
+    def consume(self, most: int, seconds: float) -> Sequence[Reported]:
         assert seconds == 0, "more than there is would be waited for"
         there, self._there = self._there, []
         return there
@@ -78,23 +78,23 @@ def read(partition: Partition, until: int, seconds: float = 0.0) -> list[int]:
     return given
 
 
-def records(first: int, behind: int) -> list[Told]:
-    return [Told(offset) for offset in range(first, behind)]
+def records(first: int, behind: int) -> list[Reported]:
+    return [Reported(offset) for offset in range(first, behind)]
 
 
 END = confluent_kafka.KafkaError(confluent_kafka.KafkaError._PARTITION_EOF)
 
 
 def test_the_end_of_a_leader_that_is_behind_is_not_the_end_of_the_range() -> None:
-    assert read(Partition([*records(0, 5), Told(5, END)], [], records(5, 12)), 10) == list(range(10))
+    assert read(Partition([*records(0, 5), Reported(5, END)], [], records(5, 12)), 10) == list(range(10))
 
 
 def test_the_end_of_the_partition_ends_a_range_whose_last_offsets_hold_no_record() -> None:
-    assert read(Partition([*records(0, 9), Told(10, END)], records(10, 11)), 10) == list(range(9))
+    assert read(Partition([*records(0, 9), Reported(10, END)], records(10, 11)), 10) == list(range(9))
 
 
-def test_records_that_never_come_are_told() -> None:
-    partition = Partition([*records(0, 5), Told(5, END)])
+def test_records_that_never_come_are_reported() -> None:
+    partition = Partition([*records(0, 5), Reported(5, END)])
     with pytest.raises(
         SourceUnavailableError, match=r"topic a, partition 0: nothing came .* up to offset 10"
     ):
@@ -103,13 +103,13 @@ def test_records_that_never_come_are_told() -> None:
 
 def test_an_error_that_passes_is_no_record() -> None:
     passes = confluent_kafka.KafkaError(confluent_kafka.KafkaError._TRANSPORT, "", False, True)
-    assert read(Partition([Told(0), Told(-1001, passes)], records(1, 3)), 3) == [0, 1, 2]
+    assert read(Partition([Reported(0), Reported(-1001, passes)], records(1, 3)), 3) == [0, 1, 2]
 
 
-def test_an_error_that_stays_is_told() -> None:
+def test_an_error_that_stays_is_reported() -> None:
     stays = confluent_kafka.KafkaError(confluent_kafka.KafkaError._TRANSPORT)
     with pytest.raises(SourceUnavailableError, match="_TRANSPORT"):
-        read(Partition([Told(0), Told(-1001, stays)], records(1, 3)), 3)
+        read(Partition([Reported(0), Reported(-1001, stays)], records(1, 3)), 3)
 
 
 def test_a_reader_may_take_its_time() -> None:

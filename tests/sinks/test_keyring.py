@@ -112,7 +112,7 @@ def _altered(text: str) -> str:
 
 DAMAGED: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "empty": (lambda content: b"", "not JSON"),
-    "cut short": (lambda content: content[:-10], "not JSON"),
+    "interrupted": (lambda content: content[:-10], "not JSON"),
     "hostile number": (lambda content: b"1e99999999999999999999", "not JSON"),
     "another kind of file": (lambda content: b'{"a": 1}', "no idgraph keyring"),
     "a list": (lambda content: b"[]", "no idgraph keyring"),
@@ -153,8 +153,8 @@ def test_a_damaged_keyring_is_refused(keyring: KeyringFile, path: Path, name: st
     path.write_bytes(damage(content))
     with pytest.raises(KeyProviderError, match=f"^{path}: the keyring cannot be used: .*{reason}") as caught:
         KeyringFile(path)
-    told = f"{caught.value!r} {caught.value.__context__!r}"
-    assert not any(secret[:16] in told for secret in secrets)
+    reported = f"{caught.value!r} {caught.value.__context__!r}"
+    assert not any(secret[:16] in reported for secret in secrets)
     with pytest.raises(KeyProviderError, match=reason):
         keyring.add()
 
@@ -182,10 +182,15 @@ def test_adding_leaves_purpose_keys_alone(keyring: KeyringFile, path: Path) -> N
 def test_the_list_of_versions_holds_no_keys(keyring: KeyringFile, path: Path) -> None:
     keyring.add()
     document = json.loads(path.read_bytes())
-    for told in (repr(keyring.versions()), repr(keyring), repr(keyring_file.read(path)), repr(vars(keyring))):
-        assert not any(key["key"][:16] in told for key in document["keys"])
-        assert document["root"][:16] not in told
-        assert not shown(keyring_file.read(path)[0].root, told)
+    for reported in (
+        repr(keyring.versions()),
+        repr(keyring),
+        repr(keyring_file.read(path)),
+        repr(vars(keyring)),
+    ):
+        assert not any(key["key"][:16] in reported for key in document["keys"])
+        assert document["root"][:16] not in reported
+        assert not shown(keyring_file.read(path)[0].root, reported)
 
 
 def test_a_key_that_another_process_added_is_found(keyring: KeyringFile, path: Path) -> None:

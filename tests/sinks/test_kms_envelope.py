@@ -162,7 +162,7 @@ def test_what_passes_is_asked_again(path: Path, proxied: tuple[KmsKey, list[obje
     assert provider.unwrap(wrapped, b"f").reveal() == DATA_KEY
 
 
-def test_throttled_for_too_long_is_told_and_not_asked_for_each_key(
+def test_throttled_for_too_long_is_reported_and_not_asked_for_each_key(
     path: Path, proxied: tuple[KmsKey, list[object]]
 ) -> None:
     key, faults = proxied
@@ -236,7 +236,7 @@ def test_a_bare_keyring_is_taken_over(tmp_path: Path, key: KmsKey) -> None:
         KeyringFile.take_over(path, KmsEnvelope(key), tmp_path / "bare.json")
 
 
-def test_a_keyring_of_the_other_kind_is_told(path: Path, key: KmsKey, tmp_path: Path) -> None:
+def test_a_keyring_of_the_other_kind_is_reported(path: Path, key: KmsKey, tmp_path: Path) -> None:
     with pytest.raises(KeyProviderError, match='it is one for `kind = "kms"` in \\[keys\\]'):
         KeyringFile(path)
     KeyringFile.create(tmp_path / "bare.json")

@@ -12,10 +12,10 @@ import pytest
 from idgraph.model.dead_letters import DeadLetter
 from sinks.sqlite.database import SqliteFile
 from sinks.sqlite.dead_letters import SqliteDeadLetters
-from tests.contracts.test_dead_letters import letter
+from tests.contracts.test_dead_letters import dead_letter
 
 
-def test_a_page_of_heavy_letters_is_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_of_heavy_dead_letters_is_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A hundred of the largest would be gigabytes."""
     read: list[int] = []
     plain = SqliteFile.read
@@ -25,8 +25,10 @@ def test_a_page_of_heavy_letters_is_small(tmp_path: Path, monkeypatch: pytest.Mo
         read.append(sum(len(each.payload) for each in page))
         return page
 
-    with closing(SqliteDeadLetters(tmp_path / "letters.db")) as letters:
-        letters.put([letter(f"{number:03}")._replace(payload=b"x" * (1 << 20)) for number in range(20)])
+    with closing(SqliteDeadLetters(tmp_path / "letters.db")) as dead_letters:
+        dead_letters.put(
+            [dead_letter(f"{number:03}")._replace(payload=b"x" * (1 << 20)) for number in range(20)]
+        )
         monkeypatch.setattr(SqliteFile, "read", noted)
-        assert sum(1 for _ in letters.scan()) == 20
+        assert sum(1 for _ in dead_letters.scan()) == 20
     assert max(read) <= 4 << 20

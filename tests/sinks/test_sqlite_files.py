@@ -60,7 +60,7 @@ KINDS = {
     "dead letters": Kind(
         SqliteDeadLetters,
         StoreError,
-        lambda letters, number: letters.put(
+        lambda dead_letters, number: dead_letters.put(
             [
                 DeadLetter(
                     f"{number}",
@@ -78,7 +78,7 @@ KINDS = {
                 )
             ]
         ),
-        lambda letters: [letter.id for letter in letters.scan()],
+        lambda dead_letters: [dead_letter.id for dead_letter in dead_letters.scan()],
     ),
     "data keys": Kind(
         SqliteDataKeys,
@@ -385,7 +385,7 @@ def test_nothing_of_what_was_erased_is_left_among_what_stays(tmp_path: Path) -> 
     versions = dict.fromkeys(ids, 0)
     for turn in range(8):
         some = [each for each in sorted(ids) if not turn or drawn.random() < 0.5]
-        states = {each: _told(each) * drawn.randrange(5, 60) for each in some}
+        states = {each: _reported(each) * drawn.randrange(5, 60) for each in some}
         assert not store.write(
             [FragmentWrite(each, versions[each], state, frozenset()) for each, state in states.items()]
         )
@@ -394,11 +394,11 @@ def test_nothing_of_what_was_erased_is_left_among_what_stays(tmp_path: Path) -> 
     store.finish(erased)
     store.close()
     content = b"".join(file.read_bytes() for file in tmp_path.iterdir())
-    assert [each for each in erased if _told(each) in content] == []
-    assert all(_told(each) in content for each in set(ids) - set(erased))
+    assert [each for each in erased if _reported(each) in content] == []
+    assert all(_reported(each) in content for each in set(ids) - set(erased))
 
 
-def _told(fragment_id: str) -> bytes:
+def _reported(fragment_id: str) -> bytes:
     return f"secret of {fragment_id}, ".encode()
 
 

@@ -179,7 +179,7 @@ def test_what_was_erased_does_not_reach_the_file_with_what_is_put_beside_it(path
     index.close()
 
 
-def test_damage_is_told(path: Path) -> None:
+def test_damage_is_reported(path: Path) -> None:
     index = opened(path)
     index.put([IndexDocument("a", 1, {"x": "word"})])
     connection = sqlite3.connect(path)

@@ -174,7 +174,7 @@ def test_runs_hold_what_a_set_of_numbers_would(done: list[tuple[str, int, frozen
             sqlite_outbox.remove(connection, count)
             waiting.discard(count)
             del versions[count]
-        told = [int(entry.fragment_id) for entry in sqlite_outbox.entries(connection, 1000)]
-        assert sorted(told) == sorted(waiting), "each once"
+        reported = [int(entry.fragment_id) for entry in sqlite_outbox.entries(connection, 1000)]
+        assert sorted(reported) == sorted(waiting), "each once"
         assert all(sqlite_outbox.waits(connection, each) == (each in waiting) for each in range(1, 40))
     connection.close()

@@ -83,7 +83,7 @@ def profiles(path: Path, count: int) -> dict[str, Callable[[], object]]:
         "settle": lambda: store.settle([OutboxEntry(each, 9) for each in FIFTH]),
         "read with tombstones": lambda: store.read_with_tombstones(FIFTH),
         "tombstones": lambda: store.tombstones(FIFTH),
-        "holdings": lambda: store.holdings(FIFTH),
+        "holdings": lambda: store.summaries(FIFTH),
         "withdraw": lambda: store.withdraw({"none": 1}),
         "erase": lambda: store.erase(["00009"], 1),
     }
@@ -125,19 +125,19 @@ def data_keys(path: Path, count: int) -> dict[str, Callable[[], object]]:
     }
 
 
-def letters(path: Path, count: int) -> dict[str, Callable[[], object]]:
+def dead_letters(path: Path, count: int) -> dict[str, Callable[[], object]]:
     made = SqliteDeadLetters(path)
 
-    def letter(n: int) -> DeadLetter:
+    def dead_letter(n: int) -> DeadLetter:
         return DeadLetter(
             f"{n:05}", DeadLetterReason.NOT_JSON, "read", "", f"source{n // 20}", f"file:{n}", None, 1,
             f"batch{n // 20}", "one", b"x", 0,
         )  # fmt: skip
 
-    made.put([letter(n) for n in range(count)])
+    made.put([dead_letter(n) for n in range(count)])
     return {
         "get": lambda: made.get("00007"),
-        "put": lambda: made.put([letter(3)]),
+        "put": lambda: made.put([dead_letter(3)]),
         "settle a batch": lambda: made.settle_batch("batch3", "one"),
         "those of a source": lambda: list(made.scan(source="source3")),
         "first of all": lambda: next(iter(made.scan())),
@@ -145,7 +145,7 @@ def letters(path: Path, count: int) -> dict[str, Callable[[], object]]:
     }
 
 
-@pytest.mark.parametrize("kind", [profiles, index, data_keys, letters])
+@pytest.mark.parametrize("kind", [profiles, index, data_keys, dead_letters])
 def test_a_call_costs_no_more_where_more_is_there(
     kind: Callable[[Path, int], dict[str, Callable[[], object]]],
     tmp_path: Path,

@@ -19,7 +19,7 @@ from ingestion.spark.session import start_session
 from ingestion.spark.configuration import SparkSettings
 
 folder = Path(sys.argv[1])
-inbox, checkpoint, told = folder / "inbox", folder / "checkpoint", {}
+inbox, checkpoint, reported = folder / "inbox", folder / "checkpoint", {}
 session = start_session(
     # Spark's log of files is compacted so often that few micro-batches show it.
     FlowConfig(master="local[1]"), SparkSettings(options={"spark.sql.streaming.fileSource.log.compactInterval": "4"}),
@@ -30,13 +30,13 @@ names = lambda rows: sorted(row.path.removeprefix("file:") for row in rows.colle
 """
 
 _END = """
-(folder / "told.json").write_text(json.dumps(told))
+(folder / "told.json").write_text(json.dumps(reported))
 session.stop()
 """
 
 
-def told_by(program: str, folder: Path) -> Any:
-    """What a program puts into `told`. It has `session`, `folder`, its `inbox` and `checkpoint`, the names that `_BEGIN` brings, and
+def reported_by(program: str, folder: Path) -> Any:
+    """What a program puts into `reported`. It has `session`, `folder`, its `inbox` and `checkpoint`, the names that `_BEGIN` brings, and
     `names`, sorted, of the files of some rows."""
     done = subprocess.run(
         [sys.executable, "-c", _BEGIN + program + _END, str(folder)],

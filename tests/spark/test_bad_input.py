@@ -70,14 +70,18 @@ def test_every_kind_of_bad_input_among_good_events(tmp_path: Path, shop: Shop) -
     (batch,) = installation.run()
     assert batch["attempts"] == 2, "what a disk refuses may pass"
 
-    letters = installation.dead_letters()
-    found = {letter["position"]: letter["reason"] for letter in letters}
+    dead_letters = installation.dead_letters()
+    found = {dead_letter["position"]: dead_letter["reason"] for dead_letter in dead_letters}
     lines = file.read_bytes().split(b"\n")
     expected = {f"file:segment/mixed.jsonl#{lines.index(line) + 1}": reason for line, reason in BAD.items()}
     for whole_file in ("amplitude/refused.jsonl", "orders/done/a.jsonl"):
         assert found.pop(f"file:{whole_file}#1") == "corrupt_source"
-    torn = [letter for letter in letters if letter["position"].startswith("file:amplitude/torn")]
-    assert [letter["reason"] for letter in torn] == ["corrupt_source"]
+    torn = [
+        dead_letter
+        for dead_letter in dead_letters
+        if dead_letter["position"].startswith("file:amplitude/torn")
+    ]
+    assert [dead_letter["reason"] for dead_letter in torn] == ["corrupt_source"]
     assert "give it again whole" in torn[0]["detail"]
     del found[torn[0]["position"]]
     assert found == expected
@@ -90,11 +94,11 @@ def test_every_kind_of_bad_input_among_good_events(tmp_path: Path, shop: Shop) -
     assert installation.profiles() == clean.profiles()
 
     # The record is kept, sealed, and shown only when asked for.
-    letter = next(letter for letter in letters if letter["reason"] == "not_json")
-    assert b"{ not json" not in installation.command("dead-letters", "show", letter["id"]).stdout
-    assert b"{ not json" in installation.command("dead-letters", "show", letter["id"], "--reveal").stdout
+    dead_letter = next(dead_letter for dead_letter in dead_letters if dead_letter["reason"] == "not_json")
+    assert b"{ not json" not in installation.command("dead-letters", "show", dead_letter["id"]).stdout
+    assert b"{ not json" in installation.command("dead-letters", "show", dead_letter["id"], "--reveal").stdout
 
-    # The torn file given again whole completes the month.
+    # The torn file retried whole completes the month.
     installation.publish("amplitude", retail("amplitude")[:500])
     take(clean, {"amplitude": retail("amplitude")[:500]})
     installation.run()

@@ -24,7 +24,7 @@ def reference(tmp_path_factory: pytest.TempPathFactory, shop: Shop) -> bytes:
     installation = Installation(tmp_path_factory.mktemp("reference"), shop)
     report = take(installation, {source: retail(source)[:events] for source, events in FIRST.items()})
     assert report.events == sum(FIRST.values())
-    assert report.dead_letters() == 0
+    assert report.dead_letter_count() == 0
     return installation.profiles()
 
 

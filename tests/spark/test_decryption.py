@@ -40,12 +40,12 @@ def test_a_service_that_is_slow_and_fails_changes_nothing(
         assert sum(each["decrypted"] for each in batches) == everything
         assert sum(each["decrypt_retries"] for each in batches) > 100
         assert installation.profiles() == first_profiles
-        (letter,) = installation.dead_letters()
-        assert letter["reason"] == "not_json"
+        (dead_letter,) = installation.dead_letters()
+        assert dead_letter["reason"] == "not_json"
         service.often = lambda: None
         asked = len(service.positions)
         installation.command("dead-letters", "replay", "--all", code=1)
-        assert len(service.positions) == asked + 1, "a letter holds what arrived"
+        assert len(service.positions) == asked + 1, "a dead letter holds what arrived"
     assert_nothing_is_in_the_clear(installation)
 
 

@@ -58,7 +58,7 @@ def test_nothing_comes_back_and_nothing_else_goes(tmp_path: Path, shop: Shop) ->
                 lambda: process.poll() is not None or len(installation.batches()) >= 2,
                 what="two micro-batches",
             )
-            told = installation.command("erase", f"email:{GONE}", "--yes", "--json")
+            reported = installation.command("erase", f"email:{GONE}", "--yes", "--json")
             published = turns
             erased.set()
             publisher.join()
@@ -72,7 +72,7 @@ def test_nothing_comes_back_and_nothing_else_goes(tmp_path: Path, shop: Shop) ->
     finally:
         erased.set()
 
-    receipt = json.loads(told.stdout)
+    receipt = json.loads(reported.stdout)
     assert receipt["counts"]["fragments"] == 1
     assert receipt["counts"]["data_keys"] == 1
     assert receipt["counts"]["dead_letters"] >= 1
@@ -80,7 +80,7 @@ def test_nothing_comes_back_and_nothing_else_goes(tmp_path: Path, shop: Shop) ->
     installation.command("lookup", f"email:{GONE}", code=3)
     assert len(installation.export().splitlines()) == 30 * turns
     assert leaks(CANARIES, files_below(tmp_path / ".idgraph")) == []
-    # Broken events that came later are letters again; given once more, the same command takes them too.
+    # Broken events that came later are dead letters again; given once more, the same command takes them too.
     again = installation.command("erase", f"email:{GONE}", "--yes", "--json")
     assert json.loads(again.stdout)["counts"]["dead_letters"] >= 1
     assert installation.dead_letters() == []

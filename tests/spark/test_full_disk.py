@@ -66,9 +66,9 @@ def test_what_was_published_while_it_was_full_is_there_afterwards(
     for source in ("segment", "amplitude", "orders"):
         installation.publish(source, retail(source)[LATER])
     assert process.wait(240) == 1
-    told = (installation.folder / "flow.err").read_text()
-    assert f"error: {state}/" in told
-    assert "the disk is full" in told
+    reported = (installation.folder / "flow.err").read_text()
+    assert f"error: {state}/" in reported
+    assert "the disk is full" in reported
     ballast.unlink()
     installation.run()
     for some in (FIRST, LATER):

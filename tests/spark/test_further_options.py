@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
 OPTIONS = {
     "spark.authenticate.secret": "hunter2",
     "spark.idgraph.odd": "a = b: \\u0041 C:\\x\ty # ! ' \" $HOME grün 𝄞",
-    # Told by a machine's defaults too, and here otherwise.
+    # Reported by a machine's defaults too, and here otherwise.
     "spark.idgraph.both": "the configuration's",
     "spark.ui.showConsoleProgress": "ours goes before",
 }
@@ -33,7 +33,7 @@ folder, options = Path(sys.argv[1]), json.loads(sys.stdin.read())
 session = start_session(
     FlowConfig(master="local[1]"), SparkSettings(options=options), folder / "scratch", folder / "log", class_archives()
 )
-# Each command line here is readable by all; those of ours tell the folder.
+# Each command line here is readable by all; those of ours show_report the folder.
 lines = []
 for file in Path("/proc").glob("[0-9]*/cmdline"):
     try:
@@ -43,8 +43,8 @@ for file in Path("/proc").glob("[0-9]*/cmdline"):
     if str(folder) in line:
         lines.append(line)
 conf = session.sparkContext.getConf()
-told = [lines, {name: conf.get(name) for name in [*options, "spark.idgraph.machine"]}]
-(folder / "told.json").write_text(json.dumps(told))
+reported = [lines, {name: conf.get(name) for name in [*options, "spark.idgraph.machine"]}]
+(folder / "told.json").write_text(json.dumps(reported))
 session.stop()
 """
 

@@ -1,4 +1,4 @@
-"""`idgraph reindex` and `idgraph reconcile` on DynamoDB while a flow writes: killed, gone on with, and nothing missing."""
+"""`idgraph reindex` and `idgraph reconcile` on DynamoDB while a flow writes: killed, resumed, and nothing missing."""
 
 from __future__ import annotations
 
@@ -63,12 +63,12 @@ class Running:
 
     def publish_more(self, named: str) -> None:
         """Some of the first events once more, as other events of other persons with the same attributes."""
-        told = [json.loads(line) for line in retail("orders")[:40]]
-        for each in told:
+        reported = [json.loads(line) for line in retail("orders")[:40]]
+        for each in reported:
             each["order_id"] += named
             each["customer"]["email"] = named + each["customer"]["email"]
-        self._installation.publish("orders", [json.dumps(each).encode() for each in told])
-        self._published += len(told)
+        self._installation.publish("orders", [json.dumps(each).encode() for each in reported])
+        self._published += len(reported)
 
     def is_done(self) -> bool:
         """With all that was published."""
@@ -124,9 +124,9 @@ def test_beside_a_flow_and_killed(tmp_path: Path, shop: Shop, kind: str) -> None
         process = installation.spawn("again", "reindex", "--json", "--rate", "300")
         flow.publish_more("beside.")
         assert process.wait(RUN_SECONDS) == 0
-        told = json.loads((installation.folder / "again.out").read_bytes())
-        assert told["resumed"]
-        assert told["refused"] == 0
+        reported = json.loads((installation.folder / "again.out").read_bytes())
+        assert reported["resumed"]
+        assert reported["refused"] == 0
 
         process = installation.spawn("reconcile", "reconcile", *SLOWLY)
         killed(process, (settings.directory / "reconcile" / "place.json").exists)

@@ -33,8 +33,8 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
 def installed(folder: Path, shop: Shop, kafka: Kafka, topics: str, **settings: Any) -> Installation:
     """An installation whose sources are topics, which are made."""
     kafka.create(*(topics + source for source in FIRST))
-    told = {"bootstrap_servers": kafka.bootstrap_servers, **settings}
-    return Installation(folder, shop, kafka=told, topics=topics)
+    reported = {"bootstrap_servers": kafka.bootstrap_servers, **settings}
+    return Installation(folder, shop, kafka=reported, topics=topics)
 
 
 def publish(installation: Installation) -> None:
@@ -56,13 +56,13 @@ def test_the_same_export_as_from_files(
     assert sum(batch["events"] for batch in batches) == sum(FIRST.values()) + 2
     assert sum(batch["skipped"] for batch in batches) == 1, "a record without a payload, which no spec is for"
     assert installation.profiles() == first_profiles
-    (letter,) = installation.dead_letters()
-    assert letter["reason"] == "not_json"
-    topic, partition, offset = letter["position"].removeprefix("kafka:").split("/")
+    (dead_letter,) = installation.dead_letters()
+    assert dead_letter["reason"] == "not_json"
+    topic, partition, offset = dead_letter["position"].removeprefix("kafka:").split("/")
     assert (topic, partition) == ("same-orders", "1")
     assert int(offset) < FIRST["orders"]
     installation.command("dead-letters", "replay", "--all", code=1)
-    assert [each["position"] for each in installation.dead_letters()] == [letter["position"]]
+    assert [each["position"] for each in installation.dead_letters()] == [dead_letter["position"]]
 
 
 def partitions_with_lag(port: int) -> int:
@@ -105,7 +105,7 @@ def test_driver_and_broker_killed(tmp_path: Path, shop: Shop, kafka: Kafka, firs
         IDGRAPH_KAFKA__MIN_OFFSETS_PER_BATCH="1000", IDGRAPH_KAFKA__MAX_OFFSETS_PER_BATCH="1000"
     )
     taken = sum(batch["events"] for batch in [*installation.batches(), *last])
-    assert taken <= sum(FIRST.values()) + 2 * 90, "again is given no more than what was cut short, twice"
+    assert taken <= sum(FIRST.values()) + 2 * 90, "again is given no more than what was interrupted, twice"
     assert installation.profiles() == first_profiles
     assert installation.dead_letters() == []
 
@@ -157,9 +157,9 @@ def test_what_is_gone_before_it_was_read_stops_the_flow(tmp_path: Path, shop: Sh
         "end": 30,
         "lag": 20,
     }
-    told = installation.command("run", "--until-done", code=4).stderr.decode()
-    assert "lost-orders" in told
-    assert len(told.splitlines()) < 5, told
+    reported = installation.command("run", "--until-done", code=4).stderr.decode()
+    assert "lost-orders" in reported
+    assert len(reported.splitlines()) < 5, reported
 
 
 ORDER = {
@@ -190,8 +190,8 @@ def test_avro_by_a_registry_and_timestamps_out_of_all_range(
     any_time = {"message.timestamp.after.max.ms": str(2**63 - 1)}
     kafka.create("odd-segment", config=any_time)
     kafka.create("odd-amplitude", "odd-orders")
-    told = {"bootstrap_servers": kafka.bootstrap_servers}
-    installation = Installation(tmp_path, shop, kafka=told, topics="odd-")
+    reported = {"bootstrap_servers": kafka.bootstrap_servers}
+    installation = Installation(tmp_path, shop, kafka=reported, topics="odd-")
     with schema_registry() as registry:
         number = registry.register("odd-orders-value", json.dumps(schema))
         config = installation.config.read_text()
@@ -213,4 +213,7 @@ def test_avro_by_a_registry_and_timestamps_out_of_all_range(
     assert sum(batch["events"] for batch in batches) == sum(FIRST.values()) + 2
     assert set(batches[-1]["lag"].values()) == {0}
     assert installation.profiles() == first_profiles
-    assert sorted(letter["reason"] for letter in installation.dead_letters()) == ["bad_payload", "no_schema"]
+    assert sorted(dead_letter["reason"] for dead_letter in installation.dead_letters()) == [
+        "bad_payload",
+        "no_schema",
+    ]

@@ -68,9 +68,9 @@ def test_a_flow_stops_while_kms_is_away_and_goes_on_later(
 ) -> None:
     installation = in_kms(tmp_path, shop, kms, batch_retries=1)
     assert running_until_kms_is_away(installation, kms, lambda: False) == 1
-    told = (tmp_path / "flow.err").read_bytes()
-    assert b"a micro-batch failed and is given again: KMS key" in told
-    assert told.splitlines()[-1].startswith(b"error: KMS key")
+    reported = (tmp_path / "flow.err").read_bytes()
+    assert b"a micro-batch failed and is given again: KMS key" in reported
+    assert reported.splitlines()[-1].startswith(b"error: KMS key")
     assert_nothing_is_in_the_clear(installation, shop)
     kms.start()
     installation.run()
@@ -92,8 +92,8 @@ def test_a_flow_sets_aside_what_it_cannot_seal_and_a_replay_brings_it(
 
     assert running_until_kms_is_away(installation, kms, is_all_done) is None
     kms.start()
-    letters = installation.dead_letters()
-    assert {letter["reason"] for letter in letters} == {"key_unavailable"}
+    dead_letters = installation.dead_letters()
+    assert {dead_letter["reason"] for dead_letter in dead_letters} == {"key_unavailable"}
     assert_nothing_is_in_the_clear(installation, shop)
     installation.command("dead-letters", "replay", "--all")
     installation.run()

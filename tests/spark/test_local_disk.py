@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark.own_session import told_by
+from tests.spark.own_session import reported_by
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
 
@@ -19,16 +19,16 @@ from ingestion.sources.files.taken import files_of
 hadoop = session._jvm.org.apache.hadoop.fs
 disk = hadoop.FileSystem.get(session._jvm.java.net.URI("file:///"), session.sparkContext._jsc.hadoopConfiguration())
 listed = lambda path: sorted(each.getPath().toString() for each in disk.listStatus(hadoop.Path(str(path))))
-told.update({"class": disk.getClass().getName(), "batches": [], "noted": [], "listed": []})
+reported.update({"class": disk.getClass().getName(), "batches": [], "noted": [], "listed": []})
 
 def run(runs):
     stream = FileStream({"all": FileSource(name="all", path=inbox)}, 3, checkpoint)
 
     def process(rows, number):
-        told["batches"].append(names(rows))
-        told["noted"].append(sorted(map(str, files_of(checkpoint, number))))
+        reported["batches"].append(names(rows))
+        reported["noted"].append(sorted(map(str, files_of(checkpoint, number))))
         stream.took(number, 0, 0.0)
-        told["listed"].append(listed(inbox))
+        reported["listed"].append(listed(inbox))
 
     query = stream.load(session, Intake()).writeStream.foreachBatch(process)
     query = query.option("checkpointLocation", str(checkpoint)).start()
@@ -41,7 +41,7 @@ def run(runs):
 before = listed(inbox)
 run(["late-1.jsonl", "late-2.jsonl"])
 run(["later.jsonl", "deep/latest.jsonl"])
-told["unhidden"] = len(listed(inbox)) - len(before)
+reported["unhidden"] = len(listed(inbox)) - len(before)
 """
 
 
@@ -54,22 +54,22 @@ def test_each_file_is_taken_once_and_then_hidden_from_its_query(tmp_path: Path) 
     (inbox / ".half.jsonl.part").write_text("{")
     umask = os.umask(0)
     try:
-        told = told_by(FOLLOWED, tmp_path)
+        reported = reported_by(FOLLOWED, tmp_path)
     finally:
         os.umask(umask)
-    assert told["class"] == "idgraph.LocalDisk"
-    taken = [file for batch in told["batches"] for file in batch]
+    assert reported["class"] == "idgraph.LocalDisk"
+    taken = [file for batch in reported["batches"] for file in batch]
     late = ["late-1.jsonl", "late-2.jsonl", "later.jsonl", "deep/latest.jsonl"]
     assert sorted(Path(file).relative_to(inbox) for file in map(_plain, taken)) == sorted(
         map(Path, [*names, *late])
     )
     compacted = [file.name for file in (tmp_path / "checkpoint").rglob("*.compact")]
     assert sorted(compacted) == ["3.compact", "7.compact"], "one in each run"
-    assert [sorted(map(_plain, batch)) for batch in told["batches"]] == told["noted"]
+    assert [sorted(map(_plain, batch)) for batch in reported["batches"]] == reported["noted"]
     # A folder, and what is not published yet.
-    assert min(map(len, told["listed"])) == 2
+    assert min(map(len, reported["listed"])) == 2
     # To others, and to the query's next run, all is there.
-    assert told["unhidden"] == 3
+    assert reported["unhidden"] == 3
     modes = {file.stat().st_mode & 0o777 for file in (tmp_path / "checkpoint").rglob("*") if file.is_file()}
     assert modes == {0o600}
 

@@ -38,7 +38,7 @@ def test_an_edit_is_in_force_while_the_stream_runs_and_no_event_is_split(tmp_pat
     with serving(app) as url, MetadataClient(url, token) as client:
         declare(client)
         installation = Installation(tmp_path / "shop", Shop(url, token, tmp_path / "keyring.json"))
-        # With a Java process of its own: where broadcasts lie is told to it once.
+        # With a Java process of its own: where broadcasts lie is asked to it once.
         process = installation.start()
         try:
             installation.publish("segment", lines[:50])

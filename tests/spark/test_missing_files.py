@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from tests.installation import Installation, Shop, retail
-from tests.spark.own_session import told_by
+from tests.spark.own_session import reported_by
 from tests.undisturbed import take
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
 
 
-def test_each_file_of_a_micro_batch_that_is_gone_on_with_is_read_or_a_letter(
+def test_each_file_of_a_micro_batch_that_is_gone_on_with_is_read_or_a_dead_letter(
     tmp_path: Path, shop: Shop
 ) -> None:
     installation = Installation(tmp_path / "flow", shop)
@@ -27,10 +27,10 @@ def test_each_file_of_a_micro_batch_that_is_gone_on_with_is_read_or_a_letter(
 
     (batch,) = installation.run()
     assert (batch["files"], batch["dead_letters"]) == (4, {"corrupt_source": 2})
-    positions = [letter["position"] for letter in installation.dead_letters()]
+    positions = [dead_letter["position"] for dead_letter in installation.dead_letters()]
     assert sorted(positions) == [f"file:orders/{file.name}#1" for file in files[1:]]
 
-    # They are back before the micro-batch is done: it reads them, and the letters of its earlier run go.
+    # They are back before the micro-batch is done: it reads them, and the dead letters of its earlier run go.
     _forget_the_end(installation, 0)
     for file in away:
         file.rename(files[0].with_name(file.name))
@@ -55,10 +55,10 @@ away = folder / "away"
 
 def process(rows, number):
     (inbox / "b %41.jsonl").rename(away)
-    told["left"] = names(rows)
+    reported["left"] = names(rows)
     away.rename(inbox / "b %41.jsonl")
-    told["whole"] = [stream.is_whole(number, files) for files in range(4)]
-    told["all"] = names(stream.in_other_tasks(number))
+    reported["whole"] = [stream.is_whole(number, files) for files in range(4)]
+    reported["all"] = names(stream.in_other_tasks(number))
 
 query = stream.load(session, Intake(until_done=True)).writeStream.foreachBatch(process)
 query.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start().awaitTermination()
@@ -69,10 +69,10 @@ def test_a_file_that_comes_back_before_anyone_looks_again_is_still_known(tmp_pat
     (tmp_path / "inbox").mkdir()
     for name, content in {"a.jsonl": "{}", "b %41.jsonl": "{}", "empty.jsonl": ""}.items():
         (tmp_path / "inbox" / name).write_text(content)
-    told = told_by(FOLLOWED, tmp_path)
-    assert _names(told["left"]) == ["a.jsonl"]
-    assert told["whole"] == [False, False, True, True]
-    assert _names(told["all"]) == ["a.jsonl", "b %41.jsonl", "empty.jsonl"]
+    reported = reported_by(FOLLOWED, tmp_path)
+    assert _names(reported["left"]) == ["a.jsonl"]
+    assert reported["whole"] == [False, False, True, True]
+    assert _names(reported["all"]) == ["a.jsonl", "b %41.jsonl", "empty.jsonl"]
 
 
 def _names(paths: list[str]) -> list[str]:

@@ -67,14 +67,16 @@ def test_a_running_flow_is_watched_and_shows_no_values(tmp_path: Path, shop: Sho
         until(lambda: installation.batches() or process.poll() is not None, what="the first micro-batch")
         assert got(f"{url}/health/ready")[0] == 200
         metrics = got(f"{url}/metrics")[1]
-        told = installation.batches()
+        reported = installation.batches()
         service = got(f"{shop.url}/metrics")[1]
     for total, field in (
         ("events", "events"),
         ("fragments_written", "written"),
         ("values_sealed", "protected"),
     ):
-        assert f'idgraph_{total}_total{{flow="shop"}} {float(sum(each[field] for each in told))}' in metrics
+        assert (
+            f'idgraph_{total}_total{{flow="shop"}} {float(sum(each[field] for each in reported))}' in metrics
+        )
     names = set(re.findall(r"^(?:# HELP )?(idgraph_\w+)", metrics + service, re.MULTILINE))
     for file, wanted in watched().items():
         assert len(wanted) > 10, file

@@ -29,31 +29,31 @@ def segment() -> list[bytes]:
 
 
 def expected() -> dict[str, dict[str, Any]]:
-    """What each known customer did, told from the lines themselves."""
+    """What each known customer did, distinguished from the lines themselves."""
     events: dict[str, dict[str, dict[str, Any]]] = defaultdict(dict)
     for line in segment():
         event = json.loads(line, parse_float=Decimal)
         if event.get("userId") and (user := event["userId"].lstrip("0")):
             events[user][event["messageId"]] = event
-    return {user: _told(list(done.values())) for user, done in events.items()}
+    return {user: _reported(list(done.values())) for user, done in events.items()}
 
 
-def _told(events: list[dict[str, Any]]) -> dict[str, Any]:
+def _reported(events: list[dict[str, Any]]) -> dict[str, Any]:
     totals = [
         Decimal(event["properties"]["cartTotal"]) for event in events if event.get("event") == "Purchase"
     ]
     first = min(datetime.fromisoformat(event["timestamp"]).timestamp() for event in events)
-    told: dict[str, Any] = {
+    reported: dict[str, Any] = {
         "first": round(first * 1000),
         "devices": sorted({event["anonymousId"] for event in events if event.get("anonymousId")}),
     }
     if totals:
-        told |= {
+        reported |= {
             "total": exact_number(str(sum(totals))),
             "largest": exact_number(str(max(totals))),
             "orders": len(totals),
         }
-    return told
+    return reported
 
 
 def shown(profile: dict[str, Any]) -> dict[str, Any]:

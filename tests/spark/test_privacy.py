@@ -159,7 +159,7 @@ def filled(folder: Path, shop: Shop) -> Installation:
 
 
 def with_event_log(folder: Path) -> str:
-    """SPARK_CONF_DIR of somebody who has Spark keep all that it tells of itself, uncompressed."""
+    """SPARK_CONF_DIR of somebody who has Spark keep all that it reports itself, uncompressed."""
     configuration, log = folder / "spark-conf", folder / "event-log"
     configuration.mkdir()
     log.mkdir()
@@ -191,10 +191,12 @@ def assert_no_key(files: list[Path], keyring: Path) -> None:
     """No file but the keyring has a key-encryption key or the root secret, raw, as hex or as base64."""
     document = json.loads(keyring.read_bytes())
     keys = [base64.b64decode(text) for text in (document["root"], document["keys"][0]["key"])]
-    needles = [needle for key in keys for needle in (key, key.hex().encode(), base64.b64encode(key)[:-2])]
+    needles = [
+        lookup_key for key in keys for lookup_key in (key, key.hex().encode(), base64.b64encode(key)[:-2])
+    ]
     places = [path for path in files if path.resolve() != keyring.resolve()]
     assert len(places) > 5
-    assert not [path for path in places if any(needle in content_of(path) for needle in needles)]
+    assert not [path for path in places if any(lookup_key in content_of(path) for lookup_key in needles)]
 
 
 def mode_of(path: Path) -> int:
@@ -213,7 +215,7 @@ def open_to_others(folder: Path) -> list[str]:
 def test_canaries_are_nowhere(tmp_path: Path, own_shop: tuple[Shop, str]) -> None:
     shop, reader = own_shop
     installation = filled(tmp_path, shop)
-    told = with_event_log(tmp_path)
+    reported = with_event_log(tmp_path)
     data = tmp_path / ".idgraph"
     service = shop.keyring.parent
 
@@ -226,23 +228,26 @@ def test_canaries_are_nowhere(tmp_path: Path, own_shop: tuple[Shop, str]) -> Non
         assert_no_key(files, shop.keyring)
 
     # The driver, the JVM and the workers, killed at once in the middle of the first micro-batch.
-    process = installation.start("--until-done", SPARK_CONF_DIR=told)
+    process = installation.start("--until-done", SPARK_CONF_DIR=reported)
     until(lambda: process.poll() is not None or rows(data / "data-keys.db", "data_keys"), what="sealing")
     kill_tree(process)
     assert process.returncode == -signal.SIGKILL
     assert_clean()
 
-    # Workers alone, each as soon as it is there: Spark tells of it as it likes.
-    process = installation.start("--until-done", SPARK_CONF_DIR=told)
+    # Workers alone, each as soon as it is there: Spark reports it as it likes.
+    process = installation.start("--until-done", SPARK_CONF_DIR=reported)
     until(lambda: process.poll() is not None or kill_all(workers(process)), 120, "the end")
     assert process.returncode == 4
     assert_clean()
 
-    done = installation.command("-v", "run", "--until-done", "--json", SPARK_CONF_DIR=told)
+    done = installation.command("-v", "run", "--until-done", "--json", SPARK_CONF_DIR=reported)
     outputs = [done.stdout, done.stderr]
     outputs += [each for words in ANSWERS for each in _both(installation, *words)]
-    letters = installation.dead_letters()
-    outputs += [json.dumps(letters).encode(), *_both(installation, "dead-letters", "show", letters[0]["id"])]
+    dead_letters = installation.dead_letters()
+    outputs += [
+        json.dumps(dead_letters).encode(),
+        *_both(installation, "dead-letters", "show", dead_letters[0]["id"]),
+    ]
     with httpx.Client(base_url=shop.url, headers={"Authorization": f"Bearer {reader}"}) as client:
         answers = [client.get(f"/v1/{route}") for route in ROUTES]
     assert [answer.status_code for answer in answers] == [200] * len(ROUTES)
@@ -250,7 +255,7 @@ def test_canaries_are_nowhere(tmp_path: Path, own_shop: tuple[Shop, str]) -> Non
     assert any(path.stat().st_size for path in files_below(tmp_path / "event-log"))
 
     # It was all there to be leaked: who may see it does.
-    reasons = {letter["reason"] for letter in letters}
+    reasons = {dead_letter["reason"] for dead_letter in dead_letters}
     assert reasons >= {"not_json", "too_large", "corrupt_source", "transform_failed", "sensitive_key"}
     revealed = installation.export("--reveal").decode()
     assert [each for each in (*DECLARED, *DETECTED, KEY) if each not in revealed] == []

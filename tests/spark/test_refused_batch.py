@@ -1,4 +1,4 @@
-"""Laws 1, 4 and 5 for a micro-batch that the guard refused and that ran again under a mended spec."""
+"""Laws 1, 4 and 5 for a micro-batch that the guard refused and that ran again under a repaired spec."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def test_after_the_spec_is_mended_nothing_shows_that_the_batch_was_refused(tmp_p
         assert b"Traceback" not in stopped.stderr
         set_aside = len(installation.dead_letters())
         assert set_aside > 60
-        # Stopped means stopped: the same again until the cause is mended, and no letter twice.
+        # Stopped means stopped: the same again until the cause is repaired, and no dead letter twice.
         installation.command("run", "--until-done", code=4)
         assert len(installation.dead_letters()) == set_aside
         # What was good is committed, by the version that was in force.
         assert b'"spec":"shop-segment","spec_version":2' in installation.export("--provenance")
 
-        # Mended: the micro-batch is read again, and its dead letters of before are gone.
+        # Repaired: the micro-batch is read again, and its dead letters of before are gone.
         assert client.put_spec(definition("segment")).active_version == 3
         installation.run()
         assert installation.dead_letters() == []

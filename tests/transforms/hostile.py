@@ -34,7 +34,7 @@ def modify(right: str, payload: Callable[[], Any]) -> Attack:
     return Attack(lambda: {"operation": "modify-overwrite-beta", "spec": {"a": right}}, payload, "")
 
 
-def metered(text: str, make: Callable[[], Any]) -> Attack:
+def budgeted(text: str, make: Callable[[], Any]) -> Attack:
     """An expression that reads much of an event again and again."""
     return Attack(lambda: [{"operation": "sort"}, jmespath(text)], lambda: {"a": make()}, "/1")
 
@@ -111,28 +111,28 @@ ATTACKS: dict[str, Attack] = {
         lambda: {"x": "y" * 100_000},
         "/7",
     ),
-    "500,000 elements looked for among 30,000 literals": metered(
+    "500,000 elements looked for among 30,000 literals": budgeted(
         "a[?contains(`[" + ",".join(map(str, range(30_000))) + "]`,@)]", lambda: list(range(500_000))
     ),
-    "500,000 elements compared with a long literal": metered(
+    "500,000 elements compared with a long literal": budgeted(
         "a[?@==`[" + ",".join(map(str, range(30_000))) + "]`]", lambda: list(range(500_000))
     ),
-    "many expressions for each element": metered(f"a[*].[{','.join(['@'] * 5000)}]", lambda: [1] * 500_000),
-    "many expressions for each mapped element": metered(
+    "many expressions for each element": budgeted(f"a[*].[{','.join(['@'] * 5000)}]", lambda: [1] * 500_000),
+    "many expressions for each mapped element": budgeted(
         f"map(&[{','.join(['@'] * 5000)}],a)", lambda: [1] * 500_000
     ),
-    "many filters": metered(listed("a[?@]"), lambda: [1] * 500_000),
-    "many slices": metered(listed("a[::2]"), lambda: [1] * 500_000),
-    "many sorts": metered(listed("sort(a)"), lambda: list(range(500_000))),
-    "many greatest ones": metered(listed("max_by(a,&@)"), lambda: list(range(500_000))),
-    "many texts joined": metered(listed("join('',a)"), lambda: ["x" * 100] * 9_000),
-    "many texts in capitals": metered(listed("upper(a)"), lambda: MEGABYTE),
-    "many values spelled": metered(listed("to_string(a)"), lambda: [1] * 400_000),
-    "many values hashed": metered(listed("hash(a)"), lambda: [1] * 400_000),
-    "many values compared": metered(
+    "many filters": budgeted(listed("a[?@]"), lambda: [1] * 500_000),
+    "many slices": budgeted(listed("a[::2]"), lambda: [1] * 500_000),
+    "many sorts": budgeted(listed("sort(a)"), lambda: list(range(500_000))),
+    "many greatest ones": budgeted(listed("max_by(a,&@)"), lambda: list(range(500_000))),
+    "many texts joined": budgeted(listed("join('',a)"), lambda: ["x" * 100] * 9_000),
+    "many texts in capitals": budgeted(listed("upper(a)"), lambda: MEGABYTE),
+    "many values spelled": budgeted(listed("to_string(a)"), lambda: [1] * 400_000),
+    "many values hashed": budgeted(listed("hash(a)"), lambda: [1] * 400_000),
+    "many values compared": budgeted(
         listed("a[0]==a[1]"), lambda: [list(range(250_000)), list(range(250_000))]
     ),
-    "many texts split": metered(listed("split(',',a)"), lambda: "a," * 100_000),
+    "many texts split": budgeted(listed("split(',',a)"), lambda: "a," * 100_000),
     "many sums": many("=intSum(@(1,x))", lambda: [1] * 500_000),
     "many sorts by modify": many("=sort(@(1,x))", lambda: list(range(500_000))),
     "many long texts concatenated": many("=concat(@(1,x),'a')", lambda: "x" * 900_000),

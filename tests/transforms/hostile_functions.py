@@ -1,7 +1,7 @@
 """Every operation and function with every hostile value: `python -m tests.transforms.hostile_functions VALUE`.
 
 A new function is covered by being in its table, a new value by a line here. The operations without functions are there too.
-Prints what raised anything but TransformError. The system ends the process at what stalls; the last spec that it told on
+Prints what raised anything but TransformError. The system ends the process at what stalls; the last spec that it reported on
 standard error was that.
 """
 
@@ -28,7 +28,7 @@ from transforms.spec.jolt.functions import FUNCTIONS
 VALUES: dict[str, Callable[[], Any]] = {
     "50 MB": lambda: "x" * 50_000_000,
     "50 MB of digits": lambda: "1" * 50_000_000,
-    "50 MB of other letters": lambda: "é " * 12_500_000,
+    "50 MB of other dead letters": lambda: "é " * 12_500_000,
     "10,000 arrays in one another": lambda: nested(10_000, list),
     "10,000 objects in one another": lambda: nested(10_000, dict),
     "4,300 digits": lambda: int("9" * 4_300),
@@ -38,7 +38,7 @@ VALUES: dict[str, Callable[[], Any]] = {
 }
 LONG = "250,000"
 """Values that say so are given to each function in its first form only: to all of them takes minutes. Without the native
-loops they are given to what has a twin there: other functions are the same with and without, only called otherwise, which
+loops they are given to what has a reference implementation there: other functions are the same with and without, only called otherwise, which
 the other values show in all forms.
 
 What takes each element once has half a second for them; what takes out the first one again and again needs four.
@@ -79,10 +79,10 @@ def has_twin(spec: dict[str, Any]) -> bool:
     """Whether any function that the compiled spec calls is another one with the native loops. All operations have more."""
     if spec in OPERATIONS:
         return True
-    twin_of, used = native.twin_of, []
+    reference_of, used = native.reference_of, []
 
     def noted(function: Any) -> Any:
-        found = twin_of(function)
+        found = reference_of(function)
         used.append(found is not function)
         return found
 

@@ -140,9 +140,11 @@ KEY_ATTACKS: dict[str, Attack] = {
     },
     **{
         f"a separator that reads on past each match: {pattern}": on(
-            "modify-overwrite-beta", {"a": f"=split('{pattern}',@(1,a))"}, partial(dict, a=letter * 9_999)
+            "modify-overwrite-beta",
+            {"a": f"=split('{pattern}',@(1,a))"},
+            partial(dict, a=dead_letter * 9_999),
         )
-        for pattern, letter in ((" +,| ", " "), ("a*b|a", "a"))
+        for pattern, dead_letter in ((" +,| ", " "), ("a*b|a", "a"))
     },
     "a wide separator for each key": looped(f"=split('{'.{999}' * 5}c',@(2,v))", "a" * 9_999),
     "a separator that backtracks for each key": looped("=split('\\\\s*,',@(2,v))", " " * 9_999),

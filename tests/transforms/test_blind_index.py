@@ -147,7 +147,7 @@ def test_an_identifier_is_hashed_exactly_and_once(index: BlindIndex) -> None:
     assert re.fullmatch(r"~[A-Za-z0-9_-]{22}", hashed.value)
     assert index.identifier(hashed) == hashed
     assert Identifier.parse(str(hashed)) == hashed
-    assert index.identifier(Identifier("email", "alice@example.com")) != hashed, "case may tell ids apart"
+    assert index.identifier(Identifier("email", "alice@example.com")) != hashed, "case may distinguish ids "
     assert index.identifier(Identifier("mail", "Alice@example.com")).value != hashed.value
 
 

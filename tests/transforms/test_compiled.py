@@ -24,14 +24,14 @@ from transforms.spec.snapshot import CompiledSnapshot
 @pytest.fixture
 def compiled(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The operations that were compiled."""
-    told: list[Any] = []
+    reported: list[Any] = []
 
     def counted(operations: Any) -> Transform:
-        told.append(operations)
+        reported.append(operations)
         return compile_spec(operations)
 
     monkeypatch.setattr(mapping, "compile_spec", counted)
-    return told
+    return reported
 
 
 def document(name: str, value: Any = 1, version: int = 1, **changed: Any) -> SpecDocument:
@@ -110,7 +110,7 @@ def test_a_compiled_spec_keeps_nothing_of_what_it_was_made_of() -> None:
     assert nodes() == before
 
 
-def test_what_does_not_compile_is_told_to_each(compiled: list[Any]) -> None:
+def test_what_does_not_compile_is_reported_to_each(compiled: list[Any]) -> None:
     wrong = [{"operation": "no such"}]
     known = CompiledSnapshot(snapshot(1, document("a", operations=wrong), document("b", operations=wrong)))
     for name in "aab":

@@ -36,20 +36,20 @@ def test_the_wire_format_is_the_documented_one(keyring: KeyringFile) -> None:
     assert DeadLetterSealer(keyring).seal(PAYLOAD, "id", "file:a#1") == expected
 
 
-def test_a_letters_id_is_of_the_record_and_its_place(keyring: KeyringFile, tmp_path: Path) -> None:
+def test_a_dead_letters_id_is_of_the_record_and_its_place(keyring: KeyringFile, tmp_path: Path) -> None:
     place = ("web", "file:a#1", "decode", "not_json", "")
     expected = siv_encrypt(
         keyring.purpose_key("dead-letters"), PAYLOAD, [b'\x01id["web","file:a#1","decode","not_json",""]']
     )
     sealer = DeadLetterSealer(keyring)
-    assert sealer.letter_id(PAYLOAD, place) == expected[:12].hex()
+    assert sealer.dead_letter_id(PAYLOAD, place) == expected[:12].hex()
     other = DeadLetterSealer(KeyringFile.create(tmp_path / "other.json"))
     elsewhere = [(*place[:at], place[at] + "x", *place[at + 1 :]) for at in range(len(place))]
-    ids = {sealer.letter_id(PAYLOAD, each) for each in (place, *elsewhere)}
+    ids = {sealer.dead_letter_id(PAYLOAD, each) for each in (place, *elsewhere)}
     ids |= {
-        other.letter_id(PAYLOAD, place),
-        sealer.letter_id(PAYLOAD + b" ", place),
-        sealer.letter_id(b"", place),
+        other.dead_letter_id(PAYLOAD, place),
+        sealer.dead_letter_id(PAYLOAD + b" ", place),
+        sealer.dead_letter_id(b"", place),
     }
     assert len(ids) == 9
     assert {len(each) for each in ids} == {24}
@@ -68,18 +68,18 @@ def test_every_altered_byte_is_refused(keyring: KeyringFile) -> None:
             sealer.open(sealed[:length], "id", "file:a#1")
 
 
-def test_a_payload_belongs_to_its_letter_and_keyring(keyring: KeyringFile, tmp_path: Path) -> None:
+def test_a_payload_belongs_to_its_dead_letter_and_keyring(keyring: KeyringFile, tmp_path: Path) -> None:
     sealer = DeadLetterSealer(keyring)
     sealed = sealer.seal(PAYLOAD, "id", "file:a#1")
     other = DeadLetterSealer(KeyringFile.create(tmp_path / "other.json"))
-    for opener, letter_id, position in [
+    for opener, dead_letter_id, position in [
         (sealer, "id2", "file:a#1"),
         (sealer, "id", "file:a#2"),
         (sealer, 'id","file:a#1', ""),
         (other, "id", "file:a#1"),
     ]:
         with pytest.raises(SealError, match="altered, moved, or sealed under another keyring") as caught:
-            opener.open(sealed, letter_id, position)
+            opener.open(sealed, dead_letter_id, position)
         assert "canary" not in str(caught.value)
 
 

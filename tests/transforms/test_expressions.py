@@ -262,7 +262,7 @@ def test_what_to_long_makes_is_a_number() -> None:
         {"at": "2024-03-01", "style": "%Y-%m-%d", "zone": ["alice@example.com"]},
     ],
 )
-def test_a_format_and_a_zone_of_an_event_are_not_told(payload: dict[str, Any]) -> None:
+def test_a_format_and_a_zone_of_an_event_are_not_reported(payload: dict[str, Any]) -> None:
     """Found by review: the message of a spec's own error quoted them, and went into a dead letter."""
     transform = compile_spec({"operation": "jmespath", "spec": {"t": "epoch_ms(at, style, zone)"}})
     with pytest.raises(TransformError) as caught:
@@ -272,6 +272,6 @@ def test_a_format_and_a_zone_of_an_event_are_not_told(payload: dict[str, Any]) -
 
 
 @pytest.mark.parametrize("style", ["{}", "[]", "[1]", "1", "true"])
-def test_a_format_that_is_no_text_is_told(style: str) -> None:
+def test_a_format_that_is_no_text_is_reported(style: str) -> None:
     with pytest.raises(SpecError, match="expects a format"):
         compile_spec({"operation": "jmespath", "spec": {"t": f"epoch_ms(at, `{style}`)"}})

@@ -15,7 +15,7 @@ from tests.lanes import examples
 from transforms import compile_spec
 from transforms.spec.generation import nodes, verification
 from transforms.spec.generation.code import Code
-from transforms.spec.generation.verification import RefusedError, build, verify
+from transforms.spec.generation.verification import VerificationError, build, verify
 
 HOSTILE = [
     "__import__('os').system('x')",
@@ -163,7 +163,7 @@ def test_what_is_on_no_list_is_refused(statement: ast.stmt) -> None:
     bad = _function(statement)
     if isinstance(statement, nodes.FunctionDef):
         bad.decorator_list = [V0]
-    with pytest.raises(RefusedError):
+    with pytest.raises(VerificationError):
         verify(bad, NAMES)
 
 

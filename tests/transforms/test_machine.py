@@ -1,4 +1,4 @@
-"""The machine in C and Python's compiler: one function, two back ends, and nobody can tell which one runs."""
+"""The machine in C and Python's compiler: one function, two back ends, and nobody can determine which one runs."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def test_real_events(case: MappingCase) -> None:
     machine, python = back_ends(case.spec)
     assert is_program(machine)
     payloads = [canonical.decode(line) for line in case.lines]
-    # Twice: what is known of the first objects tells where to look in the others.
+    # Twice: what is known of the first objects reports where to look in the others.
     for payload in payloads * 2:
         assert outcome(machine, payload) == outcome(python, payload)
     # Keys that are other objects, in another order, some of them gone.

@@ -1,4 +1,4 @@
-"""The functions in C beside their twins in Python: the same value for everything, or the same exception."""
+"""The functions in C beside their reference implementations in Python: the same value for everything, or the same exception."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def outcome(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def check(function: Callable[..., Any], *arguments: Any) -> None:
-    twin = native.twin_of(function)
-    assert twin is not function
-    assert outcome(twin, *arguments) == outcome(function, *arguments)
+    reference = native.reference_of(function)
+    assert reference is not function
+    assert outcome(reference, *arguments) == outcome(function, *arguments)
 
 
 TEXTS = (
@@ -168,11 +168,11 @@ def test_plans(objects: list[list[str]]) -> None:
     native.use(False)
     plan = key_plans.planner(match)
     native.use(True)
-    twin = key_plans.planner(match)
+    reference = key_plans.planner(match)
     for keys in objects * 2:
         # Equal keys that are other objects, too.
         for each in (dict.fromkeys(keys), dict.fromkeys("".join([*key]) for key in keys)):
-            assert twin(each) == plan(each)
+            assert reference(each) == plan(each)
 
 
 def test_many_shapes_and_long_keys() -> None:

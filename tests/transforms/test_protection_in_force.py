@@ -52,7 +52,7 @@ def test_there_is_a_reason_exactly_where_something_protects(
         ),
     ],
 )
-def test_the_reason_is_told(stated: dict[str, object], path: str, reason: str) -> None:
+def test_the_reason_is_reported(stated: dict[str, object], path: str, reason: str) -> None:
     found = protection_in_force(snapshot(declared=[attribute(**{"path": "a", **stated})]), path)  # type: ignore[arg-type]
-    (told,) = found.because
-    assert reason in told
+    (reported,) = found.because
+    assert reason in reported

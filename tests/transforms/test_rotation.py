@@ -204,7 +204,7 @@ def test_an_erased_key_stays_erased_and_a_new_one_stays_new(keyring: KeyringFile
     assert_readable(keyring, store, {name: sealed[name] for name in NAMES[2:]} | fresh)
 
 
-def test_a_damaged_key_is_left_and_told(keyring: KeyringFile, store: Watched) -> None:
+def test_a_damaged_key_is_left_and_reported(keyring: KeyringFile, store: Watched) -> None:
     sealed = seal_all(keyring, store)
     bad = NAMES[3:11]
     wrapped = store.get(bad)
@@ -270,7 +270,9 @@ def test_a_key_that_was_read_before_its_version_was_retired_is_read_again(
     assert_readable(worker, store, sealed)
 
 
-def test_a_keyring_older_than_the_data_keys_is_told(keyring: KeyringFile, tmp_path: Path, path: Path) -> None:
+def test_a_keyring_older_than_the_data_keys_is_reported(
+    keyring: KeyringFile, tmp_path: Path, path: Path
+) -> None:
     store = SqliteDataKeys(tmp_path / "data-keys.db")
     old = path.read_bytes()
     sealed = seal_all(keyring, store, NAMES[:1])
@@ -283,7 +285,7 @@ def test_a_keyring_older_than_the_data_keys_is_told(keyring: KeyringFile, tmp_pa
         keys.fetch(NAMES, create=True)
     with pytest.raises(KeyProviderError, match="has no key-encryption key of version 2"):
         keys.fetch(NAMES[:1], create=False)[NAMES[0]].open(sealed[NAMES[0]], *PLACE)
-    # Found by use: it made a second, other version 2, after which nothing told of the older keyring any more.
+    # Found by use: it made a second, other version 2, after which nothing reported the older keyring any more.
     with pytest.raises(KeyProviderError, match="never had key version 2, by which 1 data key"):
         rotated(KeyringFile(path), store)
     assert KeyringFile(path).versions()[-1].version == 1

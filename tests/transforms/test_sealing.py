@@ -296,9 +296,9 @@ def test_no_error_holds_plaintext_or_key_bytes() -> None:
             attempt()
         error: BaseException | None = caught.value
         while error is not None:
-            told = f"{error!s} {error!r} {error.args!r} {vars(error)!r}"
-            assert "canary" not in told
-            assert not shown(KEY, told)
+            reported = f"{error!s} {error!r} {error.args!r} {vars(error)!r}"
+            assert "canary" not in reported
+            assert not shown(KEY, reported)
             error = error.__cause__ or error.__context__
 
 

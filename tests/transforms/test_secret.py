@@ -79,9 +79,9 @@ def test_a_new_key_is_in_no_frame_when_the_store_fails(keyring: KeyringFile, mad
         def put_absent(self, keys: Mapping[str, WrappedKey]) -> dict[str, WrappedKey]:
             raise StoreError("away")
 
-    told = seen_by_a_debugger(lambda: DataKeys(keyring, Failing()).fetch(["a"], create=True))
-    assert "<Secret>" in told, "the frame that has it was looked at"
-    assert not shown(KEY, told)
+    reported = seen_by_a_debugger(lambda: DataKeys(keyring, Failing()).fetch(["a"], create=True))
+    assert "<Secret>" in reported, "the frame that has it was looked at"
+    assert not shown(KEY, reported)
 
 
 def test_a_new_key_is_in_no_frame_when_the_provider_fails(
@@ -91,9 +91,9 @@ def test_a_new_key_is_in_no_frame_when_the_provider_fails(
         raise KeyProviderError("away")
 
     monkeypatch.setattr("sinks.keyring.provider._Opened.wrap", away)
-    told = seen_by_a_debugger(lambda: DataKeys(keyring, MemoryDataKeys()).fetch(["a"], create=True))
-    assert "<Secret>" in told
-    assert not shown(KEY, told)
+    reported = seen_by_a_debugger(lambda: DataKeys(keyring, MemoryDataKeys()).fetch(["a"], create=True))
+    assert "<Secret>" in reported
+    assert not shown(KEY, reported)
 
 
 def test_a_keyring_that_is_refused_is_in_no_frame(keyring: KeyringFile, tmp_path: Path) -> None:
@@ -101,6 +101,6 @@ def test_a_keyring_that_is_refused_is_in_no_frame(keyring: KeyringFile, tmp_path
     document = json.loads(path.read_bytes())
     secrets = [document["root"], document["keys"][0]["key"]]
     path.write_text(json.dumps({**document, "version": 99}))
-    told = seen_by_a_debugger(lambda: KeyringFile(path))
-    assert "keyring.json" in told
-    assert not any(secret[:16] in told for secret in secrets)
+    reported = seen_by_a_debugger(lambda: KeyringFile(path))
+    assert "keyring.json" in reported
+    assert not any(secret[:16] in reported for secret in secrets)

@@ -61,7 +61,7 @@ def nested(depth: int) -> Any:
         "deeper",
     ],
 )
-def test_what_cannot_be_written_is_told_without_its_value(value: Any) -> None:
+def test_what_cannot_be_written_is_reported_without_its_value(value: Any) -> None:
     reason = problem(value)
     assert reason is not None
     assert "ud800" not in reason
@@ -100,7 +100,7 @@ def test_a_hostile_event_is_one_dead_letter(tmp_path: Path, expression: str, sen
     hostile = raw(order(7, 9).value.replace(b'"12.50"', sent), 9)
     assert sent in hostile.value
     output = pipeline.map(order(1, 1), hostile, order(2, 2))
-    assert [(letter.position, letter.reason) for letter in output.letters] == [
+    assert [(dead_letter.position, dead_letter.reason) for dead_letter in output.dead_letters] == [
         ("file:orders/x.jsonl#9", DeadLetterReason.TRANSFORM_FAILED)
     ]
     assert pipeline.process([order(1, 1), hostile, order(2, 2)]).written == 2
@@ -111,7 +111,7 @@ def test_a_spec_that_makes_no_text_hurts_only_its_own_events(tmp_path: Path) -> 
     pipeline = Pipeline(tmp_path, snapshot=snapshot(specs=[odd, spec("segment")]))
     given = [order(1, 1), *(record for record in records(20) if record.source == "segment")]
     output = pipeline.map(*given)
-    assert [letter.source for letter in output.letters] == ["orders"]
+    assert [dead_letter.source for dead_letter in output.dead_letters] == ["orders"]
     assert pipeline.process(given).written > 0
 
 

@@ -81,8 +81,8 @@ def avro_decoder(text: str, references: Sequence[str] = ()) -> Decode:
     return decode
 
 
-def _misfit(told: str) -> EventError:
-    return EventError(DeadLetterReason.BAD_PAYLOAD, f"the payload does not fit its Avro schema: {told}")
+def _misfit(reported: str) -> EventError:
+    return EventError(DeadLetterReason.BAD_PAYLOAD, f"the payload does not fit its Avro schema: {reported}")
 
 
 def _exact(schema: Any) -> Any:

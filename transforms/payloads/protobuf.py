@@ -161,8 +161,10 @@ class ProtobufFiles:
         return _finite if field.cpp_type in (field.CPPTYPE_DOUBLE, field.CPPTYPE_FLOAT) else _same
 
 
-def _misfit(told: str) -> EventError:
-    return EventError(DeadLetterReason.BAD_PAYLOAD, f"the payload does not fit its Protobuf schema: {told}")
+def _misfit(reported: str) -> EventError:
+    return EventError(
+        DeadLetterReason.BAD_PAYLOAD, f"the payload does not fit its Protobuf schema: {reported}"
+    )
 
 
 def _same(value: Any) -> Any:

@@ -29,7 +29,7 @@ class SchemaRegistry(Protocol):
 
     def schema(self, number: int) -> PayloadSchema:
         """Blocks. Raises PayloadSchemaError when there is no such schema, and SchemaRegistryError, which is retryable,
-        when nobody can tell."""
+        when nobody can determine."""
         ...
 
     def close(self) -> None: ...

@@ -16,7 +16,7 @@ from idgraph.model import canonical
 from idgraph.model.attributes import DataType
 from idgraph.model.identifiers import HASHED_PREFIX, Identifier
 from transforms.privacy.keys import KeyProvider
-from transforms.privacy.not_picklable import KeyHolder
+from transforms.privacy.not_picklable import NotPicklable
 
 PURPOSE = "blind-index"
 MAX_NAMES = 4096
@@ -28,7 +28,7 @@ _URL_SAFE = bytes.maketrans(b"+/", b"-_")
 _NUMBERS = (DataType.INTEGER, DataType.NUMBER)
 
 
-class BlindIndex(KeyHolder):
+class BlindIndex(NotPicklable):
     """Tokens of values: HMAC-SHA-256 under the purpose key `blind-index`, cut to 128 bits, base64url
     without padding (22 characters).
 
@@ -91,7 +91,7 @@ def is_hashed(value: str) -> bool:
 
 
 def normalise(value: Any, data_type: DataType) -> bytes:
-    """A value in the form whose equality the blind index answers; a letter for its kind comes first."""
+    """A value in the form whose equality the blind index answers; a dead letter for its kind comes first."""
     value = _read_as(value, data_type)
     if type(value) is str:
         return b"s" + _utf8(_fold(value))

@@ -38,7 +38,7 @@ class KeyStatus(StrEnum):
 
 
 class KeyVersion(NamedTuple):
-    """What may be told of a key-encryption key."""
+    """What may be determined of a key-encryption key."""
 
     version: int
     status: KeyStatus

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NoReturn
 
 
-class KeyHolder:
+class NotPicklable:
     """Shows nothing of itself and stays in its process.
 
     `repr` and `str` give the class name alone; equality and hash are by identity, so that no comparison

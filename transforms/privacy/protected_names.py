@@ -21,7 +21,7 @@ _SIGNS = ("@", "%40")
 
 
 class ProtectedNames:
-    """Decides by type where policy, or the name of a place, tells; else by the value. Immutable."""
+    """Decides by type where policy, or the name of a place, reports; else by the value. Immutable."""
 
     def __init__(self, snapshot: MetadataSnapshot) -> None:
         found = [(place.type, place.path) for spec in snapshot.specs for place in spec.identifiers]
@@ -58,7 +58,7 @@ class ProtectedNames:
             return native.leaves.protector(self._sealed_types, self._undecided_types, self.protects, hashed)
 
         def protect(identifiers: tuple[Identifier, ...]) -> tuple[Identifier, ...]:
-            # Twin of `protector` in native/leaves.c.
+            # Reference of `protector` in native/leaves.c.
             return tuple([hashed(each) if self.protects(each) else each for each in identifiers])
 
         return protect
@@ -75,7 +75,7 @@ class ProtectedNames:
         return is_judged and self._seals(shaped(event_id))
 
     def signs_in_event_ids(self, place: str | None) -> tuple[str, ...] | None:
-        """Texts of which an event id at a place has one if `protects_event_id`; None where only that can tell."""
+        """Texts of which an event id at a place has one if `protects_event_id`; None where only that can determine."""
         if place in self._sealed or place in self._undecided:
             return None
         return _SIGNS if self._is_on and not _is_stored(place) else ()

@@ -9,7 +9,7 @@ from idgraph.model.attributes import DataType, ReconciliationPolicy
 from idgraph.model.fragments import Kind, Origin, Register
 from idgraph.model.sealed import SealedValue
 from transforms.privacy.blind_index import BlindIndex
-from transforms.privacy.not_picklable import KeyHolder
+from transforms.privacy.not_picklable import NotPicklable
 from transforms.privacy.sealing import SealingKey
 from transforms.schema.data_types import DATA_TYPES
 from transforms.schema.leaves import ValueToSeal
@@ -20,7 +20,7 @@ _new: Callable[[type[Register], tuple[Origin, Kind, Any]], Register] = tuple.__n
 _SEALED = Kind.SEALED
 
 
-class RegisterSealer(KeyHolder):
+class RegisterSealer(NotPicklable):
     """Seals values under one snapshot: a pure function of data key, origin and value, so that an event and its
     value in the store give the same bytes. Safe for several threads."""
 
@@ -95,7 +95,7 @@ class RegisterSealer(KeyHolder):
 
     def token(self, path: str, value: object) -> str | None:
         """The blind-index token of a searchable value. An array has none but where it may be the element of a set:
-        equal elements are told by their tokens."""
+        equal elements are reported by their tokens."""
         kind = type(value)
         if kind is list:
             reconciliation = self._all_count.get(path)

@@ -1,11 +1,11 @@
-"""Rotation: every data key wrapped anew by a new key-encryption key, beside the workers that use them.
+"""Rotation: every data key rewrapped by a new key-encryption key, beside the workers that use them.
 
 The order makes it safe, and each step can be done again after a crash:
 
 1. the provider makes a new version current and marks the older ones retiring, in one step;
 2. the store closes the older versions: a worker that still wraps by one is refused, learns which version
    is current, and wraps again, so what is left to do can only become less;
-3. page by page, data keys are wrapped anew and replaced where they are still what was read: one that was
+3. page by page, data keys are rewrapped and replaced where they are still what was read: one that was
    erased stays erased, one that another rotation was faster with stays as it is.
 
 The data keys themselves do not change, hence no sealed value, no cache and no reader notices.
@@ -44,8 +44,8 @@ class RotationProgress:
 def rotate(
     provider: RotatingKeyProvider, store: DataKeyStore, page: int = PAGE
 ) -> Iterator[RotationProgress]:
-    """Begin a rotation, or take up one that was cut short; gives the progress at the start and after each
-    page of at most `page` data keys, each page durable. The same object is given again and again.
+    """Begin a rotation, or take up one that was interrupted; gives the progress at the start and after each
+    page of at most `page` data keys, each page durable. The same object is retried and again.
 
     Blocks. Raises KeyProviderError and StoreError; run it again then. A data key that cannot be unwrapped
     is counted and left. Begins nothing under a keyring that is not these data keys' (`known_counts`).
@@ -97,7 +97,7 @@ def retire(provider: RotatingKeyProvider, store: DataKeyStore, version: int) -> 
     if used and _is_held(provider, version):
         raise KeyInUseError(
             f"key version {version} is in use: it wraps {used:,} data key{'s' * (used != 1)} "
-            f"({', '.join(users(store, version))}{', …' * (used > SHOWN)}); `idgraph keys rotate` wraps them anew"
+            f"({', '.join(users(store, version))}{', …' * (used > SHOWN)}); `idgraph keys rotate` wraps them again"
         )
     provider.retire(version)
 
@@ -128,7 +128,7 @@ def _rewrap(
 def _replace(
     provider: RotatingKeyProvider, store: DataKeyStore, found: dict[str, WrappedKey], unusable: list[str]
 ) -> int:
-    anew = dict(_wrapped_anew(provider, found, unusable))
+    anew = dict(_rewrapped(provider, found, unusable))
     try:
         return store.replace(anew)
     except ClosedVersionError:
@@ -137,10 +137,10 @@ def _replace(
         if provider.versions()[-1].version in tried:
             raise
     unusable.clear()
-    return store.replace(dict(_wrapped_anew(provider, found, unusable)))
+    return store.replace(dict(_rewrapped(provider, found, unusable)))
 
 
-def _wrapped_anew(
+def _rewrapped(
     provider: RotatingKeyProvider, found: dict[str, WrappedKey], unusable: list[str]
 ) -> Iterator[tuple[str, tuple[WrappedKey, WrappedKey]]]:
     for name, key in found.items():

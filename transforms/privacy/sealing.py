@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from idgraph.model.errors import ClosedVersionError, KeyProviderError, KeyServiceError, StoreError
 from transforms.privacy.keys import DataKeyStore, KeyProvider, WrappedKey
-from transforms.privacy.not_picklable import KeyHolder
+from transforms.privacy.not_picklable import NotPicklable
 from transforms.privacy.sealing_key import DATA_KEY_BYTES, SealingKey, UnusableKey
 from transforms.privacy.secret import Secret
 
@@ -20,7 +20,7 @@ __all__ = ["DataKeys", "SealingKey"]
 T = TypeVar("T")
 
 
-class DataKeys(KeyHolder):
+class DataKeys(NotPicklable):
     """The data keys of fragments, unwrapped and cached. Safe for several threads; one per process.
 
     At most `cache_size` keys are kept, the least recently used ones go first, and none is used for longer
@@ -93,7 +93,7 @@ class DataKeys(KeyHolder):
         """Run `work` with the keys that the store has, none of which changes or is erased before it returns,
         in any process. `work` must not use this object, and may run again. Raises StoreError."""
         with suppress(KeyProviderError):
-            # Not while others wait for what is held. If the keys are away, each is told as unusable.
+            # Not while others wait for what is held. If the keys are away, each is reported as unusable.
             self._provider.prepare()
         return self._store.hold(fragment_ids, lambda stored: work(self._unwrap_held(stored)))
 
@@ -127,7 +127,7 @@ class DataKeys(KeyHolder):
                 for name in [name for name, (read, _) in self._cache.items() if read <= oldest]:
                     del self._cache[name]
             for name, key in fetched.items():
-                # A key that could not be unwrapped is tried again: the keyring may be mended by then.
+                # A key that could not be unwrapped is tried again: the keyring may be repaired by then.
                 if not isinstance(key, UnusableKey):
                     self._cache[name] = (now, key)
                     self._cache.move_to_end(name)
@@ -159,7 +159,7 @@ class DataKeys(KeyHolder):
         opened = self._unwrap_held(stored)
         unusable = [name for name, key in opened.items() if isinstance(key, UnusableKey)]
         if unusable:
-            # Read again: it may have been wrapped anew, and its old version retired, since it was read.
+            # Read again: it may have been rewrapped, and its old version retired, since it was read.
             again = self._store.get(unusable)
             changed = {name: key for name, key in again.items() if key != stored[name]}
             opened |= self._unwrap_held(changed)

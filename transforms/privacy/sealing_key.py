@@ -28,7 +28,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 
 from idgraph.model.canonical import decode, encode
 from idgraph.model.errors import KeyProviderError, KeyServiceError, SealError
-from transforms.privacy.not_picklable import KeyHolder
+from transforms.privacy.not_picklable import NotPicklable
 
 DATA_KEY_BYTES = 64
 FORMAT_VERSION = b"\x01"
@@ -38,11 +38,11 @@ _HEADER_BYTES = 5
 _SHORTEST = _HEADER_BYTES + 16 + _BLOCK
 
 
-class SealingKey(KeyHolder):
+class SealingKey(NotPicklable):
     """The handle of one fragment's data key. Safe for several threads.
 
     The data-key version is four bytes of a hash of the key: it needs no counter that could start again
-    after an erasure, and it tells a value of another key from an altered one.
+    after an erasure, and it reports a value of another key from an altered one.
 
     The cipher is made when it is first needed and takes 4 KiB, nearly all of it OpenSSL's.
     """

@@ -5,10 +5,10 @@ from __future__ import annotations
 import secrets
 from typing import Self
 
-from transforms.privacy.not_picklable import KeyHolder
+from transforms.privacy.not_picklable import NotPicklable
 
 
-class Secret(KeyHolder):
+class Secret(NotPicklable):
     """Key bytes that no log, comparison, pickle or traceback with local variables shows by accident.
 
     Whoever needs the bytes says so: `reveal` is called where they go into a cipher, and nowhere else.

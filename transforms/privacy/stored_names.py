@@ -10,14 +10,14 @@ from idgraph.model.identifiers import Identifier
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.model.stamps import Stamp
 from transforms.privacy.blind_index import BlindIndex, is_hashed
-from transforms.privacy.not_picklable import KeyHolder
+from transforms.privacy.not_picklable import NotPicklable
 from transforms.privacy.protected_names import ProtectedNames
 
 EVENT = "event"
-"""Stands for ids of events where types of identifiers are told."""
+"""Stands for ids of events where types of identifiers are reported."""
 
 
-class StoredNames(KeyHolder):
+class StoredNames(NotPicklable):
     """Names under one snapshot. What is hashed already stays as it is, whatever policy says by now."""
 
     def __init__(

@@ -15,7 +15,7 @@ from idgraph.model.errors import SealError
 from idgraph.model.fragments import Kind, Origin, Register
 from idgraph.model.sealed import SealedValue
 from transforms.privacy.blind_index import BlindIndex
-from transforms.privacy.not_picklable import KeyHolder
+from transforms.privacy.not_picklable import NotPicklable
 from transforms.privacy.register_sealing import RegisterSealer
 from transforms.privacy.sealing import SealingKey
 from transforms.schema.leaves import ValueToSeal
@@ -40,7 +40,7 @@ class OutdatedValue(NamedTuple):
     what: Restatement
 
 
-class StoredValues(KeyHolder):
+class StoredValues(NotPicklable):
     """Judges and restates registers under one snapshot. One per thread."""
 
     def __init__(self, snapshot: CompiledSnapshot, blind_index: BlindIndex) -> None:
@@ -50,9 +50,9 @@ class StoredValues(KeyHolder):
         self._node = lru_cache(MOST_PATHS)(snapshot.attributes.stored_node)
         self._shows_in_a_key = lru_cache(MOST_PATHS)(snapshot.attributes.shows_in_a_key)
 
-    def outdated(self, stored: Iterable[tuple[str, Register]]) -> list[OutdatedValue]:
+    def stale(self, stored: Iterable[tuple[str, Register]]) -> list[OutdatedValue]:
         """The registers that may not be as they would be written today. Whether a token is right only `restated`
-        tells: it depends on the value, and on the type that is declared today."""
+        reports: it depends on the value, and on the type that is declared today."""
         found = ((path, register, self._judge(path, register)) for path, register in stored)
         return [OutdatedValue(path, register, what) for path, register, what in found if what is not None]
 
@@ -65,19 +65,19 @@ class StoredValues(KeyHolder):
             return Restatement.SEAL if is_protected else None
         if register.kind is Kind.DELETED:
             return None
-        # Of a sealed value the path alone tells: no reading it to see what it looks like.
+        # Of a sealed value the path alone reports: no reading it to see what it looks like.
         policy = self._attributes.policy(path)
         if policy.is_searchable:
             return Restatement.CHECK_TOKEN
         has_token = SealedValue.parse(register.value).token is not None
         return Restatement.DROP_TOKEN if has_token and policy.is_protected else None
 
-    def restated(self, key: SealingKey, outdated: OutdatedValue) -> Register:
+    def restated(self, key: SealingKey, stale: OutdatedValue) -> Register:
         """The register as it is written today; the same one where it stays as it is.
 
         Raises SealError for a sealed value that cannot be opened, KeyProviderError for an unusable key.
         """
-        path, register, what = outdated
+        path, register, what = stale
         if what is Restatement.SEAL:
             policy = self._attributes.policy_of_value(path, register.value)
             return self._sealer.seal(
@@ -121,12 +121,12 @@ class StoredValues(KeyHolder):
             return Register(origin, kind, value)
         if after is None:
             raise SealError(f"there is no data key to seal the value at {path!a} by")
-        sealed_anew = self._sealer.seal(after, origin, ValueToSeal(path, value, policy.is_searchable))
+        resealed = self._sealer.seal(after, origin, ValueToSeal(path, value, policy.is_searchable))
         if policy.is_protected or token is None:
-            return sealed_anew
+            return resealed
         # Nobody protects it any more: it stays as it was sealed.
-        text = str(SealedValue(SealedValue.parse(sealed_anew.value).ciphertext, token))
-        return sealed_anew._replace(value=text)
+        text = str(SealedValue(SealedValue.parse(resealed.value).ciphertext, token))
+        return resealed._replace(value=text)
 
     def shows_in_keys(self, stored: Iterable[str]) -> bool:
         """Whether a key of one of these paths looks sensitive, for which an event that nobody declared it for is

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hmac
 
 from transforms.privacy.keys import KeyProvider
-from transforms.privacy.not_picklable import KeyHolder
+from transforms.privacy.not_picklable import NotPicklable
 
 PURPOSE = "tombstones"
 NAME_BYTES = 16
 
 
-class TombstoneNames(KeyHolder):
+class TombstoneNames(NotPicklable):
     """HMAC-SHA-256 of a fragment's id under the purpose key `tombstones`, cut to 128 bits.
 
     Without the key nobody can test whether a person was erased; with it one can test a guess, which is
@@ -25,7 +25,7 @@ class TombstoneNames(KeyHolder):
         self._start = hmac.new(provider.purpose_key(PURPOSE), digestmod="sha256")
 
     def __call__(self, fragment_id: str) -> bytes:
-        # Copied: to begin anew with the key costs twice as much.
+        # Copied: to begin again with the key costs twice as much.
         keyed = self._start.copy()
         keyed.update(fragment_id.encode("utf-8", "surrogatepass"))
         return keyed.digest()[:NAME_BYTES]

@@ -80,7 +80,7 @@ class AttributeNode:
         self.proposal: Proposal | None = None
         """The strongest proposal that no longer needs to be reported."""
         self.tests: ValueTests | None = None
-        """What detectors tell of values here, once there were any."""
+        """What detectors report values here, once there were any."""
 
     @property
     def policy(self) -> AttributePolicy:

@@ -47,13 +47,13 @@ class AttributeTree(PolicyTree):
         self._expected: dict[AttributeNode, tuple[frozenset[type], Proposal | None]] = {}
 
     def take(self, changed: Iterable[AttributeMetadata]) -> bool:
-        self.report_anew()
+        self.report_again()
         return super().take(changed)
 
     def leaves(self, output: dict[str, Any], origin: Origin) -> Leaves:
         """The leaves of a mapped output, of an event of this origin. Raises EventError for one out of bounds.
 
-        What the schema does not expect is told once, until `report_anew`.
+        What the schema does not expect is reported once, until `report_again`.
 
         An empty object sets nothing. An array is one leaf.
         """
@@ -114,7 +114,7 @@ class AttributeTree(PolicyTree):
             unexpected.node.proposal = unexpected.known
 
     def _walk(self, parent: AttributeNode, tree: dict[str, Any], origin: Origin, found: Leaves) -> None:
-        # Twin of `walk` in native/leaves.c, which does the common leaves itself and gives each other to this.
+        # Reference of `walk` in native/leaves.c, which does the common leaves itself and gives each other to this.
         plain = found.plain
         children = parent.children
         for key, value in tree.items():
@@ -156,7 +156,7 @@ class AttributeTree(PolicyTree):
             if proposal is not None and proposal.is_stronger(node.proposal):
                 node.proposal = proposal
 
-    def report_anew(self) -> None:
+    def report_again(self) -> None:
         """Report again what events showed: what was reported for a task that failed must not be lost."""
         for node, (kinds, proposal) in self._expected.items():
             node.kinds = kinds
@@ -165,11 +165,11 @@ class AttributeTree(PolicyTree):
 
     def _refuse_sensitive(self, parent: AttributeNode, key: str) -> None:
         # Keys become paths, and paths are never sealed: not in the store, the catalogue, the index, a log.
-        told = self._sensitive(key)
-        if told is not None:
+        reported = self._sensitive(key)
+        if reported is not None:
             raise EventError(
                 DeadLetterReason.SENSITIVE_KEY,
-                f"a key below {parent.path or 'the root'} of the mapped output looks sensitive ({told.kind}) and "
+                f"a key below {parent.path or 'the root'} of the mapped output looks sensitive ({reported.kind}) and "
                 "no attribute of that path is declared; have the spec make a value of it",
             )
 

@@ -57,13 +57,13 @@ class PolicyTree:
         for attribute in sorted(snapshot.attributes, key=_keys):
             way = self._way(attribute.path)
             if way:
-                self._tell(way[-1], attribute)
+                self._show_report(way[-1], attribute)
                 self._protect(way[-1], _own_policy(attribute, way[-1].protects))
         protect_above(self._root)
 
     def take(self, changed: Iterable[AttributeMetadata]) -> bool:
         """Attributes that are new or that changed, beside all others as they were. False for a change that reaches
-        below its own path or takes protection away: then the tree is of no use any more and is made anew."""
+        below its own path or takes protection away: then the tree is of no use any more and is rebuilt."""
         return all(self._take(attribute) for attribute in sorted(changed, key=_keys))
 
     def _take(self, attribute: AttributeMetadata) -> bool:
@@ -74,7 +74,7 @@ class PolicyTree:
         known = node.declared
         if node.path != attribute.path or (known is not None and known.path != node.path):
             return False  # two spellings of one path: their order decides
-        self._tell(node, attribute)
+        self._show_report(node, attribute)
         if known is not None and _rules(known) == _rules(attribute):
             return True
         before, own = node.policy, _own_policy(attribute, way[-2].protects)
@@ -106,7 +106,7 @@ class PolicyTree:
             return []
         return way
 
-    def _tell(self, node: AttributeNode, attribute: AttributeMetadata) -> None:
+    def _show_report(self, node: AttributeNode, attribute: AttributeMetadata) -> None:
         """What an attribute says of its path alone."""
         node.declared = attribute
         node.kinds = frozenset(kind for kind, seen in DATA_TYPES.items() if attribute.accepts(seen))
@@ -137,7 +137,7 @@ class PolicyTree:
         return node.policy
 
     def policy_of_value(self, path: str, value: Any) -> AttributePolicy:
-        """What `leaves` would ask for this value, told of one that is stored already: a value that looks
+        """What `leaves` would ask for this value, reported one that is stored already: a value that looks
         sensitive, at a path on which no admin decided, is judged by itself. Nothing is reported, and no path
         is refused: it is there already."""
         return self.policy_at(self.stored_node(path), value)
@@ -196,9 +196,9 @@ class PolicyTree:
         return node
 
     def _sensitive(self, key: str) -> Proposal | None:
-        told = shaped_key(key)
-        level = self._sealing_levels.get(told.classification) if told is not None else None
-        return told if level is not None and level.is_protected else None
+        reported = shaped_key(key)
+        level = self._sealing_levels.get(reported.classification) if reported is not None else None
+        return reported if level is not None and level.is_protected else None
 
     def _policy_of_value(self, node: AttributeNode, proposal: Proposal | None) -> AttributePolicy:
         level = self._sealing_levels.get(proposal.classification) if proposal is not None else None

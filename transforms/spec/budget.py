@@ -1,7 +1,7 @@
 """The steps that functions take for one event: what they read and make, wherever the spec calls them.
 
 Functions are called from generated code, from each other and by the JMESPath library, so what is left, and the limits
-of the spec at hand, stand beside them, for each thread by itself. `metered` code sets both when it first comes to such
+of the spec at hand, stand beside them, for each thread by itself. `budgeted` code sets both when it first comes to such
 a call.
 """
 
@@ -26,15 +26,15 @@ _LONG_INTEGER = 1 << 512
 _SHORT_DECIMAL = Decimal(1).__sizeof__()
 
 
-class _Meter(threading.local):
+class _Budget(threading.local):
     left = DEFAULT_LIMITS.max_steps
     limits = DEFAULT_LIMITS
 
 
-_METER = _Meter()
+_BUDGET = _Budget()
 
 
-def metered(code: Code, limits: SpecLimits) -> Block:
+def budgeted(code: Code, limits: SpecLimits) -> Block:
     """The code before a call that may `pay`: the first one of an event has all steps before it."""
     started = code.variable("meter", constant(False))
     start = assign(started, call(code.bind(partial(_start, limits))))
@@ -42,21 +42,21 @@ def metered(code: Code, limits: SpecLimits) -> Block:
 
 
 def _start(limits: SpecLimits) -> bool:
-    _METER.limits = limits
-    _METER.left = limits.max_steps
+    _BUDGET.limits = limits
+    _BUDGET.left = limits.max_steps
     return True
 
 
 def limits_at_hand() -> SpecLimits:
     """The limits of the spec that runs in this thread."""
-    return _METER.limits
+    return _BUDGET.limits
 
 
 def pay(steps: int) -> None:
     """Raises TransformError if the event makes the spec take too many steps."""
-    left = _METER.left = _METER.left - steps
+    left = _BUDGET.left = _BUDGET.left - steps
     if left < 0:
-        _METER.left = _METER.limits.max_steps
+        _BUDGET.left = _BUDGET.limits.max_steps
         too_many_steps()
 
 
@@ -75,7 +75,7 @@ def paid(text: str) -> str:
 
 def check_length(length: int) -> None:
     """Raises TransformError if a text of this length is more than a function may take or make."""
-    most = _METER.limits.max_text
+    most = _BUDGET.limits.max_text
     if length > most:
         raise TransformError(f"a text that a function takes or makes is longer than {most} characters")
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from idgraph.model.errors import SpecError, TransformError
-from transforms.spec.emit_context import Flow
+from transforms.spec.emit_context import EmitContext
 from transforms.spec.generation.code import Code
 from transforms.spec.generation.nodes import (
     NONE,
@@ -42,7 +42,7 @@ class Chain:
         """`ownership` is of the value that comes in; `copies` are those that were made of its parts."""
         self.code = Code()
         self._limits = limits
-        self._flow = Flow(self.code, self.code.payload, limits)
+        self._flow = EmitContext(self.code, self.code.payload, limits)
         self._body: Block = []
         self._operations: list[tuple[Operation, str]] = []
         self._ownership = ownership
@@ -98,7 +98,7 @@ class Chain:
     def _emit_all(self, keeps_longs: bool) -> None:
         for index, (operation, place) in enumerate(self._operations):
             later = self._operations[index + 1 :]
-            self._flow.keeps_longs = keeps_longs or any(each.tells_longs for each, _ in later)
+            self._flow.keeps_longs = keeps_longs or any(each.reports_longs for each, _ in later)
             self._flow.pointer = place
             self._flow.mark("", self._body)
             try:
@@ -120,7 +120,7 @@ class Chain:
         if self._flow.borrows:
             handlers.insert(0, self._start_over(error))
             arguments.append(code.borrowed)
-            # What is borrowed is told apart only where some write may reach into it.
+            # What is borrowed is distinguished only where some write may reach into it.
             borrowed = call(code.bind(set)) if self._flow.reaches_below else constant(False)
             may_change = is_(name(code.borrowed), constant(True))
             code.start.insert(0, assign(code.borrowed, choice(may_change, NONE, borrowed)))

@@ -70,20 +70,20 @@ def find_problems(spec: Any, limits: SpecLimits = DEFAULT_LIMITS) -> list[SpecEr
 
 
 def _mistakes(place: str, entry: Any, limits: SpecLimits) -> list[SpecError]:
-    """Each mistake is told, then the key that has it is left out to see what else is wrong."""
-    told: list[SpecError] = []
-    while len(told) < _MOST_MISTAKES:
+    """Each mistake is reported, then the key that has it is left out to see what else is wrong."""
+    reported: list[SpecError] = []
+    while len(reported) < _MOST_MISTAKES:
         chain = Chain(limits)
         try:
             _add(chain, "", entry, limits)
             chain.transform()
             break
         except SpecError as error:
-            told.append(error.under(place))
+            reported.append(error.under(place))
             entry = without(entry, error.pointer)
             if entry is None:
                 break
-    return told
+    return reported
 
 
 def _entries(spec: Any, limits: SpecLimits) -> Iterator[tuple[str, Any]]:

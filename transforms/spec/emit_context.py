@@ -5,21 +5,21 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
-from transforms.spec.budget import metered
+from transforms.spec.budget import budgeted
 from transforms.spec.generation.code import Code
 from transforms.spec.generation.nodes import Block, assign, call, constant, name
-from transforms.spec.jolt.places import Place
+from transforms.spec.jolt.places import PathElement
 from transforms.spec.limits import SpecLimits
 
 
 @dataclass(slots=True)
-class Flow:
+class EmitContext:
     """The variable that holds the value between two operations, and the variables of containers in it."""
 
     code: Code
     value: str
     limits: SpecLimits
-    known: Place | None = None
+    known: PathElement | None = None
     """The root container, if the value is either that or null. Certain ones below it have variables too."""
     borrows: bool = False
     """Whether some operation may have to start over on a copy of the event."""
@@ -36,12 +36,12 @@ class Flow:
     marks: list[tuple[str, str]] = field(default_factory=list)
     """What the variable `at` stands for: a pointer, and what an error's message begins with."""
 
-    def metered(self) -> Block:
+    def budgeted(self) -> Block:
         """The code before a call of a function that may take many steps."""
-        return metered(self.code, self.limits)
+        return budgeted(self.code, self.limits)
 
     def mark(self, detail: str, body: Block) -> None:
-        """From here on errors are of the operation at hand, and told with this detail."""
+        """From here on errors are of the operation at hand, and reported with this detail."""
         at = self.code.variable("at", constant(0))
         body.append(assign(at, constant(len(self.marks))))
         self.marks.append((self.pointer, detail))

@@ -32,7 +32,7 @@ class SpecLimits:
     max_index: int = 10_000
     """Highest array index that may be written; what lies before it is filled with nulls."""
     max_text: int = 1_000_000
-    """Characters of a text that a function takes or makes. Texts up to `meter.FREE` characters always pass."""
+    """Characters of a text that a function takes or makes. Texts up to `budget.FREE` characters always pass."""
     max_pattern_text: int = 10_000
     """Characters of a text that is split by a pattern, as opposed to a plain separator."""
     max_copies: int = 16

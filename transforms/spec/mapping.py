@@ -27,7 +27,7 @@ MAX_EVENT_ID_LENGTH = 1024
 MOST_NATIVE_PLACES = 16
 
 
-class MappedEvent(NamedTuple):
+class MappedPayload(NamedTuple):
     """An event in the unified schema. `identifiers` holds the one that names the fragment first."""
 
     stamp: Stamp
@@ -58,11 +58,11 @@ class MappingSpec:
             )
             for place in (primary, *others)
         ]
-        self.map: Callable[[Event], MappedEvent | None] = self._native_mapper() or self._map
+        self.map: Callable[[Event], MappedPayload | None] = self._native_mapper() or self._map
         """None when the spec maps the payload to nothing. Raises TransformError, or EventError with the
         reason when the mapped output has no usable id, ordinal or identifier."""
 
-    def _native_mapper(self) -> Callable[[Event], MappedEvent | None] | None:
+    def _native_mapper(self) -> Callable[[Event], MappedPayload | None] | None:
         if native.events is None or len(self._places) > MOST_NATIVE_PLACES:
             return None
         return native.events.mapper(
@@ -71,19 +71,19 @@ class MappingSpec:
             tuple(place[:3] for place in self._places),
             self._transform,
             self.document.priority,
-            MappedEvent,
+            MappedPayload,
             Stamp,
             Identifier,
             read_ordinal,
             self._mapped,
         )
 
-    def _map(self, event: Event) -> MappedEvent | None:
-        # Twin of `mapper` in native/events.c, which gives `_mapped` what is not of the common form.
+    def _map(self, event: Event) -> MappedPayload | None:
+        # Reference of `mapper` in native/events.c, which gives `_mapped` what is not of the common form.
         output = self._transform(event.payload, event.context())
         return None if output is None else self._mapped(event, output)
 
-    def _mapped(self, event: Event, output: Any) -> MappedEvent:
+    def _mapped(self, event: Event, output: Any) -> MappedPayload:
         if type(output) is not dict:
             raise EventError(DeadLetterReason.TRANSFORM_FAILED, "the spec's output is not an object")
         stamp = Stamp(
@@ -92,7 +92,7 @@ class MappingSpec:
             event.source,
             self._read_id(event, output),
         )
-        return MappedEvent(stamp, self._read_identifiers(output), output)
+        return MappedPayload(stamp, self._read_identifiers(output), output)
 
     def identifiers_in(self, event: Event) -> list[Identifier]:
         """The identifiers that stand at the spec's places, whatever else of the event cannot be used. Raises
@@ -151,8 +151,8 @@ def _is_short_integer(value: Any) -> bool:
 def _text(value: Any, what: str, limit: int) -> str:
     text = value if type(value) is str else str(value) if _is_short_integer(value) else None
     if not text:
-        told = "empty text" if text == "" else f"{kinds.kind(value)}, not text or a short integer"
-        raise EventError(DeadLetterReason.WRONG_TYPE, f"{what} is {told}")
+        reported = "empty text" if text == "" else f"{kinds.kind(value)}, not text or a short integer"
+        raise EventError(DeadLetterReason.WRONG_TYPE, f"{what} is {reported}")
     if len(text) > limit or not is_text(text):
         raise EventError(
             DeadLetterReason.WRONG_TYPE, f"{what} is longer than {limit} characters or not valid Unicode"

@@ -15,7 +15,7 @@ from gc import get_referents, is_tracked
 from typing import Any
 
 from idgraph.model.errors import TransformError
-from transforms.spec.emit_context import Flow
+from transforms.spec.emit_context import EmitContext
 from transforms.spec.generation.code import Code
 from transforms.spec.generation.nodes import (
     NONE,
@@ -30,7 +30,7 @@ from transforms.spec.generation.nodes import (
     name,
     when,
 )
-from transforms.spec.jolt.places import Place
+from transforms.spec.jolt.places import PathElement
 from transforms.spec.limits import SpecLimits
 
 _MARGIN = 2
@@ -46,7 +46,7 @@ def _noted(code: Code) -> str:
     return code.variable("tracked", constant(False))
 
 
-def bound_depth(flow: Flow, limits: SpecLimits, body: Block) -> None:
+def bound_depth(flow: EmitContext, limits: SpecLimits, body: Block) -> None:
     """The code that raises TransformError where the value is nested too deeply. There must be no `Long` in it."""
     nesting = _NestingCode(flow.code, limits.max_depth)
     if flow.known is None or _height(flow.known) + _MARGIN > limits.max_depth:
@@ -63,7 +63,7 @@ class _NestingCode:
     def check(self, part: ast.expr, above: int) -> ast.stmt:
         return do(call(self._code.bind(check_depth), part, constant(self._most), constant(above)))
 
-    def place(self, place: Place, variable: str, above: int, body: Block) -> None:
+    def place(self, place: PathElement, variable: str, above: int, body: Block) -> None:
         """Looks at a container below so many others; its variable is None where there is none."""
         part = name(variable)
         check = [self.check(part, above)]
@@ -94,7 +94,7 @@ class _NestingCode:
         return call(self._code.bind(is_tracked), part)
 
 
-def _height(place: Place) -> int:
+def _height(place: PathElement) -> int:
     height, level = 0, [place]
     while level:
         height += 1

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from transforms.spec.emit_context import Flow
+from transforms.spec.emit_context import EmitContext
 from transforms.spec.generation.nodes import Block
 from transforms.spec.ownership import PathTree
 
-Emit: TypeAlias = Callable[[Flow, Block], None]
+Emit: TypeAlias = Callable[[EmitContext, Block], None]
 """Adds the code that makes the new value out of the flow's."""
 
 UNBOUNDED = math.inf
@@ -33,5 +33,5 @@ class Operation:
     """For an operation that changes: paths (`*` for any key) where it may put parts of its input."""
     copies: float = 1
     """At most how often one part of the input stands in the output."""
-    tells_longs: bool = False
+    reports_longs: bool = False
     """Whether a `Long` is another number to it than an integer."""

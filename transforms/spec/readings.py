@@ -15,7 +15,7 @@ _last: tuple[str | None, int, datetime, int] = (None, 0, _EPOCH, 0)
 """The text that was read last, what it is, and the midnight before it, twice. One value to all threads."""
 
 
-@native.twin("epoch_milliseconds")
+@native.reference("epoch_milliseconds")
 def epoch_milliseconds(text: str, otherwise: Any = None) -> Any:
     """RFC 3339 or ISO 8601 time with an offset as epoch milliseconds, rounded down; `otherwise` if it is none.
 
@@ -45,7 +45,7 @@ def epoch_milliseconds(text: str, otherwise: Any = None) -> Any:
     return read
 
 
-@native.twin("strip_zeros")
+@native.reference("strip_zeros")
 def strip_zeros(text: str) -> str:
     """`00480` is `480`, `000` is `0`."""
     return text.lstrip("0") or text[-1:]

@@ -87,5 +87,5 @@ class CompiledSnapshot:
 
 
 def _operations(document: SpecDocument) -> str:
-    # Unlike equality this tells 1 from True, and the order of keys, by which Jolt works.
+    # Unlike equality this reports 1 from True, and the order of keys, by which Jolt works.
     return repr(document.operations)

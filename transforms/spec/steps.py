@@ -1,6 +1,6 @@
 """The bound on how much work one event may make: counted at loops over what the event holds.
 
-What functions do, in loops or not, is counted in `meter`.
+What functions do, in loops or not, is counted in `budget`.
 """
 
 from __future__ import annotations

@@ -12,16 +12,16 @@ if TYPE_CHECKING:
     from ingestion.stages.decrypt import Decryptors
 
 
-def told_of_decryptors(settings: Settings) -> dict[str, Any]:
+def decryptors_config(settings: Settings) -> dict[str, Any]:
     """What a process needs to know beside the sources' own tables."""
     return {"max_event_bytes": settings.flow.max_event_bytes}
 
 
-def open_decryptors(told: dict[str, Any]) -> Decryptors:
+def open_decryptors(config: dict[str, Any]) -> Decryptors:
     """Each is opened when a record needs it."""
     from ingestion.stages.decrypt import Decryptors
 
-    return Decryptors(functools.partial(open_decryptor, told["max_event_bytes"]))
+    return Decryptors(functools.partial(open_decryptor, config["max_event_bytes"]))
 
 
 def open_decryptor(max_bytes: int, config: DecryptorConfig) -> Decryptor:

@@ -50,8 +50,8 @@ def input_stream(settings: Settings) -> InputStream:
     return FileStream(file_sources(sources), settings.flow.max_files_per_batch, checkpoint)
 
 
-def told_of_ranges(settings: Settings) -> dict[str, Any]:
-    """What a worker needs to know to read what Spark cannot, as Spark's own readers are told it."""
+def ranges_config(settings: Settings) -> dict[str, Any]:
+    """What a worker needs to know to read what Spark cannot, as Spark's own readers are given it."""
     from ingestion.sources.kafka.configuration import kafka_sources
 
     if not kafka_sources(settings.sources_by_name()):
@@ -60,10 +60,10 @@ def told_of_ranges(settings: Settings) -> dict[str, Any]:
     return {"ranges": {"bootstrap_servers": kafka.bootstrap_servers, "options": kafka.producer_options()}}
 
 
-def open_ranges(told: dict[str, Any]) -> ReadRange | None:
+def open_ranges(config: dict[str, Any]) -> ReadRange | None:
     """What reads ranges of offsets; None without Kafka or its client."""
-    if "ranges" not in told or find_spec("confluent_kafka") is None:
+    if "ranges" not in config or find_spec("confluent_kafka") is None:
         return None
     from sinks.kafka.ranges import KafkaRanges
 
-    return KafkaRanges(**told["ranges"]).records
+    return KafkaRanges(**config["ranges"]).records

@@ -1,6 +1,6 @@
 """Which key provider stands behind the protocol: a keyring file whose keys are bare, or wrapped by AWS KMS.
 
-Opened from what a worker is told: places, never keys or credentials, which each process finds for itself.
+Opened from the worker's configuration: places, never keys or credentials, which each process finds for itself.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ if TYPE_CHECKING:
     from sinks.keyring.provider import KeyringFile
 
 
-def told_of_keys(settings: Settings) -> dict[str, Any]:
+def keys_config(settings: Settings) -> dict[str, Any]:
     """What a process needs to know to open the provider."""
     return {"keyring": str(settings.keyring_file()), "keys": settings.keys.model_dump(mode="json")}
 
 
-def open_provider(told: dict[str, Any]) -> KeyringFile:
+def open_provider(config: dict[str, Any]) -> KeyringFile:
     """Raises KeyProviderError for a keyring that is missing or damaged, ConfigError when what talks to KMS is not
     installed. KMS is asked when a key is first needed."""
     from sinks.keyring.provider import KeyringFile
 
-    return KeyringFile(Path(told["keyring"]), envelope=_envelope(told))
+    return KeyringFile(Path(config["keyring"]), envelope=_envelope(config))
 
 
 def provider_of(settings: Settings) -> KeyringFile:
     """The same, for a command."""
-    return open_provider(told_of_keys(settings))
+    return open_provider(keys_config(settings))
 
 
 def create_keyring(settings: Settings, bare: Path | None = None) -> None:
     """Make the keyring, of new keys or of those of a `bare` one. Raises KeyProviderError, ConfigError."""
     from sinks.keyring.provider import KeyringFile
 
-    envelope = _envelope(told_of_keys(settings))
+    envelope = _envelope(keys_config(settings))
     if bare is None:
         KeyringFile.create(settings.keyring_file(), envelope)
     elif settings.keys.kind == "file":
@@ -55,8 +55,8 @@ def ensure_keyring(settings: Settings) -> None:
     provider_of(settings).purpose_key("")
 
 
-def _envelope(told: dict[str, Any]) -> Envelope:
-    keys = told["keys"]
+def _envelope(config: dict[str, Any]) -> Envelope:
+    keys = config["keys"]
     if keys["kind"] == "file":
         from sinks.keyring.envelope import BARE
 

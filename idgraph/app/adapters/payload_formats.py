@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ingestion.sources.payload_formats import PayloadFormats
 
 
-def told_of_formats(settings: Settings) -> dict[str, Any]:
+def formats_config(settings: Settings) -> dict[str, Any]:
     """What a process needs to know to decode payloads: the content of schema files, and where the registry is.
 
     Raises ConfigError for a file that cannot be read.
@@ -29,17 +29,17 @@ def told_of_formats(settings: Settings) -> dict[str, Any]:
     return {"schemas": schemas, "registry": settings.kafka.registry.model_dump(mode="json")}
 
 
-def open_formats(told: dict[str, Any]) -> PayloadFormats:
+def open_formats(config: dict[str, Any]) -> PayloadFormats:
     """The formats of all sources; nothing is compiled or asked for yet."""
     from ingestion.sources.payload_formats import PayloadFormats
 
-    schemas = {name: base64.b64decode(content) for name, content in told["schemas"].items()}
-    registry = told["registry"]
+    schemas = {name: base64.b64decode(content) for name, content in config["schemas"].items()}
+    registry = config["registry"]
     if registry["url"] is None:
         return PayloadFormats(schemas)
-    from sinks.http.schema_registry import HttpSchemaRegistry, Place
+    from sinks.http.schema_registry import HttpSchemaRegistry, RegistryLocation
 
-    place = Place(**{each: registry[each] for each in Place._fields})
+    place = RegistryLocation(**{each: registry[each] for each in RegistryLocation._fields})
     return PayloadFormats(schemas, HttpSchemaRegistry(place), registry["on_outage"] == "wait")
 
 

@@ -1,6 +1,6 @@
 """Which stores stand behind the protocols: SQLite files in the directory, or tables in DynamoDB.
 
-Opened from what a worker is told (`told_of`): places, never credentials, which each process finds for itself.
+Opened from the worker's configuration (`reported_of`): places, never credentials, which each process finds for itself.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from idgraph.app.settings.document import Settings
     from idgraph.model.store import ProfileStore
     from idgraph.model.tombstones import TombstoneNames
-    from sinks.dynamodb.connection import Place
+    from sinks.dynamodb.connection import TablesLocation
     from transforms.privacy.keys import DataKeyStore
 
 PROFILES, DATA_KEYS = "profiles.db", "data-keys.db"
 
 
-def told_of(settings: Settings) -> dict[str, Any]:
+def worker_config(settings: Settings) -> dict[str, Any]:
     """What a process needs to know to open the stores and the index."""
     return {
         "directory": str(settings.directory),
@@ -30,47 +30,47 @@ def told_of(settings: Settings) -> dict[str, Any]:
     }
 
 
-def open_profiles(told: dict[str, Any], names: TombstoneNames | None) -> ProfileStore:
+def open_profiles(config: dict[str, Any], names: TombstoneNames | None) -> ProfileStore:
     """Without `names` an SQLite store can only be read; those of DynamoDB need them."""
-    if told["store"]["kind"] == "dynamodb":
+    if config["store"]["kind"] == "dynamodb":
         from sinks.dynamodb.profiles import DynamoProfileStore
 
         if names is None:
             raise ConfigError("the profiles in DynamoDB cannot be read without the keyring")
-        return DynamoProfileStore(place(told), names)
+        return DynamoProfileStore(place(config), names)
     from sinks.sqlite.profiles import SqliteProfileStore
 
-    return SqliteProfileStore(Path(told["directory"]) / PROFILES, names)
+    return SqliteProfileStore(Path(config["directory"]) / PROFILES, names)
 
 
-def open_data_keys(told: dict[str, Any]) -> DataKeyStore:
+def open_data_keys(config: dict[str, Any]) -> DataKeyStore:
     """The wrapped data keys beside the profiles."""
-    if told["store"]["kind"] == "dynamodb":
-        place_of_tables = place(told)
+    if config["store"]["kind"] == "dynamodb":
+        place_of_tables = place(config)
         from sinks.dynamodb.data_keys import DynamoDataKeys
 
         return DynamoDataKeys(place_of_tables)
     from sinks.sqlite.data_keys import SqliteDataKeys
 
-    return SqliteDataKeys(Path(told["directory"]) / DATA_KEYS)
+    return SqliteDataKeys(Path(config["directory"]) / DATA_KEYS)
 
 
 def charged(*stores: ProfileStore | DataKeyStore) -> Callable[[], tuple[float, float]]:
     """What gives the read and write units that the stores have consumed since it was last asked."""
-    metered = [store.consumed for store in stores if isinstance(store, Metered)]
-    told = [(0.0, 0.0)]
+    budgeted = [store.consumed for store in stores if isinstance(store, Budgeted)]
+    config = [(0.0, 0.0)]
 
     def consumed() -> tuple[float, float]:
-        now = [each() for each in metered]
+        now = [each() for each in budgeted]
         total = sum(each[0] for each in now), sum(each[1] for each in now)
-        (last,), told[:] = told, [total]
+        (last,), config[:] = config, [total]
         return total[0] - last[0], total[1] - last[1]
 
     return consumed
 
 
 @runtime_checkable
-class Metered(Protocol):
+class Budgeted(Protocol):
     """A store that charges for what it is asked."""
 
     def consumed(self) -> tuple[float, float]:
@@ -78,32 +78,32 @@ class Metered(Protocol):
         ...
 
 
-def require_whole(told: dict[str, Any], store: ProfileStore, key_store: DataKeyStore) -> None:
+def require_whole(config: dict[str, Any], store: ProfileStore, key_store: DataKeyStore) -> None:
     """Raises StoreError when the file of data keys is missing. DynamoDB says so itself of a missing table."""
-    if told["store"]["kind"] == "sqlite":
+    if config["store"]["kind"] == "sqlite":
         from idgraph.app.jobs.lost_keys import require_data_keys
 
-        directory = Path(told["directory"])
+        directory = Path(config["directory"])
         require_data_keys(directory / PROFILES, directory / DATA_KEYS, store, key_store)
 
 
-def place(told: dict[str, Any]) -> Place:
+def place(config: dict[str, Any]) -> TablesLocation:
     """Where the tables are. Raises ConfigError when what talks to DynamoDB is not installed."""
     try:
-        from sinks.dynamodb.connection import Place
+        from sinks.dynamodb.connection import TablesLocation
     except ModuleNotFoundError:
         raise ConfigError(
             "[store] kind: DynamoDB needs boto3; install it with `pip install idgraph[dynamodb]`"
         ) from None
-    store = told["store"]
-    return Place(store["table_prefix"], store["region"], store["endpoint"])
+    store = config["store"]
+    return TablesLocation(store["table_prefix"], store["region"], store["endpoint"])
 
 
 def create(settings: Settings) -> list[str]:
     """Make the tables that are missing; gives the names of new ones. Raises StoreError, ConfigError."""
     if settings.store.kind == "sqlite":
         raise ConfigError("[store] kind is sqlite, whose files are made when first used")
-    tables = place(told_of(settings))
+    tables = place(worker_config(settings))
     from sinks.dynamodb.client import DynamoClient
     from sinks.dynamodb.schema import create_tables
 

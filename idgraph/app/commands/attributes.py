@@ -13,9 +13,9 @@ import typer
 
 from idgraph.app import wiring
 from idgraph.app.commands.context import Json, Why, settings_of
-from idgraph.app.exits import Exit, told
-from idgraph.app.terminal.escapes import visible, visible_lines
-from idgraph.app.terminal.output import counted, print_listing, tell_cut
+from idgraph.app.exits import Exit, error_handler
+from idgraph.app.terminal.escapes import escape_control_chars, visible_lines
+from idgraph.app.terminal.output import counted, print_listing, report_cut
 from idgraph.model.errors import ApprovalNeededError, MetadataError, RefusedError
 
 if TYPE_CHECKING:
@@ -69,14 +69,14 @@ def search_attributes(
     """Find attributes in the catalogue, also those that nobody declared."""
     status = status or ("discovered" if proposed else None)
     filters = {name: value for name, value in (("source", source), ("status", status)) if value}
-    with told(), wiring.metadata_client(settings_of(context)) as client:
+    with error_handler(), wiring.metadata_client(settings_of(context)) as client:
         matching = client.search_attributes(words, **filters)
         if proposed:
             matching = (attribute for attribute in matching if attribute.proposal is not None)
         found = list(islice(matching, limit))
         print_listing(found, as_json, _COLUMNS)
         rest = sum(1 for _ in islice(matching, _MOST_COUNTED + 1))
-        tell_cut(len(found), len(found) + min(rest, _MOST_COUNTED), is_least=rest > _MOST_COUNTED)
+        report_cut(len(found), len(found) + min(rest, _MOST_COUNTED), is_least=rest > _MOST_COUNTED)
 
 
 @commands.command("show")
@@ -86,13 +86,13 @@ def show_attribute(context: typer.Context, path: str) -> None:
     from transforms.schema.protection_in_force import protection_in_force
     from transforms.spec.pointers import nearest
 
-    with told(), wiring.metadata_client(settings_of(context)) as client:
+    with error_handler(), wiring.metadata_client(settings_of(context)) as client:
         found = client.get_attribute(path)
         if found is None:
             known = (each.path for each in client.search_attributes(""))
             close = nearest(path, islice(known, _MOST_COMPARED))
             print(
-                f"no such attribute: {visible(path)}{f' ({visible(close)})' if close else ''}",
+                f"no such attribute: {escape_control_chars(path)}{f' ({escape_control_chars(close)})' if close else ''}",
                 file=sys.stderr,
             )
             raise typer.Exit(Exit.NOT_FOUND)
@@ -118,12 +118,12 @@ def apply_attributes(
     """
     from idgraph.app.documents.reading import read_attributes
 
-    with told():
+    with error_handler():
         given = [placed for file in files for placed in read_attributes(file)]
         for placed in given:
             for warning in placed.warnings():
-                said = f"{placed.file.file}:{warning.line}:{warning.column}: warning: {warning.told}"
-                print(visible(said), file=sys.stderr)
+                said = f"{placed.file.file}:{warning.line}:{warning.column}: warning: {warning.reported}"
+                print(escape_control_chars(said), file=sys.stderr)
         waiting: list[ApprovalNeededError] = []
         with wiring.metadata_client(settings_of(context)) as client:
             for number, placed in enumerate(given):
@@ -132,7 +132,7 @@ def apply_attributes(
                 except ApprovalNeededError as error:
                     waiting.append(error)
                 except MetadataError as error:
-                    _tell_stopped(given, number, waiting)
+                    _report_stopped(given, number, waiting)
                     problem = error.problem if isinstance(error, RefusedError) else None
                     raise placed.refused(problem) if problem else error from None
         print(f"{counted(len(given) - len(waiting), 'attribute')} applied")
@@ -142,21 +142,26 @@ def apply_attributes(
             raise typer.Exit(Exit.FAILED)
 
 
-def _tell_stopped(given: list[PlacedAttribute], done: int, waiting: list[ApprovalNeededError]) -> None:
+def _report_stopped(given: list[PlacedAttribute], done: int, waiting: list[ApprovalNeededError]) -> None:
     """What became of several definitions when the one behind the first `done` failed."""
     for each in waiting:
         print(visible_lines(str(each)), file=sys.stderr)
     if len(given) > 1:
         left = ", ".join(placed.definition.path for placed in given[done:])
-        print(f"{done - len(waiting)} of {len(given)} applied; not applied: {visible(left)}", file=sys.stderr)
+        print(
+            f"{done - len(waiting)} of {len(given)} applied; not applied: {escape_control_chars(left)}",
+            file=sys.stderr,
+        )
 
 
 @commands.command("confirm")
 def confirm_proposal(context: typer.Context, path: str, reason: Why = "") -> None:
     """Confirm what a detector proposed: the attribute is active, and as protected as its level says."""
-    with told(), wiring.metadata_client(settings_of(context)) as client:
+    with error_handler(), wiring.metadata_client(settings_of(context)) as client:
         found = client.decide_proposal(path, is_confirmed=True, reason=reason)
-        print(f"{visible(found.path)}: active, {found.classification}, encryption {found.encryption}")
+        print(
+            f"{escape_control_chars(found.path)}: active, {found.classification}, encryption {found.encryption}"
+        )
 
 
 @commands.command("dismiss")
@@ -165,9 +170,11 @@ def dismiss_proposal(context: typer.Context, path: str, reason: Why = "") -> Non
 
     Where more than the proposal seals it, this waits for a second person (exit code 1).
     """
-    with told(), wiring.metadata_client(settings_of(context)) as client:
+    with error_handler(), wiring.metadata_client(settings_of(context)) as client:
         found = client.decide_proposal(path, is_confirmed=False, reason=reason)
-        print(f"{visible(found.path)}: active, {found.classification}, encryption {found.encryption}")
+        print(
+            f"{escape_control_chars(found.path)}: active, {found.classification}, encryption {found.encryption}"
+        )
 
 
 _CHANGE_COLUMNS: dict[str, Callable[[PolicyChange], str]] = {
@@ -188,7 +195,7 @@ def list_changes(
     as_json: Json = False,
 ) -> None:
     """List edits that weaken protection: what waits for a second person, and what was decided."""
-    with told(), wiring.metadata_client(settings_of(context)) as client:
+    with error_handler(), wiring.metadata_client(settings_of(context)) as client:
         print_listing(list(client.policy_changes(status)), as_json, _CHANGE_COLUMNS)
 
 
@@ -198,13 +205,13 @@ def approve_change(context: typer.Context, number: Number, reason: Why = "") -> 
 
     New values are stored readable then; what is sealed stays sealed, and readable for those who may.
     """
-    with told(), wiring.metadata_client(settings_of(context)) as client:
+    with error_handler(), wiring.metadata_client(settings_of(context)) as client:
         done = client.decide_change(number, is_approved=True, reason=reason)
-        print(f"change {done.id} is in force: {visible(', '.join(done.weakens))}")
+        print(f"change {done.id} is in force: {escape_control_chars(', '.join(done.weakens))}")
 
 
 @commands.command("refuse")
 def refuse_change(context: typer.Context, number: Number, reason: Why = "") -> None:
     """Refuse an edit that weakens protection, or take your own back."""
-    with told(), wiring.metadata_client(settings_of(context)) as client:
+    with error_handler(), wiring.metadata_client(settings_of(context)) as client:
         print(f"change {client.decide_change(number, is_approved=False, reason=reason).id} is refused")

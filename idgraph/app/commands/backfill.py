@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from idgraph.app.commands.context import Json, settings_of
-from idgraph.app.commands.flow import Teller, described, stopping_on_signals
-from idgraph.app.exits import Exit, told
+from idgraph.app.commands.flow import Reporter, described, stopping_on_signals
+from idgraph.app.exits import Exit, error_handler
 from idgraph.app.observation.json_logs import log_batch, say
 from idgraph.app.terminal.output import counted, print_json
 from idgraph.model.errors import AlreadyRunningError, ConfigError
@@ -43,7 +43,7 @@ def backfill(
 
     if not archive:
         raise typer.BadParameter("the archive's path is empty")
-    with told(), stopping_on_signals() as stop:
+    with error_handler(), stopping_on_signals() as stop:
         found = find_archive(settings_of(context), source, Path(archive))
         if not found.files:
             say(f"no file in {archive}, or only empty ones")
@@ -55,7 +55,7 @@ def backfill(
                 f"the backfill of {source} from {archive} is {error}; wait for its end, or stop it (Ctrl-C): this "
                 "command goes on from there, with the options given now"
             ) from None
-        _tell(done, found.files)
+        _show_report(done, found.files)
         if is_unsealed(found):
             say("what is protected changed meanwhile: run `idgraph seal`")
         if stop.is_set() and done.files < found.files:
@@ -76,15 +76,15 @@ def _run(found: Archive, source: str, stop: Event, rate: float | None, again: bo
         say(f"the backfill of {source} {begun}: {counted(found.files, 'file')}")
 
     with showing(found.bytes, before.bytes) as show:
-        tell = _print_step if as_json else show
+        show_report = _print_step if as_json else show
 
         def on_step(step: BackfillStep) -> None:
             log_batch(step.report)
-            tell(step)
+            show_report(step)
 
-        teller = Teller(on_step, stop)
-        done = run_backfill(found, stop, rate, teller, announce)
-    teller.check()
+        reporter = Reporter(on_step, stop)
+        done = run_backfill(found, stop, rate, reporter, announce)
+    reporter.check()
     return done
 
 
@@ -102,14 +102,14 @@ def _print_step(step: BackfillStep) -> None:
     sys.stdout.flush()
 
 
-def _tell(done: Tally, files: int) -> None:
-    told = [
+def _show_report(done: Tally, files: int) -> None:
+    reported = [
         f"{done.files:,} of {counted(files, 'file')} done",
         counted(done.events, "event"),
         f"{counted(done.written, 'profile')} written",
     ]
     if done.dead_letters:
-        told.append(counted(done.dead_letters, "dead letter"))
+        reported.append(counted(done.dead_letters, "dead letter"))
     if done.conflicts:
-        told.append(counted(done.conflicts, "conflict"))
-    say(", ".join(told))
+        reported.append(counted(done.conflicts, "conflict"))
+    say(", ".join(reported))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import typer
 
-from idgraph.app.exits import Exit, told
+from idgraph.app.exits import Exit, error_handler
 from idgraph.model.errors import ConfigError
 
 CHECKOUT = Path(__file__).resolve().parents[3]
@@ -21,7 +21,7 @@ def bench(context: typer.Context) -> None:
     `idgraph bench throughput --shops 10` is the main job, `idgraph bench mapping` the specs beside Java's Jolt;
     without a name everything is measured, which takes half an hour. `idgraph bench -- --help` lists all.
     """
-    with told():
+    with error_handler():
         if not (CHECKOUT / "benchmarks").is_dir():
             raise ConfigError(
                 "the benchmarks and their data are not installed: run this in a checkout of idgraph"

@@ -13,9 +13,9 @@ import typer
 from idgraph.app import wiring
 from idgraph.app.adapters.key_providers import ensure_keyring
 from idgraph.app.commands.context import settings_of
-from idgraph.app.exits import Exit, told
-from idgraph.app.terminal.escapes import visible, visible_lines
-from idgraph.app.terminal.output import print_json, print_table, tell_cut
+from idgraph.app.exits import Exit, error_handler
+from idgraph.app.terminal.escapes import escape_control_chars, visible_lines
+from idgraph.app.terminal.output import print_json, print_table, report_cut
 from idgraph.model.dead_letters import COMMIT_REASONS, DeadLetterReason
 from idgraph.model.errors import MetadataError, SealError
 
@@ -39,14 +39,14 @@ Ids = Annotated[
     list[str] | None,
     typer.Argument(help="Ids of dead letters; with --reason or --source those of them.", show_default=False),
 ]
-Reason = Annotated[DeadLetterReason | None, typer.Option(help="Only letters with this reason.")]
-Source = Annotated[str | None, typer.Option(help="Only letters of this source.", callback=_named)]
-All = Annotated[bool, typer.Option("--all", help="All letters.")]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object a letter, for scripts.")]
+Reason = Annotated[DeadLetterReason | None, typer.Option(help="Only dead letters with this reason.")]
+Source = Annotated[str | None, typer.Option(help="Only dead letters of this source.", callback=_named)]
+All = Annotated[bool, typer.Option("--all", help="All dead letters.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object a dead letter, for scripts.")]
 
 
 @commands.command("list")
-def list_letters(
+def list_dead_letters(
     context: typer.Context,
     reason: Reason = None,
     source: Source = None,
@@ -54,36 +54,41 @@ def list_letters(
     as_json: Json = False,
 ) -> None:
     """List dead letters, and how many there are by reason."""
-    with told(), wiring.opened(_ready(context)) as resources:
-        letters = resources.dead_letters
-        shown = [letter for _, letter in zip(range(limit), letters.scan(reason, source), strict=False)]
-        matching = {kind: count for kind, count in letters.counts(source).items() if reason in (None, kind)}
+    with error_handler(), wiring.opened(_ready(context)) as resources:
+        dead_letters = resources.dead_letters
+        shown = [
+            dead_letter
+            for _, dead_letter in zip(range(limit), dead_letters.scan(reason, source), strict=False)
+        ]
+        matching = {
+            kind: count for kind, count in dead_letters.counts(source).items() if reason in (None, kind)
+        }
         if as_json:
-            for letter in shown:
-                print_json(_described(letter))
+            for dead_letter in shown:
+                print_json(_described(dead_letter))
         else:
-            _print_letters(shown, matching, is_chosen=bool(reason or source))
-        tell_cut(len(shown), sum(matching.values()))
+            _print_dead_letters(shown, matching, is_chosen=bool(reason or source))
+        report_cut(len(shown), sum(matching.values()))
 
 
 @commands.command()
 def show(
     context: typer.Context,
-    letter_id: Annotated[str, typer.Argument(help="Id of a dead letter.")],
+    dead_letter_id: Annotated[str, typer.Argument(help="Id of a dead letter.")],
     reveal: Annotated[
         bool, typer.Option("--reveal", help="Show the record itself; needs the keyring.")
     ] = False,
     as_json: Json = False,
 ) -> None:
     """Show one dead letter. The record is sealed; --reveal shows it."""
-    with told(), wiring.opened(_ready(context)) as resources:
-        letter = resources.dead_letters.get(letter_id)
-        if letter is None:
-            print(f"no such dead letter: {visible(letter_id)}", file=sys.stderr)
+    with error_handler(), wiring.opened(_ready(context)) as resources:
+        dead_letter = resources.dead_letters.get(dead_letter_id)
+        if dead_letter is None:
+            print(f"no such dead letter: {escape_control_chars(dead_letter_id)}", file=sys.stderr)
             raise typer.Exit(Exit.NOT_FOUND)
-        described = _described(letter)
+        described = _described(dead_letter)
         if reveal:
-            described["record"] = _record(letter, resources)
+            described["record"] = _record(dead_letter, resources)
         if as_json:
             print_json(described)
         else:
@@ -99,24 +104,24 @@ def replay(
     source: Source = None,
     everything: All = False,
 ) -> None:
-    """Give letters through the pipeline again, under the specs of now.
+    """Give dead letters through the pipeline again, under the specs of now.
 
     Those that pass leave the list; the others stay with their new reason. Exit code 1 if some stay, else 3 if one
     that was named is not there.
     """
-    from idgraph.jobs.replay import replay as replay_letters
+    from idgraph.jobs.replay import replay as replay_dead_letters
 
-    with told():
+    with error_handler():
         settings = _ready(context)
         pinned = wiring.newest_snapshot(settings)
         if pinned is None:
             raise MetadataError("there is no metadata to replay under: start the metadata service")
         with wiring.opened(settings) as resources:
             wiring.require_own_keyring(settings, resources)
-            letters = resources.dead_letters
-            chosen, missing = _chosen(letters, ids, reason, source, everything)
-            report = replay_letters(
-                _one_by_one(letters, chosen),
+            dead_letters = resources.dead_letters
+            chosen, missing = _chosen(dead_letters, ids, reason, source, everything)
+            report = replay_dead_letters(
+                _one_by_one(dead_letters, chosen),
                 wiring.worker_plan(settings),
                 resources,
                 pinned.snapshot,
@@ -124,7 +129,7 @@ def replay(
                 functools.partial(_send, settings),
             )
         print(
-            f"replayed {report.replayed}, still dead {report.still_dead}, to be given again as files "
+            f"replayed {report.replayed}, still dead {report.still_dead}, to be retried as files "
             f"{report.partial}, unreadable {report.unreadable}"
         )
         if report.still_dead or report.partial or report.unreadable:
@@ -141,31 +146,40 @@ def drop(
     source: Source = None,
     everything: All = False,
 ) -> None:
-    """Remove letters for good. Exit code 3 if one that was named is not there."""
-    with told(), wiring.opened(_ready(context)) as resources:
-        letters = resources.dead_letters
-        chosen, missing = _chosen(letters, ids, reason, source, everything)
-        wanted, counts = set(chosen), letters.counts()
-        changes = (each for kind in COMMIT_REASONS if counts.get(kind) for each in letters.scan(reason=kind))
+    """Remove dead letters for good. Exit code 3 if one that was named is not there."""
+    with error_handler(), wiring.opened(_ready(context)) as resources:
+        dead_letters = resources.dead_letters
+        chosen, missing = _chosen(dead_letters, ids, reason, source, everything)
+        wanted, counts = set(chosen), dead_letters.counts()
+        changes = (
+            each for kind in COMMIT_REASONS if counts.get(kind) for each in dead_letters.scan(reason=kind)
+        )
         positions = {each.id: each.position for each in changes if each.id in wanted}
-        dropped = letters.drop(chosen)
-        leftover_keys = resources.leftover_keys()
-        if leftover_keys.erase_of_letters(positions):
-            leftover_keys.compact()
+        dropped = dead_letters.drop(chosen)
+        orphaned_keys = resources.orphaned_keys()
+        if orphaned_keys.erase_of_dead_letters(positions):
+            orphaned_keys.compact()
         print(f"dropped {dropped}")
         if missing:
             raise typer.Exit(Exit.NOT_FOUND)
 
 
-def _print_letters(shown: list[DeadLetter], counts: dict[str, int], is_chosen: bool) -> None:
+def _print_dead_letters(shown: list[DeadLetter], counts: dict[str, int], is_chosen: bool) -> None:
     if not counts:
         print("no such dead letters" if is_chosen else "no dead letters")
         return
     print_table(
         ("id", "reason", "stage", "position", "spec", "detail"),
         [
-            (letter.id, letter.reason, letter.stage, letter.position, letter.spec or "-", letter.detail)
-            for letter in shown
+            (
+                dead_letter.id,
+                dead_letter.reason,
+                dead_letter.stage,
+                dead_letter.position,
+                dead_letter.spec or "-",
+                dead_letter.detail,
+            )
+            for dead_letter in shown
         ],
     )
     print("; ".join(f"{name}: {count}" for name, count in sorted(counts.items())), file=sys.stderr)
@@ -178,55 +192,55 @@ def _ready(context: typer.Context) -> Settings:
 
 
 def _chosen(
-    letters: DeadLetters, ids: list[str] | None, reason: str | None, source: str | None, everything: bool
+    dead_letters: DeadLetters, ids: list[str] | None, reason: str | None, source: str | None, everything: bool
 ) -> tuple[list[str], list[str]]:
-    """Ids of the letters that are meant, and of those that were named and are not there, which is told: they may have
+    """Ids of the dead letters that are meant, and of those that were named and are not there, which is reported: they may have
     been replayed meanwhile, which is no reason to leave the others."""
     if not (ids or reason or source or everything):
-        raise typer.BadParameter("name letters, or give --reason, --source or --all")
+        raise typer.BadParameter("name dead letters, or give --reason, --source or --all")
     if everything and (ids or reason or source):
         raise typer.BadParameter("--all is all of them: give it alone")
     if not ids:
-        return [letter.id for letter in letters.scan(reason, source)], []
-    named = {letter_id: letters.get(letter_id) for letter_id in ids}
-    missing = [letter_id for letter_id, letter in named.items() if letter is None]
+        return [dead_letter.id for dead_letter in dead_letters.scan(reason, source)], []
+    named = {dead_letter_id: dead_letters.get(dead_letter_id) for dead_letter_id in ids}
+    missing = [dead_letter_id for dead_letter_id, dead_letter in named.items() if dead_letter is None]
     if missing:
-        print(f"no such dead letter: {visible(', '.join(missing))}", file=sys.stderr)
+        print(f"no such dead letter: {escape_control_chars(', '.join(missing))}", file=sys.stderr)
     chosen = [
-        letter.id
-        for letter in named.values()
-        if letter and reason in (None, letter.reason) and source in (None, letter.source)
+        dead_letter.id
+        for dead_letter in named.values()
+        if dead_letter and reason in (None, dead_letter.reason) and source in (None, dead_letter.source)
     ]
     return chosen, missing
 
 
-def _one_by_one(letters: DeadLetters, ids: Iterable[str]) -> Iterator[DeadLetter]:
-    """The letters of a bad day do not fit in memory. One that went since it was chosen is told."""
+def _one_by_one(dead_letters: DeadLetters, ids: Iterable[str]) -> Iterator[DeadLetter]:
+    """The dead letters of a bad day do not fit in memory. One that went since it was chosen is reported."""
     for each in ids:
-        if (letter := letters.get(each)) is not None:
-            yield letter
+        if (dead_letter := dead_letters.get(each)) is not None:
+            yield dead_letter
         else:
-            print(f"gone meanwhile: {visible(each)}", file=sys.stderr)
+            print(f"gone meanwhile: {escape_control_chars(each)}", file=sys.stderr)
 
 
-def _described(letter: DeadLetter) -> dict[str, Any]:
-    moment = datetime.fromtimestamp(letter.set_aside_at / 1000, UTC)
+def _described(dead_letter: DeadLetter) -> dict[str, Any]:
+    moment = datetime.fromtimestamp(dead_letter.set_aside_at / 1000, UTC)
     return {
-        "id": letter.id,
-        "reason": str(letter.reason),
-        "stage": letter.stage,
-        "detail": letter.detail,
-        "source": letter.source,
-        "position": letter.position,
-        "spec": letter.spec,
-        "snapshot": letter.snapshot_version,
+        "id": dead_letter.id,
+        "reason": str(dead_letter.reason),
+        "stage": dead_letter.stage,
+        "detail": dead_letter.detail,
+        "source": dead_letter.source,
+        "position": dead_letter.position,
+        "spec": dead_letter.spec,
+        "snapshot": dead_letter.snapshot_version,
         "set_aside": moment.isoformat(timespec="milliseconds"),
     }
 
 
-def _record(letter: DeadLetter, resources: WorkerResources) -> str:
+def _record(dead_letter: DeadLetter, resources: WorkerResources) -> str:
     try:
-        payload = resources.sealer.open(letter.payload, letter.id, letter.position)
+        payload = resources.sealer.open(dead_letter.payload, dead_letter.id, dead_letter.position)
     except SealError as error:
         return f"({error})"
     return payload.decode(errors="backslashreplace")
@@ -240,5 +254,5 @@ def _send(settings: Settings, changes: list[SchemaChange]) -> None:
             SchemaSender(client, wiring.refused_changes_file(settings)).send(changes)
     except MetadataError as error:
         raise type(error)(
-            f"{error}; letters that bring new attributes stay until the service knows these: replay again then"
+            f"{error}; dead letters that bring new attributes stay until the service knows these: replay again then"
         ) from None

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from idgraph.app.commands.flow import stopping_on_signals
-from idgraph.app.exits import told
+from idgraph.app.exits import error_handler
 
 
 def demo(
@@ -31,5 +31,5 @@ def demo(
         if not background.isEnabledFor(logging.DEBUG):
             # What the flow does in the background is not what the demo shows.
             background.setLevel(logging.WARNING)
-    with told(), stopping_on_signals() as stop:
+    with error_handler(), stopping_on_signals() as stop:
         run_demo(example, directory or Path(".idgraph") / f"demo-{example}", stop)

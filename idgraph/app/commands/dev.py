@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from idgraph.app.commands.flow import Teller, print_batch, print_batch_json, stopping_on_signals
-from idgraph.app.exits import told
+from idgraph.app.commands.flow import Reporter, print_batch, print_batch_json, stopping_on_signals
+from idgraph.app.exits import error_handler
 from idgraph.model.errors import AlreadyRunningError, ConfigError
 
 DEFAULT = Path(".idgraph") / "dev"
@@ -33,23 +33,23 @@ def up(
 
     The first time it makes DIRECTORY/idgraph.toml, with free ports and the sources of `idgraph demo` as topics,
     makes keyring, tables, index and topics, and gives the service the demo's specs. It prints how to publish and
-    look up. The configuration is yours to edit. Started again, it goes on with what is there; to begin anew,
+    look up. The configuration is yours to edit. Started again, it goes on with what is there; to begin again,
     remove the directory.
 
     Everything listens on 127.0.0.1 and asks nobody for a password. It takes some 3 GB of memory, and the first
     time 140 MB from Maven Central (see `idgraph dev fetch`).
     """
-    with told(), stopping_on_signals() as stop:
+    with error_handler(), stopping_on_signals() as stop:
         from idgraph.app.dev import machine as dev
 
-        teller = Teller(print_batch_json if as_json else print_batch, stop)
+        reporter = Reporter(print_batch_json if as_json else print_batch, stop)
         try:
-            dev.up(directory or DEFAULT, stop, teller)
+            dev.up(directory or DEFAULT, stop, reporter)
         except AlreadyRunningError as error:
             raise ConfigError(
                 f"{directory or DEFAULT} is {error}; for a second one give another --directory"
             ) from None
-        teller.check()
+        reporter.check()
 
 
 @commands.command("fetch")
@@ -58,7 +58,7 @@ def fetch() -> None:
 
     `up` does this by itself. For a machine without a way there, run it on one that has, and copy the folder.
     """
-    with told():
+    with error_handler():
         from idgraph.app.dev import machine as dev
 
         print(dev.fetch())

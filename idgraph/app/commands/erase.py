@@ -13,17 +13,17 @@ import typer
 from idgraph.app import wiring
 from idgraph.app.adapters.key_providers import ensure_keyring
 from idgraph.app.commands.context import settings_of
-from idgraph.app.exits import Exit, told
-from idgraph.app.terminal.escapes import visible
+from idgraph.app.exits import Exit, error_handler
+from idgraph.app.terminal.escapes import escape_control_chars
 from idgraph.app.terminal.output import counted, print_json, print_table
 from idgraph.app.terminal.prompt import confirmed
 from idgraph.jobs.export_file import require_place
 from idgraph.model.errors import ConfigError, QueryError, StoreError
-from idgraph.model.tombstones import UNJUDGED
+from idgraph.model.tombstones import NO_EPOCH
 
 if TYPE_CHECKING:
     from idgraph.app.settings.document import Settings
-    from idgraph.jobs.erase.dead_letter_search import FoundLetter
+    from idgraph.jobs.erase.dead_letter_search import FoundDeadLetter
     from idgraph.jobs.erase.erasure import Erased, Preview
     from idgraph.model.identifiers import Identifier
     from ingestion.spark.workers import WorkerResources
@@ -44,9 +44,11 @@ def erase(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     again: Annotated[
         bool,
-        typer.Option("--again", help="Finish what was cut short; erase what a restored backup brought back."),
+        typer.Option(
+            "--again", help="Finish what was interrupted; erase what a restored backup brought back."
+        ),
     ] = False,
-    lift: Annotated[bool, typer.Option("--lift", help="Let events bring the fragments back.")] = False,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Let events bring the fragments back.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The receipt, or the counts, as JSON.")] = False,
 ) -> None:
     """Erase persons: data keys, profiles, index, outbox, the dead letters that certainly are theirs.
@@ -56,8 +58,8 @@ def erase(
     Source files are not touched.
     """
     named = [*(identifiers or []), *(fragments or [])]
-    _refuse_what_cannot_be(again, lift, dry_run, receipt, named)
-    with told():
+    _refuse_what_cannot_be(again, cancel, dry_run, receipt, named)
+    with error_handler():
         for each in fragments or []:
             _parsed(each)
         settings = settings_of(context)
@@ -67,17 +69,17 @@ def erase(
             if again:
                 done = wiring.erasure(settings, resources).again()
                 _show(done, as_json)
-                _tell_kept(done)
+                _report_kept(done)
                 return
             asked = _names(identifiers or [], resources)
             ids = sorted({*(fragments or []), *(i for name in asked for i in resources.store.find(name))})
             if not (asked or ids):
                 raise QueryError("name whom to erase: TYPE:VALUE, or --fragment ID")
-            if lift:
+            if cancel:
                 # What is erased is found by nothing but its own name.
-                count, finished = wiring.erasure(settings, resources).lift(sorted({*ids, *asked}))
+                count, finished = wiring.erasure(settings, resources).cancel(sorted({*ids, *asked}))
                 print(f"lifted {count}")
-                _tell_kept(finished)
+                _report_kept(finished)
                 if not count:
                     raise typer.Exit(Exit.NOT_FOUND)
                 return
@@ -103,15 +105,15 @@ def _erase(
     named = sorted({*ids, *asked})
     found = erasure.preview(named, asked)
     if not ids and not any(found.counts._replace(possible_letters=0)):
-        forbidden = [each for each in resources.store.tombstones(named).values() if each.until > UNJUDGED]
+        forbidden = [each for each in resources.store.tombstones(named).values() if each.until > NO_EPOCH]
         why = (
             "it was erased before, and is kept away"
             if forbidden
             else "--fragment ID keeps away what may come"
         )
         print(f"nothing is stored under it; {why}", file=sys.stderr)
-        _show_letters(found.letters)
-        _tell_kept(found.counts)
+        _show_dead_letters(found.dead_letters)
+        _report_kept(found.counts)
         raise typer.Exit(Exit.NOT_FOUND)
     if dry_run:
         _show_preview(found, as_json)
@@ -126,34 +128,34 @@ def _erase(
     moment = datetime.now(UTC)
     until = int((moment.timestamp() + settings.flow.max_future_skew_seconds) * 1000)
     erased = erasure.erase(named, until, asked)
-    told_of = receipt(moment, until, named, asked, erasure.names, erased, bool(cut_short))
+    reported_of = receipt(moment, until, named, asked, erasure.names, erased, bool(cut_short))
     if receipt_file is not None:
         try:
-            write_receipt(receipt_file, told_of)
+            write_receipt(receipt_file, reported_of)
         except ConfigError as error:
             # Nobody could make it again.
-            print_json(told_of)
+            print_json(reported_of)
             raise StoreError(f"{error}; all is erased, and the receipt stands on standard output") from None
     if as_json:
-        print_json(told_of)
+        print_json(reported_of)
     else:
         _show(erased, as_json)
-    _show_letters([each for each in found.letters if not each.certain])
-    _tell_kept(erased)
+    _show_dead_letters([each for each in found.dead_letters if not each.certain])
+    _report_kept(erased)
 
 
 def _refuse_what_cannot_be(
-    again: bool, lift: bool, dry_run: bool, receipt_file: Path | None, named: list[str]
+    again: bool, cancel: bool, dry_run: bool, receipt_file: Path | None, named: list[str]
 ) -> None:
     """What would be passed over without a word, and may have been meant."""
-    if again and lift:
-        raise typer.BadParameter("--again and --lift are two commands")
+    if again and cancel:
+        raise typer.BadParameter("--again and --cancel are two commands")
     if again and named:
         raise typer.BadParameter("--again goes on with what was begun: it takes no names")
     if dry_run and receipt_file is not None:
-        raise typer.BadParameter("--dry-run erases nothing that a --receipt could tell of")
+        raise typer.BadParameter("--dry-run erases nothing that a --receipt could report")
     for what, is_given in (("--dry-run", dry_run), ("--receipt", receipt_file is not None)):
-        if is_given and (again or lift):
+        if is_given and (again or cancel):
             raise typer.BadParameter(
                 f"{what} is for an erasure, and not for {'--again' if again else '--lift'}"
             )
@@ -187,30 +189,30 @@ def _show(counts: Erased, as_json: bool, to_people: bool = False) -> None:
 
 def _show_preview(found: Preview, as_json: bool) -> None:
     if as_json:
-        letters = [
+        dead_letters = [
             {"id": each.id, "position": each.position, "why": each.why, "goes": each.certain}
-            for each in found.letters
+            for each in found.dead_letters
         ]
-        print_json({**found.counts._asdict(), "letters": letters})
+        print_json({**found.counts._asdict(), "letters": dead_letters})
         return
     _show(found.counts, as_json)
-    if found.letters:
+    if found.dead_letters:
         print_table(
             ("dead letter", "position", "", "why"),
             [
                 (each.id, each.position, "goes" if each.certain else "stays", each.why)
-                for each in found.letters
+                for each in found.dead_letters
             ],
         )
-    _tell_kept(found.counts)
+    _report_kept(found.counts)
 
 
-def _show_letters(letters: Iterable[FoundLetter]) -> None:
-    for each in letters:
-        print(visible(f"{each.id}  {each.position}  {each.why}"), file=sys.stderr)
+def _show_dead_letters(dead_letters: Iterable[FoundDeadLetter]) -> None:
+    for each in dead_letters:
+        print(escape_control_chars(f"{each.id}  {each.position}  {each.why}"), file=sys.stderr)
 
 
-def _tell_kept(counts: Erased) -> None:
+def _report_kept(counts: Erased) -> None:
     if counts.possible_letters:
         print(
             f"{counted(counts.possible_letters, 'dead letter')} may hold something of it and will stay: look at "

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 import typer
 
 from idgraph.app.commands.context import settings_of
-from idgraph.app.exits import told
+from idgraph.app.exits import error_handler
 from idgraph.app.observation.json_logs import log_batch, say
 from idgraph.app.terminal.output import counted, print_json
 from idgraph.model.errors import AlreadyRunningError, ConfigError, FlowInterruptedError, PublishError
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 EVENTS_PER_FILE = 50_000
 _STANDARD_INPUT = Path("-")
 
-Told = TypeVar("Told")
+Reported = TypeVar("Reported")
 
 
 def run(
@@ -45,7 +45,7 @@ def run(
     from idgraph.app.flow_runner import run_flow
     from ingestion.sources.intake import Intake
 
-    with told(), stopping_on_signals() as stop:
+    with error_handler(), stopping_on_signals() as stop:
         settings = settings_of(context)
 
         def announce() -> None:
@@ -53,43 +53,43 @@ def run(
                 names = ", ".join(source.name for source in settings.sources)
                 say(f"starting Spark; then the flow {settings.flow.name} follows {names}")
 
-        tell = print_batch_json if as_json else print_batch
+        show_report = print_batch_json if as_json else print_batch
 
         def on_batch(report: BatchReport) -> None:
             log_batch(report)
-            tell(report)
+            show_report(report)
 
-        teller = Teller(on_batch, stop)
+        reporter = Reporter(on_batch, stop)
         try:
-            run_flow(settings, stop, Intake(until_done), teller, announce)
+            run_flow(settings, stop, Intake(until_done), reporter, announce)
         except AlreadyRunningError as error:
             raise ConfigError(
                 f"the flow {settings.flow.name} is {error}; to run beside it, use another `[flow] name` with sources "
                 "of its own"
             ) from None
-        teller.check()
+        reporter.check()
         if stop.is_set() and not until_done:
             say("stopped; the next run goes on from here")
 
 
-class Teller(Generic[Told]):
-    """Tells of micro-batches until nobody listens any more, or the disk is full that it tells it to; then the flow ends as
+class Reporter(Generic[Reported]):
+    """Reports micro-batches until nobody listens any more, or the disk is full that it reports it to; then the flow ends as
     if it were asked to: a micro-batch that is done must not fail because of it."""
 
-    def __init__(self, tell: Callable[[Told], None], stop: threading.Event) -> None:
+    def __init__(self, show_report: Callable[[Reported], None], stop: threading.Event) -> None:
         self._failure: OSError | None = None
-        self._tell = tell
+        self._show_report = show_report
         self._stop = stop
 
-    def __call__(self, report: Told) -> None:
+    def __call__(self, report: Reported) -> None:
         try:
-            self._tell(report)
+            self._show_report(report)
         except OSError as error:
             self._failure = error
             self._stop.set()
 
     def check(self) -> None:
-        """Raises why nobody listens any more, for `told`."""
+        """Raises why nobody listens any more, for `error_handler`."""
         if self._failure is not None:
             raise self._failure
 
@@ -111,7 +111,7 @@ def publish(
     """Publish events to a source. Lines are passed on as they are; the flow judges them."""
     from idgraph.app.publish import publisher
 
-    with told(), publisher(settings_of(context), source, key) as give:
+    with error_handler(), publisher(settings_of(context), source, key) as give:
         _check_readable(files or [])
         total = 0
         try:
@@ -216,8 +216,8 @@ def print_batch(report: BatchReport) -> None:
 def _exceptions(report: BatchReport) -> str:
     """What does not happen in most micro-batches."""
     counts = report.counts
-    told = (
-        (counts.dead_letters(), counted(counts.dead_letters(), "dead letter")),
+    reported = (
+        (counts.dead_letter_count(), counted(counts.dead_letter_count(), "dead letter")),
         (counts.isolated, f"{counts.isolated:,} isolated"),
         (counts.conflicts, counted(counts.conflicts, "conflict")),
         (counts.retries, f"{counts.retries:,} tried again"),
@@ -226,9 +226,9 @@ def _exceptions(report: BatchReport) -> str:
         (counts.undecrypted, f"{counts.undecrypted:,} not decrypted"),
         (counts.erased, f"{counts.erased:,} refused by tombstones"),
         (counts.unindexed, f"{counts.unindexed:,} waiting for the index"),
-        (counts.untold, f"{counts.untold:,} new attributes not told"),
+        (counts.dropped_changes, f"{counts.dropped_changes:,} new attributes not reported"),
     )
-    return "".join(f", {words}" for number, words in told if number)
+    return "".join(f", {words}" for number, words in reported if number)
 
 
 def print_batch_json(report: BatchReport) -> None:
@@ -238,7 +238,7 @@ def print_batch_json(report: BatchReport) -> None:
 
 
 def described(report: BatchReport) -> dict[str, Any]:
-    """A micro-batch as JSON tells it."""
+    """A micro-batch as JSON reports it."""
     counts = report.counts
     return {
         "batch": report.number,
@@ -262,7 +262,7 @@ def described(report: BatchReport) -> dict[str, Any]:
         "isolated": counts.isolated,
         "unindexed": counts.unindexed,
         "erased": counts.erased,
-        "untold": counts.untold,
+        "untold": counts.dropped_changes,
         "decrypt_seconds": round(counts.decrypt_seconds, 4),
         "map_seconds": round(counts.map_seconds, 4),
         "commit_seconds": round(counts.commit_seconds, 4),

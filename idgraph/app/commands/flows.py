@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from idgraph.app.commands.context import Json, settings_of
-from idgraph.app.exits import told
+from idgraph.app.exits import error_handler
 from idgraph.app.terminal.output import print_json, print_table
 from idgraph.model.errors import SourceUnavailableError
 
@@ -19,7 +19,7 @@ def flows(context: typer.Context, as_json: Json = False) -> None:
     """Show the flow's partitions in Kafka: what was taken of each, where it ends, and what is between."""
     from idgraph.app.flow_offsets import partition_states
 
-    with told():
+    with error_handler():
         settings = settings_of(context)
         states = partition_states(settings)
         if as_json:

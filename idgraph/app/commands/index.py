@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from idgraph.app.commands.context import Json, settings_of
-from idgraph.app.exits import told
+from idgraph.app.exits import error_handler
 from idgraph.app.jobs.progress import LINE_SECONDS
 from idgraph.app.observation.json_logs import say
 from idgraph.app.terminal.output import counted, print_json, print_table
@@ -30,7 +30,7 @@ def create(context: typer.Context) -> None:
     """Make the first index version in Elasticsearch, and the alias for it. Doing it twice is no error."""
     from idgraph.app.adapters import indexes
 
-    with told():
+    with error_handler():
         made = indexes.create(settings_of(context))
         print(f"created {made}" if made else "the index is there")
 
@@ -40,7 +40,7 @@ def versions(context: typer.Context, as_json: Json = False) -> None:
     """List the index's versions: the one in use, one that is being made, those that were replaced."""
     from idgraph.app.jobs.index_upkeep import opened_versions
 
-    with told(), opened_versions(settings_of(context)) as opened:
+    with error_handler(), opened_versions(settings_of(context)) as opened:
         known = opened.known()
         if as_json:
             for each in known:
@@ -60,7 +60,7 @@ def delete(
     """Delete a version that is not in use, for good."""
     from idgraph.app.jobs.index_upkeep import opened_versions
 
-    with told(), opened_versions(settings_of(context)) as opened:
+    with error_handler(), opened_versions(settings_of(context)) as opened:
         opened.delete(name)
         print(f"{name} is deleted")
 
@@ -74,52 +74,52 @@ def follow(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    r"""Index what the stream of the DynamoDB table tells, in place of the flows (`\[index] fed_by = "streams"`).
+    r"""Index what the stream of the DynamoDB table reports, in place of the flows (`\[index] fed_by = "streams"`).
 
     Runs until Ctrl-C. However it ends, the next run goes on where it stopped.
     """
     from idgraph.app.commands.flow import stopping_on_signals
     from idgraph.app.jobs.index_upkeep import following
 
-    with told(), stopping_on_signals("page") as stop:
+    with error_handler(), stopping_on_signals("page") as stop:
         settings = settings_of(context)
         with following(settings) as work:
             if settings.index.fed_by == "flow":
                 say('the flows index as well; see `[index] fed_by = "streams"`')
             say(f"following {work.stream.name}")
-            tell = _FollowTeller(as_json)
+            show_report = _FollowReporter(as_json)
             for progress in work.run(stop):
-                tell(progress)
+                show_report(progress)
                 if until_done and progress.is_idle and work.is_drained(progress):
                     break
-            tell.last()
+            show_report.last()
 
 
-class _FollowTeller:
+class _FollowReporter:
     """A line every few seconds while something comes, and one at the end."""
 
     def __init__(self, as_json: bool) -> None:
         self._as_json = as_json
         self._due = time.monotonic()
-        self._told = -1
+        self._reported = -1
         self._last: FollowProgress | None = None
 
     def __call__(self, progress: FollowProgress) -> None:
         self._last = progress
-        if progress.told != self._told and time.monotonic() >= self._due:
+        if progress.reported != self._reported and time.monotonic() >= self._due:
             self._due = time.monotonic() + LINE_SECONDS
             self.last()
 
     def last(self) -> None:
-        """How far it is now, unless that was told."""
+        """How far it is now, unless that was reported."""
         done = self._last
-        if done is None or done.told == self._told:
+        if done is None or done.reported == self._reported:
             return
-        self._told = done.told
+        self._reported = done.reported
         if self._as_json:
             print_json(
                 {
-                    "told": done.told,
+                    "told": done.reported,
                     "indexed": done.indexed,
                     "refused": done.refused,
                     "trimmed": done.trimmed,
@@ -128,5 +128,5 @@ class _FollowTeller:
             )
         else:
             refused = f", {done.refused:,} refused" * bool(done.refused)
-            print(f"{counted(done.told, 'change')}, {counted(done.indexed, 'profile')} indexed{refused}")
+            print(f"{counted(done.reported, 'change')}, {counted(done.indexed, 'profile')} indexed{refused}")
         sys.stdout.flush()

@@ -11,7 +11,7 @@ import typer
 from idgraph.app import wiring
 from idgraph.app.adapters.key_providers import create_keyring, ensure_keyring
 from idgraph.app.commands.context import Json, settings_of
-from idgraph.app.exits import Exit, told
+from idgraph.app.exits import Exit, error_handler
 from idgraph.app.terminal.output import counted, print_json, print_table
 from idgraph.app.terminal.prompt import confirmed
 
@@ -43,7 +43,7 @@ def init(
     ] = None,
 ) -> None:
     """Make a keyring. Never replaces one."""
-    with told():
+    with error_handler():
         settings = settings_of(context)
         wiring.prepare_directory(settings)
         create_keyring(settings, bare)
@@ -57,7 +57,7 @@ def add(context: typer.Context) -> None:
     """Add a key-encryption key, which new data keys are wrapped by from now on."""
     from transforms.privacy.rotation import known_counts
 
-    with told(), wiring.opened_keys(settings_of(context), own=True) as (provider, store):
+    with error_handler(), wiring.opened_keys(settings_of(context), own=True) as (provider, store):
         # Not under an older copy, which this raises for.
         known_counts(provider, store)
         print(f"version {provider.add()} is current")
@@ -67,7 +67,7 @@ def add(context: typer.Context) -> None:
 def rotate(context: typer.Context, rate: Rate = None, as_json: Json = False) -> None:
     """Make a new key-encryption key current and wrap every data key by it, beside a running flow.
 
-    If it is cut short, run it again: it goes on where it was. Exit code 1 if some data keys cannot be
+    If it is interrupted, run it again: it goes on where it was. Exit code 1 if some data keys cannot be
     unwrapped, which stay as they are, or if the keyring is another one or an older copy, under which nothing is begun.
     """
     from idgraph.app.jobs.progress import paced
@@ -75,7 +75,7 @@ def rotate(context: typer.Context, rate: Rate = None, as_json: Json = False) -> 
     from transforms.privacy.rotation import PAGE
     from transforms.privacy.rotation import rotate as rotation
 
-    with told(), wiring.opened_keys(settings_of(context), own=True) as (provider, store):
+    with error_handler(), wiring.opened_keys(settings_of(context), own=True) as (provider, store):
         page = min(PAGE, rate) if rate else PAGE
         done = shown(paced(rotation(provider, store, page), rate, lambda progress: progress.looked_at))
         if as_json:
@@ -89,7 +89,7 @@ def rotate(context: typer.Context, rate: Rate = None, as_json: Json = False) -> 
                 }
             )
         else:
-            print(f"version {done.version} is current; {counted(done.rewrapped, 'data key')} wrapped anew")
+            print(f"version {done.version} is current; {counted(done.rewrapped, 'data key')} rewrapped")
         if done.unusable:
             print(
                 f"{counted(done.unusable, 'data key')} cannot be unwrapped and stayed: {', '.join(done.named)}",
@@ -108,7 +108,7 @@ def adopt(
     become second ones, and who was erased, so that the same events bring them back; erase them again. Exit code 1
     if the keyring does not open the data keys that there are.
     """
-    with told():
+    with error_handler():
         settings = settings_of(context)
         ensure_keyring(settings)
         if not (
@@ -123,7 +123,7 @@ def adopt(
 @commands.command("list")
 def list_keys(context: typer.Context, as_json: Json = False) -> None:
     """List key-encryption keys: version, status, dates, how many data keys each wraps; never the keys."""
-    with told(), wiring.opened_keys(settings_of(context)) as (provider, store):
+    with error_handler(), wiring.opened_keys(settings_of(context)) as (provider, store):
         counts = store.counts()
         listed = [_described(key, counts.pop(key.version, 0)) for key in provider.versions()]
         # Without their version these are unreadable, which whoever looks at keys must see.
@@ -154,7 +154,7 @@ def retire(
     from transforms.privacy.rotation import retire as retirement
     from transforms.privacy.rotation import users
 
-    with told(), wiring.opened_keys(settings_of(context)) as (provider, store):
+    with error_handler(), wiring.opened_keys(settings_of(context)) as (provider, store):
         try:
             retirement(provider, store, version)
         except UnknownKeyVersionError as error:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from idgraph.app.exits import Exit, told
-from idgraph.app.terminal.escapes import visible
+from idgraph.app.exits import Exit, error_handler
+from idgraph.app.terminal.escapes import escape_control_chars
 from idgraph.app.terminal.output import json_writer, print_json
 from idgraph.model import canonical
 from idgraph.model.errors import ConfigError, TransformError
@@ -54,7 +54,7 @@ def map_payloads(
 
     if (reveal_values or as_json) and not trace:
         raise typer.BadParameter("--reveal-values and --json belong to --trace")
-    with told():
+    with error_handler():
         operations = read_operations(spec)
         lines = read_payloads(None if file == Path("-") else file, operations.of_events)
         if trace:
@@ -81,7 +81,7 @@ def _mapped(spec: SpecOperations, lines: Iterable[PayloadLine]) -> Iterator[bool
             except TransformError as error:
                 mistake = f"{spec.place}{error.pointer}: {error.message}"
         if mistake is not None:
-            print(f"line {line.number}: {visible(mistake)}", file=sys.stderr)
+            print(f"line {line.number}: {escape_control_chars(mistake)}", file=sys.stderr)
         yield mistake is not None
 
 
@@ -105,14 +105,14 @@ def _traced(
                     if as_json:
                         steps.append(step.record())
                     else:
-                        print("\n".join(map(visible, step.lines())))
+                        print("\n".join(map(escape_control_chars, step.lines())))
             except TransformError as error:
                 mistake = f"{spec.place}{error.pointer}: {error.message}"
         if as_json:
             record = {"line": line.number, "steps": steps, "error": mistake}
             write(canonical.encode_ordered(record) + b"\n")
         elif mistake is not None:
-            print(f"line {line.number}: {visible(mistake)}", file=sys.stderr)
+            print(f"line {line.number}: {escape_control_chars(mistake)}", file=sys.stderr)
         yield mistake is not None
 
 
@@ -128,7 +128,7 @@ def check(
         ),
     ] = False,
 ) -> None:
-    """Check mapping specs and definitions of attributes. What is wrong is told as `file:line:column: pointer: message`.
+    """Check mapping specs and definitions of attributes. What is wrong is reported as `file:line:column: pointer: message`.
 
     Exit code 1 if one is wrong, 2 if a file cannot be read. A warning changes no exit code.
     """
@@ -139,25 +139,28 @@ def check(
     for file in files:
         problems: list[dict[str, Any]] = []
         warnings: list[dict[str, Any]] = []
-        told_as = f"{file}: ok"
+        shown_as = f"{file}: ok"
         code = Exit.FAILED
         try:
             found = check_document(file)
             warnings = [warning._asdict() for warning in found]
             if not as_json:
                 for warning in found:
-                    print(f"{file}:{warning.line}:{warning.column}: warning: {warning.told}", file=sys.stderr)
+                    print(
+                        f"{file}:{warning.line}:{warning.column}: warning: {warning.reported}",
+                        file=sys.stderr,
+                    )
         except DocumentError as error:
             problems = [problem._asdict() for problem in error.problems]
-            told_as = str(error)
+            shown_as = str(error)
         except ConfigError as error:
             problems = [{"message": str(error).removeprefix(f"{file}: ")}]
-            told_as = str(error)
+            shown_as = str(error)
             code = Exit.USAGE
         worst = max(worst, code if problems else 0)
         if as_json:
             print_json({"file": str(file), "ok": not problems, "problems": problems, "warnings": warnings})
         else:
-            print(told_as, file=sys.stderr if problems else sys.stdout)
+            print(shown_as, file=sys.stderr if problems else sys.stdout)
     if worst:
         raise typer.Exit(worst)

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from idgraph.app.exits import told
+from idgraph.app.exits import error_handler
 
 
 def package(
@@ -22,10 +22,10 @@ def package(
     r"""Write idgraph and all that it depends on into an archive for the executors of a Spark cluster.
 
     Name it as `\[spark] archive`. It is for machines of this system and processor, with Python of this minor
-    version and Spark of this PySpark's version, and holds no configuration and no keys. Make it anew after each
+    version and Spark of this PySpark's version, and holds no configuration and no keys. Make it again after each
     upgrade.
     """
-    with told():
+    with error_handler():
         from idgraph.app.package import write_archive
 
         size = write_archive(target, include or ())

@@ -13,8 +13,8 @@ import typer
 from idgraph.app import wiring
 from idgraph.app.adapters.key_providers import ensure_keyring
 from idgraph.app.commands.context import settings_of
-from idgraph.app.exits import Exit, told
-from idgraph.app.terminal.escapes import visible
+from idgraph.app.exits import Exit, error_handler
+from idgraph.app.terminal.escapes import escape_control_chars
 from idgraph.app.terminal.output import console, counted, json_writer, print_json
 from idgraph.jobs.export_file import require_export, write_export
 from idgraph.model.errors import QueryError
@@ -37,7 +37,7 @@ def lookup(
     """Show the profiles that carry an identifier. Exit code 3 if there is none."""
     from idgraph.model.identifiers import Identifier
 
-    with told():
+    with error_handler():
         settings = settings_of(context)
         ensure_keyring(settings)
         try:
@@ -51,7 +51,7 @@ def lookup(
                 # By another keyring's hashes nobody is found, which is no answer.
                 wiring.require_own_keyring(settings, resources, notes=False)
         _show(found, as_json)
-        _tell_exceptions(reader)
+        _report_exceptions(reader)
         if not found:
             print("no profile carries this identifier", file=sys.stderr)
             raise typer.Exit(Exit.NOT_FOUND)
@@ -81,7 +81,7 @@ def search(
     """
     from profile_service.query_language import parse_query
 
-    with told():
+    with error_handler():
         settings = settings_of(context)
         ensure_keyring(settings)
         pinned = wiring.snapshot_to_read_by(settings)
@@ -93,7 +93,7 @@ def search(
             if not total:
                 wiring.require_own_keyring(settings, resources, notes=False)
                 for hint in (*_hints(query, types), *_hints_of_loss(resources)):
-                    print(visible(hint), file=sys.stderr)
+                    print(escape_control_chars(hint), file=sys.stderr)
             if count:
                 print(total)
                 return
@@ -101,7 +101,7 @@ def search(
         _show(page.profiles, as_json)
         more = f"; more with --cursor {page.cursor}" if page.cursor else ""
         print(f"{len(page.profiles)} of {counted(total, 'profile')}{more}", file=sys.stderr)
-        _tell_exceptions(reader)
+        _report_exceptions(reader)
 
 
 def export(
@@ -122,7 +122,7 @@ def export(
     """
     from idgraph.model import canonical
 
-    with told():
+    with error_handler():
         settings = settings_of(context)
         ensure_keyring(settings)
         if output is not None:
@@ -139,26 +139,26 @@ def export(
                 sys.stdout.flush()
             else:
                 write_export(output, lines)
-            _tell_exceptions(reader)
+            _report_exceptions(reader)
 
 
-def _tell_exceptions(reader: ProfileReader) -> None:
-    if reader.outdated:
+def _report_exceptions(reader: ProfileReader) -> None:
+    if reader.stale:
         print(
-            f"{counted(reader.outdated, 'profile')} stored under an id that policy protects by now; until a flow or "
+            f"{counted(reader.stale, 'profile')} stored under an id that policy protects by now; until a flow or "
             "`idgraph seal` has renamed what is stored, one id can show twice",
             file=sys.stderr,
         )
     if reader.unreadable:
         print(
             f"{counted(reader.unreadable, 'protected value')} cannot be opened: the data key is gone, or by this keyring it "
-            "cannot be unwrapped (`idgraph keys list` tells versions that are missing)",
+            "cannot be unwrapped (`idgraph keys list` reports versions that are missing)",
             file=sys.stderr,
         )
     if reader.damaged:
         for fragment_id in reader.damaged:
             print(
-                f"left out: {visible(fragment_id)}, whose stored state is damaged; restore it from a backup",
+                f"left out: {escape_control_chars(fragment_id)}, whose stored state is damaged; restore it from a backup",
                 file=sys.stderr,
             )
         raise typer.Exit(Exit.FAILED)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from idgraph.app.commands.context import Json, settings_of
-from idgraph.app.exits import Exit, told
+from idgraph.app.exits import Exit, error_handler
 from idgraph.app.jobs import progress as progress_view
 from idgraph.app.observation.json_logs import say
-from idgraph.app.terminal.escapes import visible
+from idgraph.app.terminal.escapes import escape_control_chars
 from idgraph.app.terminal.output import counted, print_json, print_table
 
 if TYPE_CHECKING:
@@ -29,19 +29,19 @@ def reconcile(
         ),
     ] = None,
     again: Annotated[
-        bool, typer.Option("--again", help="Begin anew, rather than where an earlier run was cut short.")
+        bool, typer.Option("--again", help="Begin again, rather than where an earlier run was interrupted.")
     ] = False,
     as_json: Json = False,
 ) -> None:
     """Compare the search index with the store: what is missing, stale, different or orphaned there.
 
     Runs beside a flow: what is on its way into the index is no drift. Exit code 6 when they differ, or with --repair
-    when something could not be mended; 0 when all is well.
+    when something could not be repaired; 0 when all is well.
     """
     from idgraph.app.jobs.index_upkeep import reconciling
     from idgraph.jobs.reconcile import PAGE
 
-    with told(), reconciling(settings_of(context), repair) as work:
+    with error_handler(), reconciling(settings_of(context), repair) as work:
         job = progress_view.paced(
             work.run(min(PAGE, rate or PAGE), again), rate, lambda progress: progress.looked_at
         )
@@ -52,7 +52,7 @@ def reconcile(
         if as_json:
             print_json(_described(done))
         else:
-            _tell(done, repair)
+            _show_report(done, repair)
         if done.left:
             raise typer.Exit(Exit.DRIFT)
 
@@ -72,32 +72,34 @@ def _described(done: ReconcileProgress) -> dict[str, Any]:
     }
 
 
-def _tell(done: ReconcileProgress, repair: bool) -> None:
+def _show_report(done: ReconcileProgress, repair: bool) -> None:
     from idgraph.jobs.reconcile import Drift
 
     if done.drift.total():
         print_table(
             ("drift", "number", "such as"),
             [
-                (kind, f"{number:,}", visible(", ".join(done.named.get(kind, ()))))
+                (kind, f"{number:,}", escape_control_chars(", ".join(done.named.get(kind, ()))))
                 for kind, number in sorted(done.drift.items())
             ],
         )
     waiting = f", {done.waiting:,} on their way" * bool(done.waiting)
-    told = f"{counted(done.stored, 'profile')} and {counted(done.indexed, 'document')} compared{waiting}: "
+    reported = (
+        f"{counted(done.stored, 'profile')} and {counted(done.indexed, 'document')} compared{waiting}: "
+    )
     if not done.drift.total():
-        print(f"{told}no drift")
+        print(f"{reported}no drift")
         return
     print(
-        f"{told}{done.repaired:,} of {done.drift.total():,} mended"
+        f"{reported}{done.repaired:,} of {done.drift.total():,} repaired"
         if repair
-        else f"{told}{done.drift.total():,} differ"
+        else f"{reported}{done.drift.total():,} differ"
     )
     if done.drift[str(Drift.AHEAD)] or (repair and done.left):
         say(
-            "the index holds on to later versions than the store has, as after a restored backup: `idgraph reindex` mends it"
+            "the index holds on to later versions than the store has, as after a restored backup: `idgraph reindex` repairs it"
         )
     elif done.left:
-        say("`idgraph reconcile --repair` mends it")
+        say("`idgraph reconcile --repair` repairs it")
     if done.unreadable:
         say(f"{counted(done.unreadable, 'profile')} cannot be read: their state is damaged")

@@ -1,4 +1,4 @@
-"""`idgraph reindex`: the index anew from the store."""
+"""`idgraph reindex`: the index again from the store."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from idgraph.app.commands.context import Json, settings_of
-from idgraph.app.exits import Exit, told
+from idgraph.app.exits import Exit, error_handler
 from idgraph.app.jobs import progress as progress_view
 from idgraph.app.observation.json_logs import say
-from idgraph.app.terminal.escapes import visible
+from idgraph.app.terminal.escapes import escape_control_chars
 from idgraph.app.terminal.output import counted, print_json
 
 if TYPE_CHECKING:
@@ -26,23 +26,23 @@ def reindex(
     context: typer.Context,
     rate: Rate = None,
     again: Annotated[
-        bool, typer.Option("--again", help="Begin anew, rather than where an earlier run was cut short.")
+        bool, typer.Option("--again", help="Begin again, rather than where an earlier run was interrupted.")
     ] = False,
     delete_old: Annotated[
         bool, typer.Option("--delete-old", help="Delete the versions that were replaced, for good.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Make the search index anew from the store, beside the running flow, and put it in the place of the present one.
+    """Make the search index again from the store, beside the running flow, and put it in the place of the present one.
 
     Searches see the present one until then. However it ends, the same command goes on where it stopped. Exit code 1
-    if some profiles could not be indexed, which is then told.
+    if some profiles could not be indexed, which is then reported.
     """
     from idgraph.app.jobs.index_upkeep import opened_versions, reindexing
     from idgraph.jobs.reindex import PAGE
     from idgraph.model.index_versions import VersionState
 
-    with told():
+    with error_handler():
         settings = settings_of(context)
         with reindexing(settings) as work:
             job = progress_view.paced(
@@ -62,11 +62,11 @@ def reindex(
         if as_json:
             print_json(_described(done, deleted))
         else:
-            _tell(done, deleted)
+            _show_report(done, deleted)
         if done.refused:
             say(
-                f"{counted(len(done.refused), 'profile')} could not be indexed: {visible(', '.join(done.named))}"
-                f"{', …' * (len(done.refused) > len(done.named))}; mend what the log says, then "
+                f"{counted(len(done.refused), 'profile')} could not be indexed: {escape_control_chars(', '.join(done.named))}"
+                f"{', …' * (len(done.refused) > len(done.named))}; repair what the log says, then "
                 "`idgraph reconcile --repair`"
             )
             raise typer.Exit(Exit.FAILED)
@@ -85,7 +85,7 @@ def _described(done: ReindexProgress, deleted: list[str]) -> dict[str, Any]:
     }
 
 
-def _tell(done: ReindexProgress, deleted: list[str]) -> None:
+def _show_report(done: ReindexProgress, deleted: list[str]) -> None:
     followed = f", {counted(done.followed, 'profile')} followed that others wrote meanwhile" * bool(
         done.followed
     )

@@ -11,10 +11,10 @@ import typer
 from idgraph.app import wiring
 from idgraph.app.adapters.key_providers import ensure_keyring
 from idgraph.app.commands.context import Json, settings_of
-from idgraph.app.exits import Exit, told
+from idgraph.app.exits import Exit, error_handler
 from idgraph.app.jobs import progress as progress_view
 from idgraph.app.observation.json_logs import say
-from idgraph.app.terminal.escapes import visible
+from idgraph.app.terminal.escapes import escape_control_chars
 from idgraph.app.terminal.output import counted, print_json, print_table
 from idgraph.jobs.export_file import write_export
 from idgraph.model.errors import ConfigError, MetadataError
@@ -47,13 +47,13 @@ def seal(
 ) -> None:
     """Seal what was stored in the clear before policy protected it, values and names, beside a running flow.
 
-    If it is cut short, run it again: it finds what is left. Exit code 1 if something stays in the clear, which
-    is then told.
+    If it is interrupted, run it again: it finds what is left. Exit code 1 if something stays in the clear, which
+    is then reported.
     """
     from idgraph.jobs.reencrypt.stored_sealing import PAGE, StoredSealing
     from transforms.spec.snapshot import CompiledSnapshot
 
-    with told():
+    with error_handler():
         settings = settings_of(context)
         if list_names is not None and list_names.exists():
             raise ConfigError(f"{list_names}: is there already, and is not replaced; name a new file")
@@ -82,10 +82,10 @@ def seal(
         if as_json:
             print_json(_described(done, pinned.snapshot.version))
         else:
-            _tell(done, dry_run)
-        _tell_what_stays(done, refused)
-        _tell_which(done, list_names)
-        if done.failed or done.readable or done.letters or refused:
+            _show_report(done, dry_run)
+        _report_what_stays(done, refused)
+        _report_which(done, list_names)
+        if done.failed or done.readable or done.dead_letters or refused:
             raise typer.Exit(Exit.FAILED)
 
 
@@ -101,13 +101,13 @@ def _described(done: SealingProgress, version: int) -> dict[str, Any]:
         "values": dict(sorted(done.values.items())),
         "failed": done.failed,
         "named": done.named,
-        "letters": done.letters,
+        "letters": done.dead_letters,
         "renamed": dict(sorted(done.renamed.items())),
         "readable_names": dict(sorted(done.readable.items())),
     }
 
 
-def _tell(done: SealingProgress, dry_run: bool) -> None:
+def _show_report(done: SealingProgress, dry_run: bool) -> None:
     from transforms.privacy.stored_names import EVENT
 
     if done.values:
@@ -121,23 +121,23 @@ def _tell(done: SealingProgress, dry_run: bool) -> None:
     print(f"{values} of {counted(done.fragments, 'profile')} {verb}")
 
 
-def _tell_what_stays(done: SealingProgress, refused: int) -> None:
+def _report_what_stays(done: SealingProgress, refused: int) -> None:
     from idgraph.jobs.reencrypt.stale import PATH
 
     if refused:
         say(
             f"the index refused {counted(refused, 'profile')}, which search finds by what they held before: "
-            "mend what the log says, then seal again"
+            "repair what the log says, then seal again"
         )
     if done.failed:
         say(
             f"{counted(done.failed, 'profile')} cannot be sealed, their state or data key is damaged: "
-            f"{visible(', '.join(done.named))}{', …' * (done.failed > len(done.named))}; restore them from a backup, "
+            f"{escape_control_chars(', '.join(done.named))}{', …' * (done.failed > len(done.named))}; restore them from a backup, "
             "then seal again"
         )
-    if done.letters:
+    if done.dead_letters:
         say(
-            f"{counted(done.letters, 'dead letter')} of profiles cannot be read and keep names in the clear: they are "
+            f"{counted(done.dead_letters, 'dead letter')} of profiles cannot be read and keep names in the clear: they are "
             "damaged, or of a later idgraph, which can seal them; or drop them (`idgraph dead-letters`)"
         )
     if keys := done.readable[PATH]:
@@ -149,7 +149,7 @@ def _tell_what_stays(done: SealingProgress, refused: int) -> None:
         )
 
 
-def _tell_which(done: SealingProgress, file: Path | None) -> None:
+def _report_which(done: SealingProgress, file: Path | None) -> None:
     if file is not None:
         say(f"{file}: which profiles had names in the clear, one a line")
     elif done.readable:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from idgraph.app.commands.context import settings_of
-from idgraph.app.exits import told
+from idgraph.app.exits import error_handler
 
 commands = typer.Typer(no_args_is_help=True, help="Run one of the services.")
 
@@ -23,5 +23,5 @@ def serve_metadata(
     """Run the metadata service until Ctrl-C. The first start makes an admin token and says where it is."""
     from idgraph.app import metadata_server
 
-    with told():
+    with error_handler():
         metadata_server.serve_here(settings_of(context), host, port)

@@ -11,8 +11,8 @@ import typer
 
 from idgraph.app import wiring
 from idgraph.app.commands.context import Json, Why, settings_of
-from idgraph.app.exits import Exit, told
-from idgraph.app.terminal.escapes import visible, visible_lines
+from idgraph.app.exits import Exit, error_handler
+from idgraph.app.terminal.escapes import escape_control_chars, visible_lines
 from idgraph.app.terminal.output import print_listing
 from idgraph.model.errors import SpecError
 
@@ -39,7 +39,7 @@ def apply_specs(context: typer.Context, files: list[Path], reason: Why = "") -> 
     """
     from idgraph.app.documents.reading import read_definition, refused_by_service
 
-    with told():
+    with error_handler():
         definitions = [(file, read_definition(file)) for file in files]
         with wiring.metadata_client(settings_of(context)) as client:
             for file, definition in definitions:
@@ -60,7 +60,7 @@ def apply_specs(context: typer.Context, files: list[Path], reason: Why = "") -> 
 @commands.command("list")
 def list_specs(context: typer.Context, as_json: Json = False) -> None:
     """List the specs: latest and active version, source and event type."""
-    with told(), wiring.metadata_client(settings_of(context)) as client:
+    with error_handler(), wiring.metadata_client(settings_of(context)) as client:
         found = client.list_specs()
         print_listing(found, as_json, _COLUMNS)
 
@@ -74,7 +74,7 @@ def show_spec(
     """Print a spec document as JSON, ready to be edited and applied."""
     from transforms.spec.pointers import nearest
 
-    with told(), wiring.metadata_client(settings_of(context)) as client:
+    with error_handler(), wiring.metadata_client(settings_of(context)) as client:
         summary = client.get_spec(name)
         document = (
             client.get_spec_version(name, version)
@@ -85,7 +85,9 @@ def show_spec(
         )
         if document is None:
             close = nearest(name, (spec.name for spec in client.list_specs())) if summary is None else None
-            print(f"no such spec: {visible(name)}{f' ({close})' if close else ''}", file=sys.stderr)
+            print(
+                f"no such spec: {escape_control_chars(name)}{f' ({close})' if close else ''}", file=sys.stderr
+            )
             raise typer.Exit(Exit.NOT_FOUND)
         print(visible_lines(document.model_dump_json(indent=2, exclude={"version", "created"})))
 
@@ -98,7 +100,7 @@ def activate_spec(
     reason: Why = "",
 ) -> None:
     """Put a version of a spec in force."""
-    with told(), wiring.metadata_client(settings_of(context)) as client:
+    with error_handler(), wiring.metadata_client(settings_of(context)) as client:
         saved = client.activate(name, version, reason)
         print(f"{name}: version {saved.active_version} is active")
 
@@ -106,6 +108,6 @@ def activate_spec(
 @commands.command("retire")
 def retire_spec(context: typer.Context, name: str, reason: Why = "") -> None:
     """Take a spec out of force. Events that only it mapped become dead letters, to be replayed."""
-    with told(), wiring.metadata_client(settings_of(context)) as client:
+    with error_handler(), wiring.metadata_client(settings_of(context)) as client:
         client.retire(name, None, reason)
         print(f"{name}: retired")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from idgraph.app.commands.context import settings_of
-from idgraph.app.exits import told
+from idgraph.app.exits import error_handler
 
 commands = typer.Typer(no_args_is_help=True, help="The store of profiles and data keys.")
 
@@ -16,7 +16,7 @@ def create(context: typer.Context) -> None:
     deletion for all of them. Doing it twice is no error."""
     from idgraph.app.adapters import stores
 
-    with told():
+    with error_handler():
         made = stores.create(settings_of(context))
         for name in made:
             print(f"created {name}")

@@ -11,7 +11,7 @@ import typer
 
 from idgraph.app import wiring
 from idgraph.app.commands.context import Json, settings_of
-from idgraph.app.exits import told
+from idgraph.app.exits import error_handler
 from idgraph.app.terminal.output import print_json, print_table
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def add(
     """Make a token. It is shown once, on standard output."""
     from metadata_service.storage.tokens import Role, create_token
 
-    with told(), _database(context) as database:
+    with error_handler(), _database(context) as database:
         if role not in list(Role):
             raise typer.BadParameter(f"a role is one of {', '.join(Role)}")
         lifetime = timedelta(days=days) if days else None
@@ -46,7 +46,7 @@ def list_tokens(context: typer.Context, as_json: Json = False) -> None:
     """List tokens by name: role, dates; never the tokens."""
     from metadata_service.storage.tokens import list_tokens as listed
 
-    with told(), _database(context) as database:
+    with error_handler(), _database(context) as database:
         found = [token._asdict() for token in listed(database)]
         if as_json:
             for token in found:
@@ -61,7 +61,7 @@ def revoke(context: typer.Context, name: Name) -> None:
     """Refuse a token from now on."""
     from metadata_service.storage.tokens import revoke_token
 
-    with told(), _database(context) as database:
+    with error_handler(), _database(context) as database:
         revoke_token(database, name)
         print(f"the token of {name} is revoked")
 

@@ -113,14 +113,14 @@ class Demo:
         )
         with bar if self._console.is_terminal else ExitStack():
             task = bar.add_task("events", total=total)
-            told_of = 0
+            worker_config = 0
             while flow.counts.events < total and not stop.is_set():
                 flow.wait(0.5)
                 done = flow.counts.events
                 bar.update(task, completed=done)
-                if not self._console.is_terminal and done - told_of >= total // 5:
+                if not self._console.is_terminal and done - worker_config >= total // 5:
                     self._console.print(f"  {done:,} of {total:,} events")
-                    told_of = done
+                    worker_config = done
         _unless(stop)
 
     def _wait_for_catalogue(self, client: MetadataClient) -> None:
@@ -141,7 +141,7 @@ class Demo:
         dead = ", ".join(f"{reason} {count}" for reason, count in sorted(counts.dead.items())) or "none"
         say(f"\n[bold]events[/]            {counts.events:>9,}   ({counts.skipped:,} mapped to nothing)")
         say(f"[bold]profiles[/]          {profiles:>9,}   ({indexed:,} searchable)")
-        say(f"[bold]dead letters[/]      {counts.dead_letters():>9,}   ({dead})")
+        say(f"[bold]dead letters[/]      {counts.dead_letter_count():>9,}   ({dead})")
         say(f"[bold]attributes found[/]  {discovered:>9,}   (nobody declared them)")
         say(f"[bold]protected values[/]  {counts.protected:>9,}   (sealed before they left the map stage)")
         say(

@@ -105,7 +105,7 @@ def _make(config: Path) -> None:
 
 def _free_ports(*names: str) -> dict[str, int]:
     with ExitStack() as held:
-        # All at once: one that is let go may be given again.
+        # All at once: one that is let go may be retried.
         taken = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in names]
         return {name: one.getsockname()[1] for name, one in zip(names, taken, strict=True)}
 

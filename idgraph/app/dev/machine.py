@@ -57,7 +57,7 @@ def up(folder: Path, stop: threading.Event, on_batch: Callable[[BatchReport], No
         run_flow(shape.dev.settings, stop, Intake(), on_batch)
 
 
-class Shape(NamedTuple):
+class MachineShape(NamedTuple):
     """What `up` has started besides the flow: the servers' processes by name; whether the metadata service has specs."""
 
     dev: DevFolder
@@ -66,7 +66,7 @@ class Shape(NamedTuple):
 
 
 @contextmanager
-def started(folder: Path, stop: threading.Event) -> Iterator[Shape]:
+def started(folder: Path, stop: threading.Event) -> Iterator[MachineShape]:
     """All but the flow, ready for it, as long as the context lives. Raises what `up` raises, and KeyboardInterrupt when
     `stop` is set meanwhile."""
     from idgraph.files import exclusive_lock
@@ -87,7 +87,7 @@ def started(folder: Path, stop: threading.Event) -> Iterator[Shape]:
         _say(
             f"metadata service on {stack.enter_context(serving_here(dev.settings, dev.ports()['metadata']))}"
         )
-        yield Shape(dev, servers, _declare(dev.settings))
+        yield MachineShape(dev, servers, _declare(dev.settings))
 
 
 def require_parts() -> None:
@@ -131,7 +131,7 @@ def _start(stack: ExitStack, dev: DevFolder, stop: threading.Event) -> dict[str,
 
 @contextmanager
 def _watched(servers: dict[str, subprocess.Popen[bytes]], folder: Path) -> Iterator[None]:
-    """Tells, while the block runs, of a server that ends: the flow only knows that nobody answers."""
+    """Reports, while the block runs, of a server that ends: the flow only knows that nobody answers."""
     done = threading.Event()
 
     def watch() -> None:

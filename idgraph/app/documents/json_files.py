@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from idgraph.app.documents.json_places import Places, find_places, offset_within
+from idgraph.app.documents.json_places import JsonPositions, find_places, offset_within
 from idgraph.app.documents.json_syntax import JsonSyntaxError, place_at
 from idgraph.model import canonical
 from idgraph.model.errors import ConfigError, IdgraphError, SpecError
@@ -25,14 +25,14 @@ class Problem(NamedTuple):
     hint: str | None
 
     @property
-    def told(self) -> str:
+    def reported(self) -> str:
         """All but the line and column."""
         pointer = f"{self.pointer}: " if self.pointer else ""
         hint = f" ({self.hint})" if self.hint else ""
         return f"{pointer}{self.message}{hint}"
 
     def __str__(self) -> str:
-        return f"{self.line}:{self.column}: {self.told}"
+        return f"{self.line}:{self.column}: {self.reported}"
 
 
 class DocumentError(IdgraphError):
@@ -55,7 +55,7 @@ class JsonFile:
         except OSError as error:
             raise ConfigError(f"{file}: {error.strerror}") from None
         try:
-            self._places: Places = find_places(self.text)
+            self._places: JsonPositions = find_places(self.text)
         except JsonSyntaxError as error:
             raise self._refused(self.text, error.offset, f"not JSON: {error.message}") from None
         self.content: Any = canonical.decode(self.text)
@@ -75,7 +75,7 @@ class JsonFile:
         return Problem(*place_at(self.text, offset), error.pointer, error.message, error.hint)
 
     def refuse(self, errors: Iterable[SpecError]) -> DocumentError:
-        """The error that tells of all of these."""
+        """The error that reports all of these."""
         return DocumentError(self.file, map(self.locate, errors))
 
     def _decoded(self, raw: bytes) -> str:

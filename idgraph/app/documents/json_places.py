@@ -28,25 +28,25 @@ _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?(?![0-9.]
 _WORD = re.compile(r"true|false|null")
 
 
-class Spot(NamedTuple):
+class JsonPosition(NamedTuple):
     """Offsets of a value and of its key (None for array elements and the root)."""
 
     value: int
     key: int | None
 
 
-class Places(NamedTuple):
+class JsonPositions(NamedTuple):
     """`spots` by JSON pointer. `repeated` are keys that stand twice: pointer, offset, offset of the first."""
 
-    spots: dict[str, Spot]
+    spots: dict[str, JsonPosition]
     repeated: list[tuple[str, int, int]]
 
 
-def find_places(text: str) -> Places:
+def find_places(text: str) -> JsonPositions:
     """Raises JsonSyntaxError."""
     scanner = _Scanner(text)
     scanner.run()
-    return Places(scanner.spots, scanner.repeated)
+    return JsonPositions(scanner.spots, scanner.repeated)
 
 
 def offset_within(text: str, string: int, character: int) -> int:
@@ -77,7 +77,7 @@ class _Scanner:
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = 0
-        self.spots: dict[str, Spot] = {}
+        self.spots: dict[str, JsonPosition] = {}
         self.repeated: list[tuple[str, int, int]] = []
         self._frames: list[_Frame] = []
 
@@ -131,7 +131,7 @@ class _Scanner:
 
     def _value(self, place: str, key: int | None) -> None:
         character = self._next()
-        self.spots[place] = Spot(self.at, key)
+        self.spots[place] = JsonPosition(self.at, key)
         if character and character in "{[":
             if len(self._frames) == MAX_LEVELS:
                 raise JsonSyntaxError(f"nested deeper than {MAX_LEVELS} levels", self.at)

@@ -1,4 +1,4 @@
-"""Why a text is no JSON, in words that help to mend it."""
+"""Why a text is no JSON, in words that help to repair it."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ class JsonSyntaxError(Exception):
         super().__init__(message)
 
 
-class Place(NamedTuple):
+class TextPosition(NamedTuple):
     """For people: both count from 1, columns in characters."""
 
     line: int
     column: int
 
 
-def place_at(text: str, offset: int) -> Place:
+def place_at(text: str, offset: int) -> TextPosition:
     """The line and column of an offset."""
     start = text.rfind("\n", 0, offset) + 1
-    return Place(text.count("\n", 0, offset) + 1, offset - start + 1)
+    return TextPosition(text.count("\n", 0, offset) + 1, offset - start + 1)
 
 
 def unexpected(text: str, at: int, expected: str) -> JsonSyntaxError:

@@ -39,12 +39,12 @@ _EXPECTED = {
 
 def model_problems(error: ValidationError, content: Any, model: type[BaseModel]) -> Iterator[SpecError]:
     """One SpecError for each place that is wrong, its pointer seen from `content`."""
-    told: set[tuple[str, str]] = set()
+    reported: set[tuple[str, str]] = set()
     for wrong in error.errors(include_url=False):
         problem = _problem(wrong, content, model)
         # A union complains once for each of its members.
-        if problem is not None and (problem.pointer, problem.message) not in told:
-            told.add((problem.pointer, problem.message))
+        if problem is not None and (problem.pointer, problem.message) not in reported:
+            reported.add((problem.pointer, problem.message))
             yield problem
 
 
@@ -62,7 +62,7 @@ def _problem(wrong: Mapping[str, Any], content: Any, model: type[BaseModel]) -> 
         return SpecError(message, place or _rule_place(message, content))
     if kind == "too_short":
         if len(wrong["input"]) >= context["min_length"]:
-            return None  # The elements are wrong, which is told by itself.
+            return None  # The elements are wrong, which is reported by itself.
         return SpecError(f"expected at least {context['min_length']}, found {found(wrong['input'])}", place)
     return SpecError(f"expected {_expected(wrong, keys)}, found {found(wrong['input'])}", place, _near(wrong))
 

@@ -18,7 +18,7 @@ from idgraph.model.classification import ClassificationLevels
 from idgraph.model.errors import SpecError
 from idgraph.model.paths import join, split
 from idgraph.model.specs import SpecDefinition
-from idgraph.web.refusals import RefusedError
+from idgraph.web.refusals import RefusedRequestError
 from metadata_service.attributes.rules import check_attribute
 from metadata_service.specs.rules import check_spec
 
@@ -46,7 +46,7 @@ def check_document(file: Path) -> tuple[Problem, ...]:
         try:
             unstated = levels.unstated(definition, definition.classification)
             check_attribute(definition.model_copy(update=unstated))
-        except RefusedError as error:
+        except RefusedRequestError as error:
             problems.append(SpecError(error.message, f"{place}{error.pointer}", error.hint))
     if problems:
         raise document.refuse(problems)
@@ -82,16 +82,18 @@ class PlacedAttribute(NamedTuple):
     def warnings(self) -> list[Problem]:
         """What may not be meant: a path is the keys of a profile as they are, and no pattern."""
         keys = split(self.definition.path)
-        told: list[tuple[str, str | None]] = []
+        reported: list[tuple[str, str | None]] = []
         if "*" in keys:
             above = join(keys[: keys.index("*")])
             hint = f"protection of '{above}' reaches all below it" if above else None
-            told.append(("'*' stands for a key of this name, not for any", hint))
+            reported.append(("'*' stands for a key of this name, not for any", hint))
         if any(key != key.strip() for key in keys):
-            told.append(("a key begins or ends with white space", None))
+            reported.append(("a key begins or ends with white space", None))
         if "" in keys and len(keys) > 1:
-            told.append(("a key is empty", "one dot stands between two keys"))
-        return [self.file.locate(SpecError(message, f"{self.place}/path", hint)) for message, hint in told]
+            reported.append(("a key is empty", "one dot stands between two keys"))
+        return [
+            self.file.locate(SpecError(message, f"{self.place}/path", hint)) for message, hint in reported
+        ]
 
     def refused(self, problem: SpecError) -> DocumentError:
         """What the metadata service found wrong in the definition, with its place in the file."""
@@ -132,7 +134,7 @@ def refused_by_service(file: Path, error: SpecError) -> DocumentError:
 
 def unproduced_paths(definition: SpecDefinition) -> list[SpecError]:
     """Paths of a document at which no operation puts a value. That is no mistake for certain: an event may bring more
-    than the spec tells."""
+    than the spec reports."""
     from transforms.spec.output_tree import can_produce, leaves, output_tree
     from transforms.spec.pointers import nearest
 

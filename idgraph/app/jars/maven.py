@@ -69,7 +69,7 @@ def _digests(wanted: JarSet) -> dict[str, str]:
 
 
 def _module(wanted: JarSet) -> str:
-    """What Ivy is to fetch, as it is told."""
+    """What Ivy is to fetch, as it is reported."""
     dependencies = "".join(
         f'<dependency org="{each.group}" name="{each.name}" rev="{each.version}" '
         f'conf="default->{"master" if each.alone else "default"}"/>'

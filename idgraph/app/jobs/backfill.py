@@ -53,7 +53,7 @@ class Archive(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BackfillStep:
-    """After a micro-batch: what is done of how much. `seconds_left` is None while it cannot be told."""
+    """After a micro-batch: what is done of how much. `seconds_left` is None while it cannot be determined."""
 
     report: BatchReport
     done: Tally
@@ -66,9 +66,9 @@ def find_archive(settings: Settings, source: str, path: Path) -> Archive:
     """The archive, and the settings of the flow that takes it. Raises ConfigError."""
     config = _in_files(settings.source(source), archive_path(path))
     _check_apart(settings, config)
-    # A long name is cut, so it counts among what tells backfills apart.
-    told = f"{source}\n{config.path}" if len(source) > _NAMED else str(config.path)
-    name = f"backfill-{source[:_NAMED]}-{hashlib.sha256(told.encode()).hexdigest()[:8]}"
+    # A long name is cut, so it counts among what distinguishes backfills .
+    reported = f"{source}\n{config.path}" if len(source) > _NAMED else str(config.path)
+    name = f"backfill-{source[:_NAMED]}-{hashlib.sha256(reported.encode()).hexdigest()[:8]}"
     flow = settings.flow.model_copy(update={"name": name, "trigger_seconds": 0.0})
     found = sorted(archive_files(config))
     size = sum(map(size_of, found))
@@ -88,9 +88,9 @@ def _in_files(source: FileSource | KafkaSource, path: Path) -> FileSource:
     """The source as one of files; of one in Kafka too, if its records say all themselves. Raises ConfigError."""
     if isinstance(source, FileSource):
         return source.model_copy(update={"path": path})
-    told = source.model_dump(include=set(SourceConfig.model_fields))
+    reported = source.model_dump(include=set(SourceConfig.model_fields))
     try:
-        return FileSource(**told, path=path)
+        return FileSource(**reported, path=path)
     except ValidationError:
         raise ConfigError(
             f"source {source.name}: its envelope stands in keys, headers or timestamps, which a file has not"
@@ -163,7 +163,7 @@ def _keep_protection(archive: Archive) -> None:
 
 
 class _Steps:
-    """Counts micro-batches as they are done, and tells of each."""
+    """Counts micro-batches as they are done, and reports each."""
 
     def __init__(self, archive: Archive, on_step: Callable[[BackfillStep], None]) -> None:
         self._archive = archive
@@ -172,7 +172,7 @@ class _Steps:
         self._progress: BackfillProgress | None = None
 
     def progress(self) -> BackfillProgress:
-        """Read when it is first asked for: a checkpoint that is damaged is mended when the flow starts."""
+        """Read when it is first asked for: a checkpoint that is damaged is repaired when the flow starts."""
         if self._progress is None:
             self._progress = BackfillProgress(self._archive.state())
         return self._progress

@@ -44,17 +44,17 @@ def line(step: BackfillStep) -> str:
     """How far it is, in words."""
     share = step.done.bytes / step.bytes if step.bytes else 1.0
     rate = step.report.counts.events / step.report.seconds if step.report.seconds else 0.0
-    told = [
+    reported = [
         f"{step.done.files:,} of {counted(step.files, 'file')} ({min(1.0, share):.0%})",
         counted(step.done.events, "event"),
         f"{rate:,.0f}/s",
     ]
     for number, thing in ((step.done.dead_letters, "dead letter"), (step.done.conflicts, "conflict")):
         if number:
-            told.append(counted(number, thing))
+            reported.append(counted(number, thing))
     if step.seconds_left is not None:
-        told.append(f"about {duration(step.seconds_left)} left")
-    return ", ".join(told)
+        reported.append(f"about {duration(step.seconds_left)} left")
+    return ", ".join(reported)
 
 
 def duration(seconds: float) -> str:
@@ -81,9 +81,9 @@ def _bar(total: int, done: int) -> Iterator[Show]:
 
         def show(step: BackfillStep) -> None:
             left = "" if step.seconds_left is None else f"{duration(step.seconds_left)} left"
-            told = (
+            reported = (
                 f"{step.done.files:,} of {counted(step.files, 'file')}, {counted(step.done.events, 'event')}"
             )
-            bar.update(task, completed=step.done.bytes, description=told, left=left)
+            bar.update(task, completed=step.done.bytes, description=reported, left=left)
 
         yield show

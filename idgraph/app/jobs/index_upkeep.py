@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from idgraph.app import wiring
 from idgraph.app.adapters.indexes import open_versions
 from idgraph.app.adapters.key_providers import ensure_keyring, provider_of
-from idgraph.app.adapters.stores import place, told_of
+from idgraph.app.adapters.stores import place, worker_config
 from idgraph.files import exclusive_lock, write_atomically
 from idgraph.jobs.reconcile import Reconciling
 from idgraph.jobs.reindex import Reindexing
@@ -41,7 +41,7 @@ def opened_versions(settings: Settings) -> Iterator[IndexVersions]:
 
 @contextmanager
 def reindexing(settings: Settings) -> Iterator[Reindexing]:
-    """What makes the index anew. Raises ConfigError, also when it runs already, MetadataError without a snapshot."""
+    """What makes the index again. Raises ConfigError, also when it runs already, MetadataError without a snapshot."""
     with (
         _upkeep(settings, "reindex") as (state, policies),
         opened_versions(settings) as versions,
@@ -66,7 +66,7 @@ def following(settings: Settings) -> Iterator[StreamFollowing]:
     """What indexes by the store's stream. Raises as `reindexing` does."""
     if settings.store.kind != "dynamodb":
         raise ConfigError('[store] kind: only a store of kind "dynamodb" has streams')
-    place_of_tables = place(told_of(settings))
+    place_of_tables = place(worker_config(settings))
     from sinks.dynamodb.streams import DynamoStream
 
     with (

@@ -119,6 +119,6 @@ def _is_sealed(fragment: StoredFragment) -> bool:
     try:
         state = codec.decode(fragment.state)
     except DamagedStateError:
-        # Another loss, which is told where the fragment is read.
+        # Another loss, which is informed where the fragment is read.
         return False
     return any(register.kind is Kind.SEALED for _, register in state.stored())

@@ -1,1 +1,1 @@
-"""What a running flow tells of itself: metrics, health, structured logs."""
+"""What a running flow reports itself: metrics, health, structured logs."""

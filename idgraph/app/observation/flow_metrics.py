@@ -24,7 +24,10 @@ COUNTERS: dict[str, tuple[str, str]] = {
     "bytes": ("event_bytes", "Bytes of these records."),
     "skipped": ("events_skipped", "Events that mapped to nothing."),
     "erased": ("events_erased", "Events and changes that a tombstone refused."),
-    "untold": ("schema_changes_untold", "New attributes and types that were too many to be told at once."),
+    "untold": (
+        "schema_changes_untold",
+        "New attributes and types that were too many to be reported at once.",
+    ),
     "protected": ("values_sealed", "Values that were sealed."),
     "decrypted": ("records_decrypted", "Records that arrived encrypted and were decrypted."),
     "undecrypted": ("records_undecrypted", "Records that arrived encrypted and were not decrypted."),
@@ -75,7 +78,7 @@ class FlowMetrics(Collector):
         self._flow = flow
         self._gauges = gauges
         self._total = StageReport()
-        self._batches = self._given_again = 0
+        self._batches = self._retried = 0
         self._last_batch = 0.0
         self._lock = threading.Lock()
         self.registry = CollectorRegistry()
@@ -95,7 +98,7 @@ class FlowMetrics(Collector):
             self._total.add(report.counts)
             self._total.changes.clear()
             self._batches += 1
-            self._given_again += report.attempts - 1
+            self._retried += report.attempts - 1
             self._last_batch = ended
         self._seconds.labels(self._flow).observe(report.seconds)
 
@@ -123,10 +126,10 @@ class FlowMetrics(Collector):
         with self._lock:
             yield self._counter("batches", "Micro-batches that were done.", self._batches)
             yield self._counter(
-                "batch_retries", "Micro-batches that were given again because they failed.", self._given_again
+                "batch_retries", "Micro-batches that were retried because they failed.", self._retried
             )
-            for field, (name, told) in COUNTERS.items():
-                yield self._counter(name, told, getattr(self._total, field))
+            for field, (name, reported) in COUNTERS.items():
+                yield self._counter(name, reported, getattr(self._total, field))
             seconds = CounterMetricFamily(
                 "idgraph_stage_seconds",
                 "Where the time of all tasks together went.",
@@ -135,12 +138,12 @@ class FlowMetrics(Collector):
             for stage in STAGES:
                 seconds.add_metric([self._flow, stage], getattr(self._total, f"{stage}_seconds"))
             yield seconds
-            letters = CounterMetricFamily(
+            dead_letters = CounterMetricFamily(
                 "idgraph_dead_letters", "Events that were set aside.", labels=["flow", "reason"]
             )
             for reason, count in self._total.dead.items():
-                letters.add_metric([self._flow, reason], count)
-            yield letters
+                dead_letters.add_metric([self._flow, reason], count)
+            yield dead_letters
             if self._last_batch:
                 yield self._gauge(
                     "idgraph_last_batch_timestamp_seconds",
@@ -180,12 +183,12 @@ class FlowMetrics(Collector):
             lag.add_metric([self._flow, each.topic, str(each.partition)], each.lag)
         yield lag
 
-    def _counter(self, name: str, told: str, value: float) -> Metric:
-        family = CounterMetricFamily(f"idgraph_{name}", told, labels=["flow"])
+    def _counter(self, name: str, reported: str, value: float) -> Metric:
+        family = CounterMetricFamily(f"idgraph_{name}", reported, labels=["flow"])
         family.add_metric([self._flow], value)
         return family
 
-    def _gauge(self, name: str, told: str, value: float) -> Metric:
-        family = GaugeMetricFamily(name, told, labels=["flow"])
+    def _gauge(self, name: str, reported: str, value: float) -> Metric:
+        family = GaugeMetricFamily(name, reported, labels=["flow"])
         family.add_metric([self._flow], value)
         return family

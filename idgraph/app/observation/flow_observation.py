@@ -36,8 +36,8 @@ def observed(
     is_ready: Callable[[], bool],
     on_batch: Callable[[BatchReport], None],
 ) -> Iterator[Callable[[BatchReport], None]]:
-    """Serve metrics and health while the block runs, if `[metrics] port` says so; gives what is to be told of
-    micro-batches, which tells `on_batch`. `waiting` gives what is not taken yet of each partition. Raises ConfigError."""
+    """Serve metrics and health while the block runs, if `[metrics] port` says so; gives what is to be informed of
+    micro-batches, which reports `on_batch`. `waiting` gives what is not taken yet of each partition. Raises ConfigError."""
     if settings.metrics.port is None:
         yield on_batch
         return
@@ -60,7 +60,7 @@ def observed(
         )
         metrics = FlowMetrics(settings.flow.name, gauges)
 
-        def tell(report: BatchReport) -> None:
+        def show_report(report: BatchReport) -> None:
             metrics.add(report, time.time())
             on_batch(report)
 
@@ -70,7 +70,7 @@ def observed(
             "/health/ready": lambda: verdict(is_ready()),
         }
         stack.enter_context(serving(settings.metrics.host, settings.metrics.port, pages))
-        yield tell
+        yield show_report
 
 
 def _outbox(store: ProfileStore, stack: ExitStack) -> Callable[[], int | None]:

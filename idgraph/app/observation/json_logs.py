@@ -1,7 +1,7 @@
 """Logs as one JSON object a line, for machines: `idgraph --log-format json`.
 
-`time` (RFC 3339), `level`, `logger`, `message`, and what belongs to it: `batch` and `position` tell which micro-batch and
-which event it is about. Messages hold no values of events (law 3); of an exception only its type and places are told.
+`time` (RFC 3339), `level`, `logger`, `message`, and what belongs to it: `batch` and `position` report which micro-batch and
+which event it is about. Messages hold no values of events (law 3); of an exception only its type and places are reported.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ingestion.stages.outcomes import BatchReport
 
 BATCHES = "idgraph.batches"
-"""The logger of micro-batches and of what they set aside. Only told as JSON: for people there are other words."""
+"""The logger of micro-batches and of what they set aside. Only reported as JSON: for people there are other words."""
 
 FIELDS = "idgraph"
 """Where a record has what belongs to its message: `extra={FIELDS: {...}}`."""
@@ -29,7 +29,7 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """One line."""
-        told: dict[str, Any] = {
+        config: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
             "logger": record.name,
@@ -37,12 +37,12 @@ class JsonFormatter(logging.Formatter):
             **getattr(record, FIELDS, {}),
         }
         if record.exc_info and record.exc_info[0] is not None:
-            told["error"] = record.exc_info[0].__name__
-            told["at"] = [
+            config["error"] = record.exc_info[0].__name__
+            config["at"] = [
                 f"{Path(frame.filename).name}:{frame.lineno}"
                 for frame in traceback.extract_tb(record.exc_info[2])
             ]
-        return json.dumps(told)
+        return json.dumps(config)
 
 
 def is_on() -> bool:
@@ -59,7 +59,7 @@ def say(message: str, level: int = logging.INFO) -> None:
 
 
 def log_batch(report: BatchReport) -> None:
-    """A micro-batch, and each event that it set aside, as far as they are told."""
+    """A micro-batch, and each event that it set aside, as far as they are reported."""
     log = logging.getLogger(BATCHES)
     if not log.isEnabledFor(logging.INFO) or not report.counts.events:
         return
@@ -80,6 +80,6 @@ def log_batch(report: BatchReport) -> None:
             "position": each.position,
             "reason": each.reason,
             "stage": each.stage,
-            "letter": each.letter,
+            "letter": each.dead_letter,
         }
         log.warning("event set aside", extra={FIELDS: about})

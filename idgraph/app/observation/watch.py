@@ -11,7 +11,7 @@ from idgraph.model.errors import IdgraphError
 T = TypeVar("T")
 
 EARLY_SECONDS = 1.0
-"""Before there is anything to tell: Spark starts, nothing was taken yet."""
+"""Before there is anything to report: Spark starts, nothing was taken yet."""
 
 _ENDING_SECONDS = 2.0
 

@@ -36,7 +36,7 @@ def dynamodb(folder: Path, persistent: bool = False, port: int = 0) -> Iterator[
     port = port or free_port()
     folder.mkdir(parents=True, exist_ok=True)
     command = [java, "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-    # It tells Amazon of its use otherwise.
+    # It reports Amazon of its use otherwise.
     command += [f"-Djava.library.path={library}", "-cp", f"{library}/*", _MAIN, "-disableTelemetry"]
     command += ["-port", str(port), "-sharedDb", *(["-dbPath", str(folder)] if persistent else ["-inMemory"])]
     with listening("DynamoDB Local", command, folder / "dynamodb.log", port) as it:

@@ -104,7 +104,7 @@ def _properties(data: Path, port: int, controller_port: int) -> str:
         "share.coordinator.state.topic.replication.factor": 1,
         "share.coordinator.state.topic.min.isr": 1,
         "group.initial.rebalance.delay.ms": 0,
-        # A misspelt topic is told, not made.
+        # A misspelt topic is reported, not made.
         "auto.create.topics.enable": "false",
     }
     return "".join(f"{key}={value}\n" for key, value in settings.items())

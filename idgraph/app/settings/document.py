@@ -141,7 +141,7 @@ class IndexSettings(BaseModel):
 
 
 class Settings(BaseSettings):
-    """All that idgraph can be told."""
+    """All that idgraph can be determined."""
 
     model_config = SettingsConfigDict(
         extra="forbid",
@@ -236,7 +236,7 @@ class Settings(BaseSettings):
 def load(path: Path | None = None) -> Settings:
     """Read the configuration: the given file, else $IDGRAPH_CONFIG, else ./idgraph.toml, else defaults.
 
-    Raises ConfigError that names the file, the line where it can be told, the key, and the nearest right
+    Raises ConfigError that names the file, the line where it can be determined, the key, and the nearest right
     key.
     """
     chosen = path or (Path(os.environ["IDGRAPH_CONFIG"]) if os.environ.get("IDGRAPH_CONFIG") else None)
@@ -255,8 +255,8 @@ def load(path: Path | None = None) -> Settings:
         raise ConfigError(f"the environment: {error}: not JSON") from None
     if wrong := [wrong_kind(file, text, *each) for each in mistyped(content, settings)]:
         raise ConfigError("\n".join(wrong))
-    for told in misspelt_variables(Settings):
-        log.warning("%s", told)
+    for reported in misspelt_variables(Settings):
+        log.warning("%s", reported)
     names = [source.name for source in settings.sources]
     if len(names) != len(set(names)):
         raise ConfigError(f"{file}: two sources have the same name")

@@ -1,4 +1,4 @@
-"""Mistakes in the configuration, told with their place and the nearest right key."""
+"""Mistakes in the configuration, reported with their place and the nearest right key."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ KINDS = {"files": "FileSource", "kafka": "KafkaSource"}
 """Kinds of sources, and the models of their keys."""
 
 
-class _Told(NamedTuple):
+class _Reported(NamedTuple):
     taken: tuple[type, ...]
     named: str
 
 
-_TOLD_AS = {
-    bool: _Told((bool,), "true or false"),
-    int: _Told((int,), "an integer"),
-    float: _Told((int, float), "a number"),
+_REPORTED_AS = {
+    bool: _Reported((bool,), "true or false"),
+    int: _Reported((int,), "an integer"),
+    float: _Reported((int, float), "a number"),
 }
 
 
@@ -78,16 +78,16 @@ def mistyped(
 ) -> Iterator[tuple[tuple[str, ...], str]]:
     """What the file says of a number or a choice that it says of none: pydantic takes "3" and true for numbers, as it must of
     variables, which are text. Gives keys and what was expected."""
-    for key, told in content.items():
+    for key, reported in content.items():
         value = getattr(settings, key, None)
         inner = (*keys, key)
-        if isinstance(value, BaseModel) and isinstance(told, Mapping):
-            yield from mistyped(told, value, inner)
-        elif isinstance(value, tuple) and isinstance(told, list) and len(told) == len(value):
-            for number, (part, made) in enumerate(zip(told, value, strict=True)):
+        if isinstance(value, BaseModel) and isinstance(reported, Mapping):
+            yield from mistyped(reported, value, inner)
+        elif isinstance(value, tuple) and isinstance(reported, list) and len(reported) == len(value):
+            for number, (part, made) in enumerate(zip(reported, value, strict=True)):
                 if isinstance(made, BaseModel) and isinstance(part, Mapping):
                     yield from mistyped(part, made, (*inner, str(number)))
-        elif (kinds := _TOLD_AS.get(type(value))) and type(told) not in kinds.taken:
+        elif (kinds := _REPORTED_AS.get(type(value))) and type(reported) not in kinds.taken:
             yield inner, kinds.named
 
 
@@ -98,7 +98,7 @@ def wrong_kind(file: Path, text: str, keys: Sequence[str], expected: str) -> str
 
 
 def place(file: Path, text: str, keys: Sequence[str]) -> str:
-    """Where a key is set, as well as it can be told: a variable comes before the file."""
+    """Where a key is set, as well as it can be determined: a variable comes before the file."""
     for end in range(len(keys), 0, -1):
         name = PREFIX + "__".join(keys[:end]).upper()
         if any(each.upper() == name and _sets(value, keys[end:]) for each, value in os.environ.items()):

@@ -14,7 +14,7 @@ _ANY = re.compile(f"[{_STEERING}]")
 _BUT_LINES_AND_TABS = re.compile(rf"(?![\n\t])[{_STEERING}]")
 
 
-def visible(text: str) -> str:
+def escape_control_chars(text: str) -> str:
     """The text in one line, such characters written as in JSON: `\\u001b`."""
     return _ANY.sub(_escaped, text)
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from idgraph.app.terminal.escapes import visible, visible_lines
+from idgraph.app.terminal.escapes import escape_control_chars, visible_lines
 from idgraph.model import canonical
 
 if TYPE_CHECKING:
@@ -20,12 +20,12 @@ def console() -> Console:
     """Standard output for people; plain and never cut when it is not a terminal."""
     from rich.console import Console
 
-    class Told(Console):
+    class Reported(Console):
         def on_broken_pipe(self) -> None:
-            # Rich would end the process with code 1; `told` knows what to do.
+            # Rich would end the process with code 1; `reported` knows what to do.
             raise BrokenPipeError
 
-    return Told(highlight=False, width=None if sys.stdout.isatty() else 250)
+    return Reported(highlight=False, width=None if sys.stdout.isatty() else 250)
 
 
 def counted(number: int, thing: str) -> str:
@@ -33,7 +33,7 @@ def counted(number: int, thing: str) -> str:
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
-def tell_cut(shown: int, total: int, is_least: bool = False) -> None:
+def report_cut(shown: int, total: int, is_least: bool = False) -> None:
     """Say on standard error that a listing holds only the first of `total` things, or of more than so many; nothing if
     it holds all."""
     if total > shown:
@@ -43,7 +43,7 @@ def tell_cut(shown: int, total: int, is_least: bool = False) -> None:
 
 def print_json(value: Any) -> None:
     """One JSON value on one line, for scripts; numbers keep every digit. The terminal obeys none of it."""
-    print(visible(canonical.encode_ordered(value).decode()))
+    print(escape_control_chars(canonical.encode_ordered(value).decode()))
 
 
 def json_writer() -> Callable[[bytes], object]:
@@ -71,5 +71,5 @@ def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
     table = Table(*titles, box=None)
     for row in rows:
-        table.add_row(*(Text(visible(cell)) for cell in row))
+        table.add_row(*(Text(escape_control_chars(cell)) for cell in row))
     console().print(table)

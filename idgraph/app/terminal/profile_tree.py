@@ -7,7 +7,7 @@ from typing import Any
 from rich.text import Text
 from rich.tree import Tree
 
-from idgraph.app.terminal.escapes import visible
+from idgraph.app.terminal.escapes import escape_control_chars
 from idgraph.model import canonical, paths
 from idgraph.model.attributes import ReconciliationPolicy
 from merge.shown import Shown
@@ -66,4 +66,4 @@ def _short(value: Any) -> str:
 
 def _text(text: str, style: str = "") -> Text:
     """Text as it is: what comes from events is neither markup nor obeyed by the terminal."""
-    return Text(visible(text), style)
+    return Text(escape_control_chars(text), style)

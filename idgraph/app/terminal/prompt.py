@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 
 
-def confirmed(question: str) -> bool:
+def confirmed(prompt: str) -> bool:
     """Ask on standard error; anything but yes, and no answer at all, is no. Raises KeyboardInterrupt, which
     typer's own prompt would turn into a refusal (and into another exit code)."""
-    print(f"{question} [y/N]: ", end="", file=sys.stderr, flush=True)
+    print(f"{prompt} [y/N]: ", end="", file=sys.stderr, flush=True)
     try:
         return sys.stdin.readline().strip().lower() in ("y", "yes")
     except KeyboardInterrupt:

@@ -57,9 +57,9 @@ class KeyMasks:
         return value
 
     def _name(self, key: str) -> str:
-        told = shaped_key(key)
-        if told is not None:
-            return self._mask(key, told.kind)
+        reported = shaped_key(key)
+        if reported is not None:
+            return self._mask(key, reported.kind)
         return self._mask(key, "value") if self._is_made_of_a_value(key) else key
 
     def _mask(self, key: str, kind: str) -> str:

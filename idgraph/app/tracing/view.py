@@ -60,7 +60,7 @@ class StepView:
             return
         found = list(changes(self._before, self._step.value))
         for change in found:
-            yield f"    {_SIGNS[change.kind]} {change.path or '(all)'}: {self._told(change)}"
+            yield f"    {_SIGNS[change.kind]} {change.path or '(all)'}: {self._reported(change)}"
         if not found:
             same = canonical.encode_ordered(self._before) == canonical.encode_ordered(self._step.value)
             yield "    nothing changed" if same else "    only the order of keys changed"
@@ -82,7 +82,7 @@ class StepView:
             }
         return record
 
-    def _told(self, change: Change) -> str:
+    def _reported(self, change: Change) -> str:
         if change.kind == "changed":
             return f"{self._text(change.before)} -> {self._text(change.after)}"
         return self._text(change.after if change.kind == "added" else change.before)

@@ -119,13 +119,13 @@ class Tally:
             self.bytes + counts.file_bytes,
             self.events + counts.events,
             self.written + counts.written,
-            self.dead_letters + counts.dead_letters(),
+            self.dead_letters + counts.dead_letter_count(),
             self.conflicts + counts.conflicts,
         )
 
 
 class BackfillProgress:
-    """How far a backfill has come, in a file beside its checkpoint. A micro-batch that is given again after a crash
+    """How far a backfill has come, in a file beside its checkpoint. A micro-batch that is retried after a crash
     counts once."""
 
     def __init__(self, state: Path) -> None:

@@ -1,9 +1,9 @@
-"""Finding the dead letters of some persons: each letter is opened and looked through.
+"""Finding the dead letters of some persons: each dead letter is opened and looked through.
 
-A letter is a person's when its position names a fragment of theirs, when its spec reads one of their
+A dead letter is a person's when its position names a fragment of theirs, when its spec reads one of their
 identifiers in it, or when a value anywhere in the record is one of them: as it stands, without outer white
-space, or in small letters too. A value that others may have by chance (`_is_telling`) is proof only under a
-key that names the identifier's type; elsewhere it is a guess, and the letter may be somebody else's. What none
+space, or in small letters too. A value that others may have by chance (`_is_reporting`) is proof only under a
+key that names the identifier's type; elsewhere it is a guess, and the dead letter may be somebody else's. What none
 of this finds: an identifier that a spec builds out of several values, or that stands encoded within one, in a
 record that cannot be mapped.
 """
@@ -29,13 +29,13 @@ from transforms.privacy.blind_index import BlindIndex
 from transforms.spec.snapshot import CompiledSnapshot
 
 _NO_SOURCE = ""
-_TELLING_DIGITS = 10
-_TELLING_CHARACTERS = 8
+_DISTINCTIVE_DIGITS = 10
+_DISTINCTIVE_CHARACTERS = 8
 _LONG = 20
 
 
-class FoundLetter(NamedTuple):
-    """A letter of somebody. `why` names types of identifiers and no value; one that is not `certain` may as
+class FoundDeadLetter(NamedTuple):
+    """A dead letter of somebody. `why` names types of identifiers and no value; one that is not `certain` may as
     well be another person's."""
 
     id: str
@@ -44,8 +44,8 @@ class FoundLetter(NamedTuple):
     certain: bool
 
 
-class LetterSearch:
-    """Looks through letters with the specs of one snapshot, or without any where there is none."""
+class DeadLetterSearch:
+    """Looks through dead letters with the specs of one snapshot, or without any where there is none."""
 
     def __init__(
         self,
@@ -65,50 +65,52 @@ class LetterSearch:
         self._decryption = Decryption(stopping, decryptors or Decryptors())
 
     def find(
-        self, letters: Iterable[DeadLetter], fragments: Iterable[str], identifiers: Iterable[str]
-    ) -> Iterator[FoundLetter]:
-        """The letters of these fragments and identifiers (`type:value`, also hashed ones). A letter that
+        self, dead_letters: Iterable[DeadLetter], fragments: Iterable[str], identifiers: Iterable[str]
+    ) -> Iterator[FoundDeadLetter]:
+        """The dead letters of these fragments and identifiers (`type:value`, also hashed ones). A dead letter that
         cannot be opened is left: nobody else can open it either. One that the decryption service refuses for good is
         looked through as it is; raises DecryptionError, which names the source, where the service fails otherwise."""
         positions = {FRAGMENT + each for each in fragments}
         wanted = _Wanted({*fragments, *identifiers}, self._blind_index)
-        for letter, record in self._opened(letters, positions):
+        for dead_letter, record in self._opened(dead_letters, positions):
             if record is None:
-                yield FoundLetter(letter.id, letter.position, "its position names the fragment", True)
-            elif found := self._judge(letter, record, wanted):
-                yield FoundLetter(letter.id, letter.position, *found)
+                yield FoundDeadLetter(
+                    dead_letter.id, dead_letter.position, "its position names the fragment", True
+                )
+            elif found := self._judge(dead_letter, record, wanted):
+                yield FoundDeadLetter(dead_letter.id, dead_letter.position, *found)
 
     def _opened(
-        self, letters: Iterable[DeadLetter], positions: set[str]
+        self, dead_letters: Iterable[DeadLetter], positions: set[str]
     ) -> Iterator[tuple[DeadLetter, RawRecord | None]]:
-        """Letters in their order, each with its record, decrypted if it arrived encrypted: as many requests are under
+        """Dead letters in their order, each with its record, decrypted if it arrived encrypted: as many requests are under
         way as the service's `capacity`. Those at `positions` are not opened."""
         under_way: deque[tuple[DeadLetter, RawRecord | None]] = deque()
 
         def arrived() -> Iterator[RawRecord]:
-            for letter in letters:
-                record = None if letter.position in positions else self._open(letter)
-                if record is None and letter.position not in positions:
+            for dead_letter in dead_letters:
+                record = None if dead_letter.position in positions else self._open(dead_letter)
+                if record is None and dead_letter.position not in positions:
                     continue
-                under_way.append((letter, record))
-                yield record or RawRecord(_NO_SOURCE, letter.position, b"")
+                under_way.append((dead_letter, record))
+                yield record or RawRecord(_NO_SOURCE, dead_letter.position, b"")
 
         for done in self._decryption.run(arrived()):
-            letter, record = under_way.popleft()
-            yield letter, done if record and isinstance(done, RawRecord) else record
+            dead_letter, record = under_way.popleft()
+            yield dead_letter, done if record and isinstance(done, RawRecord) else record
 
-    def _open(self, letter: DeadLetter) -> RawRecord | None:
+    def _open(self, dead_letter: DeadLetter) -> RawRecord | None:
         try:
-            payload = self._open_payload(letter.payload, letter.id, letter.position)
+            payload = self._open_payload(dead_letter.payload, dead_letter.id, dead_letter.position)
         except SealError:
             return None
         # Changes never arrived from a source: nobody decrypts them.
-        source = _NO_SOURCE if letter.holds_changes() else letter.source
-        return RawRecord(source, letter.position, payload)
+        source = _NO_SOURCE if dead_letter.holds_changes() else dead_letter.source
+        return RawRecord(source, dead_letter.position, payload)
 
-    def _judge(self, letter: DeadLetter, record: RawRecord, wanted: _Wanted) -> tuple[str, bool] | None:
-        """Why a letter is somebody's, and whether that is certain."""
-        if letter.holds_changes():
+    def _judge(self, dead_letter: DeadLetter, record: RawRecord, wanted: _Wanted) -> tuple[str, bool] | None:
+        """Why a dead letter is somebody's, and whether that is certain."""
+        if dead_letter.holds_changes():
             try:
                 carried = any(map(wanted.holds, read_changes(record.value).identifiers))
             except StoreError:
@@ -130,7 +132,7 @@ class LetterSearch:
         try:
             return reader.read(record) if reader else None
         except NOT_OF_THE_EVENT:
-            # Whose letter it is could not be told.
+            # Whose dead letter it is could not be determined.
             raise
         except (IdgraphError, ArithmeticError, LookupError, TypeError, ValueError):
             return None
@@ -147,7 +149,7 @@ class LetterSearch:
 
 
 def _stopping(source: SourceConfig) -> SourceConfig:
-    """Whatever a flow does: whose a letter is cannot be told while its service is away."""
+    """Whatever a flow does: whose a dead letter is cannot be determined while its service is away."""
     if source.decryptor is None:
         return source
     return source.model_copy(update={"decryptor": source.decryptor.model_copy(update={"on_failure": "stop"})})
@@ -178,7 +180,7 @@ class _Wanted:
         guess = None
         for text, places in values(payload).items():
             for kind in sorted(self._types(text)):
-                if _is_telling(text):
+                if _is_reporting(text):
                     return f"a value is the {kind}", True
                 if any(names(place, kind) for place in places):
                     return f"a value under a key that names it is the {kind}", True
@@ -193,10 +195,10 @@ class _Wanted:
         return plain | hashed
 
 
-def _is_telling(text: str) -> bool:
+def _is_reporting(text: str) -> bool:
     """Whether hardly anything but an identifier has this value. Short numbers, short texts, dates and words
     stand in the records of anybody."""
     text = text.strip()
     digits = sum(map(str.isdigit, text))
-    is_mixed = digits > 0 and any(map(str.isalpha, text)) and len(text) >= _TELLING_CHARACTERS
-    return "@" in text or digits >= _TELLING_DIGITS or is_mixed or len(text) >= _LONG
+    is_mixed = digits > 0 and any(map(str.isalpha, text)) and len(text) >= _DISTINCTIVE_CHARACTERS
+    return "@" in text or digits >= _DISTINCTIVE_DIGITS or is_mixed or len(text) >= _LONG

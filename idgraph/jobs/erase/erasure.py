@@ -2,12 +2,12 @@
 
 The order, and what a crash behind each step leaves:
 
-1. Tombstones, in a file apart from the store. Nothing else is changed; the same command begins anew.
+1. Tombstones, in a file apart from the store. Nothing else is changed; the same command begins again.
 2. Data keys. Protected values are unreadable wherever copies are; a flow that goes on makes new keys.
 3. The store, in one transaction: rows gone, tombstone set, the fragments noted as unfinished. From here on
-   no event that was taken before can bring them back, and `again` and `lift` go on by themselves.
+   no event that was taken before can bring them back, and `again` and `cancel` go on by themselves.
 4. Index documents; data keys that a worker made in between (see `KeyGuard`), and dead letters; then the files of
-   keys, letters and index are compacted.
+   keys, dead letters and index are compacted.
 5. The store's file is, and what was noted is forgotten.
 
 File and store are changed by one at a time: else the one might end with an erasure and the other with the lift of it.
@@ -20,12 +20,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
-from idgraph.jobs.erase.dead_letter_search import FoundLetter, LetterSearch
+from idgraph.jobs.erase.dead_letter_search import DeadLetterSearch, FoundDeadLetter
 from idgraph.model.errors import StoreError
 from idgraph.model.identifiers import Identifier
 from idgraph.model.index import search_pages
 from idgraph.model.store import scan_pages
-from idgraph.model.tombstones import UNJUDGED, Holding, Tombstone, TombstoneNames
+from idgraph.model.tombstones import NO_EPOCH, FragmentSummary, Tombstone, TombstoneNames
 from ingestion.spark.workers import WorkerResources
 
 log = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ class Preview(NamedTuple):
     """What an erasure would find, and of dead letters which and why."""
 
     counts: Erased
-    letters: list[FoundLetter]
+    dead_letters: list[FoundDeadLetter]
 
 
 class Erasure:
@@ -73,30 +73,30 @@ class Erasure:
         resources: WorkerResources,
         keeper: TombstoneKeeper,
         names: TombstoneNames,
-        letters: Callable[[], LetterSearch],
+        dead_letters: Callable[[], DeadLetterSearch],
     ) -> None:
-        """`letters` is asked when dead letters are looked through, which needs a snapshot."""
+        """`dead_letters` is asked when dead letters are looked through, which needs a snapshot."""
         self._store = resources.store
         self._index = resources.index
         self._data_keys = resources.data_keys
         self._guard = resources.key_guard()
-        self._leftover_keys = resources.leftover_keys()
+        self._orphaned_keys = resources.orphaned_keys()
         self._dead_letters = resources.dead_letters
         self._blind_index = resources.blind_index
         self._keeper = keeper
         self.names = names
-        self._letters = letters
+        self._find_dead_letters = dead_letters
 
     def preview(self, ids: Sequence[str], identifiers: Iterable[str] = ()) -> Preview:
         """What `erase` would find; changes nothing."""
         noted = {each.fragment_id: each for each in self._store.unfinished()}
         ids = [*ids, *self._present(self._other_names(ids), noted)]
-        found = [_with_noted(each, noted.get(each.fragment_id)) for each in self._store.holdings(ids)]
-        letters = self._letters_of(found, identifiers)
-        certain = sum(each.certain for each in letters)
+        found = [_with_noted(each, noted.get(each.fragment_id)) for each in self._store.summaries(ids)]
+        dead_letters = self._dead_letters_of(found, identifiers)
+        certain = sum(each.certain for each in dead_letters)
         keys = len(self._data_keys.existing(ids))
         documents = len(self._index.versions(ids))
-        return Preview(_counted(found, keys, documents, certain, len(letters) - certain), letters)
+        return Preview(_counted(found, keys, documents, certain, len(dead_letters) - certain), dead_letters)
 
     def erase(self, ids: Sequence[str], until: int, identifiers: Iterable[str] = ()) -> Erased:
         """Erase these fragments, and the dead letters that certainly carry one of their identifiers or of
@@ -110,7 +110,7 @@ class Erasure:
 
     def _erase(self, ids: Sequence[str], until: int, identifiers: Iterable[str]) -> Erased:
         ids = self._with_other_names(ids, until)
-        self._keep(self._store.holdings(ids), until)
+        self._keep(self._store.summaries(ids), until)
         keys = self._data_keys.erase(ids)
         found = self._store.erase(ids, until)
         # It may have been written again meanwhile.
@@ -128,16 +128,16 @@ class Erasure:
         ]
 
     def mend(self) -> None:
-        """Before a flow writes: give a restored store its tombstones back, and go on with what was cut short."""
+        """Before a flow writes: give a restored store its tombstones back, and go on with what was interrupted."""
         with self._keeper.alone():
             lost = self._store.reinstate(self._keeper.read())
             if lost or self._store.unfinished():
-                log.warning("erasures were cut short or lost with a restored backup: erasing again")
+                log.warning("erasures were interrupted or lost with a restored backup: erasing again")
                 self._again()
 
     def again(self) -> Erased:
-        """Go on with what was cut short, and erase what a restored backup brought back. Beside a flow: what it would
-        join to that is refused once the tombstones are there again, and given again."""
+        """Go on with what was interrupted, and erase what a restored backup brought back. Beside a flow: what it would
+        join to that is refused once the tombstones are there again, and retried."""
         with self._keeper.alone():
             self._store.reinstate(self._keeper.read())
             return self._again()
@@ -154,36 +154,36 @@ class Erasure:
             done = Erased(*(a + b for a, b in zip(done, more, strict=True)))
         return done._replace(index_documents=done.index_documents + documents)
 
-    def lift(self, ids: Sequence[str]) -> tuple[int, Erased]:
+    def cancel(self, ids: Sequence[str]) -> tuple[int, Erased]:
         """Let events of any ordinal bring these fragments back; gives how many were forbidden, and what it finished.
 
-        What was cut short is finished first, whatever it names, since a letter may be certain by another name of the same
-        erasure: letters that it has not reached yet would bring back what it erased, and it would take those that come
+        What was interrupted is finished first, whatever it names, since a dead letter may be certain by another name of the same
+        erasure: dead letters that it has not reached yet would bring back what it erased, and it would take those that come
         from now on. Raises StoreError where somebody who keeps tombstones elsewhere erases them meanwhile.
         """
         with self._keeper.alone():
-            return self._lift(ids)
+            return self._cancel(ids)
 
-    def _lift(self, ids: Sequence[str]) -> tuple[int, Erased]:
+    def _cancel(self, ids: Sequence[str]) -> tuple[int, Erased]:
         pending = self._store.unfinished()
         finished = self._finish(pending, []) if pending else Erased()
         others = self._other_names(ids)
         # First: what the file forbids is given back to the store at the next start.
-        self._keeper.append(self._lifted([*ids, *others]))
-        lifted = self._store.lift(ids)
-        self._store.lift(others)
+        self._keeper.append(self._cancelled([*ids, *others]))
+        cancelled = self._store.cancel(ids)
+        self._store.cancel(others)
         if begun := {each.fragment_id for each in self._store.unfinished()}.intersection([*ids, *others]):
             raise StoreError(
                 f"{len(begun)} of them are being erased just now, elsewhere; lift again when that has ended"
             )
-        return lifted, finished
+        return cancelled, finished
 
-    def _lifted(self, ids: Sequence[str]) -> dict[bytes, Tombstone]:
+    def _cancelled(self, ids: Sequence[str]) -> dict[bytes, Tombstone]:
         """What takes back all that is forbidden of these, by name; nothing of those that nobody erased."""
         kept, stored = self._keeper.read(), self._store.tombstones(ids)
         names = {each: self.names(each) for each in ids}
         return {
-            name: Tombstone(UNJUDGED, 0) for each, name in names.items() if name in kept or each in stored
+            name: Tombstone(NO_EPOCH, 0) for each, name in names.items() if name in kept or each in stored
         }
 
     def _other_names(self, ids: Sequence[str]) -> list[str]:
@@ -192,7 +192,7 @@ class Erasure:
         return sorted(hashed - set(ids))
 
     def _with_other_names(self, ids: Sequence[str], until: int) -> list[str]:
-        """These fragments, and those of their other names of which something is there, or whose erasure is noted as cut short: a
+        """These fragments, and those of their other names of which something is there, or whose erasure is noted as interrupted: a
         policy may come, or be on its way, under which the same events go there. The others are forbidden already."""
         others = self._other_names(ids)
         forbidden = {self.names(each): Tombstone(until, 0) for each in others}
@@ -205,26 +205,26 @@ class Erasure:
         present = {*self._store.read(ids), *self._data_keys.existing(ids), *noted}
         return [each for each in ids if each in present]
 
-    def _keep(self, found: Iterable[Holding], until: int) -> None:
+    def _keep(self, found: Iterable[FragmentSummary], until: int) -> None:
         self._keeper.append({self.names(each.fragment_id): Tombstone(until, each.version) for each in found})
 
-    def _finish(self, found: Sequence[Holding], identifiers: Iterable[str]) -> Erased:
+    def _finish(self, found: Sequence[FragmentSummary], identifiers: Iterable[str]) -> Erased:
         """What follows the store's transaction."""
         ids = [each.fragment_id for each in found]
         if ids or identifiers:
-            # First: while the index is away later events may be set aside, and their letters, which go with the keys,
+            # First: while the index is away later events may be set aside, and their dead letters, which go with the keys,
             # may be replayed.
             documents = self._index.erase({each.fragment_id: each.version for each in found})
             # A fragment that came back since, by later events, has a key of its own by now.
             keys = self._guard.erase_unused(ids)
-            letters = self._letters_of(found, identifiers)
-            certain = {each.id: each.position for each in letters if each.certain}
+            dead_letters = self._dead_letters_of(found, identifiers)
+            certain = {each.id: each.position for each in dead_letters if each.certain}
             # Changes may be set aside under another name, which has a key and no row.
-            self._leftover_keys.erase_of_letters(certain)
-            dropped, kept = self._dead_letters.drop([*certain]), len(letters) - len(certain)
+            self._orphaned_keys.erase_of_dead_letters(certain)
+            dropped, kept = self._dead_letters.drop([*certain]), len(dead_letters) - len(certain)
         else:
             keys = documents = dropped = kept = 0
-        # Also where nothing was left to delete: a run before this one may have been cut short.
+        # Also where nothing was left to delete: a run before this one may have been interrupted.
         self._data_keys.compact()
         self._dead_letters.compact()
         self._index.compact()
@@ -232,52 +232,56 @@ class Erasure:
         self._store.finish(ids)
         return _counted(found, keys, documents, dropped, kept)
 
-    def _letters_of(self, found: Sequence[Holding], identifiers: Iterable[str]) -> list[FoundLetter]:
+    def _dead_letters_of(
+        self, found: Sequence[FragmentSummary], identifiers: Iterable[str]
+    ) -> list[FoundDeadLetter]:
         if not self._dead_letters.counts():
             return []
         carried = {name for each in found for name in each.identifiers}
         ids = [each.fragment_id for each in found]
-        return list(self._letters().find(self._dead_letters.scan(), ids, {*carried, *identifiers}))
+        return list(self._find_dead_letters().find(self._dead_letters.scan(), ids, {*carried, *identifiers}))
 
     def _restored_rows(self) -> Iterator[str]:
         for page in scan_pages(self._store, _PAGE):
-            buried = self._store.tombstones([each.id for each in page])
+            tombstoned = self._store.tombstones([each.id for each in page])
             for fragment in page:
-                tombstone = buried.get(fragment.id)
+                tombstone = tombstoned.get(fragment.id)
                 # One that later events made goes on behind the erased version.
                 if tombstone and tombstone.covers(fragment.version):
                     yield fragment.id
 
     def _erase_restored_documents(self) -> int:
         """Of those that have no row only the documents, and keys that a restored backup brought back: the person may
-        be there under another name, as whoever was renamed while the index was away, and so may be the letters'.
+        be there under another name, as whoever was renamed while the index was away, and so may be the dead letters'.
         Gives how many documents there were."""
         restored: dict[str, int] = {}
         for page in search_pages(self._index, _PAGE):
             stored = self._store.read(page.ids)
             gone = [each for each in page.ids if each not in stored]
-            buried = self._store.tombstones(gone)
-            restored |= {name: each.version for name, each in buried.items() if each.until != UNJUDGED}
+            tombstoned = self._store.tombstones(gone)
+            restored |= {name: each.version for name, each in tombstoned.items() if each.until != NO_EPOCH}
         if not restored:
             return 0
-        if self._leftover_keys.erase(restored):
+        if self._orphaned_keys.erase(restored):
             self._data_keys.compact()
         erased = self._index.erase(restored)
         self._index.compact()
         return erased
 
 
-def _with_noted(erased: Holding, noted: Holding | None) -> Holding:
+def _with_noted(erased: FragmentSummary, noted: FragmentSummary | None) -> FragmentSummary:
     return erased._replace(identifiers=erased.identifiers | noted.identifiers) if noted else erased
 
 
-def _counted(found: Sequence[Holding], keys: int, documents: int, letters: int, kept: int) -> Erased:
+def _counted(
+    found: Sequence[FragmentSummary], keys: int, documents: int, dead_letters: int, kept: int
+) -> Erased:
     return Erased(
         fragments=sum(each.version > 0 and bool(each.identifiers or each.in_outbox) for each in found),
         identifiers=sum(len(each.identifiers) for each in found),
         outbox_entries=sum(each.in_outbox for each in found),
         data_keys=keys,
         index_documents=documents,
-        dead_letters=letters,
+        dead_letters=dead_letters,
         possible_letters=kept,
     )

@@ -30,7 +30,7 @@ def receipt(
 ) -> dict[str, Any]:
     """`fragments` are those with a tombstone now, `asked` what the command line named; of both only the
     keyed hash is in the receipt, so that who holds the keyring can show that somebody was erased. `continued` says that an erasure that was
-    cut short went on: what it had removed by then is not among the counts."""
+    interrupted went on: what it had removed by then is not among the counts."""
     content = {
         "format": 1,
         "erased_at": moment.astimezone(UTC).isoformat(timespec="milliseconds"),

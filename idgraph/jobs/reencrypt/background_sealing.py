@@ -2,7 +2,7 @@
 
 A flow answers for what it wrote: it seals once no micro-batch that was begun under an older snapshot can come any
 more, and remembers on disk what it has sealed by, and how far it is. With each page the store is given another mark, which
-stands on disk too: a store that was restored from before has not got it, and is looked through anew.
+stands on disk too: a store that was restored from before has not got it, and is looked through again.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ LATEST_SECONDS = 300.0
 """After a first change, whatever changes since: whoever may publish events can have attributes discovered."""
 RETRY_SECONDS = 30.0
 AGAIN_SECONDS = 3600.0
-"""After what could not be sealed: a person has to mend it, and to look at all costs."""
+"""After what could not be sealed: a person has to repair it, and to look at all costs."""
 SHARE = 0.05
 """How much of one core, at most, and of the store's time to write."""
-BRISK_SHARE = 0.5
-BRISK_SECONDS = 5.0
+BURST_SHARE = 0.5
+BURST_SECONDS = 5.0
 """The first seconds of work take that much: some thousand profiles are sealed as soon as one looks."""
 
 
@@ -60,7 +60,7 @@ class BackgroundSealing:
         share: float = SHARE,
         settled_seconds: float = SETTLED_SECONDS,
     ) -> None:
-        """`is_past` tells of an ETag whether no micro-batch under another snapshot can come any more. What was
+        """`is_past` reports an ETag whether no micro-batch under another snapshot can come any more. What was
         sealed by is kept in `file`."""
         self._resources = resources
         self._current = current
@@ -109,7 +109,7 @@ class BackgroundSealing:
                     due.rest(time.monotonic() + (AGAIN_SECONDS if ended is _Ended.INCOMPLETE else 0.0))
 
     def _knows_the_store(self) -> bool:
-        """Forget what a store was sealed by that is there no more; False while it cannot be told."""
+        """Forget what a store was sealed by that is there no more; False while it cannot be determined."""
         mark, protection = mark_of(self._file), sealed_by(self._file)
         try:
             if mark is None and protection is not None:
@@ -121,7 +121,7 @@ class BackgroundSealing:
                 self._note(protection, self._next_mark())
             elif mark and not self._resources.store.remembers(mark):
                 log.warning(
-                    "the profile store was restored or made anew: all of it is looked through for what policy protects"
+                    "the profile store was restored or rebuilt: all of it is looked through for what policy protects"
                 )
                 self._note("", "")
         except StoreError as error:
@@ -130,7 +130,7 @@ class BackgroundSealing:
         return True
 
     def _next_mark(self) -> str:
-        """Another one. The store keeps the last one beside it, which the file names until it is written anew."""
+        """Another one. The store keeps the last one beside it, which the file names until it is rewritten."""
         mark, named = secrets.token_hex(8), mark_of(self._file) or ""
         self._resources.store.remember(mark, self._mark_before if self._mark_before != named else "")
         self._mark_before = named
@@ -156,29 +156,29 @@ class BackgroundSealing:
     def _seal(self, snapshot: MetadataSnapshot, wanted: str) -> _Ended:
         point = ResumePoint(self._file, self._resources.sealer, "background-sealing")
         kept = point.read(wanted)
-        after, spared = str(kept.get("after", "")), bool(kept.get("spared"))
+        after, skipped = str(kept.get("after", "")), bool(kept.get("spared"))
         was_cut_short = sealed_by(self._file) == ""
         sealing = StoredSealing(self._resources, CompiledSnapshot(snapshot))
 
-        def keep(after: str, spared: bool) -> None:
-            # With what stands there while a run is cut short.
+        def keep(after: str, skipped: bool) -> None:
+            # With what stands there while a run is interrupted.
             beside = {"protection": "", "mark": self._next_mark()}
-            point.keep(wanted, {"after": after, "spared": spared}, beside)
+            point.keep(wanted, {"after": after, "spared": skipped}, beside)
 
         # Before the first write: a run that is killed leaves old bytes in the files.
-        keep(after, spared)
+        keep(after, skipped)
         done: SealingProgress | None = None
         worked, started, changed = 0.0, time.monotonic(), False
         for done in sealing.run(PAGE, after):
             if done.looked_at:
-                keep(done.after, spared or _spares(done))
+                keep(done.after, skipped or _spares(done))
             spent = time.monotonic() - started
             worked += spent
-            share = self._share if worked > BRISK_SECONDS else max(self._share, BRISK_SHARE)
+            share = self._share if worked > BURST_SECONDS else max(self._share, BURST_SHARE)
             # Whatever `total` says: what has come since is looked at too.
             if self._stop.wait(spent / share - spent):
                 log.info(
-                    "sealing what is stored was cut short after %d of %d profiles; the next run goes on there, "
+                    "sealing what is stored was interrupted after %d of %d profiles; the next run goes on there, "
                     "and `idgraph seal` does it at once",
                     done.looked_at,
                     done.total,
@@ -190,8 +190,8 @@ class BackgroundSealing:
             started = time.monotonic()
         refused = sealing.finish() if done is not None and (done.fragments or was_cut_short) else 0
         if done is not None:
-            _tell(done, refused, snapshot.version)
-            if spared or _spares(done) or refused:
+            _show_report(done, refused, snapshot.version)
+            if skipped or _spares(done) or refused:
                 # All of it again: what was spared may be anywhere.
                 keep_sealed_by(self._file, "", self._next_mark())
                 return _Ended.INCOMPLETE
@@ -200,11 +200,11 @@ class BackgroundSealing:
 
 
 def _spares(done: SealingProgress) -> bool:
-    return bool(done.failed or done.letters)
+    return bool(done.failed or done.dead_letters)
 
 
 def sealed_by(file: Path) -> str | None:
-    """The protection that all that is stored was sealed by; empty if a run was cut short or something could
+    """The protection that all that is stored was sealed by; empty if a run was interrupted or something could
     not be sealed, None if none began."""
     try:
         kept = json.loads(file.read_bytes())["protection"]
@@ -214,7 +214,7 @@ def sealed_by(file: Path) -> str | None:
 
 
 def mark_of(file: Path) -> str | None:
-    """What the store has while it is the one that the file tells of; empty if none was given to it yet, None if an
+    """What the store has while it is the one that the file reports; empty if none was given to it yet, None if an
     older idgraph wrote the file, or there is none."""
     try:
         mark = json.loads(file.read_bytes()).get("mark")
@@ -249,7 +249,7 @@ def protection_of(snapshot: MetadataSnapshot) -> str:
 
 
 def protect_alike(known: MetadataSnapshot, newer: MetadataSnapshot) -> bool:
-    """Whether two snapshots have equal hashes, told by what changed; False where that does not tell it."""
+    """Whether two snapshots have equal hashes, reported by what changed; False where that does not report it."""
     changes = changes_between(known, "", newer, "")
     if (
         changes is None
@@ -297,7 +297,7 @@ class _Due:
         self.at, self._latest = until, None
 
 
-def _tell(done: SealingProgress, refused: int, version: int) -> None:
+def _show_report(done: SealingProgress, refused: int, version: int) -> None:
     if done.fragments:
         log.info(
             "sealed %d values of %d profiles, as snapshot %d protects them",
@@ -307,5 +307,5 @@ def _tell(done: SealingProgress, refused: int, version: int) -> None:
         )
     if refused:
         log.warning("the index refused %d profile(s), which search finds by what they held before", refused)
-    if done.failed or done.readable or done.letters:
+    if done.failed or done.readable or done.dead_letters:
         log.warning("some of what is stored stays in the clear; `idgraph seal` says what, and what to do")

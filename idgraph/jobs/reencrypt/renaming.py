@@ -3,7 +3,7 @@
 A fragment whose id becomes a keyed hash is joined to the fragment of that id, and then withdrawn where its version is
 still the one that was read: what a flow writes meanwhile is moved by the next try. A crash in between leaves both,
 and joining again changes nothing. What mapped events under the older policy write afterwards makes the old fragment
-anew, for the next run to move. Where only other names change, the fragment is written anew in its place.
+again, for the next run to move. Where only other names change, the fragment is rewritten in its place.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from merge import codec
 from merge.cells import Cell
 from merge.documents import document
 from merge.fragments import FragmentState
-from transforms.privacy.not_picklable import KeyHolder
+from transforms.privacy.not_picklable import NotPicklable
 from transforms.privacy.sealing import SealingKey
 from transforms.privacy.stored_names import StoredNames
 from transforms.privacy.stored_values import StoredValues
@@ -45,7 +45,7 @@ class Renamed:
     values: Counter[str] = field(default_factory=Counter)
 
 
-class Renaming(KeyHolder):
+class Renaming(NotPicklable):
     """Renames under one snapshot. One per thread; several may run at once. Raises what the stores raise."""
 
     def __init__(
@@ -58,7 +58,7 @@ class Renaming(KeyHolder):
         self._store = resources.store
         self._index = resources.index
         self._data_keys = resources.data_keys
-        self._leftover_keys = resources.leftover_keys()
+        self._orphaned_keys = resources.orphaned_keys()
         self._index_rules = index_rules
         self._values = values
         self._names = names
@@ -94,7 +94,7 @@ class Renaming(KeyHolder):
         withdrawn = self._store.withdrawn()
         if withdrawn:
             self._index.erase(withdrawn)
-            self._leftover_keys.erase(withdrawn)
+            self._orphaned_keys.erase(withdrawn)
             self._store.forget_withdrawn(list(withdrawn))
 
     def _states(self, found: Sequence[OutdatedFragment], result: Renamed) -> dict[str, FragmentState]:
@@ -112,7 +112,7 @@ class Renaming(KeyHolder):
             except (SealError, KeyProviderError):
                 result.failed.add(each.stored.id)
                 continue
-            state.judged = each.judged
+            state.erasure_epoch = each.erasure_epoch
             states[each.stored.id] = state
         # Another run may have moved them, and taken their keys away, since they were read.
         versions = self._store.read(list(result.failed)) if result.failed else {}
@@ -139,7 +139,7 @@ class Renaming(KeyHolder):
             renamed.identifiers[name] = min(origin, renamed.identifiers.get(name, origin))
         for (source, scope), stamp in state.markers.items():
             renamed.markers[source, scope] = stamps.get(stamp) or self._names.marker(scope, stamp)
-        renamed.judged = state.judged
+        renamed.erasure_epoch = state.erasure_epoch
         renamed.normalise()
         return renamed
 
@@ -157,14 +157,14 @@ class Renaming(KeyHolder):
             committed = self._commit.run((each.name, states[each.stored.id]) for each in found)
         finally:
             # Whatever failed: what is gone by the next run is not looked at again.
-            self._leftover_keys.erase(self._commit.refused)
+            self._orphaned_keys.erase(self._commit.refused)
             self._commit.refused.clear()
         kept_changing = {
             each.fragment_id for each in committed.failed if each.reason is DeadLetterReason.CONFLICT
         }
         failed = {each.fragment_id for each in committed.failed} - kept_changing
         result.failed.update(each.stored.id for each in found if each.name in failed)
-        # Or its key was erased since: it is sealed anew by the next try.
+        # Or its key was erased since: it is resealed by the next try.
         result.moved_on.update(each.stored.id for each in found if each.name in kept_changing)
         gone = {e.stored.id: e.stored.version for e in found if e.name not in failed | kept_changing}
         moved_on = self._store.withdraw(gone)
@@ -178,8 +178,8 @@ class Renaming(KeyHolder):
         if not found:
             return
         refused = self._store.write([_write_of(each, states[each.stored.id]) for each in found])
-        if buried := self._store.tombstones(refused):
-            self._leftover_keys.erase(buried)
+        if tombstoned := self._store.tombstones(refused):
+            self._orphaned_keys.erase(tombstoned)
         written = [each.stored for each in found if each.stored.id not in refused]
         documents = [document(id_, v + 1, states[id_], self._index_rules) for id_, v, _ in written]
         put_and_settle(self._store, self._index, documents)
@@ -203,7 +203,9 @@ def _write_of(each: OutdatedFragment, state: FragmentState) -> FragmentWrite:
     identifiers = frozenset(state.identifiers)
     dropped = frozenset(each.state.identifiers) - identifiers
     version = each.stored.version
-    return FragmentWrite(each.stored.id, version, codec.encode(state), identifiers, each.judged, dropped)
+    return FragmentWrite(
+        each.stored.id, version, codec.encode(state), identifiers, each.erasure_epoch, dropped
+    )
 
 
 def _has_sealed(state: FragmentState) -> bool:

@@ -1,8 +1,8 @@
 """Sealing what is stored in the clear and is protected now, beside the flows that write. Can be done again.
 
-A page of fragments is read, what is outdated in them is written anew under the origins it has, and each fragment
+A page of fragments is read, what is stale in them is rewritten under the origins it has, and each fragment
 is replaced where its version is still the one read: nothing that a flow writes meanwhile is lost. What is left to
-do is in the values themselves, so a run that was cut short may begin anew, or go on behind the last page. The last step
+do is in the values themselves, so a run that was interrupted may begin again, or go on behind the last page. The last step
 takes the old bytes out of the files. Why law 1 holds is in docs/adr/0014-policy-change.md.
 """
 
@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 
-from idgraph.jobs.reencrypt.dead_letter_renaming import LetterRenaming
+from idgraph.jobs.reencrypt.dead_letter_renaming import DeadLetterRenaming
 from idgraph.jobs.reencrypt.renaming import Renaming
 from idgraph.jobs.reencrypt.stale import OutdatedFragment, OutdatedSearch, SealingProgress
 from idgraph.model.backoff import Backoff
@@ -60,13 +60,13 @@ class StoredSealing:
         renamed or, of keys, stay; and the types of such names."""
         self._resources = resources
         self._store = resources.store
-        self._leftover_keys = resources.leftover_keys()
+        self._orphaned_keys = resources.orphaned_keys()
         self._index_rules = snapshot.attributes.index_rules
         self._values = StoredValues(snapshot, resources.blind_index)
         self._names = StoredNames(snapshot.snapshot, resources.blind_index, snapshot.protected_names)
         self._search = OutdatedSearch(resources, self._values, self._names, on_readable)
         self._renaming = Renaming(resources, self._values, self._names, self._index_rules)
-        self._letters = LetterRenaming(resources, self._names, self.seal_change)
+        self._dead_letters = DeadLetterRenaming(resources, self._names, self.seal_change)
         self._backoff = backoff or Backoff()
         self._sleep = sleep
 
@@ -76,7 +76,7 @@ class StoredSealing:
 
     def run(self, page: int = PAGE, after: str = "") -> Iterator[SealingProgress]:
         """Seal all there is behind the id `after`; gives the progress at the start and after each page of at most `page` fragments,
-        each page durable. The same object is given again and again. Call `finish` at the end.
+        each page durable. The same object is retried and again. Call `finish` at the end.
 
         Blocks. Raises StoreError, ConflictError when a fragment kept changing, KeyProviderError when no data
         key can be made; run it again then.
@@ -84,8 +84,8 @@ class StoredSealing:
         pages = self._pages(page, self._seal, after)
         progress = next(pages)
         yield progress
-        # Before fragments: what a letter holds is opened by the data key that goes with its fragment's old name.
-        progress.letters = self._letters.run()
+        # Before fragments: what a dead letter holds is opened by the data key that goes with its fragment's old name.
+        progress.dead_letters = self._dead_letters.run()
         yield from pages
 
     def seal_change(self, fragment_id: str, change: FragmentState) -> tuple[str, FragmentState]:
@@ -96,12 +96,12 @@ class StoredSealing:
         """
         for tombstone in self._store.tombstones([fragment_id]).values():
             self._resources.data_keys.forget([fragment_id])
-            if tombstone.until > change.judged:
+            if tombstone.until > change.erasure_epoch:
                 # It will be refused, and needs no key.
                 return fragment_id, change
         if self._search.types(fragment_id, change):
             return self._renaming.renamed_change(fragment_id, change)
-        todo = self._values.outdated(change.stored())
+        todo = self._values.stale(change.stored())
         if todo:
             key = self._resources.data_keys.fetch([fragment_id], create=True)[fragment_id]
             change.restate([(each.path, each.register, self._values.restated(key, each)) for each in todo])
@@ -116,7 +116,7 @@ class StoredSealing:
         """
         self._renaming.settle()
         refused = drain_outbox(self._store, self._resources.index, self._index_rules)
-        # A renamed fragment's data key stood under the old name, and its letters.
+        # A renamed fragment's data key stood under the old name, and its dead letters.
         self._resources.data_keys.compact()
         self._resources.dead_letters.compact()
         self._resources.index.compact()
@@ -134,9 +134,9 @@ class StoredSealing:
             progress.after = found[-1].id
             yield progress
 
-    def _count(self, outdated: Sequence[OutdatedFragment], progress: SealingProgress) -> None:
-        keys = self._resources.data_keys.fetch([each.stored.id for each in outdated], create=False)
-        for each in outdated:
+    def _count(self, stale: Sequence[OutdatedFragment], progress: SealingProgress) -> None:
+        keys = self._resources.data_keys.fetch([each.stored.id for each in stale], create=False)
+        for each in stale:
             key = keys.get(each.stored.id)
             found = [value.path for value in each.todo if value.what is Restatement.SEAL]
             if key is not None:
@@ -146,65 +146,65 @@ class StoredSealing:
             progress.values.update(found)
             progress.renamed.update(each.types)
 
-    def _seal(self, outdated: Sequence[OutdatedFragment], progress: SealingProgress) -> None:
+    def _seal(self, stale: Sequence[OutdatedFragment], progress: SealingProgress) -> None:
         for attempt in range(self._backoff.retries + 1):
-            if not outdated:
+            if not stale:
                 return
             if attempt:
                 self._sleep(self._backoff.pause(attempt - 1))
-                outdated = self._search.find_again([each.stored.id for each in outdated])
-            refused, unnamed = self._rename([each for each in outdated if each.types], progress)
-            refused |= self._write([each for each in outdated if not each.types] + unnamed, progress)
-            outdated = [each for each in outdated if each.stored.id in refused]
-        if outdated:
+                stale = self._search.find_again([each.stored.id for each in stale])
+            refused, unnamed = self._rename([each for each in stale if each.types], progress)
+            refused |= self._write([each for each in stale if not each.types] + unnamed, progress)
+            stale = [each for each in stale if each.stored.id in refused]
+        if stale:
             raise ConflictError(
-                f"{len(outdated)} fragment(s) kept changing through {self._backoff.retries} retries; "
+                f"{len(stale)} fragment(s) kept changing through {self._backoff.retries} retries; "
                 "seal again, nothing is lost"
             )
 
     def _rename(
-        self, outdated: Sequence[OutdatedFragment], progress: SealingProgress
+        self, stale: Sequence[OutdatedFragment], progress: SealingProgress
     ) -> tuple[set[str], list[OutdatedFragment]]:
         """Rename fragments, and seal them with it; gives those that changed meanwhile, and those that keep their
         names for a value that cannot be opened: their other values are sealed all the same."""
-        if not outdated:
+        if not stale:
             return set(), []
-        result = self._renaming.rename(outdated)
+        result = self._renaming.rename(stale)
         # Where the index is away, `finish` does it, or the next run.
         with suppress(ProfileIndexError):
             self._renaming.settle()
-        for each in outdated:
+        for each in stale:
             if each.stored.id in result.done:
                 progress.renamed.update(each.types)
         progress.fragments += len(result.done)
         progress.values.update(result.values)
-        failed = [each for each in outdated if each.stored.id in result.failed]
+        failed = [each for each in stale if each.stored.id in result.failed]
         for each in failed:
             progress.fail(each.name)
         return result.moved_on, failed
 
-    def _write(self, outdated: Sequence[OutdatedFragment], progress: SealingProgress) -> set[str]:
-        keys = self._resources.data_keys.fetch([each.stored.id for each in outdated], create=True)
+    def _write(self, stale: Sequence[OutdatedFragment], progress: SealingProgress) -> set[str]:
+        keys = self._resources.data_keys.fetch([each.stored.id for each in stale], create=True)
         changes: dict[str, _Restated] = {}
         writes: list[FragmentWrite] = []
-        for each in outdated:
+        for each in stale:
             name, version, _ = each.stored
             changed = self._changed(each, keys[name], progress)
             if changed:
                 changes[name] = changed
                 each.state.restate(changed)
                 writes.append(
-                    FragmentWrite(name, version, codec.encode(each.state), frozenset(), each.judged)
+                    FragmentWrite(name, version, codec.encode(each.state), frozenset(), each.erasure_epoch)
                 )
         refused = self._store.write(writes) if writes else set()
         # An erasure that came meanwhile may have gone by before their keys were made.
         unwritten = (
-            each.stored.id for each in outdated if each.stored.id in refused or each.stored.id not in changes
+            each.stored.id for each in stale if each.stored.id in refused or each.stored.id not in changes
         )
-        if buried := self._store.tombstones(unwritten):
-            self._leftover_keys.erase(buried)
+        if tombstoned := self._store.tombstones(unwritten):
+            self._orphaned_keys.erase(tombstoned)
         documents: list[IndexDocument] = []
-        for each in outdated:
+        for each in stale:
             name, version, _ = each.stored
             if name in changes and name not in refused:
                 progress.fragments += 1

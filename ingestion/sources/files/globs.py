@@ -1,4 +1,4 @@
-"""Globs of files, as far as Hadoop, which finds the files, and `fnmatch`, which tells their source, read them alike."""
+"""Globs of files, as far as Hadoop, which finds the files, and `fnmatch`, which reports their source, read them alike."""
 
 from __future__ import annotations
 
@@ -34,5 +34,5 @@ def require_plain_glob(path: Path) -> None:
     if not _READ_ALIKE.fullmatch(path.name) or any(first > last for first, last in ranges):
         raise ValueError(
             f"the glob {path.name} may have *, ? and sets such as [ab], [a-z] or [!a], and no braces, commas, backslashes or "
-            "[^a]; give what braces tell apart as several sources, or a directory"
+            "[^a]; give what braces distinguish as several sources, or a directory"
         )

@@ -1,6 +1,6 @@
 """Reading JSON Lines files, whole or gzip'd, with the line as position and damage as a value.
 
-Spark tells which files are new; this reads them. Spark's own text reader gives no line numbers, and for a
+Spark reports which files are new; this reads them. Spark's own text reader gives no line numbers, and for a
 truncated gzip file either fails the whole batch or drops the rest in silence (docs/adr/0006-files.md).
 """
 
@@ -34,7 +34,7 @@ _BOM = b"\xef\xbb\xbf"
 class DamagedRecord(NamedTuple):
     """What could not be read as a record, or not decrypted: `record.value` holds the bytes that there were.
 
-    `file` is the path of its file, where these bytes do not tell the record from others; not to be shown.
+    `file` is the path of its file, where these bytes do not report the record from others; not to be shown.
     """
 
     record: RawRecord

@@ -30,12 +30,12 @@ def path_below(folder: Path, place: Path) -> Path | None:
 def source_of(path: Path, sources: Mapping[str, FileSource]) -> str | None:
     """The source that a file belongs to: the one whose path is the closest, a glob before its directory.
     None when no source holds it, as what is below a directory that a glob matches."""
-    holding = [
+    summary = [
         (len(config.path.parts), is_glob(config.path), name)
         for name, config in sources.items()
         if _holds(config.path, path)
     ]
-    return max(holding)[2] if holding else None
+    return max(summary)[2] if summary else None
 
 
 def _holds(source: Path, file: Path) -> bool:

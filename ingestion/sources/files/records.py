@@ -15,7 +15,7 @@ from ingestion.sources.record_reader import SparkRow, Taken
 
 
 class FileRecords:
-    """Reads the files whose paths the rows hold, and counts them. `is_last`: these rows are not given again."""
+    """Reads the files whose paths the rows hold, and counts them. `is_last`: these rows are not retried."""
 
     def __init__(
         self,

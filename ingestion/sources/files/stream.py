@@ -64,7 +64,7 @@ class FileStream:
         noted = self._files_of(number)
         if files >= len(noted):
             return True
-        # Of empty ones it says nothing either, and those of no source are letters and not counted.
+        # Of empty ones it says nothing either, and those of no source are dead letters and not counted.
         due = [file for file in noted if source_of(file, self._sources) is not None]
         return files >= len(due) or files >= len(due) - sum(map(_is_empty, due))
 

@@ -1,4 +1,4 @@
-"""Which files a flow's query has taken, as its checkpoint tells them."""
+"""Which files a flow's query has taken, as its checkpoint reports them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 from urllib.parse import unquote
 
 TAIL_BYTES = 1 << 20
-"""Every tenth file of the log tells all files that were ever taken, the latest at its end; more of it is read as needed."""
+"""Every tenth file of the log reports all files that were ever taken, the latest at its end; more of it is read as needed."""
 
 
 def files_of(checkpoint: Path, number: int) -> list[Path]:
-    """The files that micro-batch `number` takes: none where that cannot be told."""
+    """The files that micro-batch `number` takes: none where that cannot be determined."""
     log = checkpoint / "sources" / "0"
     try:
         last = _entry(checkpoint, number)
@@ -25,8 +25,8 @@ def files_of(checkpoint: Path, number: int) -> list[Path]:
 
 def _entry(checkpoint: Path, number: int) -> int:
     """The last entry of the log of files that a micro-batch takes."""
-    told = json.loads((checkpoint / "offsets" / str(number)).read_bytes().splitlines()[-1])
-    return int(told["logOffset"])
+    reported = json.loads((checkpoint / "offsets" / str(number)).read_bytes().splitlines()[-1])
+    return int(reported["logOffset"])
 
 
 def _first_entry(checkpoint: Path, number: int, last: int) -> int:
@@ -40,16 +40,20 @@ def _first_entry(checkpoint: Path, number: int, last: int) -> int:
 
 def _paths(log: Path, entry: int) -> Iterator[Path]:
     for line in _last_lines(_file_of(log, entry), entry):
-        told = json.loads(line)
-        if told["batchId"] == entry:
-            yield Path(unquote(told["path"].removeprefix("file:")))
+        reported = json.loads(line)
+        if reported["batchId"] == entry:
+            yield Path(unquote(reported["path"].removeprefix("file:")))
 
 
 def _file_of(log: Path, entry: int) -> Path:
-    """An entry's own file; where Spark has removed it, the next that tells all from the first on."""
+    """An entry's own file; where Spark has removed it, the next that reports all from the first on."""
     own = log / str(entry)
-    told = sorted(int(each.stem) for each in log.glob("*.compact") if each.stem.isdecimal())
-    return next((log / f"{each}.compact" for each in told if each >= entry), own) if not own.exists() else own
+    reported = sorted(int(each.stem) for each in log.glob("*.compact") if each.stem.isdecimal())
+    return (
+        next((log / f"{each}.compact" for each in reported if each >= entry), own)
+        if not own.exists()
+        else own
+    )
 
 
 def _last_lines(file: Path, entry: int) -> list[bytes]:
@@ -62,10 +66,10 @@ def _last_lines(file: Path, entry: int) -> list[bytes]:
             stream.seek(max(0, size - tail))
             # The first may be the version, or cut.
             lines = stream.read().split(b"\n")[1:]
-            if tail >= size or (lines and _entry_told(lines[0]) < entry):
+            if tail >= size or (lines and _entry_reported(lines[0]) < entry):
                 return [line for line in lines if line.endswith(mine)]
             tail *= 4
 
 
-def _entry_told(line: bytes) -> int:
+def _entry_reported(line: bytes) -> int:
     return int(json.loads(line)["batchId"]) if line else -1

@@ -24,7 +24,7 @@ REFUSED: Mapping[str, str] = {
     "key.deserializer": _BYTES_ARE_OURS,
     "value.deserializer": _BYTES_ARE_OURS,
     "interceptor.classes": "an interceptor could change or drop records",
-    "isolation.level": "records of transactions that were aborted, or are under way, are no events",
+    "isolation.level": "records of transactions that were aborted, or are in progress, are no events",
     "bootstrap.servers": "use bootstrap_servers",
 }
 """Options of the consumer that would break that each event is taken, and as it was published, with the reason."""
@@ -108,7 +108,7 @@ class RegistrySettings(BaseModel):
     )
     on_outage: Literal["wait", "dead_letter"] = Field(
         default="wait",
-        description="While the registry is away and a schema is not known yet: `wait` has the micro-batch given again, "
+        description="While the registry is away and a schema is not known yet: `wait` has the micro-batch retried, "
         "and in the end the flow stop; `dead_letter` sets the events aside.",
     )
 

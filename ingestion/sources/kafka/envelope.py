@@ -9,14 +9,14 @@ from idgraph.model import canonical
 from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.events import Event, RawRecord, UndecryptedRecord
 from idgraph.model.ordinals import read_ordinal
-from ingestion.sources.configuration import Place, SourceConfig
+from ingestion.sources.configuration import SourceConfig, ValuePlace
 from ingestion.sources.kafka.configuration import KafkaSource
 from ingestion.sources.kafka.frames import Carried, unframe
 from ingestion.sources.payload_formats import PayloadFormats
 from ingestion.stages.decode import EnvelopeReader, event_name, event_text
 from transforms.payloads.schemas import Decode
 
-_ELSEWHERE = Place(const="-")
+_ELSEWHERE = ValuePlace(const="-")
 """Stands for what the payload does not say."""
 
 
@@ -27,10 +27,10 @@ class KafkaEnvelopeReader:
         """`decode` makes JSON of payloads that are none."""
         self._config = config
         self._decode = decode
-        self._carried: dict[str, Place] = {}
-        stand_ins: dict[str, Place | None] = {}
+        self._carried: dict[str, ValuePlace] = {}
+        stand_ins: dict[str, ValuePlace | None] = {}
         for field in ("source", "type", "id", "ordinal"):
-            place: Place | None = getattr(config, field)
+            place: ValuePlace | None = getattr(config, field)
             if place is not None and place.is_carried():
                 self._carried[field] = place
                 stand_ins[field] = _ELSEWHERE if field in ("source", "type") else None
@@ -46,27 +46,27 @@ class KafkaEnvelopeReader:
             return self._tombstone(record, carried)
         text = self._decode(payload) if self._decode else payload
         event = self._payload_reader.read(RawRecord(record.source, record.position, text))
-        told = self._told(carried)
+        reported = self._reported(carried)
         if self._is_content:
-            told["id"] = _content_id(carried, payload)
-        return event._replace(carried=carried.context(), **told)
+            reported["id"] = _content_id(carried, payload)
+        return event._replace(carried=carried.context(), **reported)
 
     def _tombstone(self, record: RawRecord, carried: Carried) -> Event:
         """A record without a payload, in which nothing can be looked up: what its payload would have said is its
         position, which is as stable, and its timestamp."""
-        told: dict[str, Any] = {
+        reported: dict[str, Any] = {
             "source": _const(self._config.source) or self._config.name,
-            # Not a constant, which is for those with a payload: a spec must be able to tell them apart.
+            # Not a constant, which is for those with a payload: a spec must be able to distinguish them .
             "type": self._config.tombstone_type,
             "id": record.position,
             "ordinal": carried.timestamp
             if self._config.ordinal_unit == "epoch_ms"
             else _const(self._config.ordinal),
-            **self._told(carried),
+            **self._reported(carried),
         }
-        return Event(**told, position=record.position, payload=None, raw=b"", carried=carried.context())
+        return Event(**reported, position=record.position, payload=None, raw=b"", carried=carried.context())
 
-    def _told(self, carried: Carried) -> dict[str, Any]:
+    def _reported(self, carried: Carried) -> dict[str, Any]:
         """The fields that stand beside the payload."""
         found = {field: _value(place, carried) for field, place in self._carried.items()}
         for field, missing in (
@@ -111,13 +111,13 @@ def _content_id(carried: Carried, payload: bytes) -> str:
     return hashlib.sha256(beside + b"\n" + payload).hexdigest()[:32]
 
 
-def _value(place: Place, carried: Carried) -> Any:
+def _value(place: ValuePlace, carried: Carried) -> Any:
     if place.key:
         return carried.key
     return carried.timestamp if place.header is None else carried.headers.get(place.header)
 
 
-def _const(place: Place | None) -> Any:
+def _const(place: ValuePlace | None) -> Any:
     return place.const if place else None
 
 

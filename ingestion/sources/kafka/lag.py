@@ -54,13 +54,13 @@ class KafkaLag:
                 if not is_of_spark(error):
                     raise
                 # Only the type: its message may hold the value of an option.
-                log.debug("the lag cannot be told: %s", type(error).__name__)
+                log.debug("the lag cannot be determined: %s", type(error).__name__)
                 self._silent_until = time.monotonic() + PAUSE_SECONDS
                 self._disconnect()
                 return None
 
     def close(self) -> None:
-        """Close the connections. Nothing is told from then on."""
+        """Close the connections. Nothing is distinguished from then on."""
         with self._asking:
             self._is_closed = True
             self._disconnect()

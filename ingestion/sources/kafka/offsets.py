@@ -1,4 +1,4 @@
-"""Which offsets a flow's query has taken, as its checkpoint tells them."""
+"""Which offsets a flow's query has taken, as its checkpoint reports them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class OffsetRange(NamedTuple):
 
 
 def ranges_of(checkpoint: Path, number: int) -> list[OffsetRange] | None:
-    """What micro-batch `number` takes. None if it cannot be told."""
+    """What micro-batch `number` takes. None if it cannot be determined."""
     until = _read(checkpoint / "offsets" / str(number))
     since = _read(checkpoint / "offsets" / str(number - 1) if number else checkpoint / "sources" / "0" / "0")
     if until is None or since is None:
@@ -52,10 +52,10 @@ def taken(checkpoint: Path) -> Offsets | None:
 def _read(file: Path) -> Offsets | None:
     """The last line of a file of Spark's: offsets of the one source that a flow from Kafka has."""
     try:
-        told: Any = json.loads(file.read_bytes().splitlines()[-1])
+        reported: Any = json.loads(file.read_bytes().splitlines()[-1])
         return {
             topic: {int(partition): int(offset) for partition, offset in partitions.items()}
-            for topic, partitions in told.items()
+            for topic, partitions in reported.items()
         }
     except (OSError, ValueError, IndexError, AttributeError, TypeError):
         return None

@@ -82,7 +82,7 @@ class KafkaStream:
         return rows
 
     def is_whole(self, number: int, files: int) -> bool:  # noqa: ARG002 - the protocol's
-        """Spark tells what it cannot read (`failOnDataLoss`)."""
+        """Spark reports what it cannot read (`failOnDataLoss`)."""
         return True
 
     def _in_ranges(self, number: int) -> DataFrame | None:
@@ -122,7 +122,7 @@ class KafkaStream:
             self._lag.close()
 
     def without_secrets(self, text: str) -> str:
-        """A mistake in an option may be told with its value."""
+        """A mistake in an option may be determined with its value."""
         # The longest first: a password may begin with the user's name.
         for secret in sorted(self._settings.secrets(), key=len, reverse=True):
             text = text.replace(secret, "...")
@@ -134,7 +134,7 @@ class KafkaStream:
             for name, value in self._settings.consumer.items()
         }
         return {
-            # A misspelt topic is told rather than made.
+            # A misspelt topic is reported rather than made.
             "allow.auto.create.topics": "false",
             **further,
             "bootstrap.servers": self._settings.bootstrap_servers,

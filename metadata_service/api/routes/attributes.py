@@ -18,7 +18,7 @@ from idgraph.model.attributes import (
 )
 from idgraph.web.conditional import IfNoneMatch, Precondition, json_answer
 from idgraph.web.cursors import Page
-from idgraph.web.refusals import BadQueryError, RefusedError
+from idgraph.web.refusals import BadQueryError, RefusedRequestError
 from metadata_service.api.records import AttributeVersionRecord
 from metadata_service.api.routes.policy_changes import ASKED, asked
 from metadata_service.api.service import Actor, Paging, Reason, Service
@@ -36,7 +36,7 @@ def _path(
     request: Request,
     path: Annotated[str, Path(description="Dotted path; a slash within it is written %2F.")],  # noqa: ARG001
 ) -> str:
-    # From the raw URL: in the decoded one a slash of the path cannot be told from one of the URL.
+    # From the raw URL: in the decoded one a slash of the path cannot be determined from one of the URL.
     raw = request.scope["raw_path"].decode("ascii").partition("/v1/attributes/")[2]
     try:
         return unquote(raw.partition("/")[0], errors="strict")
@@ -77,7 +77,7 @@ def put(
     """Declare or redefine an attribute. The same definition again makes no new version. One that weakens
     protection is kept until a second person approves it, and answered with 202."""
     if definition.path != path:
-        raise RefusedError("the path is not the one in the URL", "/path")
+        raise RefusedRequestError("the path is not the one in the URL", "/path")
     with service.database.write(actor, reason) as edit:
         planned = attributes.plan_attribute(edit, definition, precondition)
         return _saved_or_asked(edit, planned)

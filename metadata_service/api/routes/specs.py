@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from idgraph.model.specs import NAME_PATTERN, SpecDefinition, SpecStatus
 from idgraph.web.conditional import IfNoneMatch, Precondition, json_answer
 from idgraph.web.cursors import Page
-from idgraph.web.refusals import RefusedError
+from idgraph.web.refusals import RefusedRequestError
 from metadata_service.api.records import SpecCheck, SpecRecord, SpecVersionRecord
 from metadata_service.api.service import Actor, Paging, Reason, Service
 from metadata_service.specs import catalogue as specs
@@ -54,7 +54,7 @@ def put(
 ) -> Response:
     """Store a new version; with status `active`, activate it too. The same again makes no new version."""
     if definition.name != name:
-        raise RefusedError("the name is not the one in the URL", "/name")
+        raise RefusedRequestError("the name is not the one in the URL", "/name")
     spec_edits.check_new(definition, service.compile_spec)
     with service.database.write(actor, reason) as edit:
         created = spec_edits.put_spec(edit, definition, _of_record(precondition))

@@ -174,7 +174,7 @@ def delete(connection: sqlite3.Connection, rows: Sequence[Stored], tables: Table
     """Take documents out."""
     numbers = {each.number for each in rows}
     if numbers:
-        sqlite_index_segments.bury(connection, numbers, tables)
+        sqlite_index_segments.write_tombstones(connection, numbers, tables)
         connection.executemany(
             tables("DELETE FROM documents@ WHERE number = ?"), [(each,) for each in numbers]
         )
@@ -197,7 +197,7 @@ def _write(
         else:
             updates.append((number, document.version, document.content, old.number))
     if updates:
-        sqlite_index_segments.bury(connection, (old for *_, old in updates), tables)
+        sqlite_index_segments.write_tombstones(connection, (old for *_, old in updates), tables)
     connection.executemany(
         tables("UPDATE documents@ SET number = ?, version = ?, content = ? WHERE number = ?"), updates
     )

@@ -14,7 +14,7 @@ from idgraph.model.errors import ProfileIndexError
 from idgraph.model.index import IndexDocument, Indexed, SearchPage
 from idgraph.model.index_versions import VersionState
 from idgraph.model.queries import Query
-from idgraph.model.tombstones import UNJUDGED, Tombstone, TombstoneNames
+from idgraph.model.tombstones import NO_EPOCH, Tombstone, TombstoneNames
 from sinks.index_cursors import cursor_after, read_cursor
 from sinks.index_values import check_text
 from sinks.sqlite import tombstones as sqlite_tombstones
@@ -105,10 +105,10 @@ class SqliteProfileIndex:
 
     def erase(self, versions: Mapping[str, int]) -> int:
         def work(connection: sqlite3.Connection) -> int:
-            buried = {each: Tombstone(UNJUDGED, version) for each, version in versions.items()}
+            tombstoned = {each: Tombstone(NO_EPOCH, version) for each, version in versions.items()}
             counts: list[int] = []
             for tables in tables_of.every(connection):
-                self._tombstones.of(tables(TOMBSTONES)).join(connection, buried)
+                self._tombstones.of(tables(TOMBSTONES)).join(connection, tombstoned)
                 stored = rows.stored(connection, list(versions), tables)
                 gone = [each for each in stored if each.version <= versions[each.id]]
                 rows.delete(connection, gone, tables)

@@ -74,4 +74,4 @@ def _token(before: str) -> bytes:
         if part == "number":
             return begin.number + bytes([int(key[0])]) + bytes.fromhex(key[1:17]) + key[17:].encode() + behind
         return begin.text + bytes.fromhex(key) + behind
-    raise ProfileIndexError("the index of an earlier idgraph is damaged; delete its file and index anew")
+    raise ProfileIndexError("the index of an earlier idgraph is damaged; delete its file and index again")

@@ -57,7 +57,7 @@ def _new_paths(document: IndexDocument, known: Mapping[str, PathTokens]) -> Iter
     try:
         return () if document.fields.keys() <= known.keys() else document.fields
     except DamagedStateError:
-        # Who asks for its tokens is told.
+        # Who asks for its tokens is reported.
         return ()
 
 

@@ -58,7 +58,7 @@ def write(
     _write(connection, tables, first, first + documents, documents, blocks)
 
 
-def bury(connection: sqlite3.Connection, numbers: Iterable[int], tables: Tables = IN_USE) -> None:
+def write_tombstones(connection: sqlite3.Connection, numbers: Iterable[int], tables: Tables = IN_USE) -> None:
     """Count documents as gone whose row is replaced or deleted."""
     firsts = [each.first for each in _all(connection, tables)]
     gone = Counter(firsts[bisect_right(firsts, number) - 1] for number in numbers)
@@ -182,5 +182,5 @@ def _write(
 
 
 def damaged(error: ValueError) -> ProfileIndexError:
-    """What is told of a block that cannot be read."""
-    return ProfileIndexError(f"the index has {error}; `idgraph reindex` makes it anew")
+    """What is informed of a block that cannot be read."""
+    return ProfileIndexError(f"the index has {error}; `idgraph reindex` makes it again")

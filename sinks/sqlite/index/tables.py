@@ -36,7 +36,7 @@ MIGRATION: tuple[Step, ...] = (
 )
 
 MARKS: tuple[Step, ...] = (
-    # Numbers begin anew in a file that is made anew.
+    # Numbers begin again in a file that is rebuilt.
     "ALTER TABLE versions ADD COLUMN mark TEXT NOT NULL DEFAULT ''",
     "UPDATE versions SET mark = hex(randomblob(8))",
 )
@@ -97,7 +97,7 @@ def being_made(connection: sqlite3.Connection) -> int | None:
 
 
 def mark_of(connection: sqlite3.Connection, state: VersionState) -> str:
-    """What tells the version that is in use, or is being made, from those of other files too."""
+    """What reports the version that is in use, or is being made, from those of other files too."""
     return str(connection.execute("SELECT mark FROM versions WHERE state = ?", (state,)).fetchone()[0])
 
 
@@ -134,8 +134,10 @@ def switch(connection: sqlite3.Connection, number: int) -> int:
 
 def listed(connection: sqlite3.Connection) -> Iterator[tuple[int, IndexVersion]]:
     """All versions by their numbers."""
-    for number, told in connection.execute("SELECT number, state FROM versions ORDER BY number").fetchall():
-        state = VersionState(told)
+    for number, reported in connection.execute(
+        "SELECT number, state FROM versions ORDER BY number"
+    ).fetchall():
+        state = VersionState(reported)
         tables = IN_USE if state is VersionState.IN_USE else tables_of(number)
         count = connection.execute(tables("SELECT count(*) FROM documents@")).fetchone()[0]
         yield number, IndexVersion(name_of(number), state, int(count))

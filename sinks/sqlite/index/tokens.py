@@ -66,13 +66,13 @@ class Tokenizer:
         """
         if native.postings is not None:
             return native.postings.tokens(fields, self._paths, self._of)
-        # Twin of `tokens` in native/postings.c.
+        # Reference of `tokens` in native/postings.c.
         return b"".join(self._of(path, value) for path, value in fields.items())
 
     def tokens_of_state(self, fields: EncodedFields) -> bytes:
         """The tokens of a document that is still a state's bytes. Raises as `tokens` does, KeyError for a path that is
         not known, and DamagedStateError."""
-        # Twin of `tokens` in native/states.c.
+        # Reference of `tokens` in native/states.c.
         return self.tokens(fields.read())
 
     def tokens_of_states(self, documents: Sequence[EncodedFields]) -> Sequence[bytes | None]:

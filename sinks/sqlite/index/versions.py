@@ -1,4 +1,4 @@
-"""Making the embedded index anew, in tables of its own beside those in use, in the same file.
+"""Making the embedded index again, in tables of its own beside those in use, in the same file.
 
 Every put and every erasure goes to both while it is made (`SqliteProfileIndex`), each in one transaction, so nothing
 is to be followed up.
@@ -57,7 +57,7 @@ class SqliteIndexVersions:
             self._file.write(work)
         return refused
 
-    def bury(self, tombstones: Mapping[bytes, Tombstone]) -> None:
+    def write_tombstones(self, tombstones: Mapping[bytes, Tombstone]) -> None:
         table = tables_of(self._number)(TOMBSTONES)
         self._file.write(lambda connection: sqlite_tombstones.join_by_name(connection, tombstones, table))
 

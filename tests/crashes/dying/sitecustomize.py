@@ -18,7 +18,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
-_told = os.environ.get("IDGRAPH_TEST_DEATHS")
+_reported = os.environ.get("IDGRAPH_TEST_DEATHS")
 
 
 class _Finder:
@@ -80,6 +80,6 @@ def _die(death: dict[str, Any]) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-if _told:
-    finder: Any = _Finder(json.loads(_told))
+if _reported:
+    finder: Any = _Finder(json.loads(_reported))
     sys.meta_path.insert(0, finder)

@@ -63,19 +63,19 @@ def by_both(each: Labelled) -> Proposal | None:
 
 
 def scores(judge: Judge, sample: Iterable[Labelled]) -> dict[SensitiveKind, Score]:
-    """Precision and recall by kind; what is told as another kind counts against both."""
+    """Precision and recall by kind; what is reported as another kind counts against both."""
     right: Counter[str] = Counter()
-    told: Counter[str] = Counter()
+    reported: Counter[str] = Counter()
     there: Counter[str] = Counter()
     for each in sample:
         found = judge(each)
         there.update([each.kind] if each.kind else [])
-        told.update([found.kind] if found else [])
+        reported.update([found.kind] if found else [])
         right.update([found.kind] if found and found.kind == each.kind else [])
     return {
         kind: Score(
             there[kind],
-            right[kind] / told[kind] if told[kind] else None,
+            right[kind] / reported[kind] if reported[kind] else None,
             right[kind] / there[kind] if there[kind] else None,
         )
         for kind in SensitiveKind

@@ -1,4 +1,4 @@
-"""What an attribute's name tells, in whatever spelling."""
+"""What an attribute's name reports, in whatever spelling."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ SILENT = [
 
 
 @pytest.mark.parametrize(("kind", "path"), NAMED, ids=str)
-def test_a_name_tells_its_kind(kind: Kind, path: str) -> None:
+def test_a_name_reports_its_kind(kind: Kind, path: str) -> None:
     assert named(path.split("."))[str].kind is kind
 
 
 @pytest.mark.parametrize("path", SILENT)
-def test_other_names_tell_nothing(path: str) -> None:
+def test_other_names_report_nothing(path: str) -> None:
     assert named(path.split(".")) == {}
 
 

@@ -59,5 +59,5 @@ def test_few_harmless_values_are_sealed() -> None:
     assert sum(by_both(each) is not None for each in harmless) <= 30
 
 
-def test_a_path_without_words_tells_nothing() -> None:
+def test_a_path_without_words_reports_nothing() -> None:
     assert all(by_name(each) is None for each in PUBLISHED)

@@ -1,4 +1,4 @@
-"""What a value's shape tells. Numbers are published examples: of card networks for testing, of the IBAN
+"""What a value's shape reports. Numbers are published examples: of card networks for testing, of the IBAN
 registry, of the documentation of national numbers."""
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from idgraph.model.proposals import SensitiveKind as Kind
 from transforms.schema.detection.detection import detect, shaped
 
-TOLD = [
+REPORTED = [
     (Kind.EMAIL, "ann.lee@example.com"),
     (Kind.EMAIL, " Ann.Lee+x@Mail.Example.co.uk "),
     (Kind.EMAIL, "mail from user:ann@example.com to me"),
@@ -108,8 +108,8 @@ SILENT = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "text"), TOLD, ids=str)
-def test_a_shape_tells_its_kind(kind: Kind, text: str) -> None:
+@pytest.mark.parametrize(("kind", "text"), REPORTED, ids=str)
+def test_a_shape_reports_its_kind(kind: Kind, text: str) -> None:
     found = shaped(text)
     assert found is not None
     assert found.kind is kind

@@ -10,7 +10,7 @@ from idgraph.model.errors import EventError
 
 
 @contextmanager
-def fits_or_is_told() -> Iterator[None]:
+def fits_or_is_reported() -> Iterator[None]:
     try:
         yield
     except EventError as error:

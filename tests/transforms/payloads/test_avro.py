@@ -19,7 +19,7 @@ import fastavro
 
 from idgraph.model import canonical
 from idgraph.model.errors import EventError, PayloadSchemaError
-from tests.transforms.payloads.misfits import fits_or_is_told
+from tests.transforms.payloads.misfits import fits_or_is_reported
 from transforms.payloads.avro import avro_decoder
 
 NODE = {
@@ -127,7 +127,7 @@ def test_times_are_text_and_bytes_are_base64() -> None:
 @given(st.binary(max_size=60))
 def test_other_bytes_are_json_or_our_error(payload: bytes) -> None:
     for schema in (ANY, NODE, record(("t", {"type": "long", "logicalType": "timestamp-millis"}))):
-        with fits_or_is_told():
+        with fits_or_is_reported():
             read(schema, payload)
 
 
@@ -147,7 +147,7 @@ def test_a_payload_that_nests_without_end_is_our_error_and_not_the_end_of_the_pr
 
 
 @pytest.mark.parametrize(
-    ("payload", "told"),
+    ("payload", "reported"),
     [
         (b"", "EOFError"),
         (b"\x02\x00\x00", "bytes are left over"),
@@ -155,8 +155,8 @@ def test_a_payload_that_nests_without_end_is_our_error_and_not_the_end_of_the_pr
         (b"\x02\x01" + b"\xff" * 12, "OverflowError|EOFError|IndexError"),
     ],
 )
-def test_a_payload_that_does_not_fit_is_told_without_its_values(payload: bytes, told: str) -> None:
-    with pytest.raises(EventError, match=f"does not fit its Avro schema: ({told})$"):
+def test_a_payload_that_does_not_fit_is_reported_without_its_values(payload: bytes, reported: str) -> None:
+    with pytest.raises(EventError, match=f"does not fit its Avro schema: ({reported})$"):
         read(NODE, payload)
 
 
@@ -180,7 +180,7 @@ def test_an_array_of_what_takes_no_bytes_is_refused(schema: Any) -> None:
 @pytest.mark.parametrize(
     "text", ["", "{", "[", '"Other"', "{}", '{"type": "record"}', "7", "null", "[" * 5000]
 )
-def test_what_is_no_schema_is_told(text: str) -> None:
+def test_what_is_no_schema_is_reported(text: str) -> None:
     with pytest.raises(PayloadSchemaError, match="no Avro schema"):
         avro_decoder(text)
 

@@ -14,7 +14,7 @@ from google.protobuf import descriptor_pb2, struct_pb2
 
 from idgraph.model import canonical
 from idgraph.model.errors import EventError, PayloadSchemaError
-from tests.transforms.payloads.misfits import fits_or_is_told
+from tests.transforms.payloads.misfits import fits_or_is_reported
 from tests.transforms.payloads.protobuf_files import MONEY, ORDER, field, message, message_class
 from transforms.payloads.protobuf import ProtobufFiles, descriptor_set, message_at, serialized_file
 
@@ -62,7 +62,7 @@ def test_enums_are_their_names_and_those_unknown_their_numbers() -> None:
 
 @given(st.binary(max_size=60))
 def test_other_bytes_are_json_or_our_error(payload: bytes) -> None:
-    with fits_or_is_told():
+    with fits_or_is_reported():
         read(payload)
 
 
@@ -77,7 +77,7 @@ def nested(depth: int) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("payload", "told"),
+    ("payload", "reported"),
     [
         (b"\xff", "DecodeError"),
         (b"\x0a\x05ab", "DecodeError"),
@@ -85,8 +85,8 @@ def nested(depth: int) -> bytes:
         (message_class("shop.Order")(share=float("nan")).SerializeToString(), "a number is not finite"),
     ],
 )
-def test_a_payload_that_does_not_fit_is_told_without_its_values(payload: bytes, told: str) -> None:
-    with pytest.raises(EventError, match=f"bad_payload: .* does not fit its Protobuf schema: {told}"):
+def test_a_payload_that_does_not_fit_is_reported_without_its_values(payload: bytes, reported: str) -> None:
+    with pytest.raises(EventError, match=f"bad_payload: .* does not fit its Protobuf schema: {reported}"):
         read(payload)
 
 
@@ -146,7 +146,7 @@ def test_googles_own_types_are_as_in_json() -> None:
     assert found == {"free": {"a": [1.5, None, {"b": "x"}]}}
 
 
-def test_extensions_are_told_by_their_full_names() -> None:
+def test_extensions_are_reported_by_their_full_names() -> None:
     base = descriptor_pb2.FileDescriptorProto(
         name="base.proto",
         package="shop",
@@ -167,7 +167,7 @@ def test_messages_are_found_by_their_place() -> None:
         message_at(ORDER, [2])
 
 
-def test_what_is_no_schema_is_told() -> None:
+def test_what_is_no_schema_is_reported() -> None:
     with pytest.raises(PayloadSchemaError, match="do not fit together"):
         ProtobufFiles([ORDER])
     with pytest.raises(PayloadSchemaError, match="no message"):

@@ -23,7 +23,7 @@ def international_account(text: str) -> Proposal | None:
     if len(text) < _SHORTEST:
         return None
     for candidate in _CANDIDATE.finditer(text):
-        # In a sentence the words behind an IBAN look like groups of it: the country's length tells.
+        # In a sentence the words behind an IBAN look like groups of it: the country's length reports.
         groups = candidate[0].split(" ")
         if any(iban.is_valid("".join(groups[:count])) for count in range(len(groups), 0, -1)):
             return _SHAPED

@@ -38,7 +38,7 @@ DETECTORS = (
 """All detectors. A new one is one module and its line here."""
 
 ValueTests = dict[type, Callable[[Any], Proposal | None]]
-"""What tells of a value what it seems to be, by the value's type; nothing is told of other types."""
+"""What reports a value what it seems to be, by the value's type; nothing is informed of other types."""
 
 _NAMES = NameTable(DETECTORS)
 _TESTS: tuple[ValueTest, ...] = tuple(d.value_test for d in DETECTORS if d.value_test is not None)
@@ -53,7 +53,7 @@ _SURE_OF_A_KEY = 0.6
 
 _DIGIT = re.compile(r"\d")
 
-# What no detector can tell: letters with simple separators. Most texts of most events are such words.
+# What no detector can determine: dead letters with simple separators. Most texts of most events are such words.
 _PLAIN_WORDS = re.compile(r"[A-Za-z_ ./:-]{0,23}")
 
 # Most texts come again and again. Only those that nothing was found in are remembered: what is sensitive
@@ -64,7 +64,7 @@ _MOST_REMEMBERED = 100_000
 
 
 def named(keys: Sequence[str]) -> NameFindings:
-    """What a path's keys tell of values below it, by type."""
+    """What a path's keys report values below it, by type."""
     return _NAMES.findings(keys)
 
 
@@ -135,7 +135,7 @@ and no number outside of 14 to 16 digits is a card."""
 
 @lru_cache(maxsize=16_384)
 def _named_within(keys: tuple[str, ...]) -> NameFindings:
-    # Arrays have no nodes that remember what their keys tell.
+    # Arrays have no nodes that remember what their keys report.
     return named(keys)
 
 
@@ -149,9 +149,9 @@ def _in_array(keys: Sequence[str], by_name: NameFindings, array: list[Any]) -> P
             waiting.extend((place, its_name, item) for item in value)
         elif isinstance(value, dict):
             for key, item in value.items():
-                told = shaped_key(key)
-                if told is not None and told.is_stronger(strongest):
-                    strongest = told
+                reported = shaped_key(key)
+                if reported is not None and reported.is_stronger(strongest):
+                    strongest = reported
                 below = (*place[-1:], key)
                 waiting.append((below, _named_within(below), item))
         else:

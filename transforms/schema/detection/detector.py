@@ -1,4 +1,4 @@
-"""What a detector is: the names and the shapes of values that tell one kind of sensitive data."""
+"""What a detector is: the names and the shapes of values that report one kind of sensitive data."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ ValueTest = Callable[[str], Proposal | None]
 
 
 class NameRule(NamedTuple):
-    """Attribute names that tell a kind, whatever the value.
+    """Attribute names that report a kind, whatever the value.
 
-    `names` are words in lower case, as a path's last keys must end: `"client ip"` is told by `clientIp`,
+    `names` are words in lower case, as a path's last keys must end: `"client ip"` is reported by `clientIp`,
     `CLIENT_IP` and `client.ip`. `types` are the Python types of values that a name speaks of.
     """
 
@@ -28,7 +28,7 @@ class NameRule(NamedTuple):
 
 
 class Detector(NamedTuple):
-    """All that tells one kind. `not_names` are endings that are no such data although a rule matches;
+    """All that reports one kind. `not_names` are endings that are no such data although a rule matches;
     `needs_digit` says that the value test finds nothing in a text without digits, so it is not asked."""
 
     kind: SensitiveKind

@@ -12,7 +12,7 @@ _KIND, _LEVEL = SensitiveKind.EMAIL, Classification.CONFIDENTIAL
 _NAMED = by_name(_KIND, _LEVEL, "e-mail address")
 _SHAPED = by_value(_KIND, _LEVEL, "the shape of an e-mail address", 0.95)
 
-# Looked for around each `@`, and bounded, so that a long text costs no more than its length. Whatever is no letter
+# Looked for around each `@`, and bounded, so that a long text costs no more than its length. Whatever is no dead letter
 # may follow: dates and numbers are hung on addresses in keys, ids and names of files.
 _BEFORE = re.compile(r"[\w.!#$%&'*+/=?^`{|}~-]")
 _AFTER = re.compile(r"(?:[^\W_](?:[\w-]{0,61}[^\W_])?\.){1,8}[^\W\d_]{2,24}(?![^\W\d_])")

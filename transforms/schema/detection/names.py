@@ -1,4 +1,4 @@
-"""What an attribute's name tells: its last keys as words, in whatever spelling.
+"""What an attribute's name reports: its last keys as words, in whatever spelling.
 
 `eMail`, `E_MAIL`, `e-mail` and `email` are found by the rules `"e mail"` and `"email"`. Abbreviations in
 capitals are one word (`clientIPAddress` is `client ip address`), a plural is as good (`emails`, `IPs`), and
@@ -38,7 +38,7 @@ class NameTable:
         self._longest = max(len(name.split()) for name in {*self._rules, *self._not})
 
     def findings(self, keys: Sequence[str]) -> NameFindings:
-        """What the last keys of a path tell. Takes time linear in the keys; worth remembering by path."""
+        """What the last keys of a path report. Takes time linear in the keys; worth remembering by path."""
         endings = _endings(keys, self._longest)
         if not self._not.isdisjoint(endings):
             return {}

@@ -1,7 +1,7 @@
-"""National identity numbers that tell themselves by their form, with the checksums of their country.
+"""National identity numbers that report themselves by their form, with the checksums of their country.
 
 Numbers that are digits only and have a weak checksum or none (the Dutch BSN, the Polish PESEL, an American
-number without hyphens) are told by name alone: one ordinary id in eleven would pass for one.
+number without hyphens) are reported by name alone: one ordinary id in eleven would pass for one.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class NumberModule(Protocol):
 
 
 class NationalNumber(NamedTuple):
-    """How one country writes a number that can be told by its form."""
+    """How one country writes a number that can be determined by its form."""
 
     country: str
     shape: re.Pattern[str]

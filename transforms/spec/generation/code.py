@@ -15,7 +15,7 @@ class Code:
 
     def __init__(self) -> None:
         self._names: set[str] = set()
-        self.payload, self.context, self.borrowed = (self.fresh(letter) for letter in "vcb")
+        self.payload, self.context, self.borrowed = (self.fresh(dead_letter) for dead_letter in "vcb")
         self._bound: dict[str, Any] = {}
         self._by_identity: dict[int, str] = {}
         self._purposes: dict[str, str] = {}
@@ -23,9 +23,9 @@ class Code:
         self.start: Block = []
         """Statements before all others."""
 
-    def fresh(self, letter: str, unset: bool = False) -> str:
+    def fresh(self, dead_letter: str, unset: bool = False) -> str:
         """A new local variable; `unset` ones are None when the function starts."""
-        made = f"{letter}{len(self._names)}"
+        made = f"{dead_letter}{len(self._names)}"
         self._names.add(made)
         if unset:
             self._unset.append(made)

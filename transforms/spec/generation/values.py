@@ -83,7 +83,7 @@ class Values(ABC):
             return self.program.literal(node.value)  # type: ignore[arg-type]
         if isinstance(node, nodes.Name) and node.id not in self.counters:
             if node.id in self.bound:
-                return self.program.object(native.twin_of(self.bound[node.id]))
+                return self.program.object(native.reference_of(self.bound[node.id]))
             return self.program.register(node.id)
         if isinstance(node, nodes.Subscript):
             return self.known.get(self.place_of(node.value, node.slice))  # type: ignore[arg-type]
@@ -209,7 +209,7 @@ class Values(ABC):
             return
         with self.value(function) as operand:
             self._with_all("CALL", (target, operand), node.args)
-        if called not in _PURE and native.twin_of(called) is called:
+        if called not in _PURE and native.reference_of(called) is called:
             self.known = {}
 
     def _call_method(self, target: int, function: Any, arguments: list[ast.expr]) -> None:

@@ -30,7 +30,7 @@ METHODS = frozenset(["get", "items", "values", "append", "pop"])
 """The attributes that generated code may name: methods of dicts and lists."""
 
 
-class RefusedError(Exception):
+class VerificationError(Exception):
     """A tree holds what generated code may not hold: a fault of the generator, never of a spec."""
 
 
@@ -76,9 +76,9 @@ def verify(tree: ast.AST, names: frozenset[str]) -> nodes.ByKind:
         elif kind is ast.arguments:
             waiting += node.args
             if node.vararg or node.kwarg or node.kwonlyargs or node.posonlyargs:
-                raise RefusedError("only plain arguments are allowed")
+                raise VerificationError("only plain arguments are allowed")
         elif kind not in _MARKS:
-            raise RefusedError(f"{kind.__name__} is not allowed")
+            raise VerificationError(f"{kind.__name__} is not allowed")
     return found
 
 
@@ -88,37 +88,37 @@ _PLAIN = frozenset([str, int, float, bool])
 
 def _check_name(node: Any, names: frozenset[str]) -> None:
     if node.id not in names:
-        raise RefusedError("a name that the generator did not make")
+        raise VerificationError("a name that the generator did not make")
 
 
 def _check_constant(node: Any, _names: frozenset[str]) -> None:
     if type(node.value) not in _CONSTANTS or node.kind is not None:
-        raise RefusedError(f"a constant of type {type(node.value).__name__}")
+        raise VerificationError(f"a constant of type {type(node.value).__name__}")
 
 
 def _check_attribute(node: Any, _names: frozenset[str]) -> None:
     if node.attr not in METHODS:
-        raise RefusedError("an attribute that is no known method")
+        raise VerificationError("an attribute that is no known method")
 
 
 def _check_call(node: Any, _names: frozenset[str]) -> None:
     if type(node.func) not in (nodes.Name, nodes.Attribute) or node.keywords:
-        raise RefusedError("a call of something else than a name or a method")
+        raise VerificationError("a call of something else than a name or a method")
 
 
 def _check_argument(node: Any, names: frozenset[str]) -> None:
     if node.arg not in names or node.annotation is not None:
-        raise RefusedError("an argument that the generator did not make")
+        raise VerificationError("an argument that the generator did not make")
 
 
 def _check_function(node: Any, names: frozenset[str]) -> None:
     if node.name not in names or node.decorator_list or node.returns:
-        raise RefusedError("a function that the generator did not make")
+        raise VerificationError("a function that the generator did not make")
 
 
 def _check_handler(node: Any, names: frozenset[str]) -> None:
     if node.name not in names or type(node.type) is not nodes.Name:
-        raise RefusedError("a handler that the generator did not make")
+        raise VerificationError("a handler that the generator did not make")
 
 
 _CHECKS: dict[type, Callable[[Any, frozenset[str]], None]] = {

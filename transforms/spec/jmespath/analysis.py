@@ -1,4 +1,4 @@
-"""What can be told of a parsed JMESPath expression without running it."""
+"""What can be determined of a parsed JMESPath expression without running it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """From a parsed JMESPath expression to a function.
 
-The jmespath library parses; its interpreter is not used for events, because it walks the parsed tree anew
+The jmespath library parses; its interpreter is not used for events, because it walks the parsed tree again
 for each of them, which takes ten times as long. What each kind of node means is the library's, checked
 against it by tests; what it does is in `transforms.spec.jmespath.evaluators`.
 """

@@ -80,7 +80,7 @@ def _digits(text: str) -> str:
     return _NO_DIGITS.sub("", text)
 
 
-@native.twin("to_number_exact")
+@native.reference("to_number_exact")
 def _to_number_exact(value: Any) -> Any:
     if value is None:
         return None

@@ -28,7 +28,7 @@ _REDUCING = frozenset(
 
 
 _ENOUGH = 1_000_000
-"""Growth is not told apart above this: the factors of a long expression make a number of thousands of digits."""
+"""Growth is not distinguished above this: the factors of a long expression make a number of thousands of digits."""
 
 
 class Growths:

@@ -37,7 +37,7 @@ class Mode(Enum):
         return self is Mode.OVERWRITE or container[key] is None
 
 
-class Shape(Enum):
+class ChildShape(Enum):
     """What the children of a key say its value must be."""
 
     OBJECT = dict
@@ -93,7 +93,7 @@ class Children:
             raise SpecError("array indexes and object keys cannot be mixed at one level")
 
     @property
-    def shape(self) -> Shape:
+    def shape(self) -> ChildShape:
         if self.indexes:
-            return Shape.ARRAY
-        return Shape.OBJECT if self.literals or self.only_objects else Shape.EITHER
+            return ChildShape.ARRAY
+        return ChildShape.OBJECT if self.literals or self.only_objects else ChildShape.EITHER

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 
-from transforms.spec.budget import metered
+from transforms.spec.budget import budgeted
 from transforms.spec.generation.code import Code
 from transforms.spec.generation.nodes import (
     NONE,
@@ -31,12 +31,12 @@ from transforms.spec.generation.nodes import (
     when,
 )
 from transforms.spec.jolt.filling import room_for
-from transforms.spec.jolt.modify_children import Child, Children, Mode, Shape
+from transforms.spec.jolt.modify_children import Child, Children, ChildShape, Mode
 from transforms.spec.jolt.modify_growth import check_container, grower, lengthen
 from transforms.spec.jolt.modify_loops import ModifyLoops
 from transforms.spec.jolt.modify_spots import Spot
 from transforms.spec.jolt.modify_values import Alternative
-from transforms.spec.jolt.places import Place, forget, forget_all
+from transforms.spec.jolt.places import PathElement, forget, forget_all
 from transforms.spec.jolt.readers import MISSING
 from transforms.spec.limits import SpecLimits
 from transforms.spec.nesting import watch
@@ -54,7 +54,7 @@ class ModifyCode:
         self._missing = code.bind(MISSING)
         self._loops = ModifyLoops(self, limits, moves)
 
-    def children(self, child: Child, value: str, place: Place | None, body: Block) -> None:
+    def children(self, child: Child, value: str, place: PathElement | None, body: Block) -> None:
         """What is below a key whose value is an object or array of the right kind."""
         below = child.below
         if below is None:
@@ -67,7 +67,7 @@ class ModifyCode:
             size = ""
         if child.level.tree is not None:
             body.append(assign(child.level.tree, name(value)))
-        if below.shape is Shape.OBJECT:
+        if below.shape is ChildShape.OBJECT:
             self._literals(below, value, place, body)
         if below.computed:
             forget_all(place)
@@ -88,10 +88,10 @@ class ModifyCode:
         else:
             self._inner(child, child.below, spot, value, body)
 
-    def _literals(self, below: Children, value: str, place: Place | None, body: Block) -> None:
+    def _literals(self, below: Children, value: str, place: PathElement | None, body: Block) -> None:
         for key, child in below.literals.items():
             known = place.below.get(key) if place else None
-            is_object = child.below is not None and child.below.shape is Shape.OBJECT
+            is_object = child.below is not None and child.below.shape is ChildShape.OBJECT
             if known is not None and not known.is_list and is_object:
                 self._known(child, value, key, known, body)
                 continue
@@ -104,7 +104,7 @@ class ModifyCode:
                 self.visit(child, spot, found, body)
                 forget(place, key)
 
-    def _watch(self, spot: Spot, place: Place | None, key: str) -> None:
+    def _watch(self, spot: Spot, place: PathElement | None, key: str) -> None:
         """What is put at a key of a container that has others below it is looked at when it is put there."""
         if place is None or key in place.below:
             forget(place, key)
@@ -112,7 +112,7 @@ class ModifyCode:
             place.watched.add(key)
             spot.is_watched = bool(place.below)
 
-    def _known(self, child: Child, container: str, key: str, place: Place, body: Block) -> None:
+    def _known(self, child: Child, container: str, key: str, place: PathElement, body: Block) -> None:
         """A container that has a variable: None if there is none, and then no key either."""
         inner: Block = []
         self.children(child, place.variable, place, inner)
@@ -175,7 +175,7 @@ class ModifyCode:
 
     def _call(self, alternative: Alternative, spot: Spot, value: str, made: str, body: Block) -> None:
         """What an alternative gives: short texts and the like take a short way, where there is one."""
-        long_way: Block = metered(self.code, self._limits) if alternative.pays else []
+        long_way: Block = budgeted(self.code, self._limits) if alternative.pays else []
         long_way.append(assign(made, alternative.make(name(value))))
         if spot.is_watched and not alternative.gives_scalar:
             long_way += watch(self.code, name(made))
@@ -222,7 +222,7 @@ class ModifyCode:
         empty = either(is_(name(value), NONE), is_(name(value), self._missing))
         inner: Block = []
         self.children(child, value, None, inner)
-        if below.shape is Shape.EITHER:
+        if below.shape is ChildShape.EITHER:
             body += when(is_(empty, constant(False)), inner)
             return
         grow = code.bind(grower(child.mode, below.shape.value))

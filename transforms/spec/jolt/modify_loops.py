@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from idgraph.model.errors import SpecError
-from transforms.spec.budget import metered
+from transforms.spec.budget import budgeted
 from transforms.spec.generation.nodes import (
     NONE,
     Block,
@@ -20,7 +20,7 @@ from transforms.spec.generation.nodes import (
     name,
     when,
 )
-from transforms.spec.jolt.modify_children import Child, Children, Mode, Shape
+from transforms.spec.jolt.modify_children import Child, Children, ChildShape, Mode
 from transforms.spec.jolt.modify_growth import element, slot_value, slots, walked
 from transforms.spec.jolt.modify_spots import Spot
 from transforms.spec.jolt.stars import effort
@@ -47,14 +47,14 @@ class ModifyLoops:
         """The children that are no literal keys. `size` is the variable of an array's former size."""
         code = self._modify.code
         former: ast.expr = name(size) if size else call(code.bind(len), name(value))
-        if below.shape is Shape.EITHER and below.computed and not size:
+        if below.shape is ChildShape.EITHER and below.computed and not size:
             size = code.fresh("n")
             is_list = is_(call(code.bind(type), name(value)), code.bind(list))
             count = assign(size, call(code.bind(len), name(value)))
             body += [assign(size, constant(0)), *when(is_list, [count])]
             former = name(size)
         # In the define mode an index that the spec names is visited in its turn, and by the wildcard not.
-        if parent.mode is Mode.DEFINE and below.computed and below.shape is Shape.ARRAY:
+        if parent.mode is Mode.DEFINE and below.computed and below.shape is ChildShape.ARRAY:
             self._wildcards(below, value, former, below.indexes, body)
             return
         for index, child in below.indexes.items():
@@ -75,12 +75,12 @@ class ModifyLoops:
         if self.depth == _MAX_LOOPS:
             raise SpecError(f"more than {_MAX_LOOPS} keys with '*' inside one another")
         code = self._modify.code
-        over, key, text, found = (code.fresh(letter) for letter in "dkkv")
-        body += metered(code, self._limits)
+        over, key, text, found = (code.fresh(dead_letter) for dead_letter in "dkkv")
+        body += budgeted(code, self._limits)
         body.append(assign(over, call(code.bind(slots), name(value))))
         written = max(child.size for _, child in below.computed) + effort(star for star, _ in below.computed)
         count_steps(code, name(over), self._limits.max_steps, body, written)
-        spot = Spot(value, name(key), size, is_object=below.shape is Shape.OBJECT)
+        spot = Spot(value, name(key), size, is_object=below.shape is ChildShape.OBJECT)
         self.depth += 1
         visit: Block = [assign(found, call(code.bind(slot_value), name(value), name(key), size))]
         after: Block = []

@@ -74,7 +74,7 @@ class Reader:
         walk[-1].is_object |= isinstance(element, Literal)
         level = Level(self.code, name, element.groups if isinstance(element, Star) else 0)
         # A wildcard may come to a key that was changed before.
-        self.traits.tells_own_longs |= isinstance(element, Star)
+        self.traits.reports_own_longs |= isinstance(element, Star)
         child = Child(element, level, mode, only_present)
         if isinstance(element, Star):
             child.size = size_of(right)

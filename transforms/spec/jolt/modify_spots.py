@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from transforms.spec.jolt.places import Place
+from transforms.spec.jolt.places import PathElement
 
 
 @dataclass(slots=True)
@@ -18,7 +18,7 @@ class Spot:
     """How long the container was, if it is an array, before this operation made it longer."""
     is_object: bool = True
     """Whether the container is an object for certain."""
-    place: Place | None = None
+    place: PathElement | None = None
     """The container, if more is known of it."""
     is_watched: bool = False
     """Whether the code notes what is put there (see `nesting`)."""

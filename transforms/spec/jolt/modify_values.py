@@ -61,14 +61,14 @@ class Traits:
     placements: int = 0
     """How many references were read so far that may put an object or array of the event, or of the output,
     somewhere else."""
-    tells_longs: bool = False
+    reports_longs: bool = False
     """Whether a `Long` is another number to some function than an integer."""
-    tells_own_longs: bool = False
+    reports_own_longs: bool = False
     """Whether that may be a `Long` that the same operation made."""
     squashes: bool = False
     makes_longs: bool = False
     keeps_longs: bool = True
-    """Whether something that comes later may tell a `Long` from another number."""
+    """Whether something that comes later may report a `Long` from another number."""
 
     def made_by(self, function: Callable[[Any], Any], called: str) -> Callable[[Any], Any]:
         """The function of this name as the code calls it."""
@@ -101,7 +101,7 @@ def _constant(value: Any, code: Code) -> Alternative:
 
 
 def constant_node(value: Any, code: Code) -> ast.expr:
-    """A JSON value of the spec as an expression; objects and arrays are made anew each time."""
+    """A JSON value of the spec as an expression; objects and arrays are rebuilt each time."""
     if value is None or type(value) in (str, int, float, bool):
         return constant(value)
     if isinstance(value, dict | list):
@@ -143,7 +143,7 @@ def _call(text: str, walk: Walk, traits: Traits) -> Alternative:
         raise SpecError(f"there is no function '{function_name}'", hint=nearest(function_name, FUNCTIONS))
     traits.squashes |= function_name in SQUASHERS
     traits.makes_longs |= function_name in LONG_MAKERS
-    traits.tells_longs |= function_name not in BLIND_TO_LONGS
+    traits.reports_longs |= function_name not in BLIND_TO_LONGS
     code = walk[-1].code
     if not bracket:
         one = function.one
@@ -157,7 +157,7 @@ def _call(text: str, walk: Walk, traits: Traits) -> Alternative:
         raise SpecError(f"the '(' of '={text}' is not closed")
     arguments = [_argument(part, walk) for part in split_arguments(text[len(function_name) + 1 : -1])]
     looked_up = any(is_looked_up for _, is_looked_up in arguments)
-    traits.tells_own_longs |= looked_up and function_name not in BLIND_TO_LONGS
+    traits.reports_own_longs |= looked_up and function_name not in BLIND_TO_LONGS
     # Of two arguments `split` gives only parts of a text, and elements of an array that is one of them.
     if looked_up and function_name not in SCALAR_RESULTS and (function_name != "split" or len(arguments) > 2):
         traits.placements += 1

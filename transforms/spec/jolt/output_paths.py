@@ -32,7 +32,7 @@ class OutputPath:
     texts: tuple[Text, ...]
     loops: tuple[Level, ...] | None
     """The levels of the `*` it lies below: it is written once for each key that they match. None if that
-    cannot be told."""
+    cannot be determined."""
 
     @property
     def once(self) -> bool:

@@ -28,7 +28,7 @@ from transforms.spec.generation.nodes import (
 from transforms.spec.jolt.filling import room_for
 from transforms.spec.jolt.levels import Text, text_node
 from transforms.spec.jolt.output_paths import Kind
-from transforms.spec.jolt.places import Place, Shared, State, Target
+from transforms.spec.jolt.places import PathElement, Shared, State, Target
 from transforms.spec.jolt.writers import element_finder, put, put_again, writer
 from transforms.spec.limits import SpecLimits
 from transforms.spec.nesting import watch
@@ -44,7 +44,7 @@ class PlaceCode:
         self._code = code
         self._borrowed = borrowed
         self._limits = limits
-        self._changed: list[tuple[Place | Shared, State]] = []
+        self._changed: list[tuple[PathElement | Shared, State]] = []
         self._made = 0
         self.reaches_below = False
         """Whether a write may reach into what another one put there."""
@@ -62,8 +62,8 @@ class PlaceCode:
         self._changed = outside
         return block
 
-    def begin_round(self, places: list[Place], body: Block) -> None:
-        """These places are made anew in this round of a loop."""
+    def begin_round(self, places: list[PathElement], body: Block) -> None:
+        """These places are rebuilt in this round of a loop."""
         for place in places:
             body.append(assign(place.variable, NONE))
             place.state = State.UNSET
@@ -84,7 +84,7 @@ class PlaceCode:
             key = text_node(target.texts[0])
             body += self._filled(place, new_dict(key, value), [set_item(name(place.variable), key, value)])
 
-    def ensure(self, place: Place, body: Block) -> None:
+    def ensure(self, place: PathElement, body: Block) -> None:
         """Make the container if it is not there."""
         if place.is_element:
             return
@@ -187,7 +187,7 @@ class PlaceCode:
         body.append(assign(known, keys))
         body += when(not_in(NONE, name(known)), self.branch(write_found))
 
-    def _filled(self, place: Place, made: ast.expr, present: Block) -> Block:
+    def _filled(self, place: PathElement, made: ast.expr, present: Block) -> Block:
         """`made` becomes the container if there is none, else `present` is done."""
         state = place.state
         if state is State.SET:
@@ -198,7 +198,7 @@ class PlaceCode:
             return making
         return when(is_(name(place.variable), NONE), making, present)
 
-    def _make(self, place: Place, made: ast.expr) -> Block:
+    def _make(self, place: PathElement, made: ast.expr) -> Block:
         parent = place.parent
         if parent is None:
             raise ValueError("the outermost container is always there")
@@ -214,7 +214,7 @@ class PlaceCode:
             *self._filled(parent, new_dict(key, variable), [set_item(name(parent.variable), key, variable)]),
         ]
 
-    def _set(self, place: Place | Shared) -> None:
+    def _set(self, place: PathElement | Shared) -> None:
         if place.state is not State.SET:
             self._changed.append((place, place.state))
             place.state = State.SET

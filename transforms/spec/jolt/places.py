@@ -26,19 +26,19 @@ class State(Enum):
 
 
 @dataclass(slots=True, eq=False)
-class Place:
+class PathElement:
     """A certain container. The outermost has no parent and is always set."""
 
     variable: str
-    parent: Place | None = None
+    parent: PathElement | None = None
     key: Text = ""
     is_list: bool = False
     is_element: bool = False
     """Whether it is an object in an array; then `key` is the text of its index, or None of no index."""
     depth: int = 0
-    """In how many loops it is made anew for each round."""
+    """In how many loops it is rebuilt for each round."""
     state: State = State.UNSET
-    below: dict[str, Place] = field(default_factory=dict)
+    below: dict[str, PathElement] = field(default_factory=dict)
     """The certain containers at its fixed keys."""
     leaves: set[str] = field(default_factory=set)
     """The fixed keys at which anything may stand."""
@@ -48,20 +48,20 @@ class Place:
     """Whether anything may stand at other keys too."""
 
 
-def known_object(place: Place | None, key: str) -> Place | None:
+def known_object(place: PathElement | None, key: str) -> PathElement | None:
     """The object at a key, if it has a variable: None there means that there is no such key."""
     below = place.below.get(key) if place else None
     return None if below is None or below.is_list else below
 
 
-def forget(place: Place | None, key: str) -> None:
+def forget(place: PathElement | None, key: str) -> None:
     """Anything may stand at this key from now on."""
     if place:
         place.below.pop(key, None)
         place.leaves.add(key)
 
 
-def forget_all(place: Place | None) -> None:
+def forget_all(place: PathElement | None) -> None:
     """Anything may stand at any key from now on."""
     if place:
         place.below.clear()
@@ -86,32 +86,34 @@ class Target(NamedTuple):
     `shared`.
     """
 
-    place: Place
+    place: PathElement
     kinds: tuple[Kind, ...]
     texts: tuple[Text, ...]
     exclusive: bool
     shared: Shared | None = None
 
 
-class Places:
+class WalkedPaths:
     """The places of one `shift`."""
 
     def __init__(self, outputs: list[OutputPath], code: Code) -> None:
         self._code = code
         self.targets: dict[int, Target] = {}
         """By the id of the output path."""
-        self.inside: dict[Level, list[Place]] = {}
-        """The places that are made anew for each key that a level matches."""
+        self.inside: dict[Level, list[PathElement]] = {}
+        """The places that are rebuilt for each key that a level matches."""
         # As a rule the output is an object; only then can paths start from it instead of from its holder.
         self.keyed = all(len(output.kinds) > 1 and output.kinds[1] is Kind.KEY for output in outputs)
-        self.root = Place(code.fresh("o"), state=State.SET)
+        self.root = PathElement(code.fresh("o"), state=State.SET)
         self._divide(self.root, outputs, 1 if self.keyed else 0, ())
 
     @property
     def all_exclusive(self) -> bool:
         return all(target.exclusive for target in self.targets.values())
 
-    def _divide(self, place: Place, outputs: list[OutputPath], step: int, loops: tuple[Level, ...]) -> None:
+    def _divide(
+        self, place: PathElement, outputs: list[OutputPath], step: int, loops: tuple[Level, ...]
+    ) -> None:
         """All `outputs` write to a key of `place`, at the same step of theirs."""
         if all(isinstance(output.texts[step], str) for output in outputs):
             by_key: dict[Text, list[OutputPath]] = {}
@@ -142,7 +144,7 @@ class Places:
         return source
 
     def _descend(
-        self, place: Place, key: Text, outputs: list[OutputPath], step: int, loops: tuple[Level, ...]
+        self, place: PathElement, key: Text, outputs: list[OutputPath], step: int, loops: tuple[Level, ...]
     ) -> None:
         ending = [len(output.kinds) == step + 1 for output in outputs]
         if any(ending):
@@ -168,7 +170,7 @@ class Places:
         else:
             self._generally(place, outputs, step)
 
-    def _elements(self, place: Place, key: str, outputs: list[OutputPath], step: int) -> None:
+    def _elements(self, place: PathElement, key: str, outputs: list[OutputPath], step: int) -> None:
         """Objects in an array, found by the key that a loop is at."""
         levels = [_index_level(output, step + 1) for output in outputs]
         if any(level is None for level in levels):
@@ -180,7 +182,7 @@ class Places:
         flat &= all(isinstance(output.texts[-1], str) for output in outputs)
         # Nothing reaches below the keys of these elements.
         shared = Shared(self._code.fresh("w", unset=True), 0, State.MAYBE) if flat else None
-        elements: dict[Level, Place] = {}
+        elements: dict[Level, PathElement] = {}
         for output, level in zip(outputs, levels, strict=True):
             if level is None or output.loops is None:
                 continue
@@ -191,8 +193,8 @@ class Places:
                 element.is_element = True
             self._target(element, output, step + 2, exclusive=False, shared=shared)
 
-    def _new(self, parent: Place, key: Text, loops: tuple[Level, ...]) -> Place:
-        made = Place(self._code.fresh("p", unset=True), parent, key, depth=len(loops))
+    def _new(self, parent: PathElement, key: Text, loops: tuple[Level, ...]) -> PathElement:
+        made = PathElement(self._code.fresh("p", unset=True), parent, key, depth=len(loops))
         if isinstance(key, str):
             parent.below[key] = made
         else:
@@ -201,7 +203,7 @@ class Places:
             self.inside.setdefault(loops[-1], []).append(made)
         return made
 
-    def _generally(self, place: Place, outputs: list[OutputPath], step: int) -> None:
+    def _generally(self, place: PathElement, outputs: list[OutputPath], step: int) -> None:
         shared = None
         if all(output.kinds[step:] == (Kind.KEY,) and _is_certain(output.texts[step]) for output in outputs):
             # They may meet at a key, but nothing reaches below it.
@@ -210,7 +212,7 @@ class Places:
             self._target(place, output, step, exclusive=False, shared=shared)
 
     def _target(
-        self, place: Place, output: OutputPath, step: int, exclusive: bool, shared: Shared | None = None
+        self, place: PathElement, output: OutputPath, step: int, exclusive: bool, shared: Shared | None = None
     ) -> None:
         target = Target(place, output.kinds[step:], output.texts[step:], exclusive, shared)
         self.targets[id(output)] = target

@@ -28,7 +28,7 @@ def key_of(value: Any) -> str | None:
     return None
 
 
-@native.twin("checked_index")
+@native.reference("checked_index")
 def checked_index(text: str | None) -> str | None:
     """The text if it is an array index, else None."""
     if text is None or text in SMALL_INDEXES:

@@ -26,7 +26,7 @@ from transforms.spec.jolt.elements import Dollar, Hash
 from transforms.spec.jolt.levels import Level, text_node
 from transforms.spec.jolt.numbers import parse_int
 from transforms.spec.jolt.place_code import PlaceCode
-from transforms.spec.jolt.places import Places
+from transforms.spec.jolt.places import WalkedPaths
 from transforms.spec.jolt.readers import MISSING
 from transforms.spec.jolt.shift_loops import LoopCode
 from transforms.spec.jolt.shift_spec import Node
@@ -39,7 +39,7 @@ _MOST_IN_ONE = 16
 class ShiftCode:
     """Makes the code of one operation. `None` stands for a value that is null for certain."""
 
-    def __init__(self, code: Code, places: Places, place_code: PlaceCode, limits: SpecLimits) -> None:
+    def __init__(self, code: Code, places: WalkedPaths, place_code: PlaceCode, limits: SpecLimits) -> None:
         self.code = code
         self.places = places
         self.place_code = place_code

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from idgraph.model.errors import SpecError
-from transforms.spec.budget import metered
+from transforms.spec.budget import budgeted
 from transforms.spec.generation.code import Code
 from transforms.spec.generation.nodes import (
     NONE,
@@ -67,7 +67,7 @@ class LoopCode:
             spelled: Block = [assign(over, call(code.bind(members), value))]
             is_array = is_(call(code.bind(type), value), code.bind(list))
             # To spell the indexes of an array takes no steps.
-            others = when(is_array, spelled, [*metered(code, self._limits), *spelled])
+            others = when(is_array, spelled, [*budgeted(code, self._limits), *spelled])
             body += when(is_object, [assign(over, value)], others)
             self._note_long_keys(has_long_key, over, body)
         writes = max(child.effort for child in node.computed)
@@ -92,7 +92,7 @@ class LoopCode:
         """A key can be written as often as there are rounds of loops, which is nothing if it is short."""
         code = self._shift.code
         self.long_keys = code.variable("long", constant(False))
-        noted: Block = [assign(self.long_keys, constant(True)), *metered(code, self._limits)]
+        noted: Block = [assign(self.long_keys, constant(True)), *budgeted(code, self._limits)]
         body += when(call(code.bind(is_long), name(over)), noted)
 
     def one_key(self, node: Node, value: ast.expr, body: Block) -> None:
@@ -203,7 +203,7 @@ class LoopCode:
 
 
 def _matched(code: Code, star: Star, key: ast.expr) -> ast.expr:
-    """What the `*` stand for, or None. Most keys can be told by how they begin or end."""
+    """What the `*` stand for, or None. Most keys can be determined by how they begin or end."""
     found = call(code.bind(star.match), key)
     first, last = star.literals[0], star.literals[-1]
     if last:

@@ -40,7 +40,7 @@ def literal_view(keys: frozenset[str], indexes: dict[str, int]) -> Callable[[Any
     return native.functions.viewer(view, keys, NOTHING) if native.functions else view
 
 
-@native.twin("members")
+@native.reference("members")
 def members(value: Any) -> dict[str, Any]:
     """All keys of a value, which is no object."""
     if value is None:
@@ -52,19 +52,19 @@ def members(value: Any) -> dict[str, Any]:
     return {str(index): element for index, element in enumerate(value)}
 
 
-@native.twin("is_long_key")
+@native.reference("is_long_key")
 def is_long_key(key: str) -> bool:
     """Whether to write a key often could make an output large."""
     return len(key) > _LONG_KEY
 
 
-@native.twin("has_long_key")
+@native.reference("has_long_key")
 def has_long_key(walked: dict[str, Any]) -> bool:
     """Whether a value has a key that `is_long_key`."""
     return bool(walked) and max(map(len, walked)) > _LONG_KEY
 
 
-@native.twin("values")
+@native.reference("values")
 def values(value: Any) -> Sequence[Any]:
     """The values at all keys of a value, which is no object."""
     if value is None:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from idgraph.model.errors import SpecError, TransformError
 from transforms.spec.budget import pay
-from transforms.spec.emit_context import Flow
+from transforms.spec.emit_context import EmitContext
 from transforms.spec.generation.code import Code
 from transforms.spec.generation.nodes import (
     NONE,
@@ -32,7 +32,7 @@ from transforms.spec.generation.nodes import (
     name,
     when,
 )
-from transforms.spec.jolt.places import Place, forget, forget_all, known_object
+from transforms.spec.jolt.places import PathElement, forget, forget_all, known_object
 from transforms.spec.jolt.stars import GROUPS_A_STEP, Star
 from transforms.spec.jolt.text import text_of
 from transforms.spec.limits import SpecLimits
@@ -76,7 +76,7 @@ def compile_cardinality(spec: Any, limits: SpecLimits, code: Code) -> Operation:
     root = _Node("root")
     _read(root, spec)
 
-    def emit(flow: Flow, body: Block) -> None:
+    def emit(flow: EmitContext, body: Block) -> None:
         _emit(root, constant("root"), NONE, flow, flow.value, flow.known, body)
 
     return Operation(emit, changes=_changes(root), assigns=_assigned(root, ()))
@@ -86,14 +86,14 @@ def _emit(
     node: _Node,
     key: ast.expr,
     parent: ast.expr,
-    flow: Flow,
+    flow: EmitContext,
     value: str,
-    place: Place | None,
+    place: PathElement | None,
     body: Block,
 ) -> None:
     """The way down literal keys becomes code; at its end there is a function."""
     code = flow.code
-    adjust: Block = [*flow.metered(), do(call(code.bind(partial(_walk, node)), key, name(value), parent))]
+    adjust: Block = [*flow.budgeted(), do(call(code.bind(partial(_walk, node)), key, name(value), parent))]
     is_object = is_(call(code.bind(type), name(value)), code.bind(dict))
     if not node.only_leads_on:
         if node.only_adjusts and parent is not NONE:

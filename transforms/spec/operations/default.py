@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from idgraph.model.errors import SpecError, TransformError
 from transforms.spec.budget import pay
-from transforms.spec.emit_context import Flow
+from transforms.spec.emit_context import EmitContext
 from transforms.spec.generation.code import Code
 from transforms.spec.generation.nodes import (
     NONE,
@@ -29,7 +29,7 @@ from transforms.spec.generation.nodes import (
 from transforms.spec.jolt.filling import Room, fill, room_for, size_of, take
 from transforms.spec.jolt.modify_values import constant_node
 from transforms.spec.jolt.numbers import parse_int
-from transforms.spec.jolt.places import Place, forget, forget_all, known_object
+from transforms.spec.jolt.places import PathElement, forget, forget_all, known_object
 from transforms.spec.jolt.text import sort_key, split_or
 from transforms.spec.limits import SpecLimits
 from transforms.spec.operation import Operation
@@ -99,7 +99,7 @@ def compile_default(spec: Any, limits: SpecLimits, code: Code) -> Operation:
         else:
             into_array(value, room)
 
-    def emit(flow: Flow, body: Block) -> None:
+    def emit(flow: EmitContext, body: Block) -> None:
         known = flow.known
         value = name(flow.value)
         flow.replace(choice(is_(value, NONE), new_dict(), value), body)
@@ -111,21 +111,26 @@ def compile_default(spec: Any, limits: SpecLimits, code: Code) -> Operation:
         else:
             is_object = is_(call(code.bind(type), name(flow.value)), code.bind(dict))
             filled = call(code.bind(fill_any), name(flow.value), room_for(code, limits))
-            body += when(is_object, inner, [*flow.metered(), do(filled)])
+            body += when(is_object, inner, [*flow.budgeted(), do(filled)])
         flow.known = known
 
     return Operation(emit, changes=_changes(spec))
 
 
 def _emit_object(
-    spec: dict[str, Any], limits: SpecLimits, flow: Flow, container: str, place: Place | None, body: Block
+    spec: dict[str, Any],
+    limits: SpecLimits,
+    flow: EmitContext,
+    container: str,
+    place: PathElement | None,
+    body: Block,
 ) -> None:
     """Literal keys become code; what has other keys is left to the functions that know them all."""
     code = flow.code
     if any(_Key(spelled).is_special for spelled in spec):
         forget_all(place)
         apply = code.bind(_children(spec, in_array=False, limits=limits))
-        body += [*flow.metered(), do(call(apply, name(container), room_for(code, limits)))]
+        body += [*flow.budgeted(), do(call(apply, name(container), room_for(code, limits)))]
         return
     for key, right in spec.items():
         absent = is_(method(name(container), "get", constant(key)), NONE)

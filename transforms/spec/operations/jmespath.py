@@ -14,13 +14,13 @@ from typing import Any
 
 from idgraph.model import paths
 from idgraph.model.errors import SpecError
-from transforms.spec.emit_context import Flow
+from transforms.spec.emit_context import EmitContext
 from transforms.spec.generation.code import Code
 from transforms.spec.generation.nodes import NONE, Block, assign, either, is_not, name, new_dict, when
 from transforms.spec.jmespath import Expression, ExpressionCode, compile_expression, paths_read
 from transforms.spec.jolt.output_paths import Kind
 from transforms.spec.jolt.place_code import PlaceCode
-from transforms.spec.jolt.places import Place, State, Target
+from transforms.spec.jolt.places import PathElement, State, Target
 from transforms.spec.limits import SpecLimits
 from transforms.spec.operation import Operation
 from transforms.spec.ownership import PathTree
@@ -35,9 +35,9 @@ def compile_jmespath(spec: Any, limits: SpecLimits, code: Code) -> Operation:
     for keys, expression in _targets(spec, (), limits):
         targets[keys] = expression
     places = {keys: _place(keys, targets) for keys in targets}
-    root = Place(code.fresh("o"), state=State.SET)
+    root = PathElement(code.fresh("o"), state=State.SET)
 
-    def emit(flow: Flow, body: Block) -> None:
+    def emit(flow: EmitContext, body: Block) -> None:
         expressions = ExpressionCode(code, flow.value)
         writer = PlaceCode(code, code.borrowed, limits)
         body.append(assign(root.variable, new_dict()))
@@ -49,7 +49,7 @@ def compile_jmespath(spec: Any, limits: SpecLimits, code: Code) -> Operation:
                 keys = (*parents, last)
                 value, raises = expressions.make(targets[keys], body)
                 if raises:
-                    body += flow.metered()
+                    body += flow.budgeted()
                     flow.mark(f"at '{paths.join(keys)}': ", body)
                 result = code.fresh("v")
                 body.append(assign(result, value))
@@ -91,13 +91,13 @@ def _by_parents(
     return groups
 
 
-def _reach(root: Place, parents: tuple[str, ...], code: Code) -> Place:
+def _reach(root: PathElement, parents: tuple[str, ...], code: Code) -> PathElement:
     """The place of an object of the output. No other target can stand there."""
     place = root
     for key in parents:
         below = place.below.get(key)
         if below is None:
-            below = place.below[key] = Place(code.fresh("p", unset=True), place, key)
+            below = place.below[key] = PathElement(code.fresh("p", unset=True), place, key)
         place = below
     return place
 

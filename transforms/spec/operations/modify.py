@@ -8,11 +8,11 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from transforms.spec.emit_context import Flow
+from transforms.spec.emit_context import EmitContext
 from transforms.spec.generation.code import Code
 from transforms.spec.generation.nodes import NONE, Block, assign, call, do, is_, is_not, name, when
 from transforms.spec.jolt.elements import Array, Literal, parse_key
-from transforms.spec.jolt.modify_children import Children, Mode, Shape
+from transforms.spec.jolt.modify_children import Children, ChildShape, Mode
 from transforms.spec.jolt.modify_code import ModifyCode
 from transforms.spec.jolt.modify_spec import Reader
 from transforms.spec.jolt.text import split_or
@@ -42,8 +42,8 @@ def _compile(spec: Any, limits: SpecLimits, code: Code, mode: Mode) -> Operation
     traits = reader.traits
     children = root.below or Children()
 
-    def emit(flow: Flow, body: Block) -> None:
-        traits.keeps_longs = flow.keeps_longs or traits.tells_own_longs
+    def emit(flow: EmitContext, body: Block) -> None:
+        traits.keeps_longs = flow.keeps_longs or traits.reports_own_longs
         flow.makes_longs |= traits.makes_longs and traits.keeps_longs
         if outer.tree is not None:
             body.append(assign(outer.tree, name(flow.value)))
@@ -64,13 +64,17 @@ def _compile(spec: Any, limits: SpecLimits, code: Code, mode: Mode) -> Operation
     if traits.squashes or not _trace(spec, changes, assigns, ()):
         changes = EVERYTHING
     return Operation(
-        emit, changes=changes, assigns=assigns, copies=1 + traits.placements, tells_longs=traits.tells_longs
+        emit,
+        changes=changes,
+        assigns=assigns,
+        copies=1 + traits.placements,
+        reports_longs=traits.reports_longs,
     )
 
 
-def _is_walked(shape: Shape, flow: Flow, code: Code) -> ast.expr:
+def _is_walked(shape: ChildShape, flow: EmitContext, code: Code) -> ast.expr:
     """Whether the value is of the kind that the spec walks; null is of none."""
-    if shape is Shape.EITHER or (shape is Shape.OBJECT and flow.known is not None):
+    if shape is ChildShape.EITHER or (shape is ChildShape.OBJECT and flow.known is not None):
         return is_not(name(flow.value), NONE)
     return is_(call(code.bind(type), name(flow.value)), code.bind(shape.value))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from idgraph.model.errors import SpecError
 from transforms.spec.budget import pay
-from transforms.spec.emit_context import Flow
+from transforms.spec.emit_context import EmitContext
 from transforms.spec.generation.code import Code
 from transforms.spec.generation.nodes import (
     NONE,
@@ -26,7 +26,7 @@ from transforms.spec.generation.nodes import (
     when,
 )
 from transforms.spec.jolt.numbers import parse_int
-from transforms.spec.jolt.places import Place, forget, forget_all, known_object
+from transforms.spec.jolt.places import PathElement, forget, forget_all, known_object
 from transforms.spec.jolt.stars import GROUPS_A_STEP, Star
 from transforms.spec.jolt.text import split_or
 from transforms.spec.limits import SpecLimits
@@ -69,16 +69,16 @@ def compile_remove(spec: Any, limits: SpecLimits, code: Code) -> Operation:  # n
         raise SpecError(f"expected an object as the spec of remove, found {found(spec)}")
     nodes = _read(spec)
 
-    def emit(flow: Flow, body: Block) -> None:
+    def emit(flow: EmitContext, body: Block) -> None:
         _emit(nodes, flow, flow.value, flow.known, body)
 
     return Operation(emit, changes=_changes(nodes))
 
 
-def _emit(nodes: list[_Node], flow: Flow, value: str, place: Place | None, body: Block) -> None:
+def _emit(nodes: list[_Node], flow: EmitContext, value: str, place: PathElement | None, body: Block) -> None:
     """Literal keys of objects become code; for anything else there is a function."""
     code = flow.code
-    otherwise: Block = [*flow.metered(), do(call(code.bind(partial(_apply, nodes)), name(value)))]
+    otherwise: Block = [*flow.budgeted(), do(call(code.bind(partial(_apply, nodes)), name(value)))]
     if any(node.star is not None for node in nodes):
         forget_all(place)
         body += otherwise
@@ -97,7 +97,12 @@ def _emit(nodes: list[_Node], flow: Flow, value: str, place: Place | None, body:
 
 
 def _emit_below(
-    node: _Node, children: list[_Node], flow: Flow, container: str, place: Place | None, body: Block
+    node: _Node,
+    children: list[_Node],
+    flow: EmitContext,
+    container: str,
+    place: PathElement | None,
+    body: Block,
 ) -> None:
     known = known_object(place, node.key)
     if known is not None:

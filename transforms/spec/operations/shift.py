@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from transforms.spec.emit_context import Flow
+from transforms.spec.emit_context import EmitContext
 from transforms.spec.generation.code import Code
 from transforms.spec.generation.nodes import (
     NONE,
@@ -23,7 +23,7 @@ from transforms.spec.generation.nodes import (
 )
 from transforms.spec.jolt.elements import At, Transpose
 from transforms.spec.jolt.place_code import PlaceCode
-from transforms.spec.jolt.places import Places
+from transforms.spec.jolt.places import WalkedPaths
 from transforms.spec.jolt.readers import joined
 from transforms.spec.jolt.shift_code import ShiftCode
 from transforms.spec.jolt.shift_spec import Node, read_spec
@@ -37,10 +37,10 @@ def compile_shift(spec: Any, limits: SpecLimits, code: Code) -> Operation:
     outer, root = read_spec(spec, code)
     leaves = list(root.leaves())
     outputs = [output for leaf in leaves for output in leaf.outputs]
-    places = Places(outputs, code)
+    places = WalkedPaths(outputs, code)
     out = name(places.root.variable)
 
-    def emit(flow: Flow, body: Block) -> None:
+    def emit(flow: EmitContext, body: Block) -> None:
         if outer.tree is not None:
             body.append(assign(outer.tree, name(flow.value)))
         if outer.count is not None:
@@ -48,7 +48,7 @@ def compile_shift(spec: Any, limits: SpecLimits, code: Code) -> Operation:
         body.append(assign(places.root.variable, new_dict()))
         place_code = PlaceCode(code, code.borrowed, limits)
         if code.uses(joined):
-            body += flow.metered()
+            body += flow.budgeted()
         shift = ShiftCode(code, places, place_code, limits)
         shift.node(root, name(flow.value), body)
         found = either(out, NONE) if places.keyed else method(out, "get", constant("root"))
@@ -73,7 +73,7 @@ def compile_shift(spec: Any, limits: SpecLimits, code: Code) -> Operation:
     )
 
 
-def _new_containers(places: Places) -> PathTree:
+def _new_containers(places: WalkedPaths) -> PathTree:
     tree: PathTree = {}
     waiting = [(places.root, tree)]
     while waiting:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from transforms.spec.budget import pay
-from transforms.spec.emit_context import Flow
+from transforms.spec.emit_context import EmitContext
 from transforms.spec.generation.code import Code
 from transforms.spec.generation.nodes import Block
 from transforms.spec.jolt.text import sort_key
@@ -17,8 +17,8 @@ from transforms.spec.ownership import EVERYTHING
 def compile_sort(_spec: Any, _limits: SpecLimits, _code: Code) -> Operation:
     """Jolt ignores the spec of `sort`."""
 
-    def emit(flow: Flow, body: Block) -> None:
-        body += flow.metered()
+    def emit(flow: EmitContext, body: Block) -> None:
+        body += flow.budgeted()
         flow.pass_through(_sorted, body)
 
     return Operation(emit, builds=EVERYTHING)

@@ -160,19 +160,19 @@ def _to_double(value: Any) -> Any:
     return MISSING if double is None else double
 
 
-@native.twin("read_integer")
+@native.reference("read_integer")
 def _read_integer(text: str) -> Any:
     return int(text) if len(text) <= _SURE_INT and text.isascii() and text.isdigit() else _to_integer(text)
 
 
-@native.twin("read_long")
+@native.reference("read_long")
 def _read_long(text: str) -> Any:
     if len(text) <= _SHORT_NUMBER and text.isascii() and text.isdigit():
         return int(text)
     return _to_plain_long(text)
 
 
-@native.twin("read_double")
+@native.reference("read_double")
 def _read_double(text: str) -> Any:
     if len(text) <= _SHORT_NUMBER and text.isascii() and text.replace(".", "", 1).isdigit():
         return float(text)
@@ -198,7 +198,7 @@ NUMERIC_FUNCTIONS: dict[str, Function] = {
 }
 
 PLAIN_TO_LONG = for_each(_to_plain_long)
-"""`toLong` where nothing that comes later can tell a `Long` from another number."""
+"""`toLong` where nothing that comes later can determine a `Long` from another number."""
 
 LONG_MAKERS = frozenset({"toLong", "longSum", "longSubtract", "abs", "min", "max"})
 """Functions whose result may be a `Long` marker."""

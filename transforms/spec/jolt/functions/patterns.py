@@ -1,6 +1,6 @@
 """Patterns that separate texts, each search in time that grows with the text and not faster.
 
-Python's own engine tries again and again: twenty `a?` take it a million steps for a text of twenty letters. It is used
+Python's own engine tries again and again: twenty `a?` take it a million steps for a text of twenty dead letters. It is used
 where it cannot: for patterns without repetition, or with one at their end. The others are searched by keeping all ways
 to a match side by side, each place of the pattern at most once, the preferred ways first.
 

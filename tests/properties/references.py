@@ -1,4 +1,4 @@
-"""What comes of some work with the native loops and with their twins in Python."""
+"""What comes of some work with the native loops and with their reference implementations in Python."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ORIGIN = Origin(Stamp(0, 1, "shop", "e"), SpecRef("spec", 1))
 
 
 def outcome(work: Callable[[], Any]) -> str:
-    """What came of it, in words that tell 1, 1.0 and True apart."""
+    """What came of it, in words that report 1, 1.0 and True apart."""
     try:
         return repr(work())
     except Exception as error:
