@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 from elasticsearch import Elasticsearch
 
 from idgraph.model.index import IndexDocument
-from sinks.elasticsearch.schema import MAPPING
-from sinks.elasticsearch.tokens import source
+from sinks.elasticsearch.schema import MAPPING, source
 
 INDEX = "bare"
 

@@ -13,10 +13,9 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from idgraph.app.adapters.decryptors import open_decryptor
+from idgraph.app.adapters.payloads import open_decryptor
 from idgraph.model.events import RawRecord
-from ingestion.sources.configuration import FileSource
-from ingestion.sources.decryptor import DecryptorConfig
+from ingestion.sources.configuration import DecryptorConfig, FileSource
 from ingestion.stages.decrypt import Decryption, Decryptors
 
 SECONDS, AT_ONCE = 0.5, 8

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from idgraph.app.servers.dynamodb import dynamodb
+from idgraph.app.servers.stores import dynamodb
 from idgraph.model.store import NEW, FragmentWrite
 from sinks.dynamodb.client import DynamoClient
 from sinks.dynamodb.connection import TablesLocation

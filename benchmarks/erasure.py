@@ -32,7 +32,7 @@ from transforms.privacy.blind_index import BlindIndex
 from transforms.privacy.dead_letter_sealing import DeadLetterSealer
 from transforms.privacy.sealing import DataKeys
 from transforms.privacy.shuffle_sealing import ShuffleBlockKeys
-from transforms.privacy.tombstone_names import TombstoneNames
+from transforms.privacy.stored_names import TombstoneNames
 
 FRAGMENTS = 50_000
 LETTERS = 1_000

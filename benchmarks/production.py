@@ -28,7 +28,7 @@ from idgraph.app import wiring
 from idgraph.app.dev.machine import PARTITIONS, MachineShape, started
 from idgraph.app.settings.document import Settings
 from idgraph.model.events import RawRecord
-from idgraph.model.index_rules import IndexRules
+from idgraph.model.index import IndexRules
 from idgraph.model.queries import Query
 from idgraph.model.store import scan_pages
 from idgraph.projection.indexing import documents_of

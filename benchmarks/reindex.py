@@ -15,19 +15,17 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.index import BATCH, PATHS, value_at
-from idgraph.app.servers.elasticsearch import elasticsearch
+from idgraph.app.servers.stores import elasticsearch
 from idgraph.jobs.reconcile import Reconciling
 from idgraph.jobs.reindex import Reindexing
 from idgraph.jobs.resume_points import ResumePoint
 from idgraph.model.errors import ServerUnavailableError
 from idgraph.model.fragments import FragmentChange, Kind, Origin, Register
-from idgraph.model.index import IndexDocument, ProfileIndex
-from idgraph.model.index_rules import IndexRules
+from idgraph.model.index import IndexDocument, IndexRules, ProfileIndex
 from idgraph.model.index_versions import IndexVersions
 from idgraph.model.stamps import SpecRef, Stamp
 from idgraph.model.store import NEW, FragmentWrite, ProfileStore, scan_pages
-from idgraph.projection.index_policies import IndexPolicy
-from idgraph.projection.indexing import documents_of
+from idgraph.projection.indexing import IndexPolicy, documents_of
 from merge import codec
 from merge.fragments import FragmentState
 from sinks.keyring.provider import KeyringFile
@@ -35,7 +33,7 @@ from sinks.sqlite.index.index import SqliteProfileIndex
 from sinks.sqlite.index.versions import SqliteIndexVersions
 from sinks.sqlite.profiles import SqliteProfileStore
 from transforms.privacy.dead_letter_sealing import DeadLetterSealer
-from transforms.privacy.tombstone_names import TombstoneNames
+from transforms.privacy.stored_names import TombstoneNames
 
 PROFILES = 20_000
 
@@ -129,7 +127,7 @@ def _embedded(folder: Path, names: TombstoneNames) -> Iterator[_Kind]:
 @contextmanager
 def _elasticsearch(folder: Path, names: TombstoneNames) -> Iterator[_Kind]:
     from benchmarks.bare_bulk import BareBulk
-    from sinks.elasticsearch.connection import IndexLocation
+    from sinks.elasticsearch.client import IndexLocation
     from sinks.elasticsearch.index import ElasticsearchProfileIndex
     from sinks.elasticsearch.schema import IndexShape
     from sinks.elasticsearch.versions import ElasticsearchIndexVersions

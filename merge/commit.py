@@ -18,8 +18,8 @@ from idgraph.model.store import NEW, FragmentWrite, ProfileStore, StoredFragment
 from idgraph.model.tombstones import NO_EPOCH, Tombstone
 from merge import codec
 from merge.encoded import state_of
-from merge.failures import CommitFailure
 from merge.fragments import FragmentState
+from merge.isolation import CommitFailure
 
 LARGEST_STATE = 16 << 20
 """Bytes. What its bounds leave of a fragment is joined, indexed and written whole at each change: one that grows without end

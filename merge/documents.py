@@ -10,15 +10,14 @@ from typing import Any
 from idgraph import native
 from idgraph.model import canonical
 from idgraph.model.attributes import ReconciliationPolicy
+from idgraph.model.classification import SealedValue
 from idgraph.model.errors import DamagedStateError
 from idgraph.model.fragments import Kind
-from idgraph.model.index import IndexDocument
-from idgraph.model.index_rules import IndexRules
+from idgraph.model.index import IndexDocument, IndexRules
 from idgraph.model.queries import Scalar
-from idgraph.model.sealed import SealedValue
 from merge import codec
 from merge.fragments import FragmentState
-from merge.shown import Shown, shown
+from merge.resolution import Shown, shown
 
 
 def document(fragment_id: str, version: int, state: FragmentState, rules: IndexRules) -> IndexDocument:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from typing import NamedTuple, Protocol
 
 from idgraph import native
 from idgraph.model.dead_letters import DeadLetterReason
@@ -11,8 +12,43 @@ from idgraph.model.errors import DamagedStateError, IdgraphError
 from idgraph.model.index import IndexDocument
 from merge import codec
 from merge.encoded import EncodedState, state_of
-from merge.failures import CommitFailure
 from merge.fragments import FragmentState
+
+
+class CommitFailure(NamedTuple):
+    """What some events together ask of a fragment, and why it cannot be done. `detail` holds no value; values that
+    policy protects are sealed in `change`."""
+
+    fragment_id: str
+    reason: DeadLetterReason
+    detail: str
+    change: FragmentState
+
+
+class Verdict(StrEnum):
+    """What is to become of a failure."""
+
+    SET_ASIDE = "set_aside"
+    """It becomes a dead letter, from which it can be replayed."""
+    STOP = "stop"
+    """The flow stops; its micro-batch is not marked done and is retried."""
+    TAKEN = "taken"
+    """The handler has put the changes where they are safe, whatever crashes."""
+
+
+FailureHandler = Callable[[CommitFailure], Verdict]
+"""Runs in a worker process. It may be asked of the same failure again, when a micro-batch is retried. What it
+raises stops the flow."""
+
+
+def set_aside(_: CommitFailure) -> Verdict:
+    """Every failure becomes a dead letter."""
+    return Verdict.SET_ASIDE
+
+
+def stop(_: CommitFailure) -> Verdict:
+    """Any failure stops the flow."""
+    return Verdict.STOP
 
 
 def validate(state: FragmentState) -> None:

@@ -48,7 +48,7 @@ static PyObject *by_reference(PyObject *reference, PyObject *const *arguments, P
     return PyObject_Vectorcall(reference, arguments, (size_t)given, NULL);
 }
 
-/* ---- transforms.spec.readings ---- */
+/* ---- transforms.spec.pointers ---- */
 
 static bool is_leap(long year)
 {
@@ -252,7 +252,7 @@ static PyObject *to_number_exact(PyObject *reference, PyObject *const *arguments
     return by_reference(reference, arguments, given);
 }
 
-/* ---- transforms.spec.jolt.views, transforms.spec.jolt.readers ---- */
+/* ---- transforms.spec.jolt.views, transforms.spec.jolt.views ---- */
 
 static PyObject *is_long_key(PyObject *reference, PyObject *const *arguments, Py_ssize_t given)
 {
@@ -435,7 +435,7 @@ static bool are_short_texts(PyObject *const *keys, Py_ssize_t size)
     return characters <= MOST_CHARACTERS;
 }
 
-/* transforms.spec.jolt.key_plans.planner: the same keys, as the same objects, have the same plan. */
+/* transforms.spec.jolt.stars.planner: the same keys, as the same objects, have the same plan. */
 static PyObject *plan(PyObject *object, PyObject *const *arguments, size_t flags, PyObject *Py_UNUSED(names))
 {
     Reference *self = (Reference *)object;

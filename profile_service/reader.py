@@ -10,17 +10,16 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from idgraph.model.attributes import ReconciliationPolicy
+from idgraph.model.classification import SealedValue
 from idgraph.model.errors import DamagedStateError, KeyProviderError, QueryError, SealError
 from idgraph.model.fragments import Kind, Origin, Register
 from idgraph.model.identifiers import Identifier
 from idgraph.model.index import ProfileIndex
 from idgraph.model.queries import Clause, Query, Term
-from idgraph.model.sealed import SealedValue
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.model.store import ProfileStore, StoredFragment, sorted_all
 from merge import codec
-from merge.render import tree
-from merge.shown import Shown, shown
+from merge.resolution import Shown, shown, tree
 from transforms.privacy.blind_index import BlindIndex
 from transforms.privacy.sealing import DataKeys
 from transforms.privacy.stored_names import StoredNames

@@ -15,10 +15,15 @@ from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
 from idgraph.app.settings.document import IndexSettings, MetadataSettings, Settings, StoreSettings
-from idgraph.app.settings.keys import KeySettings
-from idgraph.app.settings.metrics import MetricsSettings
-from ingestion.sources.configuration import DeadLetterLimits, FileSource, FlowConfig, SourceConfig, ValuePlace
-from ingestion.sources.decryptor import DecryptorConfig
+from idgraph.app.settings.tables import KeySettings, MetricsSettings
+from ingestion.sources.configuration import (
+    DeadLetterLimits,
+    DecryptorConfig,
+    FileSource,
+    FlowConfig,
+    SourceConfig,
+    ValuePlace,
+)
 from ingestion.sources.kafka.configuration import KafkaSettings, KafkaSource, RegistrySettings
 from ingestion.spark.configuration import SparkSettings
 

@@ -8,6 +8,9 @@ and exact for `Term`.
 
 from __future__ import annotations
 
+import base64
+import binascii
+import hashlib
 import math
 import re
 import unicodedata
@@ -18,6 +21,31 @@ from typing import Any
 
 from idgraph.model.errors import QueryError
 from idgraph.model.queries import Query
+
+_DIGEST = 6
+
+
+def cursor_after(document_id: str) -> str:
+    """An opaque cursor that goes on behind this id."""
+    data = document_id.encode()
+    return base64.urlsafe_b64encode(_digest(data) + data).decode()
+
+
+def read_cursor(cursor: str) -> str:
+    """The id behind which to go on. Raises QueryError for what `cursor_after` did not make."""
+    try:
+        data = base64.b64decode(cursor.encode("ascii"), altchars=b"-_", validate=True)
+        digest, after = data[:_DIGEST], data[_DIGEST:]
+        if digest == _digest(after):
+            return after.decode()
+    except (binascii.Error, UnicodeError):
+        pass
+    raise QueryError("the cursor is not one that this index gave out")
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.sha256(b"cursor" + data).digest()[:_DIGEST]
+
 
 ORDERED_CHARACTERS = 256
 SEARCHED_CHARACTERS = 4096

@@ -18,7 +18,7 @@ from idgraph.model.stamps import SpecRef, Stamp
 from merge import codec
 from merge.fragments import FragmentState
 from merge.policies import POLICIES
-from merge.shown import shown
+from merge.resolution import shown
 
 PATHS = ("a", "a.b", "d")
 SOURCES = ("s", "t")

@@ -27,10 +27,9 @@ from ingestion.sources.payload_formats import PayloadFormats
 from ingestion.spark.workers import WorkerPlan, WorkerResources
 from ingestion.stages.commit import CommitOutput, CommitStage
 from ingestion.stages.dead_letters import BatchAttempt, DeadLetterWriter
-from ingestion.stages.key_guard import KeyGuard
 from ingestion.stages.map import MapStage
 from ingestion.stages.map_output import MapOutput
-from ingestion.stages.orphaned_keys import OrphanedKeys
+from ingestion.stages.orphaned_keys import KeyGuard, OrphanedKeys
 from profile_service.reader import ProfileReader
 from sinks.keyring.envelope import BARE, Envelope
 from sinks.keyring.provider import KeyringFile

@@ -30,9 +30,9 @@ from idgraph.app.commands import (
 from idgraph.app.commands.backfill import backfill
 from idgraph.app.commands.bench import bench
 from idgraph.app.commands.demo import demo
+from idgraph.app.commands.index import reindex
 from idgraph.app.commands.package import package
 from idgraph.app.commands.reconcile import reconcile
-from idgraph.app.commands.reindex import reindex
 from idgraph.app.exits import error_handler
 from idgraph.app.observation.json_logs import BATCHES, JsonFormatter
 from idgraph.app.terminal.stdio import open_closed_streams

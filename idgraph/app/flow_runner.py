@@ -12,8 +12,7 @@ from pathlib import Path
 from idgraph.app import wiring
 from idgraph.app.adapters.input_streams import input_stream, needed_jars
 from idgraph.app.adapters.key_providers import ensure_keyring
-from idgraph.app.adapters.payload_formats import require_formats
-from idgraph.app.cluster import require_shared
+from idgraph.app.adapters.payloads import require_formats
 from idgraph.app.java import class_archives, require_java
 from idgraph.app.observation.flow_observation import observed
 from idgraph.app.settings.document import Settings
@@ -21,22 +20,48 @@ from idgraph.files import exclusive_lock, owner_only
 from idgraph.jobs.reencrypt.background_sealing import BackgroundSealing
 from idgraph.model.errors import ConfigError, FlowInterruptedError, FlowStoppedError, ProfileIndexError
 from idgraph.model.queries import Query
-from idgraph.projection.index_policies import IndexPolicies
+from idgraph.projection.indexing import IndexPolicies
 from idgraph.projection.outbox import OutboxDrainer
 from ingestion.metadata.follower import SnapshotFollower
 from ingestion.metadata.schema_buffer import SchemaBuffer
 from ingestion.metadata.schema_journal import SchemaJournal
 from ingestion.metadata.schema_sender import SchemaSender
 from ingestion.sources.files.globs import is_glob
-from ingestion.sources.files.ownership import file_sources, folder_of, path_below
-from ingestion.sources.intake import Intake
+from ingestion.sources.files.taken import file_sources, folder_of, path_below
 from ingestion.sources.kafka.configuration import kafka_sources
+from ingestion.sources.stream import Intake
 from ingestion.spark import checkpoints
+from ingestion.spark.configuration import is_local
 from ingestion.spark.query import Flow
 from ingestion.spark.session import start_session, stop_session
 from ingestion.spark.workers import WorkerResources
-from ingestion.stages.failure_handlers import failure_handler
+from ingestion.stages.dead_letters import failure_handler
 from ingestion.stages.outcomes import BatchReport
+
+
+def require_shared(settings: Settings) -> None:
+    """Raises ConfigError for what executors on other machines could not reach or share."""
+    if is_local(settings.flow.master):
+        return
+    cluster = f"[flow] master {settings.flow.master} is a cluster"
+    if settings.store.kind == "sqlite":
+        raise ConfigError(
+            f"{cluster}, whose machines cannot share SQLite files; set [store] kind to dynamodb (docs/dynamodb.md)"
+        )
+    if settings.index.kind == "sqlite":
+        raise ConfigError(
+            f"{cluster}, whose machines cannot share an SQLite file; set [index] kind to elasticsearch "
+            "(docs/elasticsearch.md)"
+        )
+    if file_sources(settings.sources_by_name()) and not settings.spark.shared_files:
+        raise ConfigError(
+            f"{cluster}, whose machines must all see the sources' files; read from Kafka (docs/kafka.md), or set "
+            "[spark] shared_files = true if the folders are on a file system that all have under the same paths"
+        )
+    archive = settings.spark.archive
+    if archive is not None and not archive.is_file():
+        raise ConfigError(f"[spark] archive: there is no {archive}; make it with `idgraph package {archive}`")
+
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from idgraph.files import write_private
 from idgraph.model.errors import ConfigError
 from metadata_service.api.app import create_app
 from metadata_service.api.server import serve, serving
-from metadata_service.api.settings import ServiceSettings
+from metadata_service.api.service import ServiceSettings
 from metadata_service.storage.tokens import Role, create_token
 
 TOKEN_NAME = "first-admin"  # noqa: S105 - a name, not a token

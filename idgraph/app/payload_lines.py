@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, NamedTuple, cast
 
 from idgraph.model import canonical
 from idgraph.model.errors import ConfigError, IdgraphError
-from idgraph.model.kinds import kind
+from idgraph.model.events import kind
 
 MAX_LINE = 64 << 20
 """Bytes. A longer line is a mistake and is not held in memory; a flow takes far less (`max_event_bytes`)."""

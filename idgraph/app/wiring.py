@@ -12,11 +12,10 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from idgraph.app.adapters.decryptors import decryptors_config, open_decryptors
 from idgraph.app.adapters.indexes import open_index
 from idgraph.app.adapters.input_streams import open_ranges, ranges_config
 from idgraph.app.adapters.key_providers import keys_config, open_provider, provider_of
-from idgraph.app.adapters.payload_formats import formats_config, open_formats
+from idgraph.app.adapters.payloads import decryptors_config, formats_config, open_decryptors, open_formats
 from idgraph.app.adapters.stores import charged, open_data_keys, open_profiles, require_whole, worker_config
 from idgraph.model.errors import ConfigError, MetadataError
 
@@ -79,7 +78,7 @@ def open_resources(settings: str) -> WorkerResources:
     from transforms.privacy.dead_letter_sealing import DeadLetterSealer
     from transforms.privacy.sealing import DataKeys
     from transforms.privacy.shuffle_sealing import ShuffleBlockKeys
-    from transforms.privacy.tombstone_names import TombstoneNames
+    from transforms.privacy.stored_names import TombstoneNames
 
     reported = json.loads(settings)
     directory = Path(reported["directory"])
@@ -125,7 +124,7 @@ def opened_keys(settings: Settings, own: bool = False) -> Iterator[tuple[Rotatin
     """The key provider and the data keys alone. Raises KeyProviderError, with `own` also when the keyring is another
     one's; StoreError when the data keys are lost: an empty file in their place would count none in use."""
     from idgraph.app.jobs import lost_keys
-    from transforms.privacy.tombstone_names import TombstoneNames
+    from transforms.privacy.stored_names import TombstoneNames
 
     provider = provider_of(settings)
     reported = worker_config(settings)
@@ -245,7 +244,7 @@ def erasure(settings: Settings, resources: WorkerResources) -> Erasure:
     from idgraph.jobs.erase.dead_letter_search import DeadLetterSearch
     from idgraph.jobs.erase.erasure import Erasure
     from sinks.tombstone_file import TombstoneFile
-    from transforms.privacy.tombstone_names import TombstoneNames
+    from transforms.privacy.stored_names import TombstoneNames
 
     def dead_letters() -> DeadLetterSearch:
         pinned = newest_snapshot(settings)

@@ -18,8 +18,7 @@ from idgraph.model.batch_size import BatchSize
 from idgraph.model.index import IndexDocument, Indexed, ProfileIndex, SearchPage, search_pages
 from idgraph.model.queries import Query
 from idgraph.model.store import OutboxEntry, ProfileStore, StoredFragment, read_pages, scan_pages
-from idgraph.projection.index_policies import IndexPolicy
-from idgraph.projection.indexing import documents_of, index_again
+from idgraph.projection.indexing import IndexPolicy, documents_of, index_again
 
 PAGE = 1000
 SHOWN = 5

@@ -23,8 +23,7 @@ from idgraph.jobs.resume_points import ResumePoint
 from idgraph.model.batch_size import BatchSize
 from idgraph.model.index_versions import IndexVersions
 from idgraph.model.store import ProfileStore, StoredFragment, read_pages, scan_pages
-from idgraph.projection.index_policies import IndexPolicy
-from idgraph.projection.indexing import documents_of
+from idgraph.projection.indexing import IndexPolicy, documents_of
 from merge import isolation
 
 log = logging.getLogger(__name__)

@@ -3,9 +3,24 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
+
+
+class SealedValue(NamedTuple):
+    """`ciphertext` is base64 text; `token` equals another token of the attribute when the values do."""
+
+    ciphertext: str
+    token: str | None = None
+
+    def __str__(self) -> str:
+        return self.ciphertext if self.token is None else f"{self.ciphertext}.{self.token}"
+
+    @classmethod
+    def parse(cls, text: str) -> SealedValue:
+        ciphertext, _, token = text.partition(".")
+        return cls(ciphertext, token or None)
 
 
 class Classification(StrEnum):

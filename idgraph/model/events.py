@@ -5,6 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Self
 
+_NAMES = {dict: "an object", list: "an array", str: "text", bool: "true or false", type(None): "null"}
+
+
+def kind(value: Any) -> str:
+    """What a value of an event is, without showing it."""
+    return _NAMES.get(type(value), "a number")
+
+
 KAFKA = "kafka:"
 """What positions of records of Kafka begin with."""
 

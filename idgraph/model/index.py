@@ -5,10 +5,23 @@ One contract suite (`tests/contracts/test_profile_index.py`) runs over every imp
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from idgraph.model.attributes import Reconciliation
+from idgraph.model.fragments import LATEST_ONLY
 from idgraph.model.queries import Query, Scalar
+
+
+class IndexRules(NamedTuple):
+    """`is_indexable` answers for a path whether policy lets its plaintext into the index; `policies` are the
+    reconciliation policies of paths that have another than `latest`.
+
+    The same `is_indexable` always gives the same answers, so that they may be kept: where one changes it is another
+    object."""
+
+    is_indexable: Callable[[str], bool]
+    policies: Mapping[str, Reconciliation] = LATEST_ONLY
 
 
 class IndexDocument(NamedTuple):

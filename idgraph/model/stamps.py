@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+from idgraph.model.dead_letters import DeadLetterReason
+from idgraph.model.errors import EventError
+from idgraph.model.events import kind
 
 ORDINAL_MIN = -(2**63)
 ORDINAL_MAX = 2**63 - 1
@@ -28,3 +33,31 @@ class SpecRef(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.name}@{self.version}"
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+def read_ordinal(value: Any) -> int:
+    """An integer as it is; RFC 3339 text with an offset as epoch milliseconds, rounded down.
+
+    Raises EventError `bad_ordinal` for anything else: text without an offset could mean any hour.
+    """
+    if type(value) is int:
+        if ORDINAL_MIN <= value <= ORDINAL_MAX:
+            return value
+        raise EventError(DeadLetterReason.BAD_ORDINAL, "the ordinal does not fit 64 bits")
+    if type(value) is float and value.is_integer():
+        return read_ordinal(int(value))
+    if type(value) is str:
+        try:
+            moment = datetime.fromisoformat(value)
+        except ValueError:
+            raise EventError(
+                DeadLetterReason.BAD_ORDINAL, "the ordinal is text but no RFC 3339 time"
+            ) from None
+        if moment.tzinfo is None:
+            raise EventError(DeadLetterReason.BAD_ORDINAL, "the ordinal is a time without an offset")
+        return (moment - _EPOCH) // _MILLISECOND
+    raise EventError(DeadLetterReason.BAD_ORDINAL, f"the ordinal is {kind(value)}, not an integer or a time")

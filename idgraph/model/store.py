@@ -203,3 +203,40 @@ def sorted_all(store: ProfileStore, page: int = 1000) -> Iterator[StoredFragment
     """All fragments in the order of their ids, a page in memory at a time."""
     for some, found in read_pages(store, store.ids(), BatchSize(page)):
         yield from (found[each] for each in some if each in found)
+
+
+class Shard(NamedTuple):
+    """A part of a stream. A fragment is in one shard at a time: when a shard ends, its children go on with it."""
+
+    parent: str | None
+    """The shard that must be read to its end before; it may have been dropped."""
+
+
+class ShardPage(NamedTuple):
+    """The next that a shard reports: fragments as they were written, those only that wait for the index."""
+
+    fragments: list[StoredFragment]
+    place: str | None
+    """Of the last that was reported; None where nothing was."""
+    is_ended: bool
+    """Whether nothing comes behind it any more."""
+
+
+class ChangeStream(Protocol):
+    """Every method blocks, and raises `StoreError` when the stream is away, after which it may be called again."""
+
+    @property
+    def name(self) -> str:
+        """What reports this stream from one that the store had before; places are of no use in another."""
+        ...
+
+    def shards(self) -> Mapping[str, Shard]:
+        """All shards that there are, by their ids."""
+        ...
+
+    def read(self, shard: str, after: str | None) -> ShardPage:
+        """What a shard reports behind a place, from its oldest where that is None. Raises `TrimmedStreamError` when
+        what stood behind it was dropped."""
+        ...
+
+    def close(self) -> None: ...

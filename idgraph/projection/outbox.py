@@ -10,8 +10,7 @@ from collections.abc import Callable
 
 from idgraph.model.batch_size import BatchSize
 from idgraph.model.errors import IdgraphError
-from idgraph.model.index import ProfileIndex
-from idgraph.model.index_rules import IndexRules
+from idgraph.model.index import IndexRules, ProfileIndex
 from idgraph.model.store import OutboxEntry, ProfileStore
 from idgraph.projection.indexing import AT_ONCE, index_again
 from idgraph.projection.outages import Outage

@@ -18,12 +18,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from idgraph.files import write_atomically
-from idgraph.model.change_streams import ChangeStream, Shard, ShardPage
 from idgraph.model.errors import ProfileIndexError, StoreError, TrimmedStreamError
 from idgraph.model.index import ProfileIndex
-from idgraph.model.store import OutboxEntry, ProfileStore, StoredFragment
-from idgraph.projection.index_policies import IndexPolicy
-from idgraph.projection.indexing import documents_of
+from idgraph.model.store import ChangeStream, OutboxEntry, ProfileStore, Shard, ShardPage, StoredFragment
+from idgraph.projection.indexing import IndexPolicy, documents_of
 from idgraph.projection.outbox import drain_outbox
 from merge import isolation
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from idgraph.model.errors import NotFoundError, RefusedError, StoreError
 from idgraph.model.schema_changes import RefusedSchemaChange, SchemaChange, SchemaUpdates
-from ingestion.metadata.refused_changes import RefusedChanges
+from ingestion.metadata.schema_journal import RefusedChanges
 
 log = logging.getLogger(__name__)
 

@@ -2,12 +2,151 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
 
-from idgraph.model.errors import ConfigError, PayloadSchemaError, SchemaRegistryError
+from idgraph.model.dead_letters import DeadLetterReason
+from idgraph.model.errors import ConfigError, EventError, PayloadSchemaError, SchemaRegistryError
 from ingestion.sources.kafka.configuration import KafkaSource
-from ingestion.sources.registry_payloads import RegistryPayloads, schema_decoder
-from transforms.payloads.schemas import Decode, SchemaRegistry
+from transforms.payloads.schemas import Decode, PayloadSchema, SchemaRegistry
+
+PREFIX_BYTES = 5
+KEPT = 1000
+"""Schemas that are kept ready, and numbers that are known to name none."""
+REFUSED_SECONDS = 30.0
+"""How long it is believed that a schema cannot be had."""
+_MOST_PLACES = 64
+"""In the place of a message: each is a message within the one before."""
+
+
+class _Refused(NamedTuple):
+    reported: str
+    until: float
+
+
+class RegistryPayloads:
+    """Decodes payloads by the schema whose number leads them. Not safe for several threads."""
+
+    def __init__(
+        self,
+        registry: SchemaRegistry,
+        compiled: Callable[[PayloadSchema], Decode],
+        waits: bool,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`compiled` raises PayloadSchemaError. With `waits` a registry that is away is an error that stops the
+        micro-batch, to be retried; without it the event becomes a dead letter."""
+        self._registry = registry
+        self._compiled = compiled
+        self._waits = waits
+        self._clock = clock
+        self._known: dict[int, Decode | _Refused] = {}
+
+    def decode(self, payload: bytes) -> bytes:
+        """The payload as JSON."""
+        if len(payload) < PREFIX_BYTES or payload[0] != 0:
+            raise EventError(
+                DeadLetterReason.BAD_PAYLOAD, "the payload does not begin with the number of a schema"
+            )
+        return self._schema(int.from_bytes(payload[1:PREFIX_BYTES], "big"))(payload[PREFIX_BYTES:])
+
+    def close(self) -> None:
+        """Nothing more is asked of the registry."""
+        self._registry.close()
+
+    def _schema(self, number: int) -> Decode:
+        known = self._known.get(number)
+        if known is None or (isinstance(known, _Refused) and known.until < self._clock()):
+            known = self._asked(number)
+            while len(self._known) >= KEPT:
+                del self._known[next(iter(self._known))]
+            self._known[number] = known
+        if isinstance(known, _Refused):
+            raise EventError(DeadLetterReason.NO_SCHEMA, f"schema {number}: {known.reported}")
+        return known
+
+    def _asked(self, number: int) -> Decode | _Refused:
+        try:
+            return self._compiled(self._registry.schema(number))
+        except PayloadSchemaError as error:
+            reported = str(error)
+        except SchemaRegistryError as error:
+            if self._waits:
+                raise
+            reported = str(error)
+        return _Refused(reported, self._clock() + REFUSED_SECONDS)
+
+
+def schema_decoder(schema: PayloadSchema) -> Decode:
+    """What decodes what follows a schema's number. Raises PayloadSchemaError."""
+    match schema.kind:
+        case "AVRO":
+            from transforms.payloads.avro import avro_decoder
+
+            return avro_decoder(schema.text, [text for _, text in schema.references])
+        case "PROTOBUF":
+            return _protobuf_decoder(schema)
+    return lambda payload: payload
+
+
+def _protobuf_decoder(schema: PayloadSchema) -> Decode:
+    from transforms.payloads.protobuf import ProtobufFiles, message_at, serialized_file
+
+    # A name of its own: the registry calls them all the same.
+    file = serialized_file("(the schema)", schema.text)
+    files = ProtobufFiles([*(serialized_file(*each) for each in schema.references), file])
+    decoders: dict[tuple[int, ...], Decode] = {}
+
+    def decode(payload: bytes) -> bytes:
+        places, start = _places(payload)
+        decoder = decoders.get(places)
+        if decoder is None:
+            try:
+                decoder = decoders[places] = files.decoder(message_at(file, places))
+            except LookupError:
+                raise _no_message() from None
+        return decoder(payload[start:])
+
+    return decode
+
+
+def _places(payload: bytes) -> tuple[tuple[int, ...], int]:
+    """Where in its file the message is that follows, and where that begins."""
+    numbers = _zigzag(payload)
+    try:
+        count, start = next(numbers)
+        if count == 0:
+            # The first of the file, which most are.
+            return (0,), start
+        if not 0 < count <= _MOST_PLACES:
+            raise _no_message()
+        found = [next(numbers) for _ in range(count)]
+    except (StopIteration, RuntimeError):
+        raise _no_message() from None
+    if min(place for place, _ in found) < 0:
+        raise _no_message()
+    return tuple(place for place, _ in found), found[-1][1]
+
+
+def _zigzag(payload: bytes) -> Iterator[tuple[int, int]]:
+    """Integers as Protobuf writes signed ones, each with where it ends."""
+    value = shift = 0
+    for end, byte in enumerate(payload, 1):
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            yield (value >> 1) ^ -(value & 1), end
+            value = shift = 0
+        elif shift > 63:
+            return
+
+
+def _no_message() -> EventError:
+    return EventError(
+        DeadLetterReason.BAD_PAYLOAD, "the payload does not say which message of its schema it is"
+    )
+
 
 NOT_OF_THE_EVENT = (SchemaRegistryError, ConfigError)
 """What reading a payload raises where no event is to blame: a registry that is away, credentials for it that cannot be

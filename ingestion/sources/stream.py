@@ -2,11 +2,67 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 
-from ingestion.sources.intake import Intake
+from idgraph.model.events import RawRecord
+from ingestion.sources.files.lines import DamagedRecord
+
+SparkRow = Sequence[Any]
+"""The values of one row's columns. Binary ones are `bytes` or `bytearray`, by the way that Spark hands the row on."""
+
+
+class Taken(NamedTuple):
+    """Files that were read to their end, and their bytes as they lie on disk; none where there are no files."""
+
+    files: int = 0
+    bytes: int = 0
+
+
+class RecordReader(Protocol):
+    """Reads the records of one task, once, out of the rows that it was made with."""
+
+    def records(self) -> Iterator[RawRecord | DamagedRecord]:
+        """All records, in order, what is damaged as a value in the place of what it hides. A record's position is
+        the same whenever it is read. Raises SourceUnavailableError for what may be had when it is asked for again."""
+        ...
+
+    def taken(self) -> Taken:
+        """What was read since this was last asked."""
+        ...
+
+
+class Intake(NamedTuple):
+    """`batch_bytes` bounds a micro-batch by the size of its files, in place of `max_files_per_batch`; a file that is
+    larger is a micro-batch of its own. `rate` is in events a second; None: as fast as it goes."""
+
+    until_done: bool = False
+    batch_bytes: int | None = None
+    rate: float | None = None
+
+
+class Throttle:
+    """Holds the next micro-batch back until what was taken so far is no more than `rate` events a second."""
+
+    def __init__(self, rate: float | None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._rate = rate
+        self._clock = clock
+        self._due = clock()
+
+    def took(self, events: int, began: float) -> None:
+        """So many events were taken in a micro-batch that began at this time of the clock."""
+        if self._rate:
+            # From when it began, not from when it was due: what was slow is not caught up with in a burst.
+            self._due = max(self._due, began) + events / self._rate
+
+    def wait(self, stop: threading.Event) -> None:
+        """Block until the next micro-batch may begin, or `stop` is set."""
+        while (left := self._due - self._clock()) > 0 and not stop.wait(left):
+            pass
 
 
 class InputStream(Protocol):

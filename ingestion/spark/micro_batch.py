@@ -4,6 +4,7 @@ reports added up. Spark is the shell: what happens to an event is in the stages,
 from __future__ import annotations
 
 import io
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,7 +12,9 @@ from pyspark import RDD
 from pyspark.broadcast import Broadcast
 from pyspark.sql import DataFrame, SparkSession
 
+from idgraph.model.errors import FlowStoppedError
 from ingestion.metadata.snapshot_file import PinnedSnapshot
+from ingestion.sources.configuration import DeadLetterLimits
 from ingestion.spark.sent_snapshots import SnapshotSender
 from ingestion.spark.shuffle_blocks import ROW_SCHEMA, decode_reports
 from ingestion.spark.tasks import commit_task, map_task, quick_row_task, quick_task, whole_task
@@ -20,6 +23,30 @@ from ingestion.spark.worker_process import BatchOrder
 from ingestion.spark.workers import WorkerPlan
 from ingestion.stages.dead_letters import BatchAttempt
 from ingestion.stages.outcomes import StageReport
+
+
+class DeadLetterGuard:
+    """Looks at the latest micro-batches that together hold about `window` events."""
+
+    def __init__(self, limits: DeadLetterLimits) -> None:
+        self._limits = limits
+        self._batches: deque[tuple[int, int]] = deque()
+
+    def check(self, report: StageReport) -> None:
+        """Raises FlowStoppedError when the share of dead letters is above the limit."""
+        batches = self._batches
+        batches.append((report.events, report.dead_letter_count()))
+        while sum(events for events, _ in list(batches)[1:]) >= self._limits.window:
+            batches.popleft()
+        events, dead = (sum(column) for column in zip(*batches, strict=True))
+        if dead >= self._limits.minimum and dead > self._limits.max_rate * events:
+            worst = max(report.dead, key=lambda reason: report.dead[reason], default="earlier batches")
+            raise FlowStoppedError(
+                f"{dead} of the latest {events} events became dead letters, more than the allowed share of "
+                f"{self._limits.max_rate:g} (most in this batch: {worst}). The micro-batch is not marked done and "
+                "will be read again. See `idgraph dead-letters list`, repair the cause, then run again"
+            )
+
 
 SPLITS_A_TASK = 16
 """A large task sees more events of a fragment, which it combines before the shuffle."""

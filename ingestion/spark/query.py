@@ -33,11 +33,9 @@ from idgraph.model.errors import (
 from ingestion.metadata.follower import SnapshotFollower
 from ingestion.metadata.schema_buffer import SchemaBuffer
 from ingestion.metadata.snapshot_file import PinnedSnapshot
-from ingestion.sources.intake import Intake, Throttle
-from ingestion.sources.stream import InputStream
-from ingestion.spark.dead_letter_guard import DeadLetterGuard
-from ingestion.spark.micro_batch import MicroBatchRunner
-from ingestion.spark.pins import BatchPins
+from ingestion.sources.stream import InputStream, Intake, Throttle
+from ingestion.spark.micro_batch import DeadLetterGuard, MicroBatchRunner
+from ingestion.spark.sent_snapshots import BatchPins
 from ingestion.spark.session import unless_gone, was_java_asked_to_end
 from ingestion.spark.worker_errors import error_of_spark, is_of_spark, may_pass_again, stopped_by_spark
 from ingestion.spark.workers import WorkerPlan

@@ -14,7 +14,7 @@ import pyarrow as pa
 from idgraph.model.backoff import Backoff
 from idgraph.model.dead_letters import DeadLetter
 from idgraph.model.errors import DamagedStateError
-from ingestion.sources.record_reader import RecordReader, SparkRow
+from ingestion.sources.stream import RecordReader, SparkRow
 from ingestion.spark.shuffle_blocks import (
     BLOCK_FRAGMENTS,
     ShuffleBlock,
@@ -23,9 +23,7 @@ from ingestion.spark.shuffle_blocks import (
     report_row,
     sealed_rows,
 )
-from ingestion.spark.task_context import is_task_given_again
-from ingestion.spark.task_dead_letters import TaskDeadLetters
-from ingestion.spark.task_records import record_reader, rows_of
+from ingestion.spark.task_records import TaskDeadLetters, is_task_given_again, record_reader, rows_of
 from ingestion.spark.worker_process import (
     BatchOrder,
     commit_size,
@@ -35,9 +33,8 @@ from ingestion.spark.worker_process import (
 )
 from ingestion.spark.workers import WorkerPlan
 from ingestion.stages.commit import CommitStage
-from ingestion.stages.dead_letters import DeadLetterWriter
+from ingestion.stages.dead_letters import DeadLetterWriter, failure_handler, to_set_aside
 from ingestion.stages.decrypt import Decryption, DecryptionCounts
-from ingestion.stages.failure_handlers import failure_handler, to_set_aside
 from ingestion.stages.map import MapStage
 from ingestion.stages.map_output import MapOutput
 from ingestion.stages.outcomes import MAX_REPORTED_DEAD_LETTERS, SetAside, StageReport, reported_changes

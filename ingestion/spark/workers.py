@@ -16,8 +16,7 @@ from ingestion.sources.configuration import FlowConfig, SourceConfig
 from ingestion.sources.payload_formats import PayloadFormats
 from ingestion.stages.dead_letters import PayloadSealer
 from ingestion.stages.decrypt import Decryptors
-from ingestion.stages.key_guard import KeyGuard
-from ingestion.stages.orphaned_keys import OrphanedKeys
+from ingestion.stages.orphaned_keys import KeyGuard, OrphanedKeys
 from transforms.privacy.blind_index import BlindIndex
 from transforms.privacy.sealing import DataKeys
 from transforms.privacy.shuffle_sealing import ShuffleBlockKeys

@@ -12,14 +12,13 @@ from idgraph.model.fragments import FragmentChange
 from idgraph.model.tombstones import NO_EPOCH
 from ingestion.stages.dead_letters import BatchDeadLetters
 from ingestion.stages.event_states import EventStates, event_states, joined, sealed_part
-from ingestion.stages.map_output import MapOutput
-from ingestion.stages.mapped_events import MappedChunk, MappedEvent
+from ingestion.stages.map_output import MapOutput, MappedChunk, MappedEvent
 from ingestion.stages.protect import FetchedKeys, Unsealed, has_to_seal, seal_events
 from merge.encoded import as_state
 from merge.fragments import FragmentState
-from transforms.privacy.register_sealing import RegisterSealer
 from transforms.privacy.sealing import DataKeys
 from transforms.privacy.sealing_key import UnusableKey
+from transforms.privacy.stored_values import RegisterSealer
 from transforms.spec.snapshot import CompiledSnapshot
 
 

@@ -15,15 +15,14 @@ from itertools import islice
 from idgraph.model.backoff import Backoff
 from idgraph.model.batch_size import BatchSize
 from idgraph.model.errors import ProfileIndexError, StoreError
-from idgraph.model.index import IndexDocument, ProfileIndex
-from idgraph.model.index_rules import IndexRules
+from idgraph.model.index import IndexDocument, IndexRules, ProfileIndex
 from idgraph.model.store import OutboxEntry, ProfileStore
-from ingestion.stages.key_guard import KeyGuard
+from ingestion.stages.orphaned_keys import KeyGuard
 from merge import isolation
 from merge.commit import CommitResult, Committer
 from merge.documents import document
-from merge.failures import CommitFailure
 from merge.fragments import FragmentState
+from merge.isolation import CommitFailure
 
 log = logging.getLogger(__name__)
 

@@ -3,17 +3,72 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any, NamedTuple, Protocol
 
 from idgraph.model.dead_letters import COMMIT, FRAGMENT, DeadLetter, DeadLetterReason
+from idgraph.model.errors import ConfigError, FlowStoppedError
 from idgraph.model.events import RawRecord
 from idgraph.model.stamps import SpecRef
 from idgraph.model.tombstones import NO_EPOCH
 from ingestion.stages.map_output import MapOutput
 from merge import codec
-from merge.failures import CommitFailure
 from merge.fragments import FragmentState
+from merge.isolation import CommitFailure, FailureHandler, Verdict, set_aside, stop
+
+ENTRY_POINTS = "idgraph.failure_handlers"
+
+BUILT_IN: dict[str, FailureHandler] = {"dead_letter": set_aside, "stop": stop}
+
+
+def failure_handler(name: str) -> FailureHandler:
+    """The handler of a `flow.on_failure`: a built-in one, an entry point, or `module:name`. Of a class an instance is
+    made, without arguments. Raises ConfigError that names the key."""
+    if name in BUILT_IN:
+        return BUILT_IN[name]
+    try:
+        found = _of_place(name) if ":" in name else _of_entry_point(name)
+        handler: Callable[..., Any] = found() if isinstance(found, type) else found
+    except Exception as error:
+        raise ConfigError(f"flow.on_failure: {name}: {type(error).__name__}: {error}") from None
+    if not callable(handler):
+        raise ConfigError(f"flow.on_failure: {name}: is not callable")
+    return handler
+
+
+def _of_place(name: str) -> Any:
+    module, _, path = name.partition(":")
+    found: Any = import_module(module)
+    for part in path.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def _of_entry_point(name: str) -> Any:
+    for point in entry_points(group=ENTRY_POINTS, name=name):
+        return point.load()
+    known = sorted({*BUILT_IN, *entry_points(group=ENTRY_POINTS).names})
+    raise LookupError(f"there is no such handler (known: {', '.join(known)}); or give module:name")
+
+
+def to_set_aside(handler: FailureHandler, failures: Iterable[CommitFailure]) -> list[CommitFailure]:
+    """Ask what is to become of each; gives those that are to be set aside. Raises FlowStoppedError when one is to
+    stop the flow."""
+    kept = []
+    for failure in failures:
+        match handler(failure):
+            case Verdict.SET_ASIDE:
+                kept.append(failure)
+            case Verdict.TAKEN:
+                continue
+            case _:
+                raise FlowStoppedError(
+                    f"{failure.fragment_id} cannot be committed ({failure.reason}: {failure.detail}), and "
+                    "flow.on_failure says to stop. The micro-batch is not marked done and will be read again"
+                )
+    return kept
 
 
 class BatchAttempt(NamedTuple):

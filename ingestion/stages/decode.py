@@ -10,9 +10,8 @@ from idgraph import native
 from idgraph.model import canonical, paths
 from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.errors import EventError
-from idgraph.model.events import Event, RawRecord
-from idgraph.model.kinds import kind
-from idgraph.model.ordinals import read_ordinal
+from idgraph.model.events import Event, RawRecord, kind
+from idgraph.model.stamps import read_ordinal
 from ingestion.sources.configuration import SourceConfig, ValuePlace
 
 MAX_NAME = 200

@@ -21,11 +21,10 @@ from ingestion.sources.kafka.envelope import envelope_reader
 from ingestion.sources.payload_formats import NOT_OF_THE_EVENT, PayloadFormats
 from ingestion.stages.dead_letters import BatchDeadLetters
 from ingestion.stages.event_states import event_states
-from ingestion.stages.map_output import MapOutput
-from ingestion.stages.mapped_events import MappedChunk, MappedEvent
+from ingestion.stages.map_output import MapOutput, MappedChunk, MappedEvent
 from ingestion.stages.outcomes import MAX_REPORTED_CHANGES
 from transforms.privacy.blind_index import BlindIndex
-from transforms.schema.leaves import Leaves
+from transforms.schema.attribute_nodes import Leaves
 from transforms.spec.mapping import MappingSpec
 from transforms.spec.snapshot import MAX_CACHED_ROUTES, CompiledSnapshot
 

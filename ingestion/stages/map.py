@@ -18,16 +18,35 @@ from ingestion.sources.configuration import FlowConfig, SourceConfig
 from ingestion.sources.files.lines import DamagedRecord
 from ingestion.sources.payload_formats import PayloadFormats
 from ingestion.stages.aggregate import Combiner
-from ingestion.stages.chunks import chunked
 from ingestion.stages.dead_letters import BatchAttempt, BatchDeadLetters, DeadLetterWriter
 from ingestion.stages.event_mapping import EventMapper
-from ingestion.stages.map_output import OUTPUT_BYTES, MapOutput
-from ingestion.stages.mapped_events import MappedChunk, MappedEvent
+from ingestion.stages.map_output import OUTPUT_BYTES, MapOutput, MappedChunk, MappedEvent
 from merge.isolation import validate, with_part
 from transforms.privacy.blind_index import BlindIndex
-from transforms.privacy.register_sealing import RegisterSealer
 from transforms.privacy.sealing import DataKeys
+from transforms.privacy.stored_values import RegisterSealer
 from transforms.spec.snapshot import CompiledSnapshot
+
+CHUNK_EVENTS = 20_000
+CHUNK_BYTES = 16 << 20
+"""A chunk ends at either."""
+
+
+def chunked(
+    records: Iterable[RawRecord | DamagedRecord], most: int
+) -> Iterator[list[RawRecord | DamagedRecord]]:
+    """The records in lists of at most `most` and `CHUNK_EVENTS`; no list is empty."""
+    most = min(CHUNK_EVENTS, most)
+    chunk: list[RawRecord | DamagedRecord] = []
+    size = 0
+    for item in records:
+        chunk.append(item)
+        size += len(item.record.value if isinstance(item, DamagedRecord) else item.value)
+        if len(chunk) >= most or size >= CHUNK_BYTES:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
 
 
 class MapStage:

@@ -10,10 +10,10 @@ from idgraph.model.attributes import Reconciliation
 from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.errors import KeyProviderError, SealError
 from idgraph.model.fragments import NO_ENTRIES, Kind, Register
-from ingestion.stages.mapped_events import MappedEvent
+from ingestion.stages.map_output import MappedEvent
 from merge.policies import POLICIES
-from transforms.privacy.register_sealing import RegisterSealer
 from transforms.privacy.sealing import SealingKey
+from transforms.privacy.stored_values import RegisterSealer
 
 FetchedKeys = dict[str, SealingKey] | KeyProviderError
 """The data keys of a chunk's fragments, or why there are none."""

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from idgraph.model.attributes import ReconciliationPolicy
-from merge.policies.append import Append
-from merge.policies.count import Count
-from merge.policies.first import First
-from merge.policies.maximum import Maximum
-from merge.policies.minimum import Minimum
+from merge.policies.extremes import Maximum, Minimum
+from merge.policies.lists import Append, Union
 from merge.policies.policy import Policy
-from merge.policies.source_priority import SourcePriority
-from merge.policies.sum import Sum
-from merge.policies.union import Union
+from merge.policies.precedence import First, SourcePriority
+from merge.policies.totals import Count, Sum
 
 __all__ = ["POLICIES", "Policy"]
 

@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from idgraph.web import problems
-from idgraph.web.slashes import KeepSlashes
+from idgraph.web.problems import KeepSlashes
 from metadata_service.api import request_metrics
 from metadata_service.api.guard import FREE, Guard
 from metadata_service.api.routes import (
@@ -24,8 +24,7 @@ from metadata_service.api.routes import (
     snapshot,
     specs,
 )
-from metadata_service.api.service import MetadataService
-from metadata_service.api.settings import ServiceSettings
+from metadata_service.api.service import MetadataService, ServiceSettings
 from metadata_service.api.watch import RevisionWatch
 from metadata_service.specs.rules import CompileSpec, packaged_compiler
 from metadata_service.storage.database import open_database

@@ -7,13 +7,29 @@ from typing import Annotated, cast
 
 from fastapi import Depends, Query, Request
 
+from idgraph.model.errors import ConfigError
 from idgraph.web.cursors import PageRequest
-from metadata_service.api.settings import ServiceSettings
 from metadata_service.api.watch import RevisionWatch
 from metadata_service.specs.rules import CompileSpec
 from metadata_service.storage.database import Database
 from metadata_service.storage.snapshots import SnapshotCache
 from metadata_service.storage.tokens import TokenRecord
+
+
+@dataclass(frozen=True)
+class ServiceSettings:
+    """`database_url` is `sqlite:///FILE` or `postgresql+psycopg://...` (needs the extra `postgresql`).
+
+    `poll_seconds` is how soon a waiting reader sees what another process wrote.
+    """
+
+    database_url: str
+    poll_seconds: float = 0.04
+    max_body_bytes: int = 16 * 1024 * 1024
+
+    def __post_init__(self) -> None:
+        if self.poll_seconds <= 0:
+            raise ConfigError("metadata service: poll_seconds must be positive")
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,12 @@ from idgraph.web.cursors import Page, PageRequest
 from idgraph.web.refusals import ClashError, SamePersonError, UnknownSubjectError
 from metadata_service.api.records import PolicyChangeRecord, Provenance, provenance
 from metadata_service.attributes.catalogue import carry_out, plan_attribute
-from metadata_service.attributes.defaults import discovery_defaults, save_discovery_defaults
-from metadata_service.attributes.levels import classification_levels, save_classification_levels
+from metadata_service.attributes.protection import (
+    classification_levels,
+    discovery_defaults,
+    save_classification_levels,
+    save_discovery_defaults,
+)
 from metadata_service.attributes.weakening import opened_by_attribute
 from metadata_service.storage.edits import Edit, Kind
 from metadata_service.storage.tables import PolicyChangeRow, PolicyDecisionRow, SnapshotRow

@@ -15,8 +15,7 @@ from idgraph.model.attributes import AttributeMetadata
 from idgraph.model.classification import Classification, ClassificationLevels, EncryptionLevel
 from idgraph.model.snapshots import DetectionMode, DiscoveryDefaults, MetadataSnapshot
 from metadata_service.attributes.catalogue import PlannedAttribute, find_attributes, find_within, knows_any
-from metadata_service.attributes.defaults import discovery_defaults
-from metadata_service.attributes.levels import classification_levels
+from metadata_service.attributes.protection import classification_levels, discovery_defaults
 from transforms.schema.diff import AttributeTree
 
 

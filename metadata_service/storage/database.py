@@ -7,12 +7,15 @@ of service processes can share one database and snapshot versions commit in thei
 from __future__ import annotations
 
 import sqlite3
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from alembic import command
+from alembic.config import Config
 from alembic.util import CommandError
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, select, text
 from sqlalchemy.exc import ArgumentError, DatabaseError, NoSuchModuleError
@@ -20,8 +23,23 @@ from sqlalchemy.orm import Session
 
 from idgraph.model.errors import ConfigError
 from metadata_service.storage.edits import Edit
-from metadata_service.storage.schema_upgrade import upgrade_schema
 from metadata_service.storage.tables import SnapshotRow
+
+_alembic_is_global = threading.Lock()
+
+
+def upgrade_schema(connection: Connection) -> None:
+    """Run the missing migrations in the transaction that the connection is in."""
+    config = Config()
+    config.set_main_option("script_location", _escaped(Path(__file__).parent / "migrations"))
+    config.attributes["connection"] = connection
+    with _alembic_is_global:
+        command.upgrade(config, "head")
+
+
+def _escaped(path: Path) -> str:
+    return str(path).replace("%", "%%")
+
 
 BUSY_MILLISECONDS = 10_000
 WRITER_LOCK = 0x1D64A9  # any constant of ours: the key of PostgreSQL's advisory lock

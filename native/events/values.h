@@ -74,7 +74,7 @@ static PyObject *text_of(PyObject *value, Py_ssize_t longest)
     return is_short_integer(value) ? PyObject_Str(value) : NULL;
 }
 
-/* An ordinal as it is, or what idgraph.model.ordinals.read_ordinal makes of it. */
+/* An ordinal as it is, or what idgraph.model.stamps.read_ordinal makes of it. */
 static PyObject *ordinal_of(PyObject *value, PyObject *read_ordinal)
 {
     return is_short_integer(value) ? Py_NewRef(value) : PyObject_CallOneArg(read_ordinal, value);

@@ -51,7 +51,7 @@ static PyObject *scalar_of(const struct text *value)
     return first == '-' || (first >= '0' && first <= '9') ? number_of(value) : NULL;
 }
 
-/* The token of a sealed value, as idgraph.model.sealed says, or None: NULL without an exception for odd ones. */
+/* The token of a sealed value, as idgraph.model.classification says, or None: NULL without an exception for odd ones. */
 static PyObject *token_of(const struct text *value)
 {
     const char *end = value->start + value->size - 1;

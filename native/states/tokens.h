@@ -96,7 +96,7 @@ static int put_plain(struct output *output, const struct text *value, const stru
     return number == 0.0 ? 0 : put_sortable(output, number, begin) ? -1 : 1;
 }
 
-/* What a sealed value can be found by, as idgraph.model.sealed says: of no size where there is nothing. False for odd ones. */
+/* What a sealed value can be found by, as idgraph.model.classification says: of no size where there is nothing. False for odd ones. */
 static bool token_within(const struct text *value, struct text *token)
 {
     struct text inner;

@@ -18,9 +18,8 @@ from sinks.dynamodb.client import REFUSED, TOO_LARGE, DynamoClient, Item, Statem
 from sinks.dynamodb.connection import Capacity, TablesLocation
 from sinks.dynamodb.erasure import DynamoErasure
 from sinks.dynamodb.fragments import DynamoFragments, raise_refused, tombstone_of
-from sinks.dynamodb.refused_links import RefusedLinks
 from sinks.dynamodb.schema import FRAGMENTS, LINKS, OUTBOX, SHARDS
-from sinks.dynamodb.withdrawal import DynamoWithdrawal
+from sinks.dynamodb.withdrawal import DynamoWithdrawal, RefusedLinks
 
 _LEAST_SCANNED = 100
 """Items that a request of a scan looks at: a limit counts tombstones too, so that a smaller one may make a request for

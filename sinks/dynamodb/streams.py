@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from idgraph.model.change_streams import Shard, ShardPage
 from idgraph.model.errors import StoreError, TrimmedStreamError
-from idgraph.model.store import StoredFragment
+from idgraph.model.store import Shard, ShardPage, StoredFragment
 from sinks.dynamodb import items
 from sinks.dynamodb.client import DynamoClient
 from sinks.dynamodb.connection import RefusedRequestError, TablesLocation

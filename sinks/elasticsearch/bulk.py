@@ -20,7 +20,7 @@ from sinks.elasticsearch.client import (
     Pause,
     RefusedRequestError,
 )
-from sinks.elasticsearch.tokens import TOMBSTONE
+from sinks.elasticsearch.schema import TOMBSTONE
 
 REQUEST_BYTES = 5 << 20
 REQUEST_ACTIONS = 2000

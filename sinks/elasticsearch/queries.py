@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from idgraph.model.queries import Clause, FullText, Prefix, Query, Range, Term
-from sinks.elasticsearch.tokens import AFTER, END, path_key, text_key, value_key
+from sinks.elasticsearch.schema import AFTER, END, path_key, text_key, value_key
 from sinks.index_values import ORDERED_CHARACTERS, ValueClass, class_of, words
 from sinks.number_keys import AFTER_BEYOND, INFINITE, number_order
 

@@ -18,8 +18,7 @@ from idgraph.model.index import IndexDocument
 from idgraph.model.index_versions import Begun, IndexVersion, VersionState
 from idgraph.model.tombstones import Tombstone, TombstoneNames
 from sinks.elasticsearch.bulk import TAKEN, erase, erased, key_of, write
-from sinks.elasticsearch.client import ElasticsearchClient, Pause
-from sinks.elasticsearch.connection import IndexLocation
+from sinks.elasticsearch.client import ElasticsearchClient, IndexLocation, Pause
 from sinks.elasticsearch.index import prepared
 from sinks.elasticsearch.other_versions import block, unblock
 from sinks.elasticsearch.queries import EVERY, Json

@@ -28,7 +28,7 @@ from typing import Any
 from idgraph.model import canonical
 from sinks.keyring.envelope import ROOT, Envelope, SecretName, key_name
 from transforms.privacy.keys import KeyStatus, KeyVersion
-from transforms.privacy.not_picklable import NotPicklable
+from transforms.privacy.secret import NotPicklable
 
 FORMAT_VERSION = 2
 FORMATS = {"idgraph-keyring": "file", "idgraph-kms-keyring": "kms"}

@@ -18,8 +18,7 @@ from sinks.keyring.envelope import BARE, Envelope
 from sinks.keyring.file import FileStamp
 from sinks.keyring.secrets import OpenedSecrets
 from transforms.privacy.keys import KeyStatus, KeyVersion, WrappedKey
-from transforms.privacy.not_picklable import NotPicklable
-from transforms.privacy.secret import Secret
+from transforms.privacy.secret import NotPicklable, Secret
 
 FORMAT_VERSION = b"\x01"
 PURPOSE_KEY_BYTES = 64

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from idgraph.app.jobs.backfill import BackfillStep, find_archive
-from idgraph.app.jobs.backfill_view import duration, line, showing
+from idgraph.app.jobs.progress import duration, line, showing
 from idgraph.app.settings.document import Settings
 from idgraph.jobs.backfill.archive import Tally
 from idgraph.model.errors import AlreadyRunningError, ConfigError

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from idgraph.app.cluster import require_shared
+from idgraph.app.flow_runner import require_shared
 from idgraph.app.package import write_archive
 from idgraph.app.settings.document import load
 from idgraph.model.errors import ConfigError

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from idgraph.app.jars import maven
-from idgraph.app.servers.dynamodb import DYNAMODB_LOCAL
+from idgraph.app.servers.stores import DYNAMODB_LOCAL
 from idgraph.model.errors import ConfigError
 
 

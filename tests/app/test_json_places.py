@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from idgraph.app.documents.json_places import find_places, offset_within
-from idgraph.app.documents.json_syntax import JsonSyntaxError, place_at
+from idgraph.app.documents.json_places import JsonSyntaxError, find_places, offset_within, place_at
 from idgraph.model import canonical
 
 VALUES: list[Any] = [

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from idgraph.app.adapters.payload_formats import formats_config, open_formats, require_formats
+from idgraph.app.adapters.payloads import formats_config, open_formats, require_formats
 from idgraph.app.settings.document import Settings, load
 from idgraph.model.errors import ConfigError
 from ingestion.sources.kafka.configuration import REFUSED, KafkaSource

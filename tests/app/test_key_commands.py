@@ -15,7 +15,7 @@ from pyspark import cloudpickle
 
 from idgraph.app import wiring
 from idgraph.app.jobs import progress as progress_view
-from idgraph.app.jobs import rotation_view
+from idgraph.app.jobs import progress as rotation_view
 from sinks.sqlite.data_keys import SqliteDataKeys
 from tests.app.conftest import CommandLine
 from tests.app.processes import on_a_terminal, program

@@ -180,7 +180,7 @@ type = { const = "customer" }
 def test_the_lag_is_reported_once_something_was_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("idgraph.app.observation.watch.EARLY_SECONDS", 0.01)
+    monkeypatch.setattr("idgraph.app.observation.flow_observation.EARLY_SECONDS", 0.01)
     name = "idgraph_source_lag_records partition=3 topic=crm.a-b"
     world = World()
     with world.observed(tmp_path, KAFKA) as (url, _):

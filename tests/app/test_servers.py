@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from idgraph.app.servers import kafka
-from idgraph.app.servers.dynamodb import dynamodb
 from idgraph.app.servers.processes import free_port, listens, running
+from idgraph.app.servers.stores import dynamodb
 from idgraph.model.errors import ServerUnavailableError
 from tests.installation import until
 

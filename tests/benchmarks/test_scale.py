@@ -21,7 +21,7 @@ from idgraph.model.store import scan_all
 from merge import codec
 from metadata_service.api.app import create_app
 from metadata_service.api.server import serving
-from metadata_service.api.settings import ServiceSettings
+from metadata_service.api.service import ServiceSettings
 
 
 def test_the_store_grows_by_whole_fragments_that_differ(tmp_path: Path) -> None:

@@ -12,8 +12,7 @@ import pytest
 
 from idgraph.model.errors import ProfileIndexError, QueryError
 from idgraph.model.fragments import Kind, Origin, Register
-from idgraph.model.index import IndexDocument, Indexed, ProfileIndex
-from idgraph.model.index_rules import IndexRules
+from idgraph.model.index import IndexDocument, Indexed, IndexRules, ProfileIndex
 from idgraph.model.queries import Clause, FullText, Prefix, Query, Range, Term
 from idgraph.model.stamps import SpecRef, Stamp
 from merge import codec

@@ -12,8 +12,7 @@ from idgraph.model.store import FragmentWrite
 from idgraph.model.tombstones import FragmentSummary
 from tests.convergence.adapters import Adapters, provider
 from transforms.privacy.keys import WrappedKey
-from transforms.privacy.not_picklable import NotPicklable
-from transforms.privacy.secret import Secret
+from transforms.privacy.secret import NotPicklable, Secret
 
 T = TypeVar("T")
 

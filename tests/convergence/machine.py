@@ -7,7 +7,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import rule, run_state_machine_as_test
 
-from idgraph.model.index_rules import IndexRules
+from idgraph.model.index import IndexRules
 from tests.convergence.adapters import dynamodb, memory, sqlite
 from tests.convergence.deliveries import Deliveries
 from tests.convergence.differences import reported_beside

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from idgraph.model.fragments import Kind
-from idgraph.model.index import IndexDocument, Indexed
-from idgraph.model.index_rules import IndexRules
+from idgraph.model.index import IndexDocument, Indexed, IndexRules
 from idgraph.model.queries import FullText, Query, Range, Term
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.model.store import OutboxEntry

@@ -20,7 +20,7 @@ from transforms.privacy.shuffle_sealing import ShuffleBlockSealer
 def small_chunks() -> Iterator[None]:
     """Two events a chunk: an output of the map stage is joined of several."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("ingestion.stages.chunks.CHUNK_EVENTS", 2)
+        patched.setattr("ingestion.stages.map.CHUNK_EVENTS", 2)
         yield
 
 

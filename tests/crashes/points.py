@@ -52,7 +52,7 @@ STORE = "sinks.sqlite.profiles:SqliteProfileStore"
 LETTERS = "sinks.sqlite.dead_letters:SqliteDeadLetters"
 
 POINTS = (
-    Point("the snapshot is pinned", "driver", "after", "ingestion.spark.pins:BatchPins.pin", 2),
+    Point("the snapshot is pinned", "driver", "after", "ingestion.spark.sent_snapshots:BatchPins.pin", 2),
     Point("data keys are made", "worker", "after", "transforms.privacy.sealing:DataKeys.fetch"),
     Point("dead letters are put", "worker", "after", f"{LETTERS}.put"),
     Point("the first commit", "worker", "before", "ingestion.stages.commit:CommitStage.run"),

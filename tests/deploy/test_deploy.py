@@ -16,7 +16,7 @@ import typer
 from typer.main import get_command
 
 from idgraph.app.cli import app
-from idgraph.app.cluster import require_shared
+from idgraph.app.flow_runner import require_shared
 from idgraph.app.java import require_java
 from idgraph.app.settings.document import load
 from tests.deploy.manifests import DEPLOY, KUBERNETES, containers, spark_jars

@@ -12,7 +12,7 @@ import pytest
 from ingestion.spark.workers import WorkerResources
 from metadata_service.api.app import create_app
 from metadata_service.api.server import serving
-from metadata_service.api.settings import ServiceSettings
+from metadata_service.api.service import ServiceSettings
 from metadata_service.storage.tokens import Role, create_token, revoke_token
 from sinks.http.metadata import MetadataClient
 from tests.retail import Pipeline, declared, definition

@@ -13,15 +13,13 @@ from idgraph.jobs.reconcile import Reconciling
 from idgraph.jobs.reindex import Reindexing
 from idgraph.jobs.resume_points import ResumePoint
 from idgraph.model.fragments import FragmentChange, Kind, Origin, Register
-from idgraph.model.index import ProfileIndex
-from idgraph.model.index_rules import IndexRules
+from idgraph.model.index import IndexRules, ProfileIndex
 from idgraph.model.index_versions import IndexVersions
 from idgraph.model.queries import Query, Scalar, Term
 from idgraph.model.stamps import SpecRef, Stamp
 from idgraph.model.store import NEW, FragmentWrite, OutboxEntry, ProfileStore
 from idgraph.model.tombstones import NO_EPOCH, Tombstone
-from idgraph.projection.index_policies import IndexPolicy
-from idgraph.projection.indexing import index_again
+from idgraph.projection.indexing import IndexPolicy, index_again
 from merge import codec
 from merge.fragments import FragmentState
 from sinks.keyring.provider import KeyringFile

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingestion.sources.kafka.backpressure import FIRST_OFFSETS, BatchBound
+from ingestion.sources.kafka.stream import FIRST_OFFSETS, BatchBound
 
 
 def driven(rate: float, bound: BatchBound, batches: int = 30, overhead: float = 0.3) -> list[int]:

@@ -13,8 +13,7 @@ from idgraph.model.batch_size import MOST_BYTES, UNWEIGHED, BatchSize
 from idgraph.model.errors import ProfileIndexError, StoreError
 from idgraph.model.fragments import FragmentChange, Kind, Origin, Register
 from idgraph.model.identifiers import Identifier
-from idgraph.model.index import IndexDocument, SearchPage
-from idgraph.model.index_rules import IndexRules
+from idgraph.model.index import IndexDocument, IndexRules, SearchPage
 from idgraph.model.queries import Query, Range, Term
 from idgraph.model.stamps import SpecRef, Stamp
 from idgraph.model.store import FragmentWrite, OutboxEntry, StoredFragment, scan_all

@@ -10,13 +10,13 @@ import pytest
 from idgraph.jobs.replay import replay
 from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.events import RawRecord
-from idgraph.model.index_rules import IndexRules
+from idgraph.model.index import IndexRules
 from idgraph.model.schema_changes import SchemaChange
 from idgraph.model.store import FragmentWrite
 from idgraph.projection.outbox import drain_outbox
 from ingestion.stages.dead_letters import BatchAttempt, DeadLetterWriter
-from merge.failures import CommitFailure
 from merge.fragments import FragmentState
+from merge.isolation import CommitFailure
 from tests.retail import Pipeline, records
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from idgraph.model.errors import FlowStoppedError
 from ingestion.sources.configuration import DeadLetterLimits
-from ingestion.spark.dead_letter_guard import DeadLetterGuard
+from ingestion.spark.micro_batch import DeadLetterGuard
 from ingestion.stages.outcomes import StageReport
 
 

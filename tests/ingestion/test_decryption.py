@@ -12,16 +12,15 @@ from typing import Any
 
 import pytest
 
-from idgraph.app.adapters.decryptors import open_decryptor
+from idgraph.app.adapters.payloads import open_decryptor
 from idgraph.jobs.replay import replay
 from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.errors import DecryptionError
 from idgraph.model.events import RawRecord
-from ingestion.sources.configuration import FileSource, SourceConfig, ValuePlace
-from ingestion.sources.decryptor import DecryptorConfig
+from ingestion.sources.configuration import DecryptorConfig, FileSource, SourceConfig, ValuePlace
 from ingestion.sources.files.lines import DamagedRecord
 from ingestion.sources.kafka.configuration import KafkaSource
-from ingestion.sources.kafka.frames import frame, unframe
+from ingestion.sources.kafka.envelope import frame, unframe
 from ingestion.spark.worker_errors import error_of_worker, may_pass_again
 from ingestion.stages.decrypt import Decryption, Decryptors
 from tests.retail import SOURCES, Pipeline, order, records, snapshot, spec

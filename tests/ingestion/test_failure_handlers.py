@@ -6,9 +6,9 @@ import pytest
 
 from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.errors import ConfigError, FlowStoppedError
-from ingestion.stages.failure_handlers import failure_handler, to_set_aside
-from merge.failures import CommitFailure, Verdict
+from ingestion.stages.dead_letters import failure_handler, to_set_aside
 from merge.fragments import FragmentState
+from merge.isolation import CommitFailure, Verdict
 
 FAILURES = [
     CommitFailure(name, DeadLetterReason.REFUSED_BY_STORE, "too large", FragmentState())

@@ -9,7 +9,7 @@ import pytest
 from idgraph.model.events import RawRecord
 from ingestion.sources.configuration import FileSource
 from ingestion.sources.files.lines import read_records
-from ingestion.sources.files.names import FileNames, looks_sensitive
+from ingestion.sources.files.records import FileNames, looks_sensitive
 from sinks.keyring.provider import KeyringFile
 from transforms.privacy.blind_index import BlindIndex
 

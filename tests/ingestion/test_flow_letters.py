@@ -16,7 +16,7 @@ from idgraph.model.dead_letters import DeadLetter, DeadLetterReason
 from idgraph.model.errors import FlowInterruptedError, FlowStoppedError, StoreError, WorkerInterruptedError
 from ingestion.metadata.snapshot_file import PinnedSnapshot
 from ingestion.sources.configuration import FlowConfig
-from ingestion.sources.intake import Intake
+from ingestion.sources.stream import Intake
 from ingestion.spark import query as flows
 from ingestion.spark.query import Flow
 from ingestion.spark.workers import WorkerPlan

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-from ingestion.sources.intake import Throttle
+from ingestion.sources.stream import Throttle
 
 
 class _Clock:

@@ -13,8 +13,7 @@ from idgraph.model.events import Event, RawRecord
 from ingestion.sources.configuration import ValuePlace
 from ingestion.sources.files.lines import DamagedRecord
 from ingestion.sources.kafka.configuration import KafkaSource
-from ingestion.sources.kafka.envelope import KafkaEnvelopeReader
-from ingestion.sources.kafka.frames import frame, unframe
+from ingestion.sources.kafka.envelope import KafkaEnvelopeReader, frame, unframe
 from ingestion.sources.kafka.records import KafkaRecords, source_of_topic
 
 HEADERS = st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=9)), max_size=4)

@@ -12,7 +12,7 @@ from idgraph.jobs.erase.dead_letter_search import DeadLetterSearch
 from idgraph.model.events import RawRecord
 from idgraph.model.specs import SpecDocument
 from ingestion.sources.kafka.configuration import KafkaSource
-from ingestion.sources.kafka.frames import frame
+from ingestion.sources.kafka.envelope import frame
 from tests.retail import CREATED, UNDETECTED, Pipeline, snapshot
 
 AT = 1_711_000_000_000

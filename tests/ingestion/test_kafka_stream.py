@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ingestion.sources.kafka.backpressure import FIRST_OFFSETS
 from ingestion.sources.kafka.configuration import KafkaSettings
-from ingestion.sources.kafka.stream import KafkaStream
+from ingestion.sources.kafka.stream import FIRST_OFFSETS, KafkaStream
 
 MOST = 100_000
 

@@ -19,9 +19,9 @@ from idgraph.model.store import FragmentWrite, StoredFragment
 from idgraph.model.tombstones import Tombstone
 from ingestion.stages.aggregate import Combiner
 from ingestion.stages.dead_letters import BatchAttempt, DeadLetterWriter
-from ingestion.stages.key_guard import KeyGuard
-from merge.failures import CommitFailure
+from ingestion.stages.orphaned_keys import KeyGuard
 from merge.fragments import FragmentState
+from merge.isolation import CommitFailure
 from sinks.memory.profiles import MemoryProfileStore
 from sinks.sqlite.dead_letters import SqliteDeadLetters
 from tests.ingestion.renamed_orders import AFTER, BEFORE, PLAIN, hashed, later

@@ -10,20 +10,18 @@ from typing import Any
 
 import pytest
 
-from idgraph.app.adapters.decryptors import open_decryptor
-from idgraph.jobs.erase.dead_letter_search import DeadLetterSearch, FoundDeadLetter
-from idgraph.jobs.erase.record_values import names
+from idgraph.app.adapters.payloads import open_decryptor
+from idgraph.jobs.erase.dead_letter_search import DeadLetterSearch, FoundDeadLetter, names
 from idgraph.model.dead_letters import FRAGMENT, DeadLetter, DeadLetterReason
 from idgraph.model.errors import DecryptionError
 from idgraph.model.identifiers import Identifier
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.model.specs import IdentifierPlace, SpecDocument
-from ingestion.sources.configuration import FileSource, ValuePlace
-from ingestion.sources.decryptor import DecryptorConfig
+from ingestion.sources.configuration import DecryptorConfig, FileSource, ValuePlace
 from ingestion.stages.dead_letters import DeadLetterWriter
 from ingestion.stages.decrypt import Decryptors
 from merge.encoded import state_of
-from merge.failures import CommitFailure
+from merge.isolation import CommitFailure
 from tests.retail import Pipeline, order, raw, snapshot, spec
 from tests.servers.decryption_service import decryption_service, encrypted, status
 

@@ -275,7 +275,7 @@ def test_a_crash_while_sealing_the_latest_leaves_the_one_before(
 def test_what_a_later_event_replaces_is_never_sealed(
     chunk: int, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ingestion.stages.chunks.CHUNK_EVENTS", chunk)
+    monkeypatch.setattr("ingestion.stages.map.CHUNK_EVENTS", chunk)
     streets: list[Any] = []
     seal = SealingKey.seal
 
@@ -601,7 +601,7 @@ def test_an_event_id_that_is_a_sealed_attribute_is_hashed_in_the_stamp(tmp_path:
 def test_a_chunk_and_an_output_end_by_their_bytes_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ingestion.stages.chunks.CHUNK_BYTES", 2000)
+    monkeypatch.setattr("ingestion.stages.map.CHUNK_BYTES", 2000)
     monkeypatch.setattr("ingestion.stages.map.OUTPUT_BYTES", 4000)
     outputs = list(Pipeline(tmp_path).map_stage().run(records(40)))
     assert len(outputs) > 1
@@ -614,7 +614,7 @@ def test_chunks_of_one_output_give_the_same_as_one_chunk(
 ) -> None:
     pipeline = Pipeline(tmp_path)
     [whole] = pipeline.map_stage().run(records(40))
-    monkeypatch.setattr("ingestion.stages.chunks.CHUNK_EVENTS", 7)
+    monkeypatch.setattr("ingestion.stages.map.CHUNK_EVENTS", 7)
     [joined] = pipeline.map_stage().run(records(40))
     assert joined.events == 40
     assert encoded(joined) == encoded(whole)

@@ -9,8 +9,7 @@ import pytest
 
 from idgraph.model.batch_size import MOST_BYTES, UNWEIGHED
 from idgraph.model.errors import ProfileIndexError, StoreError
-from idgraph.model.index import IndexDocument
-from idgraph.model.index_rules import IndexRules
+from idgraph.model.index import IndexDocument, IndexRules
 from idgraph.model.queries import Query
 from idgraph.model.store import FragmentWrite, OutboxEntry
 from idgraph.projection import outbox

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ingestion.metadata.snapshot_file import PinnedSnapshot
-from ingestion.spark.pins import BatchPins
+from ingestion.spark.sent_snapshots import BatchPins
 from tests.retail import snapshot
 
 OLD, NEW = PinnedSnapshot('"1"', snapshot(1)), PinnedSnapshot('"2"', snapshot(2))

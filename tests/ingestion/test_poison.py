@@ -23,7 +23,7 @@ from idgraph.model.index import IndexDocument
 from idgraph.model.stamps import SpecRef, Stamp
 from idgraph.projection.outbox import drain_outbox
 from ingestion.sources.files.lines import DamagedRecord, read_records
-from ingestion.sources.files.ownership import file_sources, folder_of
+from ingestion.sources.files.taken import file_sources, folder_of
 from ingestion.spark.tasks import quick_task, whole_task
 from ingestion.stages.commit import CommitStage
 from ingestion.stages.dead_letters import BatchAttempt, DeadLetterWriter
@@ -33,8 +33,8 @@ from merge import codec
 from merge.cells import Cell
 from merge.fragments import FragmentState
 from merge.policies import POLICIES
+from merge.policies.lists import Union
 from merge.policies.policy import Kept
-from merge.policies.union import Union
 from sinks.memory.index import MemoryProfileIndex
 from sinks.memory.profiles import MemoryProfileStore
 from sinks.sqlite.index.index import SqliteProfileIndex

@@ -20,11 +20,10 @@ from idgraph.model.backoff import Backoff
 from idgraph.model.errors import ConfigError, EventError, SchemaRegistryError
 from idgraph.model.events import RawRecord
 from idgraph.model.specs import SpecDocument
-from ingestion.sources import registry_payloads
+from ingestion.sources import payload_formats as registry_payloads
 from ingestion.sources.kafka.configuration import KafkaSource
-from ingestion.sources.kafka.frames import frame
-from ingestion.sources.payload_formats import PayloadFormats
-from ingestion.sources.registry_payloads import RegistryPayloads, schema_decoder
+from ingestion.sources.kafka.envelope import frame
+from ingestion.sources.payload_formats import PayloadFormats, RegistryPayloads, schema_decoder
 from sinks.http.schema_registry import HttpSchemaRegistry, RegistryLocation
 from tests.retail import CREATED, UNDETECTED, Pipeline, snapshot
 from tests.servers.schema_registry import Registry, schema_registry

@@ -13,10 +13,9 @@ import pytest
 from idgraph.jobs.reindex import ReindexProgress
 from idgraph.model.batch_size import MOST_BYTES
 from idgraph.model.errors import ProfileIndexError
-from idgraph.model.index_rules import IndexRules
+from idgraph.model.index import IndexRules
 from idgraph.model.store import FragmentWrite
-from idgraph.projection.index_policies import IndexPolicies, fingerprint
-from idgraph.projection.indexing import documents_of
+from idgraph.projection.indexing import IndexPolicies, documents_of, fingerprint
 from idgraph.projection.outbox import drain_outbox
 from tests.ingestion.indexed_stores import KINDS, IndexedStore, allowing, empty_store, indexed_store
 from tests.ingestion.weighed_stores import HEAVY, WeighedStore

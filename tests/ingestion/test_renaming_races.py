@@ -18,7 +18,7 @@ from idgraph.model.errors import ConflictError, ProfileIndexError, StoreError
 from idgraph.model.events import RawRecord
 from idgraph.model.snapshots import MetadataSnapshot
 from ingestion.stages.dead_letters import DeadLetterWriter
-from merge.failures import CommitFailure
+from merge.isolation import CommitFailure
 from sinks.memory.data_keys import MemoryDataKeys
 from sinks.memory.index import MemoryProfileIndex
 from sinks.memory.profiles import MemoryProfileStore

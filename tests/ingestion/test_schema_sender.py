@@ -16,7 +16,7 @@ from idgraph.model.schema_changes import RefusedSchemaChange, SchemaChange
 from ingestion.metadata.schema_sender import SchemaSender
 from metadata_service.api.app import create_app
 from metadata_service.api.server import serving
-from metadata_service.api.settings import ServiceSettings
+from metadata_service.api.service import ServiceSettings
 from metadata_service.storage.tokens import Role, create_token
 from tests.ingestion.conftest import TOKEN, client_of
 
@@ -129,7 +129,7 @@ def test_what_another_process_adds_is_known(file: Path) -> None:
 def test_a_full_file_takes_no_more_until_it_is_moved_away(
     file: Path, how: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("ingestion.metadata.refused_changes.MOST_LINES", 3)
+    monkeypatch.setattr("ingestion.metadata.schema_journal.MOST_LINES", 3)
     sender = SchemaSender(_Service(), file)
     for number in range(5):
         sender.send(changes(f"odd.{number}", f"odd.{number}.too"))
@@ -151,7 +151,7 @@ def test_a_file_that_was_too_long_before_is_not_held_in_memory(
 ) -> None:
     SchemaSender(_Service(), file).send(changes(*(f"odd.{number}" for number in range(20))))
     before = file.read_bytes()
-    monkeypatch.setattr("ingestion.metadata.refused_changes.MOST_LINES", 3)
+    monkeypatch.setattr("ingestion.metadata.schema_journal.MOST_LINES", 3)
     sender = SchemaSender(_Service(), file)
     sender.send(changes("odd.new", "odd.1"))
     assert (sender.left_out, file.read_bytes()) == (1, before)
@@ -168,7 +168,7 @@ def test_the_name_of_a_new_file_is_durable_too(
         if fails:
             raise fails.pop()
 
-    monkeypatch.setattr("ingestion.metadata.refused_changes.sync_folder", noted)
+    monkeypatch.setattr("ingestion.metadata.schema_journal.sync_folder", noted)
     sender = SchemaSender(_Service(), file)
     with pytest.raises(StoreError, match="Input/output"):
         sender.send(changes("odd"))
@@ -188,7 +188,7 @@ def test_a_write_that_failed_half_way_is_made_again(file: Path, monkeypatch: pyt
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("ingestion.metadata.refused_changes.os.fsync", full)
+        patched.setattr("ingestion.metadata.schema_journal.os.fsync", full)
         with pytest.raises(StoreError, match="No space"):
             sender.send(changes("odd.too"))
     sender.send(changes("odd.too", "odd.more"))

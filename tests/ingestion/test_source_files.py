@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from ingestion.sources.configuration import FileSource
 from ingestion.sources.files.globs import is_glob, require_plain_glob
-from ingestion.sources.files.ownership import source_of, spark_path
+from ingestion.sources.files.taken import source_of, spark_path
 
 
 def sources(**paths: str) -> dict[str, FileSource]:

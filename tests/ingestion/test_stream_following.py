@@ -13,10 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from idgraph.model.change_streams import Shard, ShardPage
 from idgraph.model.errors import StoreError
 from idgraph.model.queries import Query
-from idgraph.model.store import OutboxEntry, StoredFragment
+from idgraph.model.store import OutboxEntry, Shard, ShardPage, StoredFragment
 from idgraph.projection.stream_following import StreamFollowing, StreamPlaces, readable
 from sinks.memory.index import MemoryProfileIndex
 from sinks.memory.profiles import MemoryProfileStore

@@ -18,11 +18,10 @@ from ingestion.spark.shuffle_blocks import ShuffleBlock
 from ingestion.spark.tasks import _erasure_epoch
 from ingestion.stages.aggregate import Combiner
 from ingestion.stages.dead_letters import DeadLetterWriter, read_changes
-from ingestion.stages.map_output import MapOutput
-from ingestion.stages.mapped_events import MappedChunk
+from ingestion.stages.map_output import MapOutput, MappedChunk
 from merge import codec
-from merge.failures import CommitFailure
 from merge.fragments import FragmentState
+from merge.isolation import CommitFailure
 from sinks.memory.profiles import MemoryProfileStore
 from tests.retail import NOW, SOURCES, Pipeline, order, snapshot
 from transforms.privacy.sealing import SealingKey
@@ -162,7 +161,7 @@ def test_of_changes_that_meet_where_all_were_judged_before_no_data_key_stays(lat
 def test_what_comes_after_an_erasure_between_two_chunks_stays(
     later: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ingestion.stages.chunks.CHUNK_EVENTS", 1)
+    monkeypatch.setattr("ingestion.stages.map.CHUNK_EVENTS", 1)
     name = only_id(later)
 
     def given() -> Iterator[RawRecord]:
@@ -179,7 +178,7 @@ def test_what_comes_after_an_erasure_between_two_chunks_stays(
 def test_what_comes_after_a_lift_between_two_chunks_stays(
     later: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ingestion.stages.chunks.CHUNK_EVENTS", 1)
+    monkeypatch.setattr("ingestion.stages.map.CHUNK_EVENTS", 1)
     name = only_id(later)
     later.store.erase([name], may(9))
     later.store.finish([name])
@@ -200,7 +199,7 @@ def test_what_comes_after_a_lift_between_two_chunks_stays(
 def test_what_comes_after_an_erasure_stays_where_a_broken_fragment_is_mapped_again(
     later: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ingestion.stages.chunks.CHUNK_EVENTS", 1)
+    monkeypatch.setattr("ingestion.stages.map.CHUNK_EVENTS", 1)
     monkeypatch.setattr(Combiner, "combine", _breaking)
     name, looks, tombstones = only_id(later), list[str](), later.store.tombstones
 
@@ -225,7 +224,7 @@ def _breaking(_: Combiner, chunk: MappedChunk, output: MapOutput) -> None:
 
 
 def test_a_dead_letter_alone_is_an_output_too(later: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ingestion.stages.chunks.CHUNK_EVENTS", 1)
+    monkeypatch.setattr("ingestion.stages.map.CHUNK_EVENTS", 1)
     name = only_id(later)
     stage = later.map_stage()
 

@@ -13,7 +13,7 @@ from idgraph.model.identifiers import Identifier
 from idgraph.model.stamps import SpecRef, Stamp
 from merge import codec
 from merge.fragments import FragmentState
-from merge.render import tree
+from merge.resolution import tree
 
 SPEC = SpecRef("spec", 1)
 

@@ -12,14 +12,13 @@ from idgraph.model import canonical
 from idgraph.model.attributes import Reconciliation, ReconciliationPolicy
 from idgraph.model.fragments import LATEST_ONLY, FragmentChange, Kind, Origin, Register
 from idgraph.model.identifiers import Identifier
-from idgraph.model.index_rules import IndexRules
+from idgraph.model.index import IndexRules
 from idgraph.model.stamps import SpecRef, Stamp
 from merge import codec
 from merge.documents import document
 from merge.fragments import FragmentState
 from merge.policies import POLICIES
-from merge.render import tree
-from merge.shown import shown
+from merge.resolution import shown, tree
 from tests.policies import small_bounds
 
 LATEST = ReconciliationPolicy.LATEST

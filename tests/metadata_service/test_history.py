@@ -19,8 +19,8 @@ from idgraph.model.errors import ConfigError
 from idgraph.web.cursors import PageRequest
 from metadata_service.attributes.catalogue import put_attribute
 from metadata_service.attributes.discovery import apply_schema_changes
-from metadata_service.storage.change_log import list_changes
 from metadata_service.storage.database import Database, open_database
+from metadata_service.storage.edits import list_changes
 from metadata_service.storage.tables import Base
 from tests.metadata_service.conftest import sqlite_url
 

@@ -10,7 +10,7 @@ import pytest
 
 from metadata_service.api.app import create_app
 from metadata_service.api.server import serving
-from metadata_service.api.settings import ServiceSettings
+from metadata_service.api.service import ServiceSettings
 from metadata_service.storage.database import Database
 from metadata_service.storage.tokens import Role, create_token
 from tests.metadata_service.conftest import TOKENS

@@ -13,10 +13,9 @@ import pytest
 from idgraph.model.snapshot_changes import SnapshotChanges
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.web.refusals import GoneError
-from metadata_service.storage import snapshot_changes
+from metadata_service.storage import snapshots as snapshot_changes
 from metadata_service.storage.database import Database
-from metadata_service.storage.snapshot_changes import changes_since
-from metadata_service.storage.snapshots import SnapshotCache
+from metadata_service.storage.snapshots import SnapshotCache, changes_since
 from tests.metadata_service.conftest import Running
 from tests.metadata_service.test_snapshot import discover, read, restore
 

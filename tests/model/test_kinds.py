@@ -10,7 +10,7 @@ import pytest
 from idgraph.model import canonical
 from idgraph.model.errors import EventError
 from idgraph.model.events import RawRecord
-from idgraph.model.ordinals import read_ordinal
+from idgraph.model.stamps import read_ordinal
 from ingestion.sources.configuration import FileSource
 from ingestion.stages.decode import EnvelopeReader
 from tests.retail import SOURCES, order, spec

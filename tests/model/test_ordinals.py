@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.errors import EventError
-from idgraph.model.ordinals import read_ordinal
-from idgraph.model.stamps import ORDINAL_MAX, ORDINAL_MIN
+from idgraph.model.stamps import ORDINAL_MAX, ORDINAL_MIN, read_ordinal
 
 offsets = st.integers(-23 * 60, 23 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))
 

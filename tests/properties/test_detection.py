@@ -23,7 +23,7 @@ from idgraph.model.specs import IdentifierPlace, SpecDocument
 from ingestion.sources.configuration import FlowConfig
 from ingestion.stages.map_output import MapOutput
 from merge import codec
-from metadata_service.attributes.proposals import with_proposal
+from metadata_service.attributes.discovery import with_proposal
 from sinks.memory.data_keys import MemoryDataKeys
 from tests.folders import in_memory
 from tests.lanes import examples

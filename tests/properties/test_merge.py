@@ -14,7 +14,7 @@ from idgraph.model.stamps import SpecRef, Stamp
 from merge import codec
 from merge.fragments import FragmentState
 from merge.registers import later
-from merge.render import tree
+from merge.resolution import tree
 from tests.policies import fold
 
 # Few names, so that paths, stamps and sources collide often.

@@ -23,8 +23,7 @@ from ingestion.sources.files.lines import DamagedRecord
 from ingestion.sources.payload_formats import PayloadFormats
 from ingestion.stages.dead_letters import BatchAttempt, BatchDeadLetters, DeadLetterWriter
 from ingestion.stages.event_mapping import EventMapper
-from ingestion.stages.map_output import MapOutput
-from ingestion.stages.mapped_events import MappedChunk, MappedEvent
+from ingestion.stages.map_output import MapOutput, MappedChunk, MappedEvent
 from merge import codec
 from merge.fragments import FragmentState
 from tests.lanes import examples

@@ -26,8 +26,8 @@ from merge import codec, documents
 from merge.fragments import FragmentState
 from tests.properties.references import ORIGIN
 from tests.retail import spec
+from transforms.schema.attribute_nodes import Leaves
 from transforms.schema.diff import AttributeTree
-from transforms.schema.leaves import Leaves
 from transforms.spec.mapping import MappingSpec
 
 pytestmark = pytest.mark.skipif(native.state != "in use", reason=f"the native loops are {native.state}")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from idgraph import native
 from idgraph.model import canonical
 from idgraph.model.fragments import Kind, Origin, Register
-from idgraph.model.index_rules import IndexRules
+from idgraph.model.index import IndexRules
 from idgraph.model.stamps import SpecRef, Stamp
 from merge import codec
 from merge.documents import document

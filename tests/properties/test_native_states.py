@@ -14,7 +14,7 @@ from idgraph.model import canonical
 from idgraph.model.errors import DamagedStateError
 from idgraph.model.fragments import FragmentChange, Kind, Origin, Register
 from idgraph.model.identifiers import Identifier
-from idgraph.model.index_rules import IndexRules
+from idgraph.model.index import IndexRules
 from idgraph.model.stamps import SpecRef, Stamp
 from ingestion.stages.event_states import event_states, joined
 from merge import codec

@@ -16,7 +16,7 @@ from idgraph.model.stamps import SpecRef, Stamp
 from merge import codec
 from merge.fragments import FragmentState
 from merge.policies import POLICIES
-from merge.shown import shown
+from merge.resolution import shown
 from tests import policies
 from tests.lanes import examples
 from tests.policies import (

@@ -18,8 +18,8 @@ from idgraph.model.errors import ConflictError
 from idgraph.model.events import RawRecord
 from idgraph.model.fragments import Kind
 from idgraph.model.snapshots import DiscoveryDefaults, MetadataSnapshot
-from ingestion.stages.key_guard import KeyGuard
 from ingestion.stages.map_output import MapOutput
+from ingestion.stages.orphaned_keys import KeyGuard
 from merge import codec
 from merge.commit import Committer
 from merge.documents import document

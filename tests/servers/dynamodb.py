@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from idgraph.app.servers.dynamodb import dynamodb
+from idgraph.app.servers.stores import dynamodb
 from tests.servers.requirement import required, started
 
 if TYPE_CHECKING:

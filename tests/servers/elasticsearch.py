@@ -9,11 +9,11 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from idgraph.app.servers.elasticsearch import elasticsearch
+from idgraph.app.servers.stores import elasticsearch
 from tests.servers.requirement import required, started
 
 if TYPE_CHECKING:
-    from sinks.elasticsearch.connection import IndexLocation
+    from sinks.elasticsearch.client import IndexLocation
 
 URL = "TEST_ELASTICSEARCH_URL"
 DATA = "TEST_ELASTICSEARCH_DATA"
@@ -33,7 +33,7 @@ def require_elasticsearch() -> str:
 
 def place_of_index(folder: Path) -> IndexLocation:
     """An index that belongs to a folder, made when first asked for."""
-    from sinks.elasticsearch.connection import IndexLocation
+    from sinks.elasticsearch.client import IndexLocation
 
     name = "t" + hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:24]
     place = IndexLocation(require_elasticsearch(), name)

@@ -19,8 +19,7 @@ pytest.importorskip(
 from idgraph.model.errors import ProfileIndexError
 from idgraph.model.index import IndexDocument
 from idgraph.model.queries import Query
-from sinks.elasticsearch.client import ElasticsearchClient
-from sinks.elasticsearch.connection import IndexLocation
+from sinks.elasticsearch.client import ElasticsearchClient, IndexLocation
 from sinks.elasticsearch.index import ElasticsearchProfileIndex
 from sinks.elasticsearch.schema import IndexShape
 from sinks.elasticsearch.versions import ElasticsearchIndexVersions

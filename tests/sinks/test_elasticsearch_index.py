@@ -21,12 +21,11 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from idgraph.app.servers.elasticsearch import elasticsearch
 from idgraph.app.servers.processes import free_port
+from idgraph.app.servers.stores import elasticsearch
 from idgraph.model.errors import ConfigError, ProfileIndexError
 from idgraph.model.fragments import Kind, Register
-from idgraph.model.index import IndexDocument
-from idgraph.model.index_rules import IndexRules
+from idgraph.model.index import IndexDocument, IndexRules
 from idgraph.model.queries import Query, Term
 from idgraph.model.store import NEW, FragmentWrite
 from idgraph.projection.outbox import drain_outbox
@@ -35,7 +34,7 @@ from merge.documents import document
 from merge.fragments import FragmentState
 from sinks.elasticsearch import bulk as elasticsearch_bulk
 from sinks.elasticsearch import client as elasticsearch_client
-from sinks.elasticsearch.connection import API_KEY, IndexLocation
+from sinks.elasticsearch.client import API_KEY, IndexLocation
 from sinks.elasticsearch.index import ElasticsearchProfileIndex
 from sinks.memory.profiles import MemoryProfileStore
 from tests.contracts.implementations import hashed_name

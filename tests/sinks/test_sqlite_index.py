@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from idgraph.model.errors import ProfileIndexError
 from idgraph.model.fragments import FragmentChange, Kind, Origin, Register
 from idgraph.model.identifiers import Identifier
-from idgraph.model.index import IndexDocument
-from idgraph.model.index_rules import IndexRules
+from idgraph.model.index import IndexDocument, IndexRules
 from idgraph.model.queries import FullText, Prefix, Query, Range, Term
 from idgraph.model.stamps import SpecRef, Stamp
 from merge import codec

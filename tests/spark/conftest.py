@@ -16,7 +16,7 @@ from idgraph.model.errors import ConfigError
 from idgraph.model.specs import SpecDefinition
 from metadata_service.api.app import create_app
 from metadata_service.api.server import serving
-from metadata_service.api.settings import ServiceSettings
+from metadata_service.api.service import ServiceSettings
 from metadata_service.storage.tokens import Role, create_token
 from sinks.http.metadata import MetadataClient
 from sinks.keyring.provider import KeyringFile

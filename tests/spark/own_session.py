@@ -14,7 +14,7 @@ from pathlib import Path
 from idgraph.app.java import class_archives
 from ingestion.sources.configuration import FileSource, FlowConfig
 from ingestion.sources.files.stream import FileStream
-from ingestion.sources.intake import Intake
+from ingestion.sources.stream import Intake
 from ingestion.spark.session import start_session
 from ingestion.spark.configuration import SparkSettings
 

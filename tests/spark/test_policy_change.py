@@ -10,7 +10,7 @@ import pytest
 from idgraph.model.attributes import AttributeDefinition, DataType, EncryptionLevel
 from metadata_service.api.app import create_app
 from metadata_service.api.server import serving
-from metadata_service.api.settings import ServiceSettings
+from metadata_service.api.service import ServiceSettings
 from metadata_service.storage.tokens import Role, create_token
 from sinks.http.metadata import MetadataClient
 from sinks.keyring.provider import KeyringFile

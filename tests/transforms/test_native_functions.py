@@ -12,9 +12,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from idgraph import native
-from transforms.spec import readings
+from transforms.spec import pointers as readings
 from transforms.spec.jmespath import functions as expression_functions
-from transforms.spec.jolt import key_plans, readers, views, writers
+from transforms.spec.jolt import stars as key_plans
+from transforms.spec.jolt import views, writers
+from transforms.spec.jolt import views as readers
 from transforms.spec.jolt.functions import numeric
 from transforms.spec.jolt.stars import Star
 

@@ -17,9 +17,9 @@ from merge.policies import POLICIES
 from tests.properties.test_sealing import INDEX, KEY, FixedProvider
 from tests.retail import attribute, snapshot
 from transforms.privacy.blind_index import BlindIndex
-from transforms.privacy.register_sealing import RegisterSealer
 from transforms.privacy.sealing_key import SealingKey
-from transforms.schema.leaves import ValueToSeal
+from transforms.privacy.stored_values import RegisterSealer
+from transforms.schema.attribute_nodes import ValueToSeal
 from transforms.schema.policy_tree import PolicyTree
 
 NAME = "user_id:1"

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 
+from idgraph.model.classification import SealedValue
 from idgraph.model.errors import KeyProviderError, SealError
-from idgraph.model.sealed import SealedValue
 from tests.transforms.key_canary import shown
 from tests.transforms.siv_reference import siv_encrypt
 from transforms.privacy.sealing_key import SealingKey, UnusableKey

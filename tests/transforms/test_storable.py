@@ -19,8 +19,8 @@ from idgraph.model.stamps import SpecRef, Stamp
 from merge import codec
 from merge.fragments import FragmentState
 from tests.retail import Pipeline, attribute, order, raw, records, snapshot, spec
+from transforms.schema.data_types import MAX_ARRAY_DEPTH, canonical_value, problem
 from transforms.schema.diff import AttributeTree
-from transforms.schema.storable import MAX_ARRAY_DEPTH, canonical_value, problem
 
 ORIGIN = Origin(Stamp(0, 1, "s", "e"), SpecRef("m", 1))
 

@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Literal, NamedTuple, Protocol
+
+
+def exact_decimal(unscaled: bytes, scale: int) -> Decimal:
+    """A big-endian two's complement integer, shifted by `scale` digits; no digit is lost. Raises ValueError for more
+    digits than Python turns into text (4,300)."""
+    # As text: any context of arithmetic would round.
+    return Decimal(f"{int.from_bytes(unscaled, 'big', signed=True)}E{-scale}")
+
 
 Decode = Callable[[bytes], bytes]
 """A payload to JSON, every number exact. Raises EventError for a payload that its schema does not fit; the message

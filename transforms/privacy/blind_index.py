@@ -16,7 +16,7 @@ from idgraph.model import canonical
 from idgraph.model.attributes import DataType
 from idgraph.model.identifiers import HASHED_PREFIX, Identifier
 from transforms.privacy.keys import KeyProvider
-from transforms.privacy.not_picklable import NotPicklable
+from transforms.privacy.secret import NotPicklable
 
 PURPOSE = "blind-index"
 MAX_NAMES = 4096

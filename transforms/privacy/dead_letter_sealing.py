@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 from idgraph.model.canonical import encode
 from idgraph.model.errors import SealError
 from transforms.privacy.keys import KeyProvider
-from transforms.privacy.not_picklable import NotPicklable
+from transforms.privacy.secret import NotPicklable
 
 PURPOSE = "dead-letters"
 FORMAT_VERSION = b"\x01"

@@ -11,9 +11,8 @@ from typing import TypeVar
 
 from idgraph.model.errors import ClosedVersionError, KeyProviderError, KeyServiceError, StoreError
 from transforms.privacy.keys import DataKeyStore, KeyProvider, WrappedKey
-from transforms.privacy.not_picklable import NotPicklable
 from transforms.privacy.sealing_key import DATA_KEY_BYTES, SealingKey, UnusableKey
-from transforms.privacy.secret import Secret
+from transforms.privacy.secret import NotPicklable, Secret
 
 __all__ = ["DataKeys", "SealingKey"]
 

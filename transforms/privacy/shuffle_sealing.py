@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from idgraph.model.errors import SealError
 from transforms.privacy.keys import KeyProvider
-from transforms.privacy.not_picklable import NotPicklable
+from transforms.privacy.secret import NotPicklable
 
 PURPOSE = "parcels"
 FORMAT_VERSION = b"\x01"

@@ -21,11 +21,9 @@ from idgraph.model.fragments import Kind, Origin, Register
 from idgraph.model.identifiers import Identifier
 from idgraph.model.proposals import Proposal
 from idgraph.model.snapshots import MetadataSnapshot
-from transforms.schema.attribute_nodes import AttributeNode
-from transforms.schema.data_types import DATA_TYPES
-from transforms.schema.leaves import Leaves, Unexpected, ValueToSeal
+from transforms.schema.attribute_nodes import AttributeNode, Leaves, Unexpected, ValueToSeal
+from transforms.schema.data_types import DATA_TYPES, canonical_value, problem
 from transforms.schema.policy_tree import MAX_CACHED_UNKNOWN, PolicyTree
-from transforms.schema.storable import canonical_value, problem
 from transforms.spec.mapping import RESERVED_KEY
 
 # What a NamedTuple's own constructor does, without its call: there is one for most leaves of most events.

@@ -21,13 +21,12 @@ from idgraph.model.attributes import (
 from idgraph.model.classification import Classification
 from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.errors import EventError
-from idgraph.model.index_rules import IndexRules
+from idgraph.model.index import IndexRules
 from idgraph.model.proposals import Proposal
 from idgraph.model.snapshots import DetectionMode, MetadataSnapshot
 from transforms.schema.attribute_nodes import AttributeNode, AttributePolicy, policy_of, protect_above
-from transforms.schema.data_types import DATA_TYPES, declared_type
+from transforms.schema.data_types import DATA_TYPES, declared_type, is_text
 from transforms.schema.detection.detection import shaped_key
-from transforms.schema.storable import is_text
 
 MAX_DEPTH = 64
 MAX_PATH = 1024

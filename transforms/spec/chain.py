@@ -28,8 +28,16 @@ from transforms.spec.jolt.numbers import unmark
 from transforms.spec.jolt.writers import BorrowedError
 from transforms.spec.limits import SpecLimits, measure
 from transforms.spec.nesting import bound_depth
-from transforms.spec.operation import Operation
-from transforms.spec.ownership import ALL_OWNED, EVENT, EVERYTHING, Ownership, PathTree, copy_all, copy_along
+from transforms.spec.operation import (
+    ALL_OWNED,
+    EVENT,
+    EVERYTHING,
+    Operation,
+    Ownership,
+    PathTree,
+    copy_all,
+    copy_along,
+)
 
 Transform: TypeAlias = Callable[..., Any]
 """`f(payload, context=None)`: takes a JSON value, and an object that `^` looks into."""

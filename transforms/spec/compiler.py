@@ -9,9 +9,8 @@ from idgraph.model.errors import SpecError
 from transforms.spec.chain import Chain, Transform
 from transforms.spec.generation.code import Code
 from transforms.spec.limits import DEFAULT_LIMITS, SpecLimits
-from transforms.spec.operation import Operation
+from transforms.spec.operation import EVENT, Operation, Ownership
 from transforms.spec.operations import JOLT_CLASSES, OPERATIONS, WITHOUT_SPEC
-from transforms.spec.ownership import EVENT, Ownership
 from transforms.spec.pointers import found, nearest, pointer, without
 from transforms.spec.spec_size import check_size
 

@@ -7,16 +7,16 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from idgraph import native
-from idgraph.model import kinds, paths
+from idgraph.model import events as kinds
+from idgraph.model import paths
 from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.errors import EventError
 from idgraph.model.events import Event
 from idgraph.model.identifiers import Identifier
-from idgraph.model.ordinals import read_ordinal
 from idgraph.model.specs import SpecDocument
-from idgraph.model.stamps import Stamp
+from idgraph.model.stamps import Stamp, read_ordinal
 from transforms import compile_spec
-from transforms.schema.storable import MAX_INTEGER_BITS, is_text
+from transforms.schema.data_types import MAX_INTEGER_BITS, is_text
 from transforms.spec.chain import Transform
 
 RESERVED_KEY = "_event"

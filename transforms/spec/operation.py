@@ -5,11 +5,104 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, Final, TypeAlias
 
 from transforms.spec.emit_context import EmitContext
 from transforms.spec.generation.nodes import Block
-from transforms.spec.ownership import PathTree
+
+PathTree: TypeAlias = "dict[str, PathTree]"
+"""Containers by the keys that lead to them; the tree itself stands for the root."""
+
+EVERYTHING: Final[PathTree] = {}
+"""Stands for all containers; compare by identity."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ownership:
+    """What is known of a value between two operations.
+
+    `owned` is None when not even the root may be changed. `plain` says that no part occurs twice.
+    """
+
+    owned: PathTree | None
+    plain: bool = False
+
+    def covers(self, changed: PathTree) -> bool:
+        """Whether all containers that an operation changes are owned."""
+        return self.owned is not None and _covers(self.owned, changed)
+
+    def without(self, assigned: list[tuple[str, ...]]) -> Ownership:
+        """After values were put at these paths (`*` for any key) that may be shared or not owned."""
+        if self.owned is None or self.owned is EVERYTHING:
+            return self
+        return Ownership(_pruned(self.owned, assigned))
+
+
+EVENT: Final = Ownership(None, plain=True)
+"""An event as it came."""
+ALL_OWNED: Final = Ownership(EVERYTHING)
+
+
+def merge_trees(into: PathTree, other: PathTree) -> None:
+    """Adds the containers of `other`; neither may be EVERYTHING."""
+    for key, below in other.items():
+        merge_trees(into.setdefault(key, {}), below)
+
+
+def _covers(owned: PathTree, changed: PathTree) -> bool:
+    if owned is EVERYTHING:
+        return True
+    if changed is EVERYTHING:
+        return False
+    return all(key in owned and _covers(owned[key], below) for key, below in changed.items())
+
+
+def _pruned(owned: PathTree, assigned: list[tuple[str, ...]]) -> PathTree:
+    kept: PathTree = {}
+    for key, below in owned.items():
+        heads = [path for path in assigned if path[0] in (key, "*")]
+        if not any(len(path) == 1 for path in heads):
+            kept[key] = _pruned(below, [path[1:] for path in heads])
+    return kept
+
+
+def copy_all(value: Any) -> Any:
+    """A copy in which every container is new and what was shared is shared."""
+    known: dict[int, Any] = {}
+
+    def visit(node: Any) -> Any:
+        kind = type(node)
+        if kind is not dict and kind is not list:
+            return node
+        copied = known.get(id(node))
+        if copied is None:
+            if kind is dict:
+                copied = known[id(node)] = {}
+                for key, below in node.items():
+                    copied[key] = visit(below)
+            else:
+                copied = known[id(node)] = []
+                for below in node:
+                    copied.append(visit(below))
+        return copied
+
+    return visit(value)
+
+
+def copy_along(value: Any, changed: PathTree) -> Any:
+    """A copy in which the containers of `changed` are new; the rest is the same."""
+    if type(value) is dict:
+        copied = dict(value)
+        for key, below in changed.items():
+            inner = copied.get(key)
+            if type(inner) is dict or type(inner) is list:
+                copied[key] = copy_along(inner, below)
+        return copied
+    if type(value) is list:
+        # Keys may be array indexes; which ones is not worth knowing.
+        return [copy_all(element) if changed else element for element in value]
+    return value
+
 
 Emit: TypeAlias = Callable[[EmitContext, Block], None]
 """Adds the code that makes the new value out of the flow's."""

@@ -9,7 +9,7 @@ from idgraph.model.errors import TransformError
 from transforms.spec.compiler import compile_operations
 from transforms.spec.jolt.numbers import unmark
 from transforms.spec.limits import DEFAULT_LIMITS, SpecLimits
-from transforms.spec.ownership import copy_all
+from transforms.spec.operation import copy_all
 
 
 class TracedStep(NamedTuple):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from idgraph.model.index import ProfileIndex
     from idgraph.model.index_versions import IndexVersions
     from idgraph.model.tombstones import TombstoneNames
-    from sinks.elasticsearch.connection import IndexLocation
+    from sinks.elasticsearch.client import IndexLocation
 
 FILE = "index.db"
 
@@ -52,7 +52,7 @@ def open_versions(settings: Settings, names: TombstoneNames) -> IndexVersions:
 def place(config: dict[str, Any]) -> IndexLocation:
     """Where the index is. Raises ConfigError when what talks to Elasticsearch is not installed."""
     try:
-        from sinks.elasticsearch.connection import IndexLocation
+        from sinks.elasticsearch.client import IndexLocation
     except ModuleNotFoundError:
         raise ConfigError(
             "[index] kind: Elasticsearch needs its client; install it with `pip install idgraph[elasticsearch]`"

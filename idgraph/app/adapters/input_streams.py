@@ -44,8 +44,8 @@ def input_stream(settings: Settings) -> InputStream:
 
         reads_ranges = find_spec("confluent_kafka") is not None
         return KafkaStream(topics, settings.kafka, checkpoint, reads_ranges)
-    from ingestion.sources.files.ownership import file_sources
     from ingestion.sources.files.stream import FileStream
+    from ingestion.sources.files.taken import file_sources
 
     return FileStream(file_sources(sources), settings.flow.max_files_per_batch, checkpoint)
 

@@ -14,8 +14,13 @@ import typer
 from idgraph.app import wiring
 from idgraph.app.commands.context import Json, Why, settings_of
 from idgraph.app.exits import Exit, error_handler
-from idgraph.app.terminal.escapes import escape_control_chars, visible_lines
-from idgraph.app.terminal.output import counted, print_listing, report_cut
+from idgraph.app.terminal.output import (
+    counted,
+    escape_control_chars,
+    print_listing,
+    report_cut,
+    visible_lines,
+)
 from idgraph.model.errors import ApprovalNeededError, MetadataError, RefusedError
 
 if TYPE_CHECKING:

@@ -65,7 +65,7 @@ def backfill(
 
 def _run(found: Archive, source: str, stop: Event, rate: float | None, again: bool, as_json: bool) -> Tally:
     from idgraph.app.jobs.backfill import done_before, forget, run_backfill
-    from idgraph.app.jobs.backfill_view import showing
+    from idgraph.app.jobs.progress import showing
 
     if again:
         forget(found)

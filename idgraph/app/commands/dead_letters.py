@@ -14,8 +14,13 @@ from idgraph.app import wiring
 from idgraph.app.adapters.key_providers import ensure_keyring
 from idgraph.app.commands.context import settings_of
 from idgraph.app.exits import Exit, error_handler
-from idgraph.app.terminal.escapes import escape_control_chars, visible_lines
-from idgraph.app.terminal.output import print_json, print_table, report_cut
+from idgraph.app.terminal.output import (
+    escape_control_chars,
+    print_json,
+    print_table,
+    report_cut,
+    visible_lines,
+)
 from idgraph.model.dead_letters import COMMIT_REASONS, DeadLetterReason
 from idgraph.model.errors import MetadataError, SealError
 

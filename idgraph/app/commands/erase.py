@@ -14,9 +14,8 @@ from idgraph.app import wiring
 from idgraph.app.adapters.key_providers import ensure_keyring
 from idgraph.app.commands.context import settings_of
 from idgraph.app.exits import Exit, error_handler
-from idgraph.app.terminal.escapes import escape_control_chars
-from idgraph.app.terminal.output import counted, print_json, print_table
-from idgraph.app.terminal.prompt import confirmed
+from idgraph.app.terminal.output import counted, escape_control_chars, print_json, print_table
+from idgraph.app.terminal.stdio import confirmed
 from idgraph.jobs.export_file import require_place
 from idgraph.model.errors import ConfigError, QueryError, StoreError
 from idgraph.model.tombstones import NO_EPOCH

@@ -43,7 +43,7 @@ def run(
     itself: too many events became dead letters, or `flow.on_failure` says to stop.
     """
     from idgraph.app.flow_runner import run_flow
-    from ingestion.sources.intake import Intake
+    from ingestion.sources.stream import Intake
 
     with error_handler(), stopping_on_signals() as stop:
         settings = settings_of(context)

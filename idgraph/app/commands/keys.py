@@ -13,7 +13,7 @@ from idgraph.app.adapters.key_providers import create_keyring, ensure_keyring
 from idgraph.app.commands.context import Json, settings_of
 from idgraph.app.exits import Exit, error_handler
 from idgraph.app.terminal.output import counted, print_json, print_table
-from idgraph.app.terminal.prompt import confirmed
+from idgraph.app.terminal.stdio import confirmed
 
 if TYPE_CHECKING:
     from transforms.privacy.keys import KeyVersion
@@ -70,8 +70,7 @@ def rotate(context: typer.Context, rate: Rate = None, as_json: Json = False) -> 
     If it is interrupted, run it again: it goes on where it was. Exit code 1 if some data keys cannot be
     unwrapped, which stay as they are, or if the keyring is another one or an older copy, under which nothing is begun.
     """
-    from idgraph.app.jobs.progress import paced
-    from idgraph.app.jobs.rotation_view import shown
+    from idgraph.app.jobs.progress import paced, shown
     from transforms.privacy.rotation import PAGE
     from transforms.privacy.rotation import rotate as rotation
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from idgraph.app.exits import Exit, error_handler
-from idgraph.app.terminal.escapes import escape_control_chars
-from idgraph.app.terminal.output import json_writer, print_json
+from idgraph.app.terminal.output import escape_control_chars, json_writer, print_json
 from idgraph.model import canonical
 from idgraph.model.errors import ConfigError, TransformError
 

@@ -14,8 +14,7 @@ from idgraph.app import wiring
 from idgraph.app.adapters.key_providers import ensure_keyring
 from idgraph.app.commands.context import settings_of
 from idgraph.app.exits import Exit, error_handler
-from idgraph.app.terminal.escapes import escape_control_chars
-from idgraph.app.terminal.output import console, counted, json_writer, print_json
+from idgraph.app.terminal.output import console, counted, escape_control_chars, json_writer, print_json
 from idgraph.jobs.export_file import require_export, write_export
 from idgraph.model.errors import QueryError
 from idgraph.model.queries import Query, Term

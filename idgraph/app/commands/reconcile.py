@@ -10,8 +10,7 @@ from idgraph.app.commands.context import Json, settings_of
 from idgraph.app.exits import Exit, error_handler
 from idgraph.app.jobs import progress as progress_view
 from idgraph.app.observation.json_logs import say
-from idgraph.app.terminal.escapes import escape_control_chars
-from idgraph.app.terminal.output import counted, print_json, print_table
+from idgraph.app.terminal.output import counted, escape_control_chars, print_json, print_table
 
 if TYPE_CHECKING:
     from idgraph.jobs.reconcile import ReconcileProgress

@@ -12,8 +12,7 @@ import typer
 from idgraph.app import wiring
 from idgraph.app.commands.context import Json, Why, settings_of
 from idgraph.app.exits import Exit, error_handler
-from idgraph.app.terminal.escapes import escape_control_chars, visible_lines
-from idgraph.app.terminal.output import print_listing
+from idgraph.app.terminal.output import escape_control_chars, print_listing, visible_lines
 from idgraph.model.errors import SpecError
 
 if TYPE_CHECKING:

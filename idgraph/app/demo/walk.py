@@ -14,20 +14,69 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from idgraph.app import wiring
 from idgraph.app.demo.example import Example
-from idgraph.app.demo.flow import RunningFlow
 from idgraph.app.documents.reading import read_attributes, read_definition
 from idgraph.app.java import require_java
 from idgraph.app.metadata_server import serving_here
 from idgraph.app.publish import publish_lines
-from idgraph.app.settings.document import load
+from idgraph.app.settings.document import Settings, load
 from idgraph.app.terminal.output import console, counted
 from idgraph.app.terminal.profile_tree import profile_tree
 from idgraph.model import canonical
 from idgraph.model.errors import IdgraphError
 from idgraph.model.identifiers import Identifier
 from idgraph.model.queries import Query
+from ingestion.sources.stream import Intake
+from ingestion.stages.outcomes import BatchReport, StageReport
 from profile_service.reader import Profile
 from sinks.http.metadata import MetadataClient
+
+
+class RunningFlow:
+    """The flow in a thread, and what it reported so far."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.counts = StageReport()
+        self.seconds = 0.0
+        self.failure: IdgraphError | None = None
+        self._settings = settings
+        self._stop = threading.Event()
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(target=self._run, name="flow")
+
+    def __enter__(self) -> RunningFlow:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        from idgraph.app.flow_runner import run_flow
+
+        try:
+            run_flow(self._settings, self._stop, Intake(), self._take)
+        except IdgraphError as error:
+            self.failure = error
+        finally:
+            with self._changed:
+                self._changed.notify_all()
+
+    def _take(self, report: BatchReport) -> None:
+        with self._changed:
+            self.counts.add(report.counts)
+            self.seconds += report.seconds
+            self._changed.notify_all()
+
+    def wait(self, seconds: float) -> None:
+        """Wait for the next report, at most so long. Raises what stopped the flow."""
+        with self._changed:
+            self._changed.wait(seconds)
+        if self.failure is not None:
+            raise self.failure
+        if not self._thread.is_alive():
+            raise IdgraphError("the flow ended unexpectedly")
+
 
 EDIT_SECONDS = 60
 

@@ -22,9 +22,8 @@ from idgraph.app.documents.reading import read_attributes, read_definition
 from idgraph.app.jars.maven import JarSet, cache_folder, jars
 from idgraph.app.java import require_java
 from idgraph.app.metadata_server import serving_here
-from idgraph.app.servers.dynamodb import DYNAMODB_LOCAL, dynamodb
-from idgraph.app.servers.elasticsearch import NODE, TRANSPORT, elasticsearch
 from idgraph.app.servers.kafka import KAFKA, kafka
+from idgraph.app.servers.stores import DYNAMODB_LOCAL, NODE, TRANSPORT, dynamodb, elasticsearch
 from idgraph.app.settings.document import Settings
 from idgraph.files import owner_only
 from idgraph.model.errors import ConfigError, ServerUnavailableError
@@ -50,7 +49,7 @@ def up(folder: Path, stop: threading.Event, on_batch: Callable[[BatchReport], No
     whatever stopped the flow.
     """
     from idgraph.app.flow_runner import run_flow
-    from ingestion.sources.intake import Intake
+    from ingestion.sources.stream import Intake
 
     with started(folder, stop) as shape:
         _suggest(shape.dev, shape.declared)

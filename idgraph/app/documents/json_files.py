@@ -7,8 +7,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from idgraph.app.documents.json_places import JsonPositions, find_places, offset_within
-from idgraph.app.documents.json_syntax import JsonSyntaxError, place_at
+from idgraph.app.documents.json_places import (
+    JsonPositions,
+    JsonSyntaxError,
+    find_places,
+    offset_within,
+    place_at,
+)
 from idgraph.model import canonical
 from idgraph.model.errors import ConfigError, IdgraphError, SpecError
 

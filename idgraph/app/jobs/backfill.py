@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from idgraph.app import wiring
 from idgraph.app.flow_runner import run_flow
 from idgraph.app.settings.document import Settings
-from idgraph.app.settings.metrics import MetricsSettings
+from idgraph.app.settings.tables import MetricsSettings
 from idgraph.files import exclusive_lock
 from idgraph.jobs.backfill.archive import BackfillProgress, Tally, archive_files, archive_path, bytes_an_event
 from idgraph.jobs.reencrypt.background_sealing import keep_sealed_by, protection_of, sealed_by
@@ -24,9 +24,9 @@ from idgraph.model.errors import ConfigError
 from ingestion.sources.configuration import FileSource, SourceConfig
 from ingestion.sources.files.globs import is_glob
 from ingestion.sources.files.lines import size_of
-from ingestion.sources.files.ownership import file_sources, folder_of, path_below
-from ingestion.sources.intake import Intake
+from ingestion.sources.files.taken import file_sources, folder_of, path_below
 from ingestion.sources.kafka.configuration import KafkaSource
+from ingestion.sources.stream import Intake
 from ingestion.stages.outcomes import BatchReport
 
 BATCH_EVENTS = 100_000

@@ -16,7 +16,7 @@ from idgraph.jobs.reconcile import Reconciling
 from idgraph.jobs.reindex import Reindexing
 from idgraph.jobs.resume_points import ResumePoint
 from idgraph.model.errors import AlreadyRunningError, ConfigError, MetadataError
-from idgraph.projection.index_policies import IndexPolicies
+from idgraph.projection.indexing import IndexPolicies
 from idgraph.projection.stream_following import StreamFollowing, StreamPlaces
 from ingestion.metadata.follower import SnapshotFollower
 from ingestion.metadata.snapshot_file import kept_snapshot
@@ -32,7 +32,7 @@ _POINT = "place.json"
 @contextmanager
 def opened_versions(settings: Settings) -> Iterator[IndexVersions]:
     """The versions of the index, closed at the end. Raises ConfigError."""
-    from transforms.privacy.tombstone_names import TombstoneNames
+    from transforms.privacy.stored_names import TombstoneNames
 
     ensure_keyring(settings)
     with closing(open_versions(settings, TombstoneNames(provider_of(settings)))) as versions:

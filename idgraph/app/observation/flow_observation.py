@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from idgraph.app.observation.http_server import Page, serving, verdict
-from idgraph.app.observation.watch import Watch
-from idgraph.model.errors import ConfigError
+from idgraph.model.errors import ConfigError, IdgraphError
 from ingestion.sources.kafka.configuration import kafka_sources
 
 if TYPE_CHECKING:
@@ -19,6 +19,53 @@ if TYPE_CHECKING:
     from ingestion.metadata.follower import SnapshotFollower
     from ingestion.spark.workers import WorkerResources
     from ingestion.stages.outcomes import BatchReport
+
+T = TypeVar("T")
+
+EARLY_SECONDS = 1.0
+"""Before there is anything to report: Spark starts, nothing was taken yet."""
+
+_ENDING_SECONDS = 2.0
+
+
+class Watch(Generic[T]):
+    """Asks every `seconds` on a thread of its own, every EARLY_SECONDS while the answer is `nothing`. Use as a context
+    manager."""
+
+    def __init__(self, ask: Callable[[], T], nothing: T, seconds: float) -> None:
+        self._ask = ask
+        self._nothing = nothing
+        self._seconds = seconds
+        self._latest: T | IdgraphError = nothing
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
+
+    def __enter__(self) -> Watch[T]:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        # What it asks is closed next.
+        self._thread.join(_ENDING_SECONDS)
+
+    def latest(self) -> T:
+        """What was found last, `nothing` before. Raises what the asking raised."""
+        if isinstance(self._latest, IdgraphError):
+            raise self._latest.with_traceback(None)
+        return self._latest
+
+    def _run(self) -> None:
+        while True:
+            try:
+                self._latest = self._ask()
+            except IdgraphError as error:
+                self._latest = error
+            except Exception as error:
+                self._latest = IdgraphError(type(error).__name__)
+            if self._stop.wait(EARLY_SECONDS if self._latest == self._nothing else self._seconds):
+                return
+
 
 OUTBOX_COUNTED = 10_000
 """More of the outbox is not looked at. DynamoDB may read as many from each of its sixteen shards."""

@@ -29,15 +29,21 @@ from pydantic_settings import (
     SettingsError,
 )
 
-from idgraph.app.settings.keys import KeySettings
-from idgraph.app.settings.metrics import MetricsSettings
 from idgraph.app.settings.mistakes import explain, misspelt_variables, mistyped, place, wrong_kind
-from idgraph.app.settings.sources import Source, absolute, require_one_flow, require_registry
-from idgraph.app.settings.urls import http_url, without_credentials
+from idgraph.app.settings.tables import (
+    KeySettings,
+    MetricsSettings,
+    Source,
+    absolute,
+    http_url,
+    require_one_flow,
+    require_registry,
+    without_credentials,
+)
 from idgraph.model.errors import ConfigError
 from ingestion.sources.configuration import FileSource, FlowConfig
 from ingestion.sources.files.globs import require_name
-from ingestion.sources.files.ownership import file_sources
+from ingestion.sources.files.taken import file_sources
 from ingestion.sources.kafka.configuration import KafkaSettings, KafkaSource
 from ingestion.spark.configuration import SparkSettings
 

@@ -7,10 +7,10 @@ from typing import Any
 from rich.text import Text
 from rich.tree import Tree
 
-from idgraph.app.terminal.escapes import escape_control_chars
+from idgraph.app.terminal.output import escape_control_chars
 from idgraph.model import canonical, paths
 from idgraph.model.attributes import ReconciliationPolicy
-from merge.shown import Shown
+from merge.resolution import Shown
 from profile_service.reader import MASK, Profile, ProfileLeaf
 
 _MASKED = "••••••"

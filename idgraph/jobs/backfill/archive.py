@@ -16,7 +16,7 @@ from idgraph.model.errors import ConfigError, StoreError
 from ingestion.sources.configuration import FileSource
 from ingestion.sources.files.globs import is_glob, require_plain_glob
 from ingestion.sources.files.lines import size_of
-from ingestion.sources.files.ownership import folder_of, source_of
+from ingestion.sources.files.taken import folder_of, source_of
 from ingestion.spark.checkpoints import query_id
 from ingestion.stages.outcomes import BatchReport
 

@@ -16,7 +16,7 @@ from idgraph.jobs.reencrypt.stale import OutdatedFragment
 from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.errors import KeyProviderError, KeyServiceError, SealError
 from idgraph.model.fragments import Kind, Origin, Register
-from idgraph.model.index_rules import IndexRules
+from idgraph.model.index import IndexRules
 from idgraph.model.stamps import Stamp
 from idgraph.model.store import FragmentWrite
 from ingestion.spark.workers import WorkerResources
@@ -25,8 +25,8 @@ from merge import codec
 from merge.cells import Cell
 from merge.documents import document
 from merge.fragments import FragmentState
-from transforms.privacy.not_picklable import NotPicklable
 from transforms.privacy.sealing import SealingKey
+from transforms.privacy.secret import NotPicklable
 from transforms.privacy.stored_names import StoredNames
 from transforms.privacy.stored_values import StoredValues
 

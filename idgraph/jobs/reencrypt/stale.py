@@ -13,7 +13,7 @@ from idgraph.model.tombstones import NO_EPOCH
 from ingestion.spark.workers import WorkerResources
 from merge import codec
 from merge.fragments import FragmentState
-from transforms.privacy.not_picklable import NotPicklable
+from transforms.privacy.secret import NotPicklable
 from transforms.privacy.stored_names import StoredNames
 from transforms.privacy.stored_values import OutdatedValue, StoredValues
 

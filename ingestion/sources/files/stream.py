@@ -13,9 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ingestion.sources.configuration import FileSource
 from ingestion.sources.files.lines import size_of
-from ingestion.sources.files.ownership import source_of, spark_path
-from ingestion.sources.files.taken import files_of
-from ingestion.sources.intake import Intake
+from ingestion.sources.files.taken import files_of, source_of, spark_path
+from ingestion.sources.stream import Intake
 from ingestion.spark import local_disk
 
 log = logging.getLogger(__name__)

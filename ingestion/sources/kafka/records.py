@@ -11,8 +11,8 @@ from idgraph.model.errors import ConfigError
 from idgraph.model.events import KAFKA, RawRecord
 from ingestion.sources.files.lines import DamagedRecord
 from ingestion.sources.kafka.configuration import KafkaSource
-from ingestion.sources.kafka.frames import Headers, frame
-from ingestion.sources.record_reader import SparkRow, Taken
+from ingestion.sources.kafka.envelope import Headers, frame
+from ingestion.sources.stream import SparkRow, Taken
 
 RANGE = ("topic", "partition", "since", "until")
 """Columns of rows that are ranges of offsets, for records that Spark does not read itself."""

@@ -24,8 +24,8 @@ from metadata_service.api.routes.policy_changes import ASKED, asked
 from metadata_service.api.service import Actor, Paging, Reason, Service
 from metadata_service.attributes import catalogue as attributes
 from metadata_service.attributes.catalogue import AttributeFilter, PlannedAttribute
+from metadata_service.attributes.discovery import Verdict, decided
 from metadata_service.attributes.policy_changes import request_change
-from metadata_service.attributes.proposals import Verdict, decided
 from metadata_service.attributes.weakening import opened_by_attribute
 from metadata_service.storage.edits import Edit
 

@@ -9,8 +9,7 @@ from fastapi import APIRouter, Query
 from idgraph.web.cursors import Page
 from metadata_service.api.records import ChangeRecord
 from metadata_service.api.service import Paging, Service
-from metadata_service.storage.change_log import list_changes
-from metadata_service.storage.edits import Kind
+from metadata_service.storage.edits import Kind, list_changes
 
 router = APIRouter(prefix="/v1/changes", tags=["changes"])
 

@@ -8,12 +8,12 @@ from idgraph.model.snapshots import DiscoveryDefaults
 from idgraph.web.conditional import IfNoneMatch, Precondition, json_answer
 from metadata_service.api.routes.policy_changes import ASKED, asked
 from metadata_service.api.service import Actor, Reason, Service
-from metadata_service.attributes.defaults import (
+from metadata_service.attributes.policy_changes import request_change
+from metadata_service.attributes.protection import (
     discovery_defaults,
     plan_discovery_defaults,
     save_discovery_defaults,
 )
-from metadata_service.attributes.policy_changes import request_change
 from metadata_service.attributes.weakening import opened_by_defaults
 
 router = APIRouter(prefix="/v1/discovery-defaults", tags=["discovery defaults"])

@@ -8,12 +8,12 @@ from idgraph.model.classification import ClassificationLevels
 from idgraph.web.conditional import IfNoneMatch, Precondition, json_answer
 from metadata_service.api.routes.policy_changes import ASKED, asked
 from metadata_service.api.service import Actor, Reason, Service
-from metadata_service.attributes.levels import (
+from metadata_service.attributes.policy_changes import request_change
+from metadata_service.attributes.protection import (
     check_classification_levels,
     classification_levels,
     save_classification_levels,
 )
-from metadata_service.attributes.policy_changes import request_change
 from metadata_service.attributes.weakening import opened_by_levels
 
 router = APIRouter(prefix="/v1/classification-levels", tags=["classification levels"])

@@ -12,8 +12,7 @@ from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.web.conditional import IfNoneMatch, is_listed
 from metadata_service.api.service import Service
 from metadata_service.storage.database import Revision
-from metadata_service.storage.snapshot_changes import changes_since
-from metadata_service.storage.snapshots import ServedSnapshot
+from metadata_service.storage.snapshots import ServedSnapshot, changes_since
 
 router = APIRouter(prefix="/v1/snapshot", tags=["snapshot"])
 

@@ -15,8 +15,7 @@ from idgraph.model.index import IndexDocument, Indexed, SearchPage
 from idgraph.model.index_versions import VersionState
 from idgraph.model.queries import Query
 from idgraph.model.tombstones import NO_EPOCH, Tombstone, TombstoneNames
-from sinks.index_cursors import cursor_after, read_cursor
-from sinks.index_values import check_text
+from sinks.index_values import check_text, cursor_after, read_cursor
 from sinks.sqlite import tombstones as sqlite_tombstones
 from sinks.sqlite.database import SqliteFile
 from sinks.sqlite.index import documents as rows

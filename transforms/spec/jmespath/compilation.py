@@ -18,10 +18,9 @@ from jmespath.exceptions import JMESPathError
 
 from idgraph.model.errors import SpecError
 from transforms.spec.jmespath import evaluators
-from transforms.spec.jmespath.analysis import field_chain, is_path
 from transforms.spec.jmespath.calls import compile_call
 from transforms.spec.jmespath.evaluators import Evaluate
-from transforms.spec.jmespath.growth import Growths, measured, needs_measure
+from transforms.spec.jmespath.growth import Growths, field_chain, is_path, measured, needs_measure
 from transforms.spec.jmespath.syntax_errors import syntax_error
 from transforms.spec.limits import DEFAULT_LIMITS, SpecLimits
 from transforms.spec.operation import UNBOUNDED

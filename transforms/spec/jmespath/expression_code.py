@@ -26,9 +26,9 @@ from transforms.spec.generation.nodes import (
     named,
     when,
 )
-from transforms.spec.jmespath.analysis import field_chain, is_small
 from transforms.spec.jmespath.compilation import Expression
 from transforms.spec.jmespath.functions import CUSTOM_FUNCTIONS
+from transforms.spec.jmespath.growth import field_chain, is_small
 
 _NOTHING: Final[dict[str, Any]] = {}
 """Stands for what is no object: it has no keys."""

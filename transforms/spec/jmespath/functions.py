@@ -23,7 +23,7 @@ from transforms.spec.generation.nodes import call as code_call
 from transforms.spec.jmespath.growth import check_spelled
 from transforms.spec.jmespath.times import check_constants, epoch_ms
 from transforms.spec.jolt.text import is_blank
-from transforms.spec.readings import epoch_milliseconds, strip_zeros
+from transforms.spec.pointers import epoch_milliseconds, strip_zeros
 
 _MAX_NUMBER_TEXT = 400
 _SURE_NUMBER = 15

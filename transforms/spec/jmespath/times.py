@@ -11,8 +11,7 @@ from typing import Any
 from zoneinfo import ZoneInfo, available_timezones
 
 from idgraph.model.errors import SpecError, TransformError
-from transforms.spec.pointers import found, nearest
-from transforms.spec.readings import epoch_milliseconds
+from transforms.spec.pointers import epoch_milliseconds, found, nearest
 
 _UNITS = {"seconds": Decimal(1000), "milliseconds": Decimal(1), "microseconds": Decimal("0.001")}
 _DIRECTIVES = frozenset("YymdBbHIMSfpzjaA%")

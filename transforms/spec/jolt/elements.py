@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from idgraph.model.errors import SpecError
-from transforms.spec.jolt.notation import split_path, unescaped, without_escaped
 from transforms.spec.jolt.numbers import parse_int
 from transforms.spec.jolt.stars import Star
-from transforms.spec.jolt.text import is_blank
+from transforms.spec.jolt.text import is_blank, split_path, unescaped, without_escaped
 
 
 class Reference(NamedTuple):

@@ -26,7 +26,7 @@ from transforms.spec.generation.nodes import (
     new_tuple,
 )
 from transforms.spec.jolt.elements import Amp, Array, Dollar, Element, Literal, Reference, Transpose
-from transforms.spec.jolt.readers import (
+from transforms.spec.jolt.views import (
     MISSING,
     checked_index,
     index_text,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 
-from transforms.spec.budget import budgeted
+from transforms.spec.budget import budgeted, count_weight
 from transforms.spec.generation.code import Code
 from transforms.spec.generation.nodes import (
     NONE,
@@ -30,17 +30,16 @@ from transforms.spec.generation.nodes import (
     set_item,
     when,
 )
-from transforms.spec.jolt.filling import room_for
 from transforms.spec.jolt.modify_children import Child, Children, ChildShape, Mode
-from transforms.spec.jolt.modify_growth import check_container, grower, lengthen
 from transforms.spec.jolt.modify_loops import ModifyLoops
+from transforms.spec.jolt.modify_spec import check_container, grower, lengthen
 from transforms.spec.jolt.modify_spots import Spot
 from transforms.spec.jolt.modify_values import Alternative
+from transforms.spec.jolt.output_paths import room_for
 from transforms.spec.jolt.places import PathElement, forget, forget_all
-from transforms.spec.jolt.readers import MISSING
+from transforms.spec.jolt.views import MISSING
 from transforms.spec.limits import SpecLimits
 from transforms.spec.nesting import watch
-from transforms.spec.steps import count_weight
 
 
 class ModifyCode:

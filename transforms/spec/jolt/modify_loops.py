@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from idgraph.model.errors import SpecError
-from transforms.spec.budget import budgeted
+from transforms.spec.budget import budgeted, count_steps
 from transforms.spec.generation.nodes import (
     NONE,
     Block,
@@ -21,11 +21,10 @@ from transforms.spec.generation.nodes import (
     when,
 )
 from transforms.spec.jolt.modify_children import Child, Children, ChildShape, Mode
-from transforms.spec.jolt.modify_growth import element, slot_value, slots, walked
+from transforms.spec.jolt.modify_spec import element, slot_value, slots, walked
 from transforms.spec.jolt.modify_spots import Spot
 from transforms.spec.jolt.stars import effort
 from transforms.spec.limits import SpecLimits
-from transforms.spec.steps import count_steps
 
 if TYPE_CHECKING:
     from transforms.spec.jolt.modify_code import ModifyCode

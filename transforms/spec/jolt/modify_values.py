@@ -28,9 +28,9 @@ from transforms.spec.jolt.functions import (
 from transforms.spec.jolt.functions.calling import Shorten
 from transforms.spec.jolt.levels import Walk, path_lookup, transposed
 from transforms.spec.jolt.numbers import to_number, unmark
-from transforms.spec.jolt.readers import MISSING
 from transforms.spec.jolt.text import is_blank
-from transforms.spec.ownership import copy_all
+from transforms.spec.jolt.views import MISSING
+from transforms.spec.operation import copy_all
 from transforms.spec.pointers import nearest, pointer
 
 

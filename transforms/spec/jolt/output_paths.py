@@ -2,14 +2,53 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Any, TypeAlias
 
-from idgraph.model.errors import SpecError
+from idgraph.model.errors import SpecError, TransformError
+from transforms.spec.budget import WRITES_A_STEP
+from transforms.spec.generation.code import Code
+from transforms.spec.generation.nodes import constant, name, new_list
 from transforms.spec.jolt.elements import parse_path
 from transforms.spec.jolt.levels import Level, Text, Walk, key_text
 from transforms.spec.jolt.numbers import parse_int
-from transforms.spec.steps import WRITES_A_STEP
+from transforms.spec.limits import SpecLimits
+
+Room: TypeAlias = "list[int]"
+
+_FILLING_CHARACTERS_A_VALUE = 64
+
+
+def room_for(code: Code, limits: SpecLimits) -> ast.expr:
+    """The room that all operations of a chain share."""
+    return name(code.variable("room", new_list(constant(limits.max_nodes))))
+
+
+def take(room: Room, values: int) -> None:
+    """Raises TransformError if there is no room for so many values."""
+    room[0] -= values
+    if room[0] < 0:
+        raise TransformError("the event makes the spec add too many values")
+
+
+def fill(array: list[Any], index: int, room: Room) -> None:
+    """Make an array so long that it has an element at `index`. Raises TransformError."""
+    missing = index + 1 - len(array)
+    if missing > 0:
+        take(room, missing)
+        array.extend([None] * missing)
+
+
+def size_of(right: Any) -> int:
+    """How many values a part of a spec is; a long text or key counts as more than one."""
+    if isinstance(right, str):
+        return 1 + len(right) // _FILLING_CHARACTERS_A_VALUE
+    below = right.values() if isinstance(right, dict) else right if isinstance(right, list) else ()
+    keys = sum(map(len, right)) // _FILLING_CHARACTERS_A_VALUE if isinstance(right, dict) else 0
+    return 1 + keys + sum(map(size_of, below))
+
 
 _ROOT = "root"
 _FEW_KEYS = 4

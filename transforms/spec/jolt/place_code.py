@@ -25,9 +25,8 @@ from transforms.spec.generation.nodes import (
     set_item,
     when,
 )
-from transforms.spec.jolt.filling import room_for
 from transforms.spec.jolt.levels import Text, text_node
-from transforms.spec.jolt.output_paths import Kind
+from transforms.spec.jolt.output_paths import Kind, room_for
 from transforms.spec.jolt.places import PathElement, Shared, State, Target
 from transforms.spec.jolt.writers import element_finder, put, put_again, writer
 from transforms.spec.limits import SpecLimits

@@ -27,10 +27,9 @@ from transforms.spec.jolt.levels import Level, text_node
 from transforms.spec.jolt.numbers import parse_int
 from transforms.spec.jolt.place_code import PlaceCode
 from transforms.spec.jolt.places import WalkedPaths
-from transforms.spec.jolt.readers import MISSING
 from transforms.spec.jolt.shift_loops import LoopCode
 from transforms.spec.jolt.shift_spec import Node
-from transforms.spec.jolt.views import NOTHING, literal_view
+from transforms.spec.jolt.views import MISSING, NOTHING, literal_view
 from transforms.spec.limits import SpecLimits
 
 _MOST_IN_ONE = 16

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from idgraph.model.errors import SpecError
-from transforms.spec.budget import budgeted
+from transforms.spec.budget import budgeted, count_steps
 from transforms.spec.generation.code import Code
 from transforms.spec.generation.nodes import (
     NONE,
@@ -28,14 +28,19 @@ from transforms.spec.generation.nodes import (
     when,
 )
 from transforms.spec.jolt.elements import Amp
-from transforms.spec.jolt.key_plans import key_matcher, planner
 from transforms.spec.jolt.levels import text_node
 from transforms.spec.jolt.shift_spec import Node
-from transforms.spec.jolt.stars import Star, effort
-from transforms.spec.jolt.views import has_long_key, is_long_key, members, values
-from transforms.spec.jolt.walks import items_walked, matches_walked, values_walked
+from transforms.spec.jolt.stars import Star, effort, key_matcher, planner
+from transforms.spec.jolt.views import (
+    has_long_key,
+    is_long_key,
+    items_walked,
+    matches_walked,
+    members,
+    values,
+    values_walked,
+)
 from transforms.spec.limits import SpecLimits
-from transforms.spec.steps import count_steps
 
 if TYPE_CHECKING:
     from transforms.spec.jolt.shift_code import ShiftCode

@@ -17,9 +17,8 @@ from typing import Any, TypeAlias
 
 from idgraph import native
 from idgraph.model.errors import TransformError
-from transforms.spec.jolt.filling import Room, fill
-from transforms.spec.jolt.output_paths import Kind
-from transforms.spec.jolt.readers import SMALL_INDEXES
+from transforms.spec.jolt.output_paths import Kind, Room, fill
+from transforms.spec.jolt.views import SMALL_INDEXES
 
 Write: TypeAlias = Callable[[Any, Any, "set[int] | None", Sequence[str], Room], object]
 """Takes the value, the container to start from, what is borrowed, the keys of the path, and the room for nulls."""

@@ -36,8 +36,7 @@ from transforms.spec.jolt.places import PathElement, forget, forget_all, known_o
 from transforms.spec.jolt.stars import GROUPS_A_STEP, Star
 from transforms.spec.jolt.text import text_of
 from transforms.spec.limits import SpecLimits
-from transforms.spec.operation import Operation
-from transforms.spec.ownership import EVERYTHING, PathTree
+from transforms.spec.operation import EVERYTHING, Operation, PathTree
 from transforms.spec.pointers import found, nearest, pointer
 
 

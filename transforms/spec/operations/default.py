@@ -26,14 +26,13 @@ from transforms.spec.generation.nodes import (
     set_item,
     when,
 )
-from transforms.spec.jolt.filling import Room, fill, room_for, size_of, take
 from transforms.spec.jolt.modify_values import constant_node
 from transforms.spec.jolt.numbers import parse_int
+from transforms.spec.jolt.output_paths import Room, fill, room_for, size_of, take
 from transforms.spec.jolt.places import PathElement, forget, forget_all, known_object
 from transforms.spec.jolt.text import sort_key, split_or
 from transforms.spec.limits import SpecLimits
-from transforms.spec.operation import Operation
-from transforms.spec.ownership import EVERYTHING, PathTree, copy_all, merge_trees
+from transforms.spec.operation import EVERYTHING, Operation, PathTree, copy_all, merge_trees
 from transforms.spec.pointers import found, pointer
 
 Apply: TypeAlias = Callable[[Any, Room], None]

@@ -22,8 +22,7 @@ from transforms.spec.jolt.output_paths import Kind
 from transforms.spec.jolt.place_code import PlaceCode
 from transforms.spec.jolt.places import PathElement, State, Target
 from transforms.spec.limits import SpecLimits
-from transforms.spec.operation import Operation
-from transforms.spec.ownership import PathTree
+from transforms.spec.operation import Operation, PathTree
 from transforms.spec.pointers import found, pointer
 
 

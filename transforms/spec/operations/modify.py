@@ -17,8 +17,7 @@ from transforms.spec.jolt.modify_code import ModifyCode
 from transforms.spec.jolt.modify_spec import Reader
 from transforms.spec.jolt.text import split_or
 from transforms.spec.limits import SpecLimits, measure
-from transforms.spec.operation import Operation
-from transforms.spec.ownership import EVERYTHING, PathTree
+from transforms.spec.operation import EVERYTHING, Operation, PathTree
 
 
 def compile_overwrite(spec: Any, limits: SpecLimits, code: Code) -> Operation:

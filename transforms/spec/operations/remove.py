@@ -30,8 +30,7 @@ from transforms.spec.jolt.places import PathElement, forget, forget_all, known_o
 from transforms.spec.jolt.stars import GROUPS_A_STEP, Star
 from transforms.spec.jolt.text import split_or
 from transforms.spec.limits import SpecLimits
-from transforms.spec.operation import Operation
-from transforms.spec.ownership import EVERYTHING, PathTree, merge_trees
+from transforms.spec.operation import EVERYTHING, Operation, PathTree, merge_trees
 from transforms.spec.pointers import found, pointer
 
 _NODES_A_STEP = 4

@@ -24,12 +24,11 @@ from transforms.spec.generation.nodes import (
 from transforms.spec.jolt.elements import At, Transpose
 from transforms.spec.jolt.place_code import PlaceCode
 from transforms.spec.jolt.places import WalkedPaths
-from transforms.spec.jolt.readers import joined
 from transforms.spec.jolt.shift_code import ShiftCode
 from transforms.spec.jolt.shift_spec import Node, read_spec
+from transforms.spec.jolt.views import joined
 from transforms.spec.limits import SpecLimits, measure
-from transforms.spec.operation import UNBOUNDED, Operation
-from transforms.spec.ownership import PathTree
+from transforms.spec.operation import UNBOUNDED, Operation, PathTree
 
 
 def compile_shift(spec: Any, limits: SpecLimits, code: Code) -> Operation:

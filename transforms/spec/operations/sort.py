@@ -10,8 +10,7 @@ from transforms.spec.generation.code import Code
 from transforms.spec.generation.nodes import Block
 from transforms.spec.jolt.text import sort_key
 from transforms.spec.limits import SpecLimits
-from transforms.spec.operation import Operation
-from transforms.spec.ownership import EVERYTHING
+from transforms.spec.operation import EVERYTHING, Operation
 
 
 def compile_sort(_spec: Any, _limits: SpecLimits, _code: Code) -> Operation:

@@ -15,7 +15,7 @@ from transforms.spec.budget import paid, pay_for
 from transforms.spec.generation.code import Code
 from transforms.spec.generation.nodes import Block
 from transforms.spec.jolt.functions.quick import short_text
-from transforms.spec.jolt.readers import MISSING
+from transforms.spec.jolt.views import MISSING
 
 Shorten: TypeAlias = Callable[[Code, list[ast.expr], str, Block], Block]
 """Takes the arguments, which may be evaluated several times, the variable that gets the result, and the long way to it

@@ -24,7 +24,7 @@ from transforms.spec.jolt.numbers import (
     to_long,
     to_number,
 )
-from transforms.spec.jolt.readers import MISSING
+from transforms.spec.jolt.views import MISSING
 
 _HUGE = 1.7976931348623157e308
 _ROUNDING = Context(prec=2000, rounding=ROUND_HALF_UP)

@@ -28,7 +28,7 @@ from transforms.spec.generation.nodes import (
     when,
 )
 from transforms.spec.jolt.functions.separators import plain_separator
-from transforms.spec.jolt.readers import MISSING
+from transforms.spec.jolt.views import MISSING
 
 _FEW = 8
 """So many texts may be put together before their length is looked at."""

@@ -10,8 +10,8 @@ from transforms.spec.jolt.functions.calling import Function, after, is_text, of_
 from transforms.spec.jolt.functions.quick import short_concat, short_join, short_split
 from transforms.spec.jolt.functions.separators import check_separator, split
 from transforms.spec.jolt.numbers import is_int
-from transforms.spec.jolt.readers import MISSING
 from transforms.spec.jolt.text import length, text_of
+from transforms.spec.jolt.views import MISSING
 
 _BLANKS = "".join(map(chr, range(33)))
 _WIDEST_PAD = 500

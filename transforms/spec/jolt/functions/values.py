@@ -6,11 +6,18 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from transforms.spec.budget import paid, pay_for, pay_for_all
-from transforms.spec.jolt.functions.calling import Function, after, for_each, of_arguments, on_array
+from transforms.spec.jolt.functions.calling import Function, after, for_each, of_arguments, of_text, on_array
 from transforms.spec.jolt.functions.quick import short_size, short_spelling
 from transforms.spec.jolt.numbers import is_int, kind_of
-from transforms.spec.jolt.readers import MISSING
 from transforms.spec.jolt.text import length, sort_key, text_of
+from transforms.spec.jolt.views import MISSING
+from transforms.spec.pointers import epoch_milliseconds, strip_zeros
+
+EXTRA_FUNCTIONS: dict[str, Function] = {
+    "epochMs": of_text(epoch_milliseconds, MISSING),
+    "stripLeadingZeros": of_text(strip_zeros),
+}
+
 
 _LONGEST_BOOLEAN = len("false")
 

@@ -1,4 +1,4 @@
-"""`sum`: the exact sum of the numbers of all events, each counted once."""
+"""`count` and `sum`: numbers over all events."""
 
 from __future__ import annotations
 
@@ -8,9 +8,27 @@ from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from typing import Any
 
 from idgraph.model import canonical
-from idgraph.model.fragments import Register
-from merge.policies.magnitude import NUMBERS, exact
+from idgraph.model.fragments import Kind, Register
+from merge.policies.extremes import NUMBERS, exact
 from merge.policies.policy import Kept, Policy, is_plain
+
+
+class Count(Policy):
+    """Keeps the stamps of events and nothing of their values. Of each source it counts up to the bound."""
+
+    BOUND = 10_000
+    is_packed = True
+    keeps_values = False
+
+    def entries(self, register: Register) -> Sequence[Register]:
+        return () if register.kind is Kind.DELETED else (Register(register.origin, Kind.PLAIN, 1),)
+
+    def chosen(self, kept: Kept) -> list[Register]:
+        return sorted(kept.entries, key=lambda entry: entry.origin)
+
+    def value(self, values: Sequence[Any]) -> Any:
+        return len(values)
+
 
 _LARGEST_INTEGER = 10**sys.int_info.default_max_str_digits
 _EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)

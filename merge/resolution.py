@@ -1,14 +1,27 @@
-"""What a fragment's state shows under the policies of a snapshot: of each path the registers that make its value."""
+"""What a fragment's registers resolve to: values with their provenance, and profiles of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from idgraph.model import paths
 from idgraph.model.attributes import Reconciliation, ReconciliationPolicy
 from idgraph.model.fragments import Kind, Origin, Register
 from merge.fragments import FragmentState
 from merge.policies import POLICIES
+
+
+def tree(leaves: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Attribute paths and values as nested objects. No path may be a prefix of another."""
+    root: dict[str, Any] = {}
+    for path, value in leaves:
+        *above, last = paths.split(path)
+        node = root
+        for key in above:
+            node = node.setdefault(key, {})
+        node[last] = value
+    return root
 
 
 class Shown(NamedTuple):

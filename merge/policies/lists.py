@@ -1,4 +1,4 @@
-"""`union`: the set of all values."""
+"""`append` and `union`: several values of several events."""
 
 from __future__ import annotations
 
@@ -6,11 +6,34 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 from idgraph.model import canonical
+from idgraph.model.classification import SealedValue
 from idgraph.model.fragments import Kind, Register
-from idgraph.model.sealed import SealedValue
-from merge.policies.magnitude import magnitude
+from merge.policies.extremes import magnitude
 from merge.policies.policy import Kept, Policy, is_plain
 from merge.registers import later
+
+
+class Append(Policy):
+    """An array is appended element by element, anything else as one. Of each source the values of the newest
+    events stay, as many as the bound says."""
+
+    BOUND = 1000
+    is_packed = True
+
+    def entries(self, register: Register) -> Sequence[Register]:
+        return () if register.kind is Kind.DELETED else (register,)
+
+    def chosen(self, kept: Kept) -> list[Register]:
+        return sorted(kept.entries, key=lambda entry: entry.origin)
+
+    def value(self, values: Sequence[Any]) -> Any:
+        appended: list[Any] = []
+        for value in values:
+            if type(value) is list:
+                appended += value
+            else:
+                appended.append(value)
+        return appended
 
 
 class Union(Policy):

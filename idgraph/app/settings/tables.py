@@ -1,0 +1,135 @@
+"""The tables of `idgraph.toml` that several parts read: keys, metrics, URLs, sources."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+
+from ingestion.sources.configuration import FileSource
+from ingestion.sources.kafka.configuration import KafkaSettings, KafkaSource
+
+
+class KeySettings(BaseModel):
+    """What wraps the keys of the keyring, and what happens without it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    kind: Literal["file", "kms"] = Field(
+        default="file",
+        description="`file`: the keyring holds the keys themselves. `kms`: it holds them encrypted by AWS KMS (see "
+        "[security.md](security.md#keys-in-aws-kms)).",
+    )
+    kms_key: str | None = Field(default=None, min_length=1, description="ARN or id of the KMS key.")
+    region: str | None = Field(default=None, description="AWS region of the KMS key.")
+    endpoint: Annotated[str | None, AfterValidator(lambda url: url and without_credentials(url))] = Field(
+        default=None, description="URL of another KMS than the region's own."
+    )
+    cache_seconds: float = Field(
+        default=300.0, gt=0, description="How long a process uses a key before it asks KMS for it again."
+    )
+    cache_uses: int = Field(
+        default=1_000_000,
+        ge=1,
+        description="For how many data keys a process uses a key before it asks KMS again.",
+    )
+    retry_seconds: float = Field(
+        default=10.0,
+        ge=0,
+        description="For how long KMS is asked again when it throttles or does not answer.",
+    )
+
+    @model_validator(mode="after")
+    def _has_place(self) -> KeySettings:
+        if self.kind == "kms" and not (self.kms_key and self.region):
+            raise ValueError("KMS needs a `kms_key` and its `region`, for instance eu-central-1")
+        return self
+
+
+class MetricsSettings(BaseModel):
+    """Where a running flow serves its metrics and health."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    port: int | None = Field(
+        default=None,
+        ge=1,
+        le=65535,
+        description="Port of `/metrics`, `/health/live` and `/health/ready` while the flow runs. Default: none of them.",
+    )
+    host: str = Field(
+        default="127.0.0.1",
+        min_length=1,
+        description="Address to listen on. What is served there holds no values, and asks for no password.",
+    )
+
+
+def http_url(url: str) -> str:
+    """The URL. Raises ValueError for one that is not whole."""
+    try:
+        parts = urlsplit(url)
+        is_whole = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        is_whole = False
+    if not is_whole:
+        raise ValueError("not a URL of a service; it looks like http://HOST:PORT")
+    return url
+
+
+def without_credentials(url: str) -> str:
+    """The URL. Raises ValueError for one that is not whole, or holds a password."""
+    if "@" in urlsplit(http_url(url)).netloc:
+        raise ValueError(
+            "a URL must not hold a user or a password: what works for a flow is given it in the clear"
+        )
+    return url
+
+
+def _kind_of(source: Any) -> Any:
+    return source.get("kind", "files") if isinstance(source, dict) else getattr(source, "kind", None)
+
+
+Source = Annotated[
+    Annotated[FileSource, Tag("files")] | Annotated[KafkaSource, Tag("kafka")],
+    Discriminator(
+        _kind_of, custom_error_type="kind", custom_error_message="kind must be one of: files, kafka"
+    ),
+]
+
+
+def require_one_flow(sources: Sequence[FileSource | KafkaSource]) -> None:
+    """Raises ValueError for sources that cannot be read by one query."""
+    if len({source.kind for source in sources}) > 1:
+        raise ValueError(
+            "a flow reads either files or topics of one Kafka cluster; give each kind a configuration with a "
+            "[flow] name of its own and the same directory"
+        )
+    topics = [topic for source in sources if isinstance(source, KafkaSource) for topic in source.topics]
+    if len(topics) != len(set(topics)):
+        raise ValueError("two sources have the same topic")
+
+
+def require_registry(sources: Sequence[FileSource | KafkaSource], kafka: KafkaSettings) -> None:
+    """Raises ValueError for a source whose schemas nobody has."""
+    for source in sources:
+        if isinstance(source, KafkaSource) and source.format == "registry" and kafka.registry.url is None:
+            raise ValueError(f"source {source.name} has the format registry, but [kafka.registry] has no url")
+
+
+def absolute(source: FileSource | KafkaSource, base: Path) -> FileSource | KafkaSource:
+    """A source whose paths, if it has any, do not depend on the current folder."""
+    decryptor = source.decryptor
+    if decryptor is not None:
+        files = {
+            name: base / file for name in ("token_file", "ca_file") if (file := getattr(decryptor, name))
+        }
+        source = source.model_copy(update={"decryptor": decryptor.model_copy(update=files)})
+    if not isinstance(source, FileSource):
+        file = source.schema_file
+        return source.model_copy(update={"schema_file": base / file}) if file else source
+    # Without `..`: Spark names the files that it finds without it.
+    return source.model_copy(update={"path": Path(os.path.abspath(base / source.path))})  # noqa: PTH100 - links stay
