@@ -71,6 +71,8 @@ def _of_one_machine(scratch: Path) -> dict[str, str]:
     return {
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
+        # Other users of this machine reach its ports. Spark makes the secret itself.
+        "spark.authenticate": "true",
         # Of TCP between the JVM and its workers each side waits for the other's acknowledgement: 40 ms a micro-batch.
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.python.unix.domain.socket.dir": _for_sockets(scratch),

@@ -18,6 +18,11 @@ def sockets_folder(scratch: Path) -> str:
     return options["spark.python.unix.domain.socket.dir"]
 
 
+def test_other_users_of_the_machine_are_refused_by_sparks_ports() -> None:
+    scratch = Path("/srv/shop/.idgraph/flows/shop/spark")
+    assert session_options(FlowConfig(), SparkSettings(), scratch, scratch)["spark.authenticate"] == "true"
+
+
 def test_sockets_are_in_the_flows_own_folder_where_their_paths_are_not_too_long() -> None:
     assert (
         sockets_folder(Path("/srv/shop/.idgraph/flows/shop/spark")) == "/srv/shop/.idgraph/flows/shop/spark"
