@@ -43,7 +43,7 @@ class _Hashes(dict[Identifier, Identifier]):
         self._blind_index = blind_index
 
     def __missing__(self, identifier: Identifier) -> Identifier:
-        hashed = self[identifier] = self._blind_index.identifier(identifier)
+        hashed = self[identifier] = self._blind_index.hashed(identifier)
         return hashed
 
 

@@ -75,6 +75,15 @@ def fragment_named(pipeline: Pipeline, email: str) -> str:
     return str(pipeline.blind_index.identifier(Identifier("email", email)))
 
 
+def test_an_identifier_in_the_form_of_a_hash_is_hashed_as_any_other(tmp_path: Path) -> None:
+    """Found by an attacker: an event with the hash of another person's address was joined to that person."""
+    pipeline = Pipeline(tmp_path, snapshot=snapshot(specs=[passing(WHOLE)]))
+    victim = fragment_named(pipeline, "p1@example.com")
+    output = pipeline.map(event(2, identity={"email": victim.removeprefix("email:")}))
+    assert output.dead_letters == []
+    assert [*output.states()] != [victim]
+
+
 # What is set aside, and that it is all that is set aside
 
 

@@ -63,14 +63,17 @@ class BlindIndex(NotPicklable):
         return self._token(b"attribute", name, normalise(value, data_type))
 
     def identifier(self, identifier: Identifier) -> Identifier:
-        """The identifier with its value hashed; one that is hashed already stays as it is.
+        """An identifier of ours, as stored or as somebody asks for it: hashed, unless its value has the form of a hash."""
+        return identifier if is_hashed(identifier.value) else self.hashed(identifier)
+
+    def hashed(self, identifier: Identifier) -> Identifier:
+        """The identifier with its value hashed, also one that an event brings in the form of a hash: whoever knows the hash
+        of a person must not pass as that person.
 
         The value is hashed exactly as it stands: whether policy protects an identifier must not change
         who is who, and ids that differ by case alone may be two persons. Specs normalise where that is
         wanted.
         """
-        if is_hashed(identifier.value):
-            return identifier
         token = self._token(b"identifier", identifier.type, _utf8(identifier.value))
         return Identifier(identifier.type, HASHED_PREFIX + token)
 
