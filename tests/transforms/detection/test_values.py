@@ -127,6 +127,24 @@ def test_one_wrong_digit_is_no_number_any_more(text: str) -> None:
         assert shaped(wrong) is None, wrong
 
 
+@pytest.mark.parametrize(
+    "text", ["pay DE89 3704 0044 0532 0130 00 TODAY OR ELSE", "GB82WEST12345698765432", "NO93 8601 1117 947"]
+)
+def test_an_account_number_may_stand_in_a_sentence(text: str) -> None:
+    found = shaped(text)
+    assert found is not None
+    assert found.kind is Kind.BANK_ACCOUNT
+
+
+def test_a_candidate_is_validated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found by an attacker: a text of candidates with many groups took seconds, each validated some thirty times."""
+    validated: list[str] = []
+    monkeypatch.setattr("transforms.schema.detection.bank_account.iban.is_valid", validated.append)
+    candidate = "DE12" + " A" * 30
+    assert shaped(f"{candidate}, " * 50) is None
+    assert len(validated) <= 50
+
+
 def test_a_number_counts_as_its_digits() -> None:
     found = detect(("n",), {}, 4111111111111111)
     assert found is not None

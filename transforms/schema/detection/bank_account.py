@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from functools import cache
+from itertools import accumulate
 
-from stdnum import iban
+from stdnum import iban, numdb
 
 from idgraph.model.classification import Classification
 from idgraph.model.proposals import Proposal, SensitiveKind
@@ -15,6 +17,7 @@ _NAMED = by_name(_KIND, _LEVEL, "bank account")
 _SHAPED = by_value(_KIND, _LEVEL, "the form of an IBAN, with its check digits", 0.98)
 
 _SHORTEST = 15
+_FORMS = numdb.get("iban")
 _CANDIDATE = re.compile(r"(?<![^\W_])[A-Z]{2}\d{2}(?: ?[A-Z0-9]){11,30}(?![^\W_])", re.ASCII)
 
 
@@ -23,11 +26,19 @@ def international_account(text: str) -> Proposal | None:
     if len(text) < _SHORTEST:
         return None
     for candidate in _CANDIDATE.finditer(text):
-        # In a sentence the words behind an IBAN look like groups of it: the country's length reports.
+        # In a sentence the words behind an IBAN look like groups of it: the country's length decides.
         groups = candidate[0].split(" ")
-        if any(iban.is_valid("".join(groups[:count])) for count in range(len(groups), 0, -1)):
+        length = _length(groups[0][:2])
+        if length in accumulate(map(len, groups)) and iban.is_valid("".join(groups)[:length]):
             return _SHAPED
     return None
+
+
+@cache
+def _length(country: str) -> int:
+    """Characters of an IBAN of a country, 0 where it has none. `country` is two letters."""
+    structure = _FORMS.info(country)[0][1].get("bban", "")
+    return sum(map(int, re.findall(r"\d+", structure)), len("GB00")) if structure else 0
 
 
 DETECTOR = Detector(
