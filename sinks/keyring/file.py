@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import secrets
 import shlex
@@ -86,6 +87,9 @@ def _changing(path: Path) -> Iterator[None]:
     """Whoever changes the keyring holds the lock of a file beside it, so that no change is lost."""
     try:
         with file_lock(path.with_name(f".{path.name}.lock")):
+            # Of changes that were killed: they hold keys.
+            for part in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
+                part.unlink(missing_ok=True)
             yield
     except OSError as error:
         raise KeyProviderError(f"{path}: the keyring cannot be written: {error.strerror}") from None

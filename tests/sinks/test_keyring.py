@@ -235,6 +235,13 @@ def test_a_failed_write_leaves_the_old_keyring(
     assert not list(path.parent.glob("*.part")) + list(path.parent.glob(".*.part"))
 
 
+def test_a_change_removes_the_keys_that_a_killed_change_left(keyring: KeyringFile, path: Path) -> None:
+    left = path.with_name(f".{path.name}.00112233.part")
+    left.write_bytes(path.read_bytes())
+    keyring.add()
+    assert not left.exists()
+
+
 def test_two_creators_make_one_keyring(path: Path) -> None:
     def create(_: int) -> str:
         try:
