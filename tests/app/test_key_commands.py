@@ -6,6 +6,7 @@ import base64
 import json
 import signal
 import subprocess
+import sys
 import time
 from contextlib import closing
 from pathlib import Path
@@ -53,6 +54,17 @@ def test_a_key_is_rotated_and_retired_and_every_value_stays_readable(filled: Com
     assert [row[:2] for row in table[1:]] == [["1", "retired"], ["2", "current"]]
     assert table[2][-1] == str(keys)
     assert filled("keys", "retire", "1").exit_code == 0, "twice is no error"
+
+
+def test_a_process_with_keys_leaves_no_core_file(filled: CommandLine) -> None:
+    code = (
+        "import resource, sys; from idgraph.app.cli import app; app(sys.argv[1:], standalone_mode=False); "
+        "print(resource.getrlimit(resource.RLIMIT_CORE)[0])"
+    )
+    words = ["-c", str(filled.folder / "idgraph.toml"), "keys", "list"]
+    unlimited = ["sh", "-c", 'ulimit -S -c "$(ulimit -H -c)"; exec "$@"', "sh", sys.executable, "-c", code]
+    done = subprocess.run([*unlimited, *words], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "0"
 
 
 def test_what_uses_a_version_is_reported(filled: CommandLine) -> None:

@@ -5,6 +5,7 @@ Opened from the worker's configuration: places, never keys or credentials, which
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,9 +24,10 @@ def keys_config(settings: Settings) -> dict[str, Any]:
 
 def open_provider(config: dict[str, Any]) -> KeyringFile:
     """Raises KeyProviderError for a keyring that is missing or damaged, ConfigError when what talks to KMS is not
-    installed. KMS is asked when a key is first needed."""
+    installed. KMS is asked when a key is first needed. From here on the process leaves no core file, which would hold keys."""
     from sinks.keyring.provider import KeyringFile
 
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     return KeyringFile(Path(config["keyring"]), envelope=_envelope(config))
 
 
