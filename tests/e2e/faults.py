@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import Any, Protocol
 
 from idgraph.app import wiring
-from idgraph.app.commands.flows import partition_states
+from idgraph.app.flow_offsets import partition_states
 from idgraph.app.servers.processes import free_port, listens
 from idgraph.app.servers.stores import dynamodb, elasticsearch
 from idgraph.app.settings.document import load

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingestion.sources.kafka.offsets import _lag
+from ingestion.sources.kafka.lag import _lag
 
 TOPICS = st.text("abc-._0=", min_size=1, max_size=5).filter(lambda name: "=" not in name)
 OFFSETS = st.integers(0, 2**62)

@@ -13,7 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from idgraph.model.errors import SourceUnavailableError
 from ingestion.sources.kafka.configuration import KafkaSettings, KafkaSource
-from ingestion.sources.kafka.offsets import KafkaLag, OffsetRange, planned, ranges_of, taken
+from ingestion.sources.kafka.lag import KafkaLag
+from ingestion.sources.kafka.offsets import OffsetRange, planned, ranges_of, taken
 from ingestion.sources.kafka.records import COLUMNS
 from ingestion.sources.stream import Intake
 
