@@ -30,7 +30,7 @@ class DynamoErasure:
             return {}
         ids_of = {self._fragments.names(each): each for each in ids}
         found = self._fragments.client.get(
-            FRAGMENTS, [items.key(name) for name in ids_of], "pk, barred, tombstoned"
+            FRAGMENTS, [items.key(name) for name in ids_of], "pk, barred, buried"
         )
         return {ids_of[bytes(item["pk"]["B"])]: tombstone_of(item) for item in found if "barred" in item}
 
@@ -66,7 +66,7 @@ class DynamoErasure:
         found = self._fragments.client.get(
             FRAGMENTS,
             [items.key(name) for name in tombstones],
-            "pk, barred, tombstoned, revision, unfinished, withdrawn",
+            "pk, barred, buried, revision, unfinished, withdrawn",
         )
         by_name = {bytes(item["pk"]["B"]): item for item in found}
         for name, tombstone in tombstones.items():

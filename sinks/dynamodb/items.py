@@ -4,7 +4,7 @@ pk          keyed hash of the fragment's id; what an erasure leaves stands under
 fragment    the id                            identifiers  what it is found by
 revision    the version                       body         the state, compressed where that helps
 waiting     shard of the outbox, while the index has not confirmed this version; since: from when, epoch ns
-barred      `until` of its tombstone          tombstoned       the version of its tombstone
+barred      `until` of its tombstone          buried           the version of its tombstone
 erased      shard of the list of tombstones   unfinished   what an erasure found, as JSON, until it is finished
                                               withdrawn    the same of a fragment that has another id now
 
@@ -133,7 +133,7 @@ def statement(
         parameters.append({"SS": sorted(write.identifiers)})
     expected, erasure_epoch = number(write.expected_version), number(write.erasure_epoch)
     # What was erased, and came back with a backup, takes nothing: its tombstone covers its version.
-    here = "(revision=? AND (barred IS MISSING OR barred=? OR tombstoned<?)) OR (revision IS MISSING AND tombstoned=?)"
+    here = "(revision=? AND (barred IS MISSING OR barred=? OR buried<?)) OR (revision IS MISSING AND buried=?)"
     text += f" WHERE pk=? AND ({here}) AND (barred IS MISSING OR barred<=?)"
     return Statement(
         text, [*parameters, {"B": name}, expected, number(NO_EPOCH), expected, expected, erasure_epoch]

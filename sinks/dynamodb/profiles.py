@@ -54,7 +54,7 @@ class DynamoProfileStore:
         found = self._client.get(
             FRAGMENTS,
             [items.key(name) for name in ids_of],
-            "pk, fragment, revision, body, barred, tombstoned",
+            "pk, fragment, revision, body, barred, buried",
         )
         tombstoned = {
             ids_of[bytes(item["pk"]["B"])]: tombstone_of(item) for item in found if "barred" in item
