@@ -357,7 +357,7 @@ def test_a_lift_that_was_cut_short_is_not_taken_back_later(
     with monkeypatch.context() as patched, wiring.opened(settings) as resources, ExitStack() as stack:
         if dies:
             stack.enter_context(pytest.raises(KeyboardInterrupt))
-            where, step = {"file": (TombstoneFile, "append"), "store": (SqliteProfileStore, "lift")}[dies]
+            where, step = {"file": (TombstoneFile, "append"), "store": (SqliteProfileStore, "cancel")}[dies]
             patched.setattr(where, step, killed)
         wiring.erasure(settings, resources).cancel(ids)
     with wiring.opened(settings) as resources:

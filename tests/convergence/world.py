@@ -69,7 +69,7 @@ class Taken:
 
 
 class World(RuleBasedStateMachine):
-    """What is done is done at each site, and asked to the ledger."""
+    """What is done is done at each site, and noted in the ledger."""
 
     kinds: tuple[Callable[[Path], Adapters], ...] = (memory, sqlite)
 

@@ -24,7 +24,7 @@ COUNTERS: dict[str, tuple[str, str]] = {
     "bytes": ("event_bytes", "Bytes of these records."),
     "skipped": ("events_skipped", "Events that mapped to nothing."),
     "erased": ("events_erased", "Events and changes that a tombstone refused."),
-    "untold": (
+    "dropped_changes": (
         "schema_changes_untold",
         "New attributes and types that were too many to be reported at once.",
     ),
