@@ -133,7 +133,9 @@ def statement(
         parameters.append({"SS": sorted(write.identifiers)})
     expected, erasure_epoch = number(write.expected_version), number(write.erasure_epoch)
     # What was erased, and came back with a backup, takes nothing: its tombstone covers its version.
-    here = "(revision=? AND (barred IS MISSING OR barred=? OR buried<?)) OR (revision IS MISSING AND buried=?)"
+    here = (
+        "(revision=? AND (barred IS MISSING OR barred=? OR buried<?)) OR (revision IS MISSING AND buried=?)"
+    )
     text += f" WHERE pk=? AND ({here}) AND (barred IS MISSING OR barred<=?)"
     return Statement(
         text, [*parameters, {"B": name}, expected, number(NO_EPOCH), expected, expected, erasure_epoch]
