@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import fcntl
 import os
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, ClassVar
 
 from idgraph.model.errors import AlreadyRunningError
 
@@ -101,3 +102,39 @@ def exclusive_lock(state: Path) -> Iterator[None]:
 
     with file_lock(lock, refuse):
         yield
+
+
+class WriterLock:
+    """A lock between processes and threads, a file of this path; the thread that holds it may take it again.
+
+    Objects of one path are one lock in their process.
+    """
+
+    _known: ClassVar[dict[tuple[int, str], _Reentrant]] = {}
+    _guard = threading.Lock()
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        """Hold it until the block ends; waits for whoever holds it. Raises OSError where there can be no such file."""
+        with self._guard:
+            # A child of fork has locks of its own.
+            own = self._known.setdefault((os.getpid(), os.path.realpath(self._path)), _Reentrant())
+        with own.lock:
+            if own.is_held:
+                yield
+                return
+            with file_lock(self._path):
+                own.is_held = True
+                try:
+                    yield
+                finally:
+                    own.is_held = False
+
+
+class _Reentrant:
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.is_held = False

@@ -6,6 +6,7 @@ One contract suite (`tests/contracts/test_profile_index.py`) runs over every imp
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
 from idgraph.model.attributes import Reconciliation
@@ -58,6 +59,13 @@ class ProfileIndex(Protocol):
     Every method raises `ProfileIndexError` when the index is away; that is always safe to retry.
     """
 
+    def writing(self) -> AbstractContextManager[None]:
+        """Until the block ends nobody else writes to an index that its writers share by files: what the block reads
+        from the store and then puts is not overtaken. The thread that is in it may enter it again, and `put`, `erase`
+        and `compact` enter it by themselves. Where the index decides by versions which write is the later one, other
+        writers go on. Waits for the writer that is in it."""
+        ...
+
     def put(self, documents: Sequence[IndexDocument]) -> dict[str, str]:
         """Index each document, replacing an older version, or the same one, whole; a stale one is a success
         without effect. (The same: a change of policy indexes a profile again without a new version.)
@@ -93,8 +101,8 @@ class ProfileIndex(Protocol):
     def count(self, query: Query) -> int: ...
 
     def identity(self) -> str:
-        """Reports it from every other, also one that has its place since: a file that was made again after it was lost, a
-        version that was put in its place."""
+        """Distinguishes it from every other, also from one that took its place later: a file that was made again after it
+        was lost, a version that was switched to."""
         ...
 
     def close(self) -> None: ...

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 
 from idgraph.model.errors import ProfileIndexError
 from idgraph.model.index import IndexDocument, Indexed, ProfileIndex, SearchPage
@@ -31,6 +32,10 @@ class PatientIndex:
         self._index = index
         self._seconds = seconds
         self._overdue: list[_Put] = []
+
+    def writing(self) -> AbstractContextManager[None]:
+        """As of the index: but its own puts are made by other threads, which wait for the block to end."""
+        return self._index.writing()
 
     def put(self, documents: Sequence[IndexDocument]) -> dict[str, str]:
         if not all(put.is_done() for put in self._overdue):

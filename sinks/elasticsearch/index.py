@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 from idgraph.model.errors import ProfileIndexError
@@ -81,6 +82,10 @@ class ElasticsearchProfileIndex:
         self._names = names
         self._is_checked = False
         self._lock = threading.Lock()
+
+    def writing(self) -> AbstractContextManager[None]:
+        """Others write as well: external versions decide."""
+        return nullcontext()
 
     def put(self, documents: Sequence[IndexDocument]) -> dict[str, str]:
         self._check()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from idgraph.model.errors import ProfileIndexError, QueryError
@@ -30,7 +31,12 @@ class MemoryProfileIndex:
         self._erased: dict[str, int] = {}
         self._closed = False
         self._identity = secrets.token_hex(8)
-        self._guard = threading.Lock()
+        self._guard = threading.RLock()
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        with self._lock():
+            yield
 
     def put(self, documents: Sequence[IndexDocument]) -> dict[str, str]:
         refused: dict[str, str] = {}
@@ -102,7 +108,7 @@ class MemoryProfileIndex:
                 if all(_holds(clause, document) for clause in query.clauses)
             )
 
-    def _lock(self) -> threading.Lock:
+    def _lock(self) -> threading.RLock:
         if self._closed:
             raise ProfileIndexError("the profile index in memory is closed")
         return self._guard

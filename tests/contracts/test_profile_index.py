@@ -15,6 +15,7 @@ from idgraph.model.fragments import Kind, Origin, Register
 from idgraph.model.index import IndexDocument, Indexed, IndexRules, ProfileIndex
 from idgraph.model.queries import Clause, FullText, Prefix, Query, Range, Term
 from idgraph.model.stamps import SpecRef, Stamp
+from idgraph.projection.patient_index import PatientIndex
 from merge import codec
 from merge.documents import document
 from merge.encoded import state_of
@@ -389,6 +390,44 @@ def test_a_closed_index_says_so(index: ProfileIndex) -> None:
     ):
         with pytest.raises(ProfileIndexError, match="closed"):
             use()
+
+
+def test_a_thread_that_writes_may_enter_again(index: ProfileIndex) -> None:
+    if isinstance(index, PatientIndex):
+        pytest.skip("it puts in other threads")
+    with index.writing(), index.writing():
+        put(index, a={"x": "word"})
+        assert index.erase({"a": 1}) == 1
+        put(index, b={"x": "word"})
+    assert found(index) == ["b"]
+
+
+_WRITE_COUNTED = """
+import sys, time
+from pathlib import Path
+from idgraph.model.index import IndexDocument
+from tests.contracts.implementations import PROFILE_INDEXES
+index = next(each for each in PROFILE_INDEXES if each.name == sys.argv[1]).open(Path(sys.argv[2]))
+counter = Path(sys.argv[2]) / "counter"
+for _ in range(20):
+    with index.writing():
+        value = int(counter.read_text())
+        time.sleep(0.005)
+        counter.write_text(str(value + 1))
+        index.put([IndexDocument("a", 1, {"n": value + 1})])
+index.close()
+"""
+
+
+def test_one_process_at_a_time_is_writing(durable: Implementation[ProfileIndex], tmp_path: Path) -> None:
+    if not durable.in_files or durable.name == "patient":
+        pytest.skip("versions decide which write is the later one, or threads of its own put")
+    (tmp_path / "counter").write_text("0")
+    processes = [start(_WRITE_COUNTED, durable.name, tmp_path) for _ in range(3)]
+    for process in processes:
+        finish(process)
+    with durable.opened(tmp_path) as index:
+        assert found(index, Term("n", 60)) == ["a"]
 
 
 _PUT_EACH_OTHERS = """

@@ -7,9 +7,11 @@ segments.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
+from idgraph.files import WriterLock
 from idgraph.model.errors import ProfileIndexError
 from idgraph.model.index import IndexDocument, Indexed, SearchPage
 from idgraph.model.index_versions import VersionState
@@ -69,6 +71,13 @@ class SqliteProfileIndex:
         self._file = index_file(path)
         self._tombstones = SqliteTombstones(names, ProfileIndexError)
         self._paths = IndexPaths(self._file)
+        self._writer = WriterLock(Path(f"{path}.lock"))
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        self._file.read(lambda _: None)
+        with self._writer():
+            yield
 
     def put(self, documents: Sequence[IndexDocument]) -> dict[str, str]:
         # Before the transaction: other writers need not wait for it.
@@ -81,7 +90,8 @@ class SqliteProfileIndex:
                 for tables in tables_of.written(connection):
                     rows.put(connection, tables, given, blocks, self._tombstones)
 
-            self._file.write(work)
+            with self.writing():
+                self._file.write(work)
         return refused
 
     def versions(self, ids: Sequence[str]) -> dict[str, int]:
@@ -114,7 +124,10 @@ class SqliteProfileIndex:
                 counts.append(len(gone))
             return counts[0]
 
-        return self._file.write(work) if versions else 0
+        if not versions:
+            return 0
+        with self.writing():
+            return self._file.write(work)
 
     def search(self, query: Query, limit: int = 20, cursor: str | None = None) -> SearchPage:
         after = "" if cursor is None else read_cursor(cursor)
@@ -150,8 +163,9 @@ class SqliteProfileIndex:
             for tables in tables_of.every(connection):
                 sqlite_index_segments.compact(connection, tables)
 
-        self._file.write(work)
-        self._file.rewrite()
+        with self.writing():
+            self._file.write(work)
+            self._file.rewrite()
 
     def identity(self) -> str:
         return self._file.read(lambda connection: tables_of.mark_of(connection, VersionState.IN_USE))
