@@ -14,7 +14,7 @@ from itertools import islice
 from idgraph.model.backoff import Backoff
 from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.errors import ConflictError, DamagedStateError, StoreError, UnstorableError
-from idgraph.model.store import NEW, FragmentWrite, ProfileStore, StoredFragment
+from idgraph.model.store import NEW, FragmentStore, FragmentWrite, StoredFragment
 from idgraph.model.tombstones import NO_EPOCH, Tombstone
 from merge import codec
 from merge.encoded import state_of
@@ -77,7 +77,7 @@ class Committer:
 
     def __init__(
         self,
-        store: ProfileStore,
+        store: FragmentStore,
         backoff: Backoff | None = None,
         sleep: Callable[[float], None] = time.sleep,
         guarded: GuardedWrite | None = None,
@@ -176,7 +176,7 @@ class Committer:
                     erased_once[fragment_id] = change
         if failed:
             alive = {name: failure.change for name, failure in failed.items()}
-            self._write_tombstones(alive, self._store.tombstones(failed), result)
+            self._write_tombstones(alive, self._store.read_with_tombstones(list(failed))[1], result)
             result.failed |= {name: failed[name] for name in alive}
         unstorable: dict[str, str] = {}
         not_written = self._write(writes, erased_once, unstorable)

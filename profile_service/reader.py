@@ -17,7 +17,7 @@ from idgraph.model.identifiers import Identifier
 from idgraph.model.index import ProfileIndex
 from idgraph.model.queries import Clause, Query, Term
 from idgraph.model.snapshots import MetadataSnapshot
-from idgraph.model.store import ProfileStore, StoredFragment, sorted_all
+from idgraph.model.store import FragmentStore, StoredFragment, sorted_all
 from merge import codec
 from merge.resolution import Shown, shown, tree
 from transforms.privacy.blind_index import BlindIndex
@@ -84,7 +84,7 @@ class ProfileReader:
 
     def __init__(
         self,
-        store: ProfileStore,
+        store: FragmentStore,
         index: ProfileIndex,
         data_keys: DataKeys,
         blind_index: BlindIndex,

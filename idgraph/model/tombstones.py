@@ -1,18 +1,18 @@
-"""What an erasure leaves behind, and what it finds.
+"""Tombstones: what an erasure leaves in place of a fragment, and the protocols of a store that erases.
 
 A tombstone stands under a keyed hash of the fragment's id (`TombstoneNames`), never under the id. It says
-which events may not bring the fragment back, and with which version a new fragment of this id goes on.
+which events may not bring the fragment back, and which version a new fragment of this id starts from.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 from idgraph.model.stamps import ORDINAL_MIN
 
 NO_EPOCH = ORDINAL_MIN
-"""What an event was judged by when its fragment had no tombstone; also `until` of one that was lifted."""
+"""The erasure epoch of an event whose fragment had no tombstone; also `until` of a cancelled tombstone."""
 
 TombstoneNames = Callable[[str], bytes]
 """A fragment's id to the keyed hash its tombstone stands under."""
@@ -27,12 +27,12 @@ class Tombstone(NamedTuple):
 
     @classmethod
     def behind(cls, version: int, until: int = NO_EPOCH) -> Tombstone:
-        """That of a fragment whose last version this was, 0 where there was none. A writer that read it before expects
-        that version, and is refused also when nothing is forbidden any more; what is new goes on from a higher one."""
+        """The tombstone of a fragment whose last version this was, 0 if there was none. A writer that read the fragment
+        before the erasure expects this version and is refused, even after a cancellation."""
         return cls(until, version + 1 if version else version)
 
     def covers(self, version: int) -> bool:
-        """Whether a fragment of this version is one that was erased, which a restored backup brought back."""
+        """Whether a fragment of this version was erased, so that a restored backup brought it back."""
         return self.until > NO_EPOCH and version <= self.version
 
     def joined(self, other: Tombstone) -> Tombstone:
@@ -47,3 +47,60 @@ class FragmentSummary(NamedTuple):
     version: int
     identifiers: frozenset[str]
     in_outbox: bool
+
+
+class Tombstones(Protocol):
+    """Erases fragments for good. Every method blocks, and raises `StoreError` as those of `FragmentStore`."""
+
+    def tombstones(self, ids: Iterable[str]) -> dict[str, Tombstone]:
+        """The tombstones of these ids. `ids` is not iterated while the store has no tombstone at all."""
+        ...
+
+    def summaries(self, ids: Sequence[str]) -> list[FragmentSummary]:
+        """What the store has of each of these fragments, in the order of `ids`."""
+        ...
+
+    def erase(self, ids: Sequence[str], until: int) -> list[FragmentSummary]:
+        """Replace fragments, their identifiers and outbox entries by a tombstone each, and note them as `unfinished`.
+        Of two tombstones the later `until` and the higher version stay. Each fragment is erased whole or not at all.
+
+        Returns what there was, with the version of the tombstone and the identifiers that an unfinished erasure before
+        this one noted: a retry after a lost answer forgets none. Durable when it returns."""
+        ...
+
+    def unfinished(self) -> list[FragmentSummary]:
+        """The fragments whose erasure is not finished everywhere. Their ids are not hashed."""
+        ...
+
+    def finish(self, ids: Sequence[str]) -> None:
+        """Forget these unfinished erasures, and leave no byte of erased content in a file or elsewhere in the store."""
+        ...
+
+    def all_tombstones(self) -> dict[bytes, Tombstone]:
+        """By name."""
+        ...
+
+    def reinstate(self, tombstones: Mapping[bytes, Tombstone]) -> int:
+        """Add tombstones by name that a restored store has lost; returns how many it lacked."""
+        ...
+
+    def cancel(self, ids: Sequence[str]) -> int:
+        """Let events of any ordinal bring these fragments back; returns how many tombstones forbade it. An `unfinished`
+        erasure goes on forbidding: its end would remove dead letters that arrive from now on."""
+        ...
+
+
+class Withdrawals(Protocol):
+    """Removes fragments whose content is stored under another id now."""
+
+    def withdraw(self, versions: Mapping[str, int]) -> set[str]:
+        """Remove each fragment whose version is still this one; returns the ids that were written since, which stay.
+        A removed fragment is noted as `withdrawn` and leaves a tombstone that forbids no event. Its version is behind
+        the fragment's, so a writer that read the fragment before is refused. Durable when it returns."""
+        ...
+
+    def withdrawn(self) -> dict[str, int]:
+        """Withdrawn fragments with their last version, as long as traces may be elsewhere. The ids are not hashed."""
+        ...
+
+    def forget_withdrawn(self, ids: Sequence[str]) -> None: ...

@@ -15,7 +15,7 @@ from idgraph.model.classification import SealedValue
 from idgraph.model.dead_letters import FRAGMENT, DeadLetters
 from idgraph.model.errors import ConflictError, KeyProviderError
 from idgraph.model.fragments import Kind
-from idgraph.model.store import ProfileStore
+from idgraph.model.store import FragmentStore, ProfileStore
 from merge.fragments import FragmentState
 from merge.isolation import CommitFailure
 from transforms.privacy.sealing import DataKeys, SealingKey
@@ -24,7 +24,7 @@ from transforms.privacy.sealing import DataKeys, SealingKey
 class KeyGuard:
     """Of one store and its data keys. Safe for several threads and processes; raises StoreError."""
 
-    def __init__(self, store: ProfileStore, data_keys: DataKeys) -> None:
+    def __init__(self, store: FragmentStore, data_keys: DataKeys) -> None:
         self._store = store
         self._data_keys = data_keys
 

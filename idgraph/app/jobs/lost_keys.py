@@ -13,7 +13,7 @@ from idgraph.model.errors import (
     UnknownKeyVersionError,
 )
 from idgraph.model.fragments import Kind
-from idgraph.model.store import ProfileStore, StoredFragment, scan_all
+from idgraph.model.store import FragmentStore, ProfileStore, StoredFragment, StoreMarks, scan_all
 from merge import codec
 from transforms.privacy.keys import DataKeyStore, KeyProvider
 from transforms.privacy.sealing import context
@@ -25,7 +25,7 @@ _NOTED = "keyring"
 """The mark of a store that one or more keyrings are noted with."""
 
 
-def require_data_keys(profiles: Path, keys: Path, store: ProfileStore, key_store: DataKeyStore) -> None:
+def require_data_keys(profiles: Path, keys: Path, store: FragmentStore, key_store: DataKeyStore) -> None:
     """Raises StoreError when the file `keys` is missing though `profiles` holds values sealed under its keys.
 
     A new file in its place would seal the same events under other keys, and hide that the old ones are lost.
@@ -69,7 +69,7 @@ def adopt_keyring(provider: KeyProvider, store: ProfileStore, key_store: DataKey
     note_keyring(provider, store)
 
 
-def note_keyring(provider: KeyProvider, store: ProfileStore) -> None:
+def note_keyring(provider: KeyProvider, store: StoreMarks) -> None:
     """Note with the profiles which keyring is theirs. Durable when it returns; it gives nothing of the keyring away."""
     mark = _mark(provider)
     if not store.remembers(mark):
@@ -111,7 +111,7 @@ def _holds_anything(store: ProfileStore) -> bool:
     return bool(store.scan(limit=1) or store.all_tombstones())
 
 
-def _holds_sealed_values(store: ProfileStore) -> bool:
+def _holds_sealed_values(store: FragmentStore) -> bool:
     return any(_is_sealed(fragment) for fragment in scan_all(store))
 
 

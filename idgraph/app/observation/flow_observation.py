@@ -15,7 +15,7 @@ from ingestion.sources.kafka.configuration import kafka_sources
 if TYPE_CHECKING:
     from idgraph.app.observation.flow_metrics import PartitionLag
     from idgraph.app.settings.document import Settings
-    from idgraph.model.store import ProfileStore
+    from idgraph.model.store import Outbox
     from ingestion.metadata.follower import SnapshotFollower
     from ingestion.spark.workers import WorkerResources
     from ingestion.stages.outcomes import BatchReport
@@ -120,7 +120,7 @@ def observed(
         yield show_report
 
 
-def _outbox(store: ProfileStore, stack: ExitStack) -> Callable[[], int | None]:
+def _outbox(store: Outbox, stack: ExitStack) -> Callable[[], int | None]:
     def ask() -> int | None:
         return len(store.outbox(OUTBOX_COUNTED))
 
