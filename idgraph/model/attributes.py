@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -99,11 +99,12 @@ class AttributeDefinition(BaseModel):
 
 
 class TypeConflict(BaseModel):
-    """A type other than the declared one, seen in an event. Recorded, never an error."""
+    """A type other than the declared one, seen in an event: `object` where events have attributes below the path.
+    Recorded, never an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    data_type: DataType
+    data_type: DataType | Literal["object"]
     source: str
     first_event: str = Field(description="Position of the first event that had it.")
     first_seen: datetime
@@ -123,11 +124,11 @@ class AttributeMetadata(AttributeDefinition):
         default=False, description="Sealed because of the proposal alone, until an admin decides."
     )
 
-    def accepts(self, seen: DataType) -> bool:
+    def accepts(self, seen: DataType | Literal["object"]) -> bool:
         """Whether a value of this type is expected or its conflict already recorded."""
         if seen is self.data_type or (seen is DataType.INTEGER and self.data_type is DataType.NUMBER):
             return True
-        return any(conflict.data_type is seen for conflict in self.conflicts)
+        return any(conflict.data_type == seen for conflict in self.conflicts)
 
     @property
     def shown_type(self) -> DataType:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from sqlalchemy import Select, insert, select, update
+from sqlalchemy import Select, Text, column, func, insert, select, update, values
 from sqlalchemy.orm import Session
 
 from idgraph.model.attributes import (
@@ -67,6 +67,24 @@ def find_within(session: Session, path: str) -> Iterator[AttributeMetadata]:
         yield AttributeMetadata.model_validate_json(document)
 
 
+def first_below(session: Session, paths: Iterable[str]) -> dict[str, str]:
+    """The first attribute below each of these paths that has one."""
+    wanted = list(paths)
+    found: dict[str, str] = {}
+    for start in range(0, len(wanted), PATHS_A_QUERY):
+        rows = [(path,) for path in wanted[start : start + PATHS_A_QUERY]]
+        some = values(column("path", Text), name="above").data(rows).cte("above")
+        # A slash is the character behind a dot.
+        is_below = (AttributeRow.path >= some.c.path + ".") & (AttributeRow.path < some.c.path + "/")
+        query = (
+            select(some.c.path, func.min(AttributeRow.path))
+            .join(AttributeRow, is_below)
+            .group_by(some.c.path)
+        )
+        found |= dict(map(tuple, session.execute(query)))
+    return found
+
+
 def knows_any(session: Session) -> bool:
     """Whether there is any attribute."""
     return session.scalar(select(AttributeRow.path).limit(1)) is not None
@@ -77,10 +95,10 @@ def search_attributes(
 ) -> Page[AttributeMetadata]:
     """Attributes in the order of their paths."""
     query = _latest().order_by(AttributeRow.path).limit(paging.one_more)
-    for column in ("source", "status", "classification", "encryption", "data_type"):
-        value = getattr(wanted, column)
+    for name in ("source", "status", "classification", "encryption", "data_type"):
+        value = getattr(wanted, name)
         if value is not None:
-            query = query.where(getattr(AttributeRow, column) == str(value))
+            query = query.where(getattr(AttributeRow, name) == str(value))
     for word in wanted.words.casefold().split():
         query = query.where(AttributeRow.search_text.contains(_without_nul(word), autoescape=True))
     if wanted.prefix:

@@ -8,14 +8,26 @@ from typing import Any, Literal
 from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
-from idgraph.model.attributes import AttributeDefinition, AttributeMetadata, AttributeStatus, TypeConflict
+from idgraph.model import paths
+from idgraph.model.attributes import (
+    AttributeDefinition,
+    AttributeMetadata,
+    AttributeStatus,
+    DataType,
+    TypeConflict,
+)
 from idgraph.model.classification import Classification, ClassificationLevels, EncryptionLevel
 from idgraph.model.proposals import Proposal
 from idgraph.model.schema_changes import SchemaChange
 from idgraph.model.snapshots import DetectionMode
 from idgraph.web.refusals import ClashError
 from metadata_service.api.records import RefusedChange, SchemaAnswer
-from metadata_service.attributes.catalogue import find_attributes, get_attribute, write_versions
+from metadata_service.attributes.catalogue import (
+    find_attributes,
+    first_below,
+    get_attribute,
+    write_versions,
+)
 from metadata_service.attributes.protection import classification_levels, discovery_defaults
 from metadata_service.attributes.rules import path_problem
 from metadata_service.storage.database import revision_in
@@ -81,11 +93,14 @@ def apply_schema_changes(edit: Edit, entries: Sequence[Any]) -> SchemaAnswer:
     """Take the changes that can be taken, refuse the others one by one. Taking a change again has no
     effect."""
     changes, problems = _readable(entries)
-    known = {
-        attribute.path: attribute
-        for attribute in find_attributes(edit.session, {change.path for change in changes})
-    }
-    seen = _Discovery(edit, known)
+    wanted = {change.path for change in changes}
+    known = {attribute.path: attribute for attribute in find_attributes(edit.session, wanted)}
+    new = wanted - known.keys()
+    above = {place for path in new for place in paths.ancestors(path)} - wanted
+    known |= {attribute.path: attribute for attribute in find_attributes(edit.session, above)}
+    below = first_below(edit.session, new)
+    known |= {attribute.path: attribute for attribute in find_attributes(edit.session, below.values())}
+    seen = _Discovery(edit, known, below)
     for change in changes:
         seen.take(change)
     seen.write()
@@ -103,11 +118,13 @@ def apply_schema_changes(edit: Edit, entries: Sequence[Any]) -> SchemaAnswer:
 class _Discovery:
     """The attributes that one request touches, as they become."""
 
-    def __init__(self, edit: Edit, known: dict[str, AttributeMetadata]) -> None:
+    def __init__(self, edit: Edit, known: dict[str, AttributeMetadata], below: dict[str, str]) -> None:
+        """`known` also has the attributes above new paths, and `below` the first one under each new path."""
         self.created = self.conflicted = self.proposed = self.unchanged = 0
         self._edit = edit
         self._stored = dict(known)
         self._now = known
+        self._below = below
         self._defaults = discovery_defaults(edit.session)
         self._levels = classification_levels(edit.session)
 
@@ -116,22 +133,38 @@ class _Discovery:
         if attribute is None:
             self.created += 1
             self._now[change.path] = self._proposed(self._discovered(change), change)
+            self._take_shape(change)
             return
         changed = attribute
         if not attribute.accepts(change.data_type):
             self.conflicted += 1
-            changed = self._with_conflict(attribute, change)
+            changed = self._with_conflict(attribute, change.data_type, change.source, change.first_event)
         changed = self._proposed(changed, change)
         if changed is attribute:
             self.unchanged += 1
         elif attribute.accepts(change.data_type):
             self.proposed += 1
+        if changed is not attribute:
+            self._set(changed)
+
+    def _set(self, changed: AttributeMetadata) -> None:
         # All that one request adds to an attribute is one version of it, the first if it is new.
-        stored = self._stored.get(change.path)
-        version = stored.version + 1 if stored and changed is not stored else changed.version
-        self._now[change.path] = (
-            changed if changed is attribute else changed.model_copy(update={"version": version})
-        )
+        stored = self._stored.get(changed.path)
+        version = changed.version if stored is None else stored.version + 1
+        self._now[changed.path] = changed.model_copy(update={"version": version})
+
+    def _take_shape(self, change: SchemaChange) -> None:
+        """A new path makes an object of each attribute above it, and is one itself where attributes lie below it."""
+        for place in paths.ancestors(change.path):
+            above = self._now.get(place)
+            if above is None:
+                self._below.setdefault(place, change.path)
+            elif not above.accepts("object"):
+                self._set(self._with_conflict(above, "object", change.source, change.first_event))
+        below = self._now.get(self._below.get(change.path, ""))
+        if below is not None:
+            source, first_event = below.source or change.source, below.first_event or change.first_event
+            self._set(self._with_conflict(self._now[change.path], "object", source, first_event))
 
     def _proposed(self, attribute: AttributeMetadata, change: SchemaChange) -> AttributeMetadata:
         mode = self._defaults.detection
@@ -167,12 +200,11 @@ class _Discovery:
             **self._defaults.model_dump(exclude={"detection"}),
         )
 
-    def _with_conflict(self, attribute: AttributeMetadata, change: SchemaChange) -> AttributeMetadata:
+    def _with_conflict(
+        self, attribute: AttributeMetadata, seen: DataType | Literal["object"], source: str, first_event: str
+    ) -> AttributeMetadata:
         conflict = TypeConflict(
-            data_type=change.data_type,
-            source=change.source,
-            first_event=change.first_event,
-            first_seen=self._edit.at,
+            data_type=seen, source=source, first_event=first_event, first_seen=self._edit.at
         )
         return attribute.model_copy(update={"conflicts": (*attribute.conflicts, conflict)})
 

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from idgraph.model.attributes import DataType
+from idgraph.model.attributes import DataType, TypeConflict
 from idgraph.web.cursors import PageRequest
 from metadata_service.api.records import SchemaAnswer
 from metadata_service.attributes.catalogue import AttributeFilter, search_attributes
@@ -105,6 +105,41 @@ def test_a_conflict_is_recorded_once(database: Database) -> None:
     )
 
 
+def test_an_object_at_the_path_of_a_value_is_a_conflict_whichever_comes_first(database: Database) -> None:
+    later = {"source": "crm", "first_event": "file:g#2"}
+    patch(
+        database,
+        change("a.text"),
+        change("b.object.key"),
+        change("d"),
+        change("d.x.y"),
+        change("e.x.y"),
+        change("e"),
+    )
+    patch(database, change("a.text.x.mood", **later), change("b.object", **later), change("a.texts", **later))
+    patch(database, change("a.text.x.other", source="third"), change("b.object.more", source="third"))
+    with database.read() as session:
+        found = search_attributes(session, AttributeFilter(), PageRequest(None, 100)).items
+    conflicts = {each.path: [_values(one)[:3] for one in each.conflicts] for each in found if each.conflicts}
+    seen_first, seen_later = ("object", "payroll", "file:f#1"), ("object", "crm", "file:g#2")
+    assert conflicts == {
+        "a.text": [seen_later],
+        "b.object": [seen_first],
+        "d": [seen_first],
+        "e": [seen_first],
+    }
+    assert {each.path: each.version for each in found if each.conflicts} == {
+        "a.text": 2,
+        "b.object": 1,
+        "d": 1,
+        "e": 1,
+    }
+
+
+def _values(conflict: TypeConflict) -> tuple[Any, ...]:
+    return tuple(conflict.model_dump().values())
+
+
 def test_one_patch_is_one_version_of_everything(database: Database) -> None:
     types = ("string", "integer", "boolean", "string")
     answer = patch(database, *(change(data_type=seen) for seen in types), change("c"))
@@ -174,7 +209,7 @@ def test_the_change_log_reports_of_discoveries(service: Running) -> None:
 Found = list[tuple[str, DataType]]
 
 
-def known_types(batches: Sequence[Found]) -> dict[str, set[DataType]]:
+def known_types(batches: Sequence[Found]) -> dict[str, set[str]]:
     """What a new database knows after these PATCHes. An integer is a number, if it is known as one."""
     with in_memory() as folder:
         database = open_database(sqlite_url(Path(folder)))
@@ -183,7 +218,9 @@ def known_types(batches: Sequence[Found]) -> dict[str, set[DataType]]:
         with database.read() as session:
             found = search_attributes(session, AttributeFilter(), PageRequest(None, 100)).items
         database.close()
-    types = {item.path: {item.data_type, *(seen.data_type for seen in item.conflicts)} for item in found}
+    types: dict[str, set[str]] = {
+        item.path: {item.data_type, *(seen.data_type for seen in item.conflicts)} for item in found
+    }
     return {
         path: seen - ({DataType.INTEGER} if DataType.NUMBER in seen else set())
         for path, seen in types.items()
