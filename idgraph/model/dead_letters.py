@@ -30,6 +30,7 @@ class DeadLetterReason(StrEnum):
     SPEC_UNUSABLE = "spec_unusable"
     TRANSFORM_FAILED = "transform_failed"
     SENSITIVE_KEY = "sensitive_key"
+    VALUE_KEY = "value_key"
     KEY_UNAVAILABLE = "key_unavailable"
     STAGE_CRASHED = "stage_crashed"
     DAMAGED_FRAGMENT = "damaged_fragment"

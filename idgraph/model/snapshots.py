@@ -35,6 +35,11 @@ class DiscoveryDefaults(BaseModel):
     authorization_level: int = Field(default=0, ge=0, le=100)
     indexable: bool = True
     detection: DetectionMode = DetectionMode.SEAL
+    value_keys: tuple[str, ...] = Field(
+        default=(),
+        max_length=100,
+        description="Paths below which specs may make keys of values. Elsewhere such an event becomes a dead letter.",
+    )
 
 
 class MetadataSnapshot(BaseModel):

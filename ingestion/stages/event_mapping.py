@@ -103,7 +103,6 @@ class EventMapper:
                     chunk.plain.add,
                     chunk.others,
                     chunk.to_seal,
-                    lambda leaves, event: _note_changes(leaves, event, output),
                     map_one,
                 )
                 output.bytes += size
@@ -179,6 +178,7 @@ class EventMapper:
             origin = Origin(self._protect_event_id(spec, mapped.stamp), spec_ref)
             stage = "diff"
             leaves, state = self._leaves(mapped.output, origin, identifiers, spec.scope)
+            self._snapshot.attributes.refuse_value_keys(leaves, lambda: spec.is_value_of(event))
         except EventError as error:
             self._dead_letters.add(
                 output, record, stage, DeadLetterReason(error.reason), error.message, spec_ref

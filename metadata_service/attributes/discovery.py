@@ -197,7 +197,7 @@ class _Discovery:
             status=AttributeStatus.DISCOVERED,
             version=1,
             created=self._edit.at,
-            **self._defaults.model_dump(exclude={"detection"}),
+            **self._defaults.model_dump(exclude={"detection", "value_keys"}),
         )
 
     def _with_conflict(

@@ -41,6 +41,11 @@ def opened_by_defaults(session: Session, after: DiscoveryDefaults) -> list[str]:
         opened.append(_reported("attributes that nobody declared", before.encryption, after.encryption))
     if before.detection is DetectionMode.SEAL and after.detection is not DetectionMode.SEAL:
         opened.append(f"detection: {before.detection} to {after.detection}")
+    opened += [
+        f"keys made of values below {allowed}: refused to allowed"
+        for allowed in after.value_keys
+        if not any(paths.is_within(allowed, known) for known in before.value_keys)
+    ]
     return opened if opened and knows_any(session) else []
 
 

@@ -15,7 +15,7 @@ enum { PLAIN_LEAVES, TO_SEAL, UNEXPECTED, FOUND_PARTS };
 /* One call for a chunk. `found` is a Leaves without anything in it, for the next event; `add_plain` is the `add` of an
  * EventStates, `others` a dict of lists by fragment id, and `to_seal` one whose keys are ids of fragments. */
 struct gathering {
-    PyObject *parts, *add_plain, *others, *to_seal, *report, *rest, *found;
+    PyObject *parts, *add_plain, *others, *to_seal, *rest, *found;
     long long latest;
     Py_ssize_t bytes, skipped;
 };
@@ -186,7 +186,8 @@ static int take_leaves(const struct gathering *gathering, struct steps *steps)
     steps->state = PyObject_Vectorcall(PyTuple_GET_ITEM(leaves, STATE), arguments, 11, NULL);
     Py_ssize_t size = PyDict_GET_SIZE(PyTuple_GET_ITEM(found, PLAIN_LEAVES)) +
                       PyList_GET_SIZE(PyTuple_GET_ITEM(found, TO_SEAL));
-    return steps->state != NULL && size <= PyLong_AsSsize_t(PyTuple_GET_ITEM(leaves, MOST_LEAVES));
+    /* What no metadata knows the reference reports, or refuses. */
+    return steps->state != NULL && !PyList_GET_SIZE(PyTuple_GET_ITEM(found, UNEXPECTED)) && size <= PyLong_AsSsize_t(PyTuple_GET_ITEM(leaves, MOST_LEAVES));
 }
 
 /* Of an event with nothing to seal its state is all of it, and when it was if its source is timed. */
@@ -220,18 +221,9 @@ static int keep_other(const struct gathering *gathering, PyObject *record, const
 static int keep(struct gathering *gathering, PyObject *record, const struct steps *steps)
 {
     PyObject *found = gathering->found;
-    bool is_known = !PyList_GET_SIZE(PyTuple_GET_ITEM(found, UNEXPECTED));
     bool is_plain = steps->state != Py_None && !PyList_GET_SIZE(PyTuple_GET_ITEM(found, TO_SEAL));
-    if (!is_known) {
-        PyObject *arguments[] = {found, steps->event};
-        PyObject *done = PyObject_Vectorcall(gathering->report, arguments, 2, NULL);
-        Py_XDECREF(done);
-        if (done == NULL) {
-            return -1;
-        }
-    }
     int failed = is_plain ? keep_plain(gathering, record, steps) : keep_other(gathering, record, steps);
-    if (!failed && !(is_known && is_plain)) {
+    if (!failed && !is_plain) {
         Py_SETREF(gathering->found, new_found(gathering));
         failed = gathering->found == NULL;
     }
@@ -308,17 +300,17 @@ static int gather_all(struct gathering *gathering, PyObject *records)
     return 0;
 }
 
-/* gather(records, latest, add_plain, others, to_seal, report, rest) */
+/* gather(records, latest, add_plain, others, to_seal, rest) */
 static PyObject *gather_chunk(PyObject *parts, PyObject *const *arguments, Py_ssize_t given)
 {
-    if (!check_arguments(given, 7) || !check_dict(arguments[3]) || !check_dict(arguments[4])) {
+    if (!check_arguments(given, 6) || !check_dict(arguments[3]) || !check_dict(arguments[4])) {
         return NULL;
     }
     if (!PyList_CheckExact(arguments[0])) {
         PyErr_SetString(PyExc_TypeError, "a list of records is needed");
         return NULL;
     }
-    struct gathering gathering = {parts, arguments[2], arguments[3], arguments[4], arguments[5], arguments[6], NULL, 0, 0, 0};
+    struct gathering gathering = {parts, arguments[2], arguments[3], arguments[4], arguments[5], NULL, 0, 0, 0};
     gathering.latest = PyLong_AsLongLong(arguments[1]);
     if (gathering.latest == -1 && PyErr_Occurred()) {
         return NULL;
@@ -331,7 +323,7 @@ static PyObject *gather_chunk(PyObject *parts, PyObject *const *arguments, Py_ss
 
 static PyMethodDef gatherer_method = {
     "gather", (PyCFunction)(void (*)(void))gather_chunk, METH_FASTCALL,
-    "gather(records, latest, add_plain, others, to_seal, report, rest): maps a list of records, the plain ones given\n"
+    "gather(records, latest, add_plain, others, to_seal, rest): maps a list of records, the plain ones given\n"
     "to add_plain(fragment_id, time, state), the others into lists by fragment id, whose id is a key of `to_seal` where\n"
     "something must be sealed; gives how many bytes and how many skipped events those had for which rest(record) was not called."};
 

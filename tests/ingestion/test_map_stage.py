@@ -535,6 +535,69 @@ def test_a_key_that_an_admin_declared_is_a_name(tmp_path: Path) -> None:
     assert [dead_letter.reason for dead_letter in output.dead_letters] == [Reason.SENSITIVE_KEY]
 
 
+BY_VALUE: list[Any] = [
+    {"operation": "shift", "spec": {"*": "&", "name": "seen.@(1,name).at"}},
+    {"operation": "shift", "spec": {"*": "&", "name": {"*": {"@(2,mail)": "seen.&1"}}}},
+    [
+        {"operation": "modify-default-beta", "spec": {"upper": "=toUpper(@(1,name))"}},
+        {"operation": "shift", "spec": {"*": "&", "upper": "seen.@(1,upper).at"}},
+    ],
+    [
+        {"operation": "shift", "spec": {"*": "&", "name": "by.@(1,name).at"}},
+        {"operation": "shift", "spec": {"*": "&", "by": {"*": {"at": "seen.&1"}}}},
+    ],
+]
+
+
+@pytest.mark.parametrize("operations", BY_VALUE)
+def test_a_key_made_of_a_value_becomes_no_path(operations: Any, tmp_path: Path) -> None:
+    pipeline = Pipeline(tmp_path, snapshot=snapshot(specs=[passing(operations)], defaults=UNDETECTED))
+    output = pipeline.map(event(name=CANARY, mail="x"), event(fine=1))
+    (dead_letter,) = output.dead_letters
+    assert dead_letter.reason is Reason.VALUE_KEY
+    assert CANARY not in dead_letter.detail
+    assert "fine" in {path for path, _ in output.changes}
+    assert not any(CANARY.casefold() in path.casefold() for path, _ in output.changes)
+
+
+def test_a_key_made_of_a_value_becomes_a_path_where_an_admin_allowed_it(tmp_path: Path) -> None:
+    defaults = UNDETECTED.model_copy(update={"value_keys": ("seen",)})
+    pipeline = Pipeline(tmp_path, snapshot=snapshot(specs=[passing(BY_VALUE[0])], defaults=defaults))
+    output = pipeline.map(event(name="Ann"))
+    assert not output.dead_letters
+    assert "seen.Ann.at" in {path for path, _ in output.changes}
+
+
+def test_keys_that_the_event_has_are_no_values(tmp_path: Path) -> None:
+    """Whole, as a part that a wildcard took, and as places of an array; also where a value is alike."""
+    operations = {
+        "operation": "shift",
+        "spec": {
+            "_event": "_event",
+            "identity": "identity",
+            "scores": {"*": "scores.&"},
+            "tag-*": "tags.&(0,1).of_all",
+            "items": {"*": "items.&"},
+            "kind": {"red": {"@(2,scores)": "by-kind.&1"}},
+        },
+    }
+    pipeline = Pipeline(tmp_path, snapshot=snapshot(specs=[passing(operations)], defaults=UNDETECTED))
+    content: dict[str, Any] = {
+        "scores": {"blue": "blue"},
+        "tag-red": "red",
+        "items": ["0", "1"],
+        "kind": "red",
+    }
+    output = pipeline.map(event(**content))
+    assert not output.dead_letters
+    assert {path for path, _ in output.changes} >= {
+        "scores.blue",
+        "tags.red.of_all",
+        "items.0",
+        "by-kind.red.blue",
+    }
+
+
 def test_sealed_by_default_means_identifiers_too(tmp_path: Path) -> None:
     defaults = DiscoveryDefaults(encryption=EncryptionLevel.PROTECTED)
     pipeline = Pipeline(tmp_path, snapshot=snapshot(specs=[passing(SAME)], declared=[], defaults=defaults))

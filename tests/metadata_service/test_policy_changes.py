@@ -208,12 +208,18 @@ DEFAULTS = "/v1/discovery-defaults"
             {"encryption": "protected", "detection": "propose"},
             ["detection: seal to propose"],
         ),
+        (
+            DEFAULTS,
+            {"encryption": "protected", "value_keys": ["seen.by", "other"]},
+            ["keys made of values below other: refused to allowed"],
+        ),
     ],
 )
 def test_levels_and_defaults_too(
     service: Running, bob: httpx.Client, url: str, body: dict[str, Any], weakens: list[str]
 ) -> None:
-    assert service.admin.put(DEFAULTS, json={"encryption": "protected"}).status_code == 200
+    first = {"encryption": "protected", "value_keys": ["seen"]}
+    assert service.admin.put(DEFAULTS, json=first).status_code == 200
     put(service, "a", "protected")
     before = service.reader.get(url).json()
     answer = service.admin.put(url, json=body)

@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import Any
 
 from idgraph import native
-from idgraph.model import canonical
+from idgraph.model import canonical, paths
 from idgraph.model.attributes import AttributeMetadata
 from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.errors import EventError
@@ -43,6 +43,7 @@ class AttributeTree(PolicyTree):
     def __init__(self, snapshot: MetadataSnapshot) -> None:
         super().__init__(snapshot)
         self._expected: dict[AttributeNode, tuple[frozenset[type], Proposal | None]] = {}
+        self._value_keys = snapshot.defaults.value_keys
 
     def take(self, changed: Iterable[AttributeMetadata]) -> bool:
         self.report_again()
@@ -160,6 +161,23 @@ class AttributeTree(PolicyTree):
             node.kinds = kinds
             node.proposal = proposal
         self._expected.clear()
+
+    def refuse_value_keys(self, leaves: Leaves, test: Callable[[], Callable[[str], bool]]) -> None:
+        """Raises EventError if a path that the snapshot does not have holds a key of which the test says that it was
+        made of a value, other than below a path where an admin allowed it."""
+        if not leaves.unexpected:
+            return
+        is_value = test()
+        for unexpected in leaves.unexpected:
+            for key, at in self.undeclared_keys(unexpected.node.path):
+                if is_value(key) and not any(paths.is_within(at, allowed) for allowed in self._value_keys):
+                    above = paths.ancestors(at)
+                    raise EventError(
+                        DeadLetterReason.VALUE_KEY,
+                        f"a key below {above[0] if above else 'the root'} of the mapped output was made of a value of "
+                        "the event, and paths are never sealed; have the spec make a value of it, or allow the path by "
+                        "value_keys of the discovery defaults",
+                    )
 
     def _refuse_sensitive(self, parent: AttributeNode, key: str) -> None:
         # Keys become paths, and paths are never sealed: not in the store, the catalogue, the index, a log.

@@ -7,7 +7,7 @@ attribute held.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from idgraph.model import paths
@@ -147,6 +147,16 @@ class PolicyTree:
         for key in paths.split(path):
             node = node.children.get(key) or self._stored_node(node, key)
         return node
+
+    def undeclared_keys(self, path: str) -> Iterator[tuple[str, str]]:
+        """The keys of a path that the snapshot does not have, each with the path that ends with it."""
+        known: AttributeNode | None = self._root
+        at = ""
+        for key in paths.split(path):
+            at = f"{at}.{paths.escape(key)}" if at else paths.escape(key)
+            known = known.children.get(key) if known is not None and not known.is_unknown else None
+            if known is None or known.is_unknown:
+                yield key, at
 
     def policy_at(self, node: AttributeNode, value: Any) -> AttributePolicy:
         """`policy_of_value` of the node's path."""

@@ -17,6 +17,7 @@ from idgraph.model.specs import SpecDocument
 from idgraph.model.stamps import Stamp, read_ordinal
 from transforms import compile_spec
 from transforms.schema.data_types import MAX_INTEGER_BITS, is_text
+from transforms.schema.value_keys import ValueKeys
 from transforms.spec.chain import Transform
 
 RESERVED_KEY = "_event"
@@ -45,6 +46,7 @@ class MappingSpec:
         self.ref = document.ref
         self.scope = document.scope if document.mode == "snapshot" else None
         self._transform: Transform = alike._transform if alike else compile_spec(document.operations)
+        self._value_keys = ValueKeys(document.operations)
         self._id = paths.split(document.id) if document.id else None
         self._ordinal = paths.split(document.ordinal) if document.ordinal else None
         primary = next(place for place in document.identifiers if place.primary)
@@ -93,6 +95,10 @@ class MappingSpec:
             self._read_id(event, output),
         )
         return MappedPayload(stamp, self._read_identifiers(output), output)
+
+    def is_value_of(self, event: Event) -> Callable[[str], bool]:
+        """Whether a key of what an event was mapped to was made of one of its values."""
+        return self._value_keys.made_of(event.payload, event.context())
 
     def identifiers_in(self, event: Event) -> list[Identifier]:
         """The identifiers that stand at the spec's places, whatever else of the event cannot be used. Raises
