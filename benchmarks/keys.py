@@ -17,9 +17,10 @@ from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 
 from benchmarks.sealing_cost import cost_of_sealing
 from benchmarks.workload import clear
+from idgraph.jobs.rotate import PAGE, Rotation
+from idgraph.model.jobs import Progress
 from sinks.keyring.provider import KeyringFile
 from sinks.sqlite.data_keys import SqliteDataKeys
-from transforms.privacy.rotation import PAGE, rotate
 from transforms.privacy.sealing import DataKeys
 
 DATA_KEYS = 100_000
@@ -48,10 +49,13 @@ def _rotation(folder: Path, names: Sequence[str]) -> float:
         for start in range(0, len(names), PAGE):
             keys.fetch(names[start : start + PAGE], create=True)
         started = time.perf_counter()
-        *_, last = rotate(provider, store)
+        job, last = Rotation(provider, store), Progress()
+        job.plan({})
+        for _ in job.pages(last, {}):
+            pass
         spent = time.perf_counter() - started
-        if last.rewrapped != len(names):
-            raise RuntimeError(f"only {last.rewrapped} data keys were rewrapped")
+        if last.counts["rewrapped"] != len(names):
+            raise RuntimeError(f"only {last.done} data keys were rewrapped")
     return len(names) / spent
 
 

@@ -18,6 +18,7 @@ from idgraph.app.commands import (
     flow,
     flows,
     index,
+    jobs,
     keys,
     mapping,
     profiles,
@@ -39,7 +40,7 @@ from idgraph.app.terminal.stdio import open_closed_streams
 
 EPILOG = (
     "Exit codes: 0 done, 1 something failed, 2 wrong command line or configuration, or a file that cannot be read, 3 not found, "
-    "4 the flow stopped itself, 5 metadata service away or token refused, 6 index and store differ, 130 interrupted, 141 the reader of the "
+    "4 the flow stopped itself, 5 metadata service away or token refused, 6 index and store differ, 130 interrupted or cancelled, 141 the reader of the "
     "output went away."
 )
 
@@ -131,6 +132,7 @@ app.command()(seal.seal)
 app.command()(reindex)
 app.command()(reconcile)
 app.command(context_settings={"ignore_unknown_options": True, "allow_extra_args": True})(bench)
+app.add_typer(jobs.commands, name="jobs")
 app.add_typer(dead_letters.commands, name="dead-letters")
 app.add_typer(specs.commands, name="specs")
 app.add_typer(attributes.commands, name="attributes")

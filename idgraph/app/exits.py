@@ -18,6 +18,7 @@ from idgraph.model.errors import (
     ConfigError,
     FlowStoppedError,
     IdgraphError,
+    JobStoppedError,
     MetadataError,
     NotFoundError,
     QueryError,
@@ -42,7 +43,7 @@ class Exit(IntEnum):
     DRIFT = 6
     """The index differs from the store."""
     INTERRUPTED = 130
-    """Ctrl-C, as a shell reports it: 128 and the signal's number."""
+    """Ctrl-C, as a shell reports it: 128 and the signal's number; or a job was cancelled."""
     BROKEN_PIPE = 141
     """The reader of standard output went away, as a shell reports SIGPIPE."""
 
@@ -85,6 +86,8 @@ def _code(error: IdgraphError) -> Exit:
             return Exit.USAGE
         case FlowStoppedError():
             return Exit.STOPPED
+        case JobStoppedError():
+            return Exit.INTERRUPTED
         case NotFoundError() | VersionNotFoundError():
             return Exit.NOT_FOUND
         case RefusedError():

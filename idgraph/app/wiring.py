@@ -22,6 +22,8 @@ from idgraph.model.errors import ConfigError, MetadataError
 if TYPE_CHECKING:
     from idgraph.app.settings.document import Settings
     from idgraph.jobs.erase.erasure import Erasure
+    from idgraph.jobs.job import JobRunner
+    from idgraph.model.jobs import JobLog
     from ingestion.metadata.snapshot_file import PinnedSnapshot
     from ingestion.spark.workers import WorkerPlan, WorkerResources
     from profile_service.reader import ProfileReader
@@ -259,6 +261,25 @@ def erasure(settings: Settings, resources: WorkerResources) -> Erasure:
 
     names = TombstoneNames(provider_of(settings))
     return Erasure(resources, TombstoneFile(tombstone_file(settings)), names, dead_letters)
+
+
+@contextmanager
+def job_log(settings: Settings) -> Iterator[JobLog]:
+    """All jobs of this installation, closed at the end."""
+    from sinks.sqlite.jobs import SqliteJobLog
+
+    with closing(SqliteJobLog(settings.directory / "jobs.db", settings.directory / "jobs")) as log:
+        yield log
+
+
+@contextmanager
+def job_runner(settings: Settings) -> Iterator[JobRunner]:
+    """Runs jobs, and keeps them in the log."""
+    from idgraph.jobs.job import JobRunner
+    from transforms.privacy.dead_letter_sealing import DeadLetterSealer
+
+    with job_log(settings) as log:
+        yield JobRunner(log, DeadLetterSealer(provider_of(settings)))
 
 
 def tombstone_file(settings: Settings) -> Path:

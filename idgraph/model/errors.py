@@ -16,7 +16,7 @@ class ConfigError(IdgraphError):
 
 
 class AlreadyRunningError(ConfigError):
-    """A flow, or a backfill, runs in another process. The message names its lock."""
+    """A flow, or a job of this kind and target, is running already. The message names its lock, or the job."""
 
 
 class SpecError(IdgraphError):
@@ -209,6 +209,15 @@ class JavaLostError(FlowStoppedError):
 
 class FlowInterruptedError(FlowStoppedError):
     """The flow was asked to stop by a signal that went to Spark's Java process too, which did not wait."""
+
+
+class JobStoppedError(IdgraphError):
+    """A job ended before its end because somebody asked for it; it resumes there. `is_cancelled` by a request in the
+    job log, otherwise by a signal to its process."""
+
+    def __init__(self, message: str, is_cancelled: bool = True) -> None:
+        super().__init__(message)
+        self.is_cancelled = is_cancelled
 
 
 class PublishError(IdgraphError):

@@ -15,12 +15,9 @@ import pytest
 from pyspark import cloudpickle
 
 from idgraph.app import wiring
-from idgraph.app.jobs import progress as progress_view
-from idgraph.app.jobs import progress as rotation_view
 from sinks.sqlite.data_keys import SqliteDataKeys
 from tests.app.conftest import CommandLine
 from tests.app.processes import on_a_terminal, program
-from transforms.privacy.rotation import RotationProgress
 
 ROOT = Path(__file__).parents[2]
 
@@ -156,7 +153,7 @@ def test_a_killed_rotation_goes_on_at_the_next_run(filled: CommandLine) -> None:
     assert 0 < left < only["data_keys"]
     assert revealed(filled) == before
     result = filled("keys", "rotate")
-    assert f"the rotation to version 2 goes on: {left} data keys" in result.stderr
+    assert f"the rotation to version 2 resumes: {left} data keys" in result.stderr
     assert result.stdout == f"version 2 is current; {left} data keys rewrapped\n"
     assert revealed(filled) == before
 
@@ -186,38 +183,3 @@ def test_what_workers_are_reported_holds_no_key(filled: CommandLine) -> None:
     for secret in (keyring["root"], keyring["keys"][0]["key"]):
         assert secret.encode() not in sent
         assert base64.b64decode(secret) not in sent
-
-
-def progresses(total: int, page: int) -> list[RotationProgress]:
-    return [RotationProgress(2, total, False, looked_at=done) for done in range(0, total + 1, page)]
-
-
-def test_a_rotation_is_paced(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = [0.0]
-    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(time, "sleep", lambda seconds: clock.__setitem__(0, clock[0] + seconds))
-    given = progresses(1000, 100)
-    assert list(progress_view.paced(iter(given), 50, lambda progress: progress.looked_at)) == given
-    assert clock[0] == 20
-    assert list(progress_view.paced(iter(given), None, lambda progress: progress.looked_at)) == given
-    assert clock[0] == 20
-
-
-def test_without_a_terminal_there_are_lines(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(progress_view, "LINE_SECONDS", 0.0)
-    rotation_view.shown(iter(progresses(2000, 1000)))
-    assert capsys.readouterr().err.splitlines() == [
-        "the rotation to version 2 begins: 2,000 data keys",
-        "1,000 of 2,000",
-        "2,000 of 2,000",
-    ]
-
-
-def test_a_total_that_was_passed_is_reported_as_what_was_done(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(progress_view, "LINE_SECONDS", 0.0)
-    progress_view.show(iter(progresses(3000, 1000)[2:]), 2000, "data keys")
-    assert capsys.readouterr().err.splitlines() == ["2,000 of 2,000", "3,000 of 3,000"]

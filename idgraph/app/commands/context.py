@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import getpass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from idgraph.model.jobs import Origin
+
 if TYPE_CHECKING:
     from idgraph.app.settings.document import Settings
 
 Why = Annotated[str, typer.Option("--reason", help="Why; kept with the change.")]
+JobWho = Annotated[str, typer.Option("--who", help="Who asks for it. Default: the user of this machine.")]
+JobWhy = Annotated[str, typer.Option("--why", help="Why; kept with the job.")]
 Json = Annotated[bool, typer.Option("--json", help="JSON for scripts.")]
 
 
@@ -20,3 +25,13 @@ def settings_of(context: typer.Context) -> Settings:
 
     given: Path | None = context.find_root().obj
     return load(given)
+
+
+def origin_of(who: str, why: str) -> Origin:
+    """Who asks for a job, and why."""
+    if not who:
+        try:
+            who = getpass.getuser()
+        except (KeyError, OSError):
+            who = "unknown"
+    return Origin(who, why)

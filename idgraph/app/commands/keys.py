@@ -10,7 +10,7 @@ import typer
 
 from idgraph.app import wiring
 from idgraph.app.adapters.key_providers import create_keyring, ensure_keyring
-from idgraph.app.commands.context import Json, settings_of
+from idgraph.app.commands.context import JobWho, JobWhy, Json, origin_of, settings_of
 from idgraph.app.exits import Exit, error_handler
 from idgraph.app.terminal.output import counted, print_json, print_table
 from idgraph.app.terminal.stdio import confirmed
@@ -55,7 +55,7 @@ def init(
 @commands.command()
 def add(context: typer.Context) -> None:
     """Add a key-encryption key, which new data keys are wrapped by from now on."""
-    from transforms.privacy.rotation import known_counts
+    from idgraph.jobs.rotate import known_counts
 
     with error_handler(), wiring.opened_keys(settings_of(context), own=True) as (provider, store):
         # Not under an older copy, which this raises for.
@@ -64,34 +64,42 @@ def add(context: typer.Context) -> None:
 
 
 @commands.command()
-def rotate(context: typer.Context, rate: Rate = None, as_json: Json = False) -> None:
+def rotate(
+    context: typer.Context, rate: Rate = None, who: JobWho = "", why: JobWhy = "", as_json: Json = False
+) -> None:
     """Make a new key-encryption key current and wrap every data key by it, beside a running flow.
 
-    If it is interrupted, run it again: it goes on where it was. Exit code 1 if some data keys cannot be
+    If it is interrupted, run it again: it resumes where it was. Exit code 1 if some data keys cannot be
     unwrapped, which stay as they are, or if the keyring is another one or an older copy, under which nothing is begun.
     """
-    from idgraph.app.jobs.progress import paced, shown
-    from transforms.privacy.rotation import PAGE
-    from transforms.privacy.rotation import rotate as rotation
+    from idgraph.app.jobs.view import run_shown
+    from idgraph.jobs.rotate import PAGE, Rotation
 
-    with error_handler(), wiring.opened_keys(settings_of(context), own=True) as (provider, store):
-        page = min(PAGE, rate) if rate else PAGE
-        done = shown(paced(rotation(provider, store, page), rate, lambda progress: progress.looked_at))
+    with error_handler():
+        settings = settings_of(context)
+        with (
+            wiring.opened_keys(settings, own=True) as (provider, store),
+            wiring.job_runner(settings) as runner,
+        ):
+            job = Rotation(provider, store, min(PAGE, rate or PAGE))
+            done = run_shown(runner, job, origin_of(who, why), rate=rate)
+        rewrapped, unusable = done.counts["rewrapped"], done.counts["unusable"]
+        named = done.notes.get("unusable", [])
         if as_json:
             print_json(
                 {
-                    "version": done.version,
+                    "version": job.version,
                     "resumed": done.resumed,
-                    "rewrapped": done.rewrapped,
-                    "unusable": done.unusable,
-                    "fragments": done.named,
+                    "rewrapped": rewrapped,
+                    "unusable": unusable,
+                    "fragments": named,
                 }
             )
         else:
-            print(f"version {done.version} is current; {counted(done.rewrapped, 'data key')} rewrapped")
-        if done.unusable:
+            print(f"version {job.version} is current; {counted(rewrapped, 'data key')} rewrapped")
+        if unusable:
             print(
-                f"{counted(done.unusable, 'data key')} cannot be unwrapped and stayed: {', '.join(done.named)}",
+                f"{counted(unusable, 'data key')} cannot be unwrapped and stayed: {', '.join(named)}",
                 file=sys.stderr,
             )
             raise typer.Exit(Exit.FAILED)
@@ -149,9 +157,9 @@ def retire(
     Exit code 1 if it is the current one or in use, 3 if there is none of this version. Backups of
     data-keys.db from before its rotation are unreadable afterwards, but with a keyring of that time.
     """
+    from idgraph.jobs.rotate import retire as retirement
+    from idgraph.jobs.rotate import users
     from idgraph.model.errors import KeyInUseError, UnknownKeyVersionError
-    from transforms.privacy.rotation import retire as retirement
-    from transforms.privacy.rotation import users
 
     with error_handler(), wiring.opened_keys(settings_of(context)) as (provider, store):
         try:

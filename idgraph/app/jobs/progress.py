@@ -13,16 +13,6 @@ from idgraph.app.terminal.output import counted
 
 if TYPE_CHECKING:
     from idgraph.app.jobs.backfill import BackfillStep
-    from transforms.privacy.rotation import RotationProgress
-
-
-def shown(rotation: Iterator[RotationProgress]) -> RotationProgress:
-    """Run a rotation to its end and show on standard error how far it is; gives how it ended."""
-    first = next(rotation)
-    begun = "goes on" if first.resumed else "begins"
-    say(f"the rotation to version {first.version} {begun}: {counted(first.total, 'data key')}")
-    show(rotation, first.total, "data keys")
-    return first
 
 
 LINE_SECONDS = 5.0

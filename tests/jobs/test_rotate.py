@@ -10,15 +10,17 @@ from pathlib import Path
 
 import pytest
 
+from idgraph.jobs.rotate import Rotation, known_counts, retire
 from idgraph.model.errors import KeyInUseError, KeyProviderError, StoreError, UnknownKeyVersionError
+from idgraph.model.jobs import Progress
 from sinks.keyring.provider import KeyringFile
 from sinks.memory.data_keys import MemoryDataKeys
 from sinks.sqlite.data_keys import SqliteDataKeys
 from tests.contracts.processes import finish, start
-from tests.transforms import rotation_killed
+from tests.jobs import rotation_killed
+from tests.jobs.steps import ended, steps
 from tests.transforms.forks import Forks
 from transforms.privacy.keys import DataKeyStore, WrappedKey
-from transforms.privacy.rotation import RotationProgress, known_counts, retire, rotate
 from transforms.privacy.sealing import DataKeys
 
 NAMES = [f"user_id:{number:02}" for number in range(20)]
@@ -93,9 +95,8 @@ def assert_readable(provider: KeyringFile, store: DataKeyStore, sealed: Mapping[
     }
 
 
-def rotated(provider: KeyringFile, store: DataKeyStore, page: int = 7) -> RotationProgress:
-    *_, last = rotate(provider, store, page)
-    return last
+def rotated(provider: KeyringFile, store: DataKeyStore, page: int = 7) -> Progress:
+    return ended(Rotation(provider, store, page))
 
 
 def statuses(provider: KeyringFile) -> list[tuple[int, str]]:
@@ -106,12 +107,13 @@ def test_every_data_key_is_wrapped_anew_in_pages(keyring: KeyringFile, store: Wa
     sealed = seal_all(keyring, store)
     before = store.get(NAMES)
     looked_at = []
-    for progress in rotate(keyring, store, page=7):
-        looked_at.append(progress.looked_at)
+    job = Rotation(keyring, store, page=7)
+    for progress in steps(job):
+        looked_at.append(progress.done)
         assert_readable(keyring, store, sealed)
-        assert store.counts().get(2, 0) == progress.looked_at == progress.rewrapped
+        assert store.counts().get(2, 0) == progress.done == progress.counts["rewrapped"]
     assert looked_at == [0, 7, 14, 20]
-    assert (progress.version, progress.total, progress.resumed, progress.unusable) == (2, 20, False, 0)
+    assert (job.version, progress.total, progress.resumed, progress.counts["unusable"]) == (2, 20, False, 0)
     assert store.counts() == {2: 20}
     assert not set(before.values()) & set(store.get(NAMES).values())
     assert statuses(keyring) == [(1, "retiring"), (2, "current")]
@@ -128,8 +130,9 @@ def test_a_cached_key_needs_no_new_read(keyring: KeyringFile, store: Watched) ->
 
 
 def test_a_rotation_of_nothing_makes_a_new_version(keyring: KeyringFile, store: Watched) -> None:
-    (only,) = rotate(keyring, store)
-    assert (only.version, only.total) == (2, 0)
+    job = Rotation(keyring, store)
+    (only,) = steps(job)
+    assert (job.version, only.total) == (2, 0)
 
 
 def test_versions_that_were_only_added_to_are_rotated_too(keyring: KeyringFile, store: Watched) -> None:
@@ -137,7 +140,7 @@ def test_versions_that_were_only_added_to_are_rotated_too(keyring: KeyringFile, 
     keyring.add()
     sealed |= seal_all(keyring, store, NAMES[5:])
     assert store.counts() == {1: 5, 2: 15}
-    assert rotated(keyring, store).rewrapped == 20
+    assert rotated(keyring, store).counts["rewrapped"] == 20
     assert store.counts() == {3: 20}
     assert_readable(keyring, store, sealed)
 
@@ -146,23 +149,26 @@ def test_a_rotation_that_was_cut_short_is_taken_up_again(
     keyring: KeyringFile, store: Watched, path: Path
 ) -> None:
     sealed = seal_all(keyring, store)
-    rotation = rotate(keyring, store, page=7)
+    rotation = steps(Rotation(keyring, store, page=7))
     next(rotation)
     next(rotation)
-    progress = rotated(KeyringFile(path), store)
-    assert (progress.version, progress.total, progress.rewrapped, progress.resumed) == (2, 13, 13, True)
+    job = Rotation(KeyringFile(path), store)
+    progress = ended(job)
+    assert (job.version, progress.total, progress.counts["rewrapped"], progress.resumed) == (2, 13, 13, True)
     assert statuses(keyring) == [(1, "retiring"), (2, "current")]
     assert_readable(keyring, store, sealed)
-    assert rotated(keyring, store).version == 3, "a finished one is not taken up again"
+    finished = Rotation(keyring, store)
+    ended(finished)
+    assert finished.version == 3, "a finished one is not taken up again"
 
 
 def test_two_rotations_at_once_share_the_work(keyring: KeyringFile, store: Watched, path: Path) -> None:
     sealed = seal_all(keyring, store)
-    first, second = rotate(keyring, store, page=3), rotate(KeyringFile(path), store, page=4)
+    first, second = steps(Rotation(keyring, store, 3)), steps(Rotation(KeyringFile(path), store, 4))
     last = [next(first), next(second)]
     for one, other in zip(first, second, strict=False):
         last = [one, other]
-    rotated_in_all = sum(progress.rewrapped for progress in last)
+    rotated_in_all = sum(progress.counts["rewrapped"] for progress in last)
     list(first), list(second)
     assert rotated_in_all <= 20
     assert store.counts() == {2: 20}
@@ -174,7 +180,7 @@ def test_a_rotation_overtaken_by_a_later_one_goes_on_with_its_version(
     keyring: KeyringFile, store: Watched, path: Path
 ) -> None:
     sealed = seal_all(keyring, store)
-    first = rotate(keyring, store, page=7)
+    first = steps(Rotation(keyring, store, page=7))
     next(first)
     later = KeyringFile(path)
     later.begin_rotation(after=2)
@@ -198,7 +204,7 @@ def test_an_erased_key_stays_erased_and_a_new_one_stays_new(keyring: KeyringFile
     store = Erasing()
     sealed = seal_all(keyring, store)
     progress = rotated(keyring, store)
-    assert (progress.looked_at, progress.rewrapped) == (20, 18)
+    assert (progress.done, progress.counts["rewrapped"]) == (20, 18)
     assert NAMES[0] not in store.get(NAMES)
     assert fresh[NAMES[1]] != sealed[NAMES[1]]
     assert_readable(keyring, store, {name: sealed[name] for name in NAMES[2:]} | fresh)
@@ -210,8 +216,8 @@ def test_a_damaged_key_is_left_and_reported(keyring: KeyringFile, store: Watched
     wrapped = store.get(bad)
     store.replace({name: (key, key._replace(wrapped=key.wrapped[:-1])) for name, key in wrapped.items()})
     progress = rotated(keyring, store)
-    assert (progress.looked_at, progress.rewrapped, progress.unusable) == (20, 12, 8)
-    assert progress.named == bad[:5]
+    assert (progress.done, progress.counts["rewrapped"], progress.counts["unusable"]) == (20, 12, 8)
+    assert progress.notes["unusable"] == bad[:5]
     assert_readable(keyring, store, {name: text for name, text in sealed.items() if name not in bad})
     with pytest.raises(KeyInUseError, match="it wraps 8 data keys"):
         retire(keyring, store, 1)
@@ -328,19 +334,20 @@ def test_killed_at_every_step_nothing_is_lost_and_it_is_taken_up_again(
             folder.mkdir()
             for name in ("keyring.json", "data-keys.db"):
                 shutil.copy(tmp_path / name, folder / name)
-            ended = forks.run(rotation_killed.__name__, json.dumps([str(folder), step]))
-            assert (ended.code, ended.output) in {(-signal.SIGKILL, ""), (0, "done\n")}, ended.errors
+            end = forks.run(rotation_killed.__name__, json.dumps([str(folder), step]))
+            assert (end.code, end.output) in {(-signal.SIGKILL, ""), (0, "done\n")}, end.errors
             provider, store = KeyringFile(folder / "keyring.json"), SqliteDataKeys(folder / "data-keys.db")
             assert_readable(provider, store, sealed)
             outcomes.append((store.counts().get(1, 0), statuses(provider)[0][1]))
             if store.counts() != {2: 20}:
-                progress = rotated(provider, store)
-                assert (progress.version, progress.rewrapped) == (2, outcomes[-1][0])
+                job = Rotation(provider, store)
+                assert ended(job).counts["rewrapped"] == outcomes[-1][0]
+                assert job.version == 2
             retire(provider, store, 1)
             assert statuses(provider) == [(1, "retired"), (2, "current")]
             assert_readable(provider, store, sealed)
             store.close()
-            if not ended.code:
+            if not end.code:
                 break
     assert {(20, "current"), (20, "retiring"), (13, "retiring"), (6, "retiring"), (0, "retiring")} <= {
         *outcomes
@@ -376,14 +383,15 @@ import sys
 from pathlib import Path
 from sinks.keyring.provider import KeyringFile
 from sinks.sqlite.data_keys import SqliteDataKeys
-from transforms.privacy.rotation import retire, rotate
+from idgraph.jobs.rotate import Rotation
+from tests.jobs.steps import ended
 
 folder = Path(sys.argv[1])
 provider, store = KeyringFile(folder / "keyring.json"), SqliteDataKeys(folder / "data-keys.db")
 print("ready", flush=True)
 for _ in range(4):
-    *_, last = rotate(provider, store, 5)
-    assert not last.unusable, last
+    last = ended(Rotation(provider, store, 5))
+    assert not last.counts["unusable"], last
 """
 
 

@@ -14,55 +14,60 @@ The data keys themselves do not change, hence no sealed value, no cache and no r
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
+from idgraph.jobs.job import Job, Plan
 from idgraph.model.errors import ClosedVersionError, KeyInUseError, KeyProviderError
+from idgraph.model.jobs import SHOWN, JobKind, Point, Progress
 from transforms.privacy.keys import DataKeyStore, KeyStatus, RotatingKeyProvider, WrappedKey
 from transforms.privacy.sealing import context
 
 PAGE = 1000
-SHOWN = 5
-"""How many fragments are named where more may be meant."""
 
 
-@dataclass(slots=True)
-class RotationProgress:
-    """How far a rotation is. `total` is what was to be done when it began or was taken up again.
+class Rotation(Job):
+    """Begins a rotation, or takes up one that was interrupted: what is left to do stands in the keyring and the data
+    keys, so it needs no point. Counts `rewrapped` keys, and those that cannot be unwrapped and stay (`unusable`).
 
-    `unusable` keys could not be unwrapped and stay as they are; the first of their fragments are in `named`.
+    Raises KeyProviderError and StoreError; run it again then. Begins nothing under a keyring that is not these data
+    keys' (`known_counts`).
     """
 
-    version: int
-    total: int
-    resumed: bool
-    looked_at: int = 0
-    rewrapped: int = 0
-    unusable: int = 0
-    named: list[str] = field(default_factory=list)
+    kind = JobKind.ROTATE
 
+    def __init__(self, provider: RotatingKeyProvider, store: DataKeyStore, page: int = PAGE) -> None:
+        self._provider = provider
+        self._store = store
+        self._page = page
+        self._counts: dict[int, int] = {}
+        self.version = 0
+        """The one that data keys are wrapped by, once it is planned."""
 
-def rotate(
-    provider: RotatingKeyProvider, store: DataKeyStore, page: int = PAGE
-) -> Iterator[RotationProgress]:
-    """Begin a rotation, or take up one that was interrupted; gives the progress at the start and after each
-    page of at most `page` data keys, each page durable. The same object is retried and again.
+    def plan(self, _point: Point) -> Plan:
+        counts = known_counts(self._provider, self._store)
+        known = self._provider.versions()
+        self.version = known[-1].version
+        resumes = any(key.status is KeyStatus.RETIRING and counts.get(key.version) for key in known)
+        if not resumes:
+            self.version = self._provider.begin_rotation(after=self.version)
+        older = [key.version for key in self._provider.versions() if key.version < self.version]
+        self._store.close_versions(older)
+        # Counted again: until the versions were closed, workers could add to them.
+        counts = self._store.counts()
+        self._counts = {version: number for version, number in counts.items() if version != self.version}
+        title = f"the rotation to version {self.version}"
+        return Plan(title, sum(self._counts.values()), "data key", resumes)
 
-    Blocks. Raises KeyProviderError and StoreError; run it again then. A data key that cannot be unwrapped
-    is counted and left. Begins nothing under a keyring that is not these data keys' (`known_counts`).
-    """
-    counts = known_counts(provider, store)
-    known = provider.versions()
-    current = known[-1].version
-    resumed = any(key.status is KeyStatus.RETIRING and counts.get(key.version) for key in known)
-    if not resumed:
-        current = provider.begin_rotation(after=current)
-    store.close_versions(key.version for key in provider.versions() if key.version < current)
-    # Counted again: until the versions were closed, workers could add to them.
-    counts = {version: number for version, number in store.counts().items() if version != current}
-    progress = RotationProgress(current, sum(counts.values()), resumed)
-    yield progress
-    for version in sorted(counts):
-        yield from _rewrap(provider, store, version, page, progress)
+    def pages(self, progress: Progress, _point: Point) -> Iterator[Point]:
+        for version in sorted(self._counts):
+            after = ""
+            while found := self._store.wrapped_by(version, after, self._page):
+                unusable: list[str] = []
+                progress.counts["rewrapped"] += _replace(self._provider, self._store, found, unusable)
+                progress.counts["unusable"] += len(unusable)
+                progress.note("unusable", unusable)
+                progress.done += len(found)
+                after = next(reversed(found))
+                yield {}
 
 
 def known_counts(provider: RotatingKeyProvider, store: DataKeyStore) -> dict[int, int]:
@@ -111,29 +116,15 @@ def _is_held(provider: RotatingKeyProvider, version: int) -> bool:
     return any(key.version == version and key.status is not KeyStatus.RETIRED for key in provider.versions())
 
 
-def _rewrap(
-    provider: RotatingKeyProvider, store: DataKeyStore, version: int, page: int, progress: RotationProgress
-) -> Iterator[RotationProgress]:
-    after = ""
-    while found := store.wrapped_by(version, after, page):
-        unusable: list[str] = []
-        progress.rewrapped += _replace(provider, store, found, unusable)
-        progress.unusable += len(unusable)
-        progress.named += unusable[: SHOWN - len(progress.named)]
-        progress.looked_at += len(found)
-        after = next(reversed(found))
-        yield progress
-
-
 def _replace(
     provider: RotatingKeyProvider, store: DataKeyStore, found: dict[str, WrappedKey], unusable: list[str]
 ) -> int:
-    anew = dict(_rewrapped(provider, found, unusable))
+    rewrapped = dict(_rewrapped(provider, found, unusable))
     try:
-        return store.replace(anew)
+        return store.replace(rewrapped)
     except ClosedVersionError:
         # A later rotation made a newer version current: that one it is.
-        tried = {new.kek_version for _, new in anew.values()}
+        tried = {new.kek_version for _, new in rewrapped.values()}
         if provider.versions()[-1].version in tried:
             raise
     unusable.clear()

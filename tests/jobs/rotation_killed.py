@@ -10,10 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from idgraph.jobs.rotate import Rotation, retire
 from sinks.keyring.provider import KeyringFile
 from sinks.sqlite.data_keys import SqliteDataKeys
 from sinks.sqlite.database import SqliteFile
-from transforms.privacy.rotation import retire, rotate
+from tests.jobs.steps import ended
 
 
 def main() -> None:
@@ -39,6 +40,6 @@ def main() -> None:
         setattr(owner, function, watched(getattr(owner, function)))
     folder = Path(name)
     provider, store = KeyringFile(folder / "keyring.json"), SqliteDataKeys(folder / "data-keys.db")
-    list(rotate(provider, store, 7))
+    ended(Rotation(provider, store, 7))
     retire(provider, store, 1)
     print("done")

@@ -1,0 +1,120 @@
+"""`idgraph jobs`: what runs or ran over many profiles, how far it is, and how to end it."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from idgraph.app import wiring
+from idgraph.app.commands.context import Json, settings_of
+from idgraph.app.exits import Exit, error_handler
+from idgraph.app.terminal.output import escape_control_chars, print_json, print_table, report_cut
+from idgraph.model.jobs import JobKind
+
+if TYPE_CHECKING:
+    from idgraph.model.jobs import JobRecord
+
+commands = typer.Typer(
+    no_args_is_help=True,
+    help="Jobs: backfill, replay, reindex, reconcile, re-encrypt, rotate, erase, export. The command that started a "
+    "job resumes it.",
+)
+
+JobId = Annotated[str, typer.Argument(help="Id of a job.")]
+
+
+@commands.command("list")
+def list_jobs(
+    context: typer.Context,
+    kind: Annotated[JobKind | None, typer.Option(help="Only jobs of this kind.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 20,
+    as_json: Json = False,
+) -> None:
+    """List jobs, the newest first."""
+    with error_handler(), wiring.job_log(settings_of(context)) as log:
+        known = list(log.scan(kind))
+        if as_json:
+            for job in known[:limit]:
+                print_json(described(job))
+        else:
+            titles = ("id", "kind", "state", "progress", "started", "by", "why")
+            print_table(titles, map(_row, known[:limit]))
+        report_cut(min(limit, len(known)), len(known))
+
+
+@commands.command()
+def show(context: typer.Context, job_id: JobId, as_json: Json = False) -> None:
+    """Show one job: its parameters, its progress, examples of what needs attention, its error."""
+    with error_handler():
+        settings = settings_of(context)
+        with wiring.job_log(settings) as log:
+            job = log.get(job_id)
+        if job is None:
+            raise _not_found(job_id)
+        reported = described(job)
+        with wiring.job_runner(settings) as runner:
+            private = runner.private(job)
+        reported |= {"notes": private.get("notes", {}), "error": private.get("error", "")}
+        if as_json:
+            print_json(reported)
+        else:
+            for key, value in reported.items():
+                print(escape_control_chars(f"{key}: {_text(value)}"))
+
+
+@commands.command()
+def cancel(context: typer.Context, job_id: JobId) -> None:
+    """Ask a running job to end at its next page. Exit code 3 if there is no such job, 1 if it is not running."""
+    with error_handler(), wiring.job_log(settings_of(context)) as log:
+        if log.cancel(job_id):
+            print(f"job {job_id} ends at its next page")
+            return
+        job = log.get(job_id)
+        if job is None:
+            raise _not_found(job_id)
+        print(f"job {job_id} is not running: {job.state}", file=sys.stderr)
+        raise typer.Exit(Exit.FAILED)
+
+
+def described(job: JobRecord) -> dict[str, Any]:
+    """A job as JSON reports it, without what may name persons."""
+    progress = job.progress
+    return {
+        "id": job.id,
+        "kind": str(job.kind),
+        "state": str(job.state),
+        "who": job.origin.who,
+        "why": job.origin.why,
+        "what": dict(job.what),
+        "started": _moment(job.started),
+        "updated": _moment(job.updated),
+        "done": progress.done,
+        "total": progress.total,
+        "unit": progress.unit,
+        "counts": dict(sorted(progress.counts.items())),
+        "cancel_requested": job.is_cancel_requested,
+    }
+
+
+def _row(job: JobRecord) -> list[str]:
+    done = f"{job.progress.done:,} of {job.progress.total:,} {job.progress.unit}s"
+    state = "ending" if job.is_cancel_requested and job.state == "running" else str(job.state)
+    return [job.id, str(job.kind), state, done, _moment(job.started), job.origin.who, job.origin.why]
+
+
+def _moment(milliseconds: int) -> str:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="seconds")
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_text(each)}" for key, each in value.items()) or "-"
+    return ", ".join(value) if isinstance(value, list) else str(value)
+
+
+def _not_found(job_id: str) -> typer.Exit:
+    print(f"no such job: {escape_control_chars(job_id)}", file=sys.stderr)
+    return typer.Exit(Exit.NOT_FOUND)

@@ -1,0 +1,132 @@
+"""How far a job is, for people: a bar on a terminal, else a line every few seconds, on standard error."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from idgraph.app.observation.json_logs import is_on, say
+from idgraph.app.terminal.output import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from idgraph.jobs.job import Job, JobRunner, Run
+    from idgraph.model.jobs import Origin, Progress
+
+LINE_SECONDS = 5.0
+
+
+def run_shown(
+    runner: JobRunner, job: Job, origin: Origin, again: bool = False, rate: float | None = None
+) -> Progress:
+    """Run a job to its end and show how far it is; gives how it ended. Raises as `JobRunner.run` does."""
+    from idgraph.jobs.job import Pace
+
+    with showing() as show:
+        return runner.run(job, origin, again, Pace(rate), show)
+
+
+@contextmanager
+def showing() -> Iterator[Callable[[Run], None]]:
+    """What shows a run: called at its start, and again after each page."""
+    if sys.stderr.isatty() and not is_on():
+        with _bar() as show:
+            yield show
+    else:
+        yield _Lines()
+
+
+class Estimate:
+    """How long the rest takes at the rate since the first page of this run, which may have a start in it."""
+
+    def __init__(self) -> None:
+        self._began: tuple[float, int] | None = None
+
+    def seconds_left(self, progress: Progress) -> float | None:
+        """None while it cannot be determined."""
+        now = time.monotonic()
+        if self._began is None:
+            self._began = now, progress.done
+            return None
+        began, before = self._began
+        done = progress.done - before
+        return max(0, progress.total - progress.done) * (now - began) / done if done > 0 else None
+
+
+class _Lines:
+    """A line at the start, then at most one every `LINE_SECONDS`."""
+
+    def __init__(self) -> None:
+        self._due: float | None = None
+        self._estimate = Estimate()
+
+    def __call__(self, run: Run) -> None:
+        if self._due is None:
+            say(beginning(run))
+        else:
+            left = self._estimate.seconds_left(run.progress)
+            if time.monotonic() < self._due:
+                return
+            say(line(run.progress, left))
+        self._due = time.monotonic() + LINE_SECONDS
+
+
+def beginning(run: Run) -> str:
+    """What a job is about to do."""
+    progress = run.progress
+    begins = "begins"
+    if progress.resumed:
+        begins = f"resumes after {progress.done:,}" if progress.done else "resumes"
+    return f"{run.plan.title} {begins}: {counted(progress.total, progress.unit)}"
+
+
+def line(progress: Progress, seconds_left: float | None = None) -> str:
+    """How far it is, in words."""
+    total = max(progress.total, progress.done)
+    reported = [f"{progress.done:,} of {counted(total, progress.unit)}"]
+    reported += [
+        f"{number:,} {name.replace('_', ' ')}"
+        for name, number in progress.counts.items()
+        if number and "/" not in name
+    ]
+    if seconds_left is not None:
+        reported.append(f"about {duration(seconds_left)} left")
+    return ", ".join(reported)
+
+
+def duration(seconds: float) -> str:
+    """A length of time as people say it: `40 s`, `5 min`, `3 h 20 min`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
+
+
+@contextmanager
+def _bar() -> Iterator[Callable[[Run], None]]:
+    from rich import progress as bars
+    from rich.console import Console
+
+    columns = (
+        bars.TextColumn("{task.description}"),
+        bars.BarColumn(),
+        bars.TaskProgressColumn(),
+        bars.TimeRemainingColumn(),
+    )
+    with bars.Progress(*columns, console=Console(stderr=True)) as bar:
+        task: bars.TaskID | None = None
+
+        def show(run: Run) -> None:
+            nonlocal task
+            progress = run.progress
+            if task is None:
+                bar.console.print(beginning(run), highlight=False, markup=False)
+                task = bar.add_task("")
+            total = max(progress.total, progress.done)
+            bar.update(task, completed=progress.done, total=total, description=line(progress))
+
+        yield show

@@ -1,0 +1,199 @@
+"""What a job is, and how one runs: by pages, under its lock, with progress, resume point, pace and cancellation.
+
+The runner prints nothing and ends no process: the command line, the flows and the API all run jobs by it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, ClassVar, NamedTuple
+
+from idgraph.model.errors import IdgraphError, JobStoppedError, SealError
+from idgraph.model.jobs import JobKind, JobLog, JobRecord, JobState, Origin, Point, Progress
+from ingestion.stages.dead_letters import PayloadSealer
+
+log = logging.getLogger(__name__)
+
+_SEALED = "job"
+"""Stands where a dead letter has its position: none is called so."""
+HEARTBEAT_SECONDS = 0.5
+"""Progress is kept so often at most, and a request to cancel is seen."""
+
+
+class Plan(NamedTuple):
+    """What a job is about to do. `resumes` says whether it takes up what an earlier run left undone."""
+
+    title: str
+    total: int
+    unit: str = "profile"
+    resumes: bool = False
+
+
+class Job(ABC):
+    """Bounded work in pages, each durable when it is done. A page may be done twice: what was interrupted resumes at
+    the last point that was kept."""
+
+    kind: ClassVar[JobKind]
+    target: str = ""
+    """What it works on: of one kind and target, one job runs at a time."""
+
+    @property
+    def what(self) -> Mapping[str, Any]:
+        """Its parameters as JSON data, for the log: no personal data."""
+        return {}
+
+    @abstractmethod
+    def plan(self, point: Point) -> Plan:
+        """What it is about to do from a point; called once, under the job's lock."""
+
+    @abstractmethod
+    def pages(self, progress: Progress, point: Point) -> Iterator[Point]:
+        """Do the work behind `point`; gives after each page the point where the next begins. Raises what the stores
+        raise; run it again then."""
+
+    def paced(self, progress: Progress) -> int:
+        """What a rate bounds."""
+        return progress.done
+
+
+class Run:
+    """One run of a job: what `JobRunner.started` gives."""
+
+    def __init__(
+        self,
+        job_id: str,
+        plan: Plan,
+        progress: Progress,
+        point: Point,
+        pace: Pace,
+        keep: Callable[[Run], bool],
+    ) -> None:
+        self.id = job_id
+        self.plan = plan
+        self.progress = progress
+        self.point = point
+        self._pace = pace
+        self._keep = keep
+        self._kept = time.monotonic()
+
+    def page(self, point: Point, count: int | None = None, durable: bool = False) -> None:
+        """A page is done; the next begins at `point`. `count` is what a rate bounds. `durable` keeps it at once.
+
+        Raises JobStoppedError when the job must end here.
+        """
+        self.point = point
+        if durable or time.monotonic() - self._kept >= HEARTBEAT_SECONDS:
+            cancelled = self._keep(self)
+            self._kept = time.monotonic()
+            if cancelled:
+                raise JobStoppedError(f"job {self.id} was cancelled; the same command resumes it")
+        if self._pace.wait(self.progress.done if count is None else count):
+            raise JobStoppedError(
+                f"job {self.id} was stopped; the same command resumes it", is_cancelled=False
+            )
+
+
+class Pace:
+    """How fast a job runs: at most `rate` units per second, and at most a share of one core; until `stop` is set."""
+
+    def __init__(
+        self, rate: float | None = None, share: float = 1.0, stop: threading.Event | None = None
+    ) -> None:
+        self._rate = rate
+        self._share = share
+        self._stop = stop or threading.Event()
+        self._began = self._resumed = time.monotonic()
+
+    def wait(self, done: int) -> bool:
+        """Wait as long as it takes after `done` units; says whether to stop."""
+        now = time.monotonic()
+        pause = (now - self._resumed) * (1 / self._share - 1)
+        if self._rate:
+            pause = max(pause, self._began + done / self._rate - now)
+        stopped = self._stop.wait(pause) if pause > 0 else self._stop.is_set()
+        self._resumed = time.monotonic()
+        return stopped
+
+
+class JobRunner:
+    """Runs jobs and keeps their log. For any number of threads."""
+
+    def __init__(self, log: JobLog, sealer: PayloadSealer) -> None:
+        """`sealer` seals resume points, notes and errors, which may name persons."""
+        self._log = log
+        self._sealer = sealer
+
+    def run(
+        self,
+        job: Job,
+        origin: Origin,
+        again: bool = False,
+        pace: Pace | None = None,
+        watch: Callable[[Run], None] = lambda _: None,
+    ) -> Progress:
+        """Run a job to its end; gives how it ended. `watch` is called at the start and after each page.
+
+        Blocks. Raises AlreadyRunningError, JobStoppedError when it was cancelled or stopped, and what the job raises.
+        `again` begins again what an earlier run left undone.
+        """
+        with self.started(job, origin, again, pace) as run:
+            watch(run)
+            for point in job.pages(run.progress, run.point):
+                watch(run)
+                run.page(point, job.paced(run.progress))
+        return run.progress
+
+    @contextmanager
+    def started(
+        self, job: Job, origin: Origin, again: bool = False, pace: Pace | None = None
+    ) -> Iterator[Run]:
+        """A run of a job whose pages the block does; the job has ended when the block ends. Raises as `run` does."""
+        with self._log.running(job.kind, job.target, job.what, origin, again) as record:
+            kept = self.private(record)
+            point = kept.get("point", {})
+            progress, plan = record.progress, job.plan(point)
+            if plan.resumes and point:
+                progress.notes = kept.get("notes", {})
+            else:
+                point, progress = {}, Progress()
+            progress.total, progress.unit, progress.resumed = plan.total, plan.unit, plan.resumes
+            run = Run(record.id, plan, progress, point, pace or Pace(), self._keep)
+            self._keep(run)
+            state, error = JobState.INTERRUPTED, ""
+            try:
+                yield run
+                state = JobState.DONE
+            except JobStoppedError as stopped:
+                state = JobState.CANCELLED if stopped.is_cancelled else JobState.INTERRUPTED
+                raise
+            except Exception as failure:
+                state = JobState.FAILED
+                # Of others only the type: the message of a stranger's exception may quote a value.
+                error = str(failure) if isinstance(failure, IdgraphError) else type(failure).__name__
+                raise
+            finally:
+                self._log.end(run.id, state, run.progress, self._sealed(run, error))
+
+    def private(self, record: JobRecord) -> dict[str, Any]:
+        """The resume point (`point`), examples (`notes`) and error of a job; empty where they cannot be opened."""
+        if not record.private:
+            return {}
+        try:
+            kept = json.loads(self._sealer.open(record.private, record.id, _SEALED))
+        except (SealError, ValueError):
+            log.warning("job %s begins again: its resume point cannot be opened by this keyring", record.id)
+            return {}
+        return kept if isinstance(kept, dict) else {}
+
+    def _keep(self, run: Run) -> bool:
+        return self._log.keep(run.id, run.progress, self._sealed(run, ""))
+
+    def _sealed(self, run: Run, error: str) -> bytes:
+        kept = {"point": dict(run.point), "notes": run.progress.notes, "error": error}
+        return self._sealer.seal(json.dumps(kept).encode(), run.id, _SEALED)

@@ -1,0 +1,135 @@
+"""Jobs: bounded work over many profiles, as whoever starts, watches or cancels one sees it.
+
+A job is done in pages. After each page its progress and its resume point are kept, so a job that was interrupted or
+cancelled resumes there: `state` goes from RUNNING to one of the others, and by a resumption to RUNNING again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, NamedTuple, Protocol
+
+Point = Mapping[str, Any]
+"""Where a job resumes, as JSON data; empty for its beginning."""
+
+SHOWN = 5
+"""How many examples a note holds where more may be meant."""
+
+
+class JobKind(StrEnum):
+    """What a job does."""
+
+    BACKFILL = "backfill"
+    REPLAY = "replay"
+    REINDEX = "reindex"
+    RECONCILE = "reconcile"
+    REENCRYPT = "re-encrypt"
+    ROTATE = "rotate"
+    ERASE = "erase"
+    EXPORT = "export"
+
+
+class JobState(StrEnum):
+    """Where a job stands."""
+
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    INTERRUPTED = "interrupted"
+    """It was asked to stop, or its process ended."""
+
+
+class Origin(NamedTuple):
+    """Who starts a job, and why."""
+
+    who: str
+    why: str = ""
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far a job is. `done` of `total` units are looked at; more than `total` may come to be. `counts` are by
+    name; a name may have parts, as `values/payroll.salary`. `notes` are examples by name, and may name persons."""
+
+    total: int = 0
+    unit: str = "profile"
+    done: int = 0
+    resumed: bool = False
+    counts: Counter[str] = field(default_factory=Counter)
+    notes: dict[str, list[str]] = field(default_factory=dict)
+
+    def count(self, name: str, parts: Mapping[str, int] | Sequence[str] | set[str]) -> None:
+        """Count by part: how many of each, or one of each."""
+        for part, number in Counter(parts).items():
+            self.counts[f"{name}/{part}"] += number
+
+    def parts(self, name: str) -> Counter[str]:
+        """What was counted by part under a name."""
+        beginning = f"{name}/"
+        return Counter(
+            {key.removeprefix(beginning): n for key, n in self.counts.items() if key.startswith(beginning)}
+        )
+
+    def note(self, name: str, examples: Sequence[str]) -> None:
+        """Keep the first few examples."""
+        if examples:
+            known = self.notes.setdefault(name, [])
+            known += examples[: SHOWN - len(known)]
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """What is known of a job. Moments are in milliseconds since 1970.
+
+    `target` is what it works on: of one kind and target, one job runs at a time. `what` are its parameters, without
+    personal data. `private` is sealed: the resume point, the notes and the error.
+    """
+
+    id: str
+    kind: JobKind
+    target: str
+    what: Mapping[str, Any]
+    origin: Origin
+    state: JobState
+    started: int
+    updated: int
+    progress: Progress
+    private: bytes = b""
+    is_cancel_requested: bool = False
+
+
+class JobLog(Protocol):
+    """All jobs of one installation. A job whose process ended is shown as INTERRUPTED. Raises StoreError."""
+
+    def running(
+        self, kind: JobKind, target: str, what: Mapping[str, Any], origin: Origin, again: bool = False
+    ) -> AbstractContextManager[JobRecord]:
+        """The job, which nobody else runs within the block: the last one of its kind, target and parameters if that is
+        not done, else, or with `again`, a new one. Whoever leaves the block without having ended it interrupts it.
+
+        Raises AlreadyRunningError while one of its kind and target runs.
+        """
+        ...
+
+    def keep(self, job_id: str, progress: Progress, private: bytes) -> bool:
+        """Keep how far it is; says whether somebody asked to cancel it."""
+        ...
+
+    def end(self, job_id: str, state: JobState, progress: Progress, private: bytes) -> None: ...
+
+    def cancel(self, job_id: str) -> bool:
+        """Ask a job that is running to end at its next page; False if it is not running."""
+        ...
+
+    def get(self, job_id: str) -> JobRecord | None: ...
+
+    def scan(self, kind: JobKind | None = None) -> Iterator[JobRecord]:
+        """The jobs, the newest first."""
+        ...
+
+    def close(self) -> None: ...

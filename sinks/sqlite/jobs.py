@@ -1,0 +1,235 @@
+"""The job log in one SQLite file, with a lock for each job that is running."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import sqlite3
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from idgraph.files import file_lock
+from idgraph.model import canonical
+from idgraph.model.errors import AlreadyRunningError, StoreError
+from idgraph.model.jobs import JobKind, JobRecord, JobState, Origin, Progress
+from sinks.sqlite.database import SqliteFile
+from sinks.sqlite.schema import Schema
+
+KEPT = 1000
+"""So many jobs are kept; of older ones that have ended the log knows nothing."""
+
+_COLUMNS = "id, kind, target, what, who, why, state, started, updated, progress, private, cancel"
+_SCHEMA = Schema(
+    application_id=0x69646A6F,
+    migrations=(
+        (
+            """CREATE TABLE jobs (
+                number INTEGER PRIMARY KEY,
+                id TEXT NOT NULL UNIQUE,
+                kind TEXT NOT NULL,
+                target TEXT NOT NULL,
+                what TEXT NOT NULL,
+                who TEXT NOT NULL,
+                why TEXT NOT NULL,
+                state TEXT NOT NULL,
+                started INTEGER NOT NULL,
+                updated INTEGER NOT NULL,
+                progress TEXT NOT NULL,
+                private BLOB NOT NULL,
+                cancel INTEGER NOT NULL)""",
+            "CREATE INDEX jobs_by_target ON jobs (kind, target, number)",
+        ),
+    ),
+)
+
+
+class SqliteJobLog:
+    """`JobLog` in one file, made when first used, for the owner only.
+
+    Whoever runs a job holds the lock `ID.lock` in the folder `locks`, which goes with its process, however that ends.
+    """
+
+    def __init__(self, path: Path, locks: Path) -> None:
+        self._file = SqliteFile(path, _SCHEMA, StoreError)
+        self._locks = locks
+
+    @contextmanager
+    def running(
+        self, kind: JobKind, target: str, what: Mapping[str, Any], origin: Origin, again: bool = False
+    ) -> Iterator[JobRecord]:
+        config = canonical.encode(dict(what)).decode()
+
+        def begin(connection: sqlite3.Connection) -> str:
+            held.close()
+            self._locks.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _interrupt_ended(connection, self._locks)
+            last = connection.execute(
+                "SELECT id, state, what, who, started FROM jobs WHERE kind = ? AND target = ? "
+                "ORDER BY number DESC LIMIT 1",
+                (kind, target),
+            ).fetchone()
+            if last and last[1] == JobState.RUNNING:
+                raise AlreadyRunningError(_running(kind, last[0], last[3], last[4]))
+            now = _now()
+            if last and last[1] != JobState.DONE and last[2] == config and not again:
+                job_id = str(last[0])
+                connection.execute(
+                    "UPDATE jobs SET state = ?, who = ?, why = ?, updated = ?, cancel = 0 WHERE id = ?",
+                    (JobState.RUNNING, *origin, now, job_id),
+                )
+            else:
+                job_id = secrets.token_hex(6)
+                row = (job_id, kind, target, config, *origin, JobState.RUNNING, now, now, "{}", b"")
+                connection.execute(
+                    f"INSERT INTO jobs ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0)",  # noqa: S608 - ours only
+                    row,
+                )
+                _forget_oldest(connection)
+            held.enter_context(file_lock(self._lock(job_id), _refuse))
+            return job_id
+
+        with ExitStack() as held:
+            job_id = self._file.write(begin)
+            try:
+                yield self._found(job_id)
+            finally:
+                self._file.write(lambda connection: self._release(connection, job_id))
+
+    def keep(self, job_id: str, progress: Progress, private: bytes) -> bool:
+        # A power cut may take the last one back; the one before it is as good.
+        rows = self._file.write_unflushed(
+            lambda connection: connection.execute(
+                "UPDATE jobs SET updated = ?, progress = ?, private = ? WHERE id = ? RETURNING cancel",
+                (_now(), _encoded(progress), private, job_id),
+            ).fetchall()
+        )
+        return bool(rows and rows[0][0])
+
+    def end(self, job_id: str, state: JobState, progress: Progress, private: bytes) -> None:
+        self._file.write(
+            lambda connection: connection.execute(
+                "UPDATE jobs SET state = ?, updated = ?, progress = ?, private = ? WHERE id = ?",
+                (state, _now(), _encoded(progress), private, job_id),
+            )
+        )
+
+    def cancel(self, job_id: str) -> bool:
+        def ask(connection: sqlite3.Connection) -> bool:
+            _interrupt_ended(connection, self._locks)
+            asked = connection.execute(
+                "UPDATE jobs SET cancel = 1 WHERE id = ? AND state = ?", (job_id, JobState.RUNNING)
+            )
+            return asked.rowcount > 0
+
+        return self._file.write(ask)
+
+    def get(self, job_id: str) -> JobRecord | None:
+        return next(self._rows("WHERE id = ?", (job_id,)), None)
+
+    def scan(self, kind: JobKind | None = None) -> Iterator[JobRecord]:
+        where = "WHERE kind = ? " if kind else ""
+        return self._rows(f"{where}ORDER BY number DESC", (kind,) if kind else ())
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _rows(self, where: str, values: tuple[str, ...]) -> Iterator[JobRecord]:
+        query = f"SELECT {_COLUMNS} FROM jobs {where}"  # noqa: S608 - ours only
+        rows = self._file.read(lambda connection: connection.execute(query, values).fetchall())
+        if any(row[6] == JobState.RUNNING for row in rows):
+            self._file.write(lambda connection: _interrupt_ended(connection, self._locks))
+            rows = self._file.read(lambda connection: connection.execute(query, values).fetchall())
+        return map(_record, rows)
+
+    def _found(self, job_id: str) -> JobRecord:
+        (row,) = self._file.read(
+            lambda connection: connection.execute(
+                f"SELECT {_COLUMNS} FROM jobs WHERE id = ?",  # noqa: S608 - ours only
+                (job_id,),
+            ).fetchall()
+        )
+        return _record(row)
+
+    def _release(self, connection: sqlite3.Connection, job_id: str) -> None:
+        connection.execute(
+            "UPDATE jobs SET state = ? WHERE id = ? AND state = ?",
+            (JobState.INTERRUPTED, job_id, JobState.RUNNING),
+        )
+        self._lock(job_id).unlink(missing_ok=True)
+
+    def _lock(self, job_id: str) -> Path:
+        return self._locks / f"{job_id}.lock"
+
+
+def _interrupt_ended(connection: sqlite3.Connection, locks: Path) -> None:
+    """Note jobs as interrupted whose lock nobody holds. Locks are taken and tried by the file's only writer."""
+    for (job_id,) in connection.execute(
+        "SELECT id FROM jobs WHERE state = ?", (JobState.RUNNING,)
+    ).fetchall():
+        lock = locks / f"{job_id}.lock"
+        try:
+            with file_lock(lock, _refuse):
+                lock.unlink(missing_ok=True)
+        except AlreadyRunningError:
+            continue
+        except FileNotFoundError:
+            # The folder of locks is gone, and nobody holds one.
+            pass
+        connection.execute("UPDATE jobs SET state = ? WHERE id = ?", (JobState.INTERRUPTED, job_id))
+
+
+def _refuse() -> None:
+    raise AlreadyRunningError("the lock of a job is held")
+
+
+def _running(kind: JobKind, job_id: str, who: str, started: int) -> str:
+    since = datetime.fromtimestamp(started / 1000, UTC).isoformat(timespec="seconds")
+    return (
+        f"this {kind} is running already (job {job_id}, by {who} since {since}); wait for its end, or stop it by "
+        f"`idgraph jobs cancel {job_id}`: the same command resumes it"
+    )
+
+
+def _forget_oldest(connection: sqlite3.Connection) -> None:
+    connection.execute(
+        "DELETE FROM jobs WHERE state <> ? AND number <= (SELECT max(number) FROM jobs) - ?",
+        (JobState.RUNNING, KEPT),
+    )
+
+
+def _encoded(progress: Progress) -> str:
+    # Notes may name persons: they are kept sealed.
+    kept = {"total": progress.total, "unit": progress.unit, "done": progress.done, "counts": progress.counts}
+    return json.dumps(kept)
+
+
+def _record(row: tuple[Any, ...]) -> JobRecord:
+    job_id, kind, target, what, who, why, state, started, updated, progress, private, cancel = row
+    kept = json.loads(progress)
+    return JobRecord(
+        job_id,
+        JobKind(kind),
+        target,
+        json.loads(what),
+        Origin(who, why),
+        JobState(state),
+        started,
+        updated,
+        Progress(
+            kept.get("total", 0),
+            kept.get("unit", "profile"),
+            kept.get("done", 0),
+            counts=Counter(kept.get("counts", {})),
+        ),
+        private,
+        bool(cancel),
+    )
+
+
+def _now() -> int:
+    return int(time.time() * 1000)

@@ -1,0 +1,243 @@
+"""How a job runs: progress, resumption, cancellation, pace, and what the log keeps of it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from idgraph.jobs import job as jobs
+from idgraph.jobs.job import Job, JobRunner, Pace, Plan, Run
+from idgraph.model.errors import AlreadyRunningError, JobStoppedError, StoreError
+from idgraph.model.jobs import JobKind, JobRecord, JobState, Origin, Point, Progress
+from sinks.keyring.provider import KeyringFile
+from sinks.sqlite.jobs import SqliteJobLog
+from tests.contracts.processes import start
+from transforms.privacy.dead_letter_sealing import DeadLetterSealer
+
+ORIGIN = Origin("ada", "a test")
+
+
+class Counting(Job):
+    """Counts to `total`, ten units per page; may fail at one of them."""
+
+    kind = JobKind.RECONCILE
+
+    def __init__(self, total: int = 50, fails_at: int = -1, target: str = "", what: str = "") -> None:
+        self.target = target
+        self.pages_done: list[int] = []
+        self._total = total
+        self._fails_at = fails_at
+        self._what = what
+
+    @property
+    def what(self) -> dict[str, str]:
+        return {"what": self._what}
+
+    def plan(self, point: Point) -> Plan:
+        return Plan("counting", self._total, "unit", bool(point))
+
+    def pages(self, progress: Progress, point: Point) -> Iterator[Point]:
+        for at in range(point.get("at", 0), self._total, 10):
+            if at == self._fails_at:
+                raise StoreError("the disk of canary@example.com is full")
+            self.pages_done.append(at)
+            progress.done = at + 10
+            progress.counts["units"] += 10
+            progress.note("seen", [f"canary@example.com {at}"])
+            yield {"at": at + 10, "name": "canary@example.com"}
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[SqliteJobLog]:
+    with closing(log_in(tmp_path)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def runner(tmp_path: Path, log: SqliteJobLog) -> JobRunner:
+    return runner_in(tmp_path, log)
+
+
+def log_in(folder: Path) -> SqliteJobLog:
+    return SqliteJobLog(folder / "jobs.db", folder / "jobs")
+
+
+def runner_in(folder: Path, log: SqliteJobLog) -> JobRunner:
+    keyring = folder / "keyring.json"
+    provider = KeyringFile(keyring) if keyring.exists() else KeyringFile.create(keyring)
+    return JobRunner(log, DeadLetterSealer(provider))
+
+
+def only(log: SqliteJobLog) -> JobRecord:
+    (record,) = log.scan()
+    return record
+
+
+def test_a_job_runs_to_its_end_and_the_log_has_it(runner: JobRunner, log: SqliteJobLog) -> None:
+    seen: list[int] = []
+    done = runner.run(Counting(what="x"), ORIGIN, watch=lambda run: seen.append(run.progress.done))
+    assert seen == [0, 10, 20, 30, 40, 50]
+    assert (done.done, done.total, done.counts["units"]) == (50, 50, 50)
+    record = only(log)
+    assert (record.state, record.origin, record.what) == (JobState.DONE, ORIGIN, {"what": "x"})
+    assert (record.progress.done, record.progress.unit) == (50, "unit")
+
+
+def test_what_failed_resumes_at_its_last_page(runner: JobRunner, log: SqliteJobLog) -> None:
+    with pytest.raises(StoreError):
+        runner.run(Counting(fails_at=30), ORIGIN)
+    failed = only(log)
+    assert (failed.state, failed.progress.done) == (JobState.FAILED, 30)
+    assert "disk" in runner.private(failed)["error"]
+    again = Counting()
+    done = runner.run(again, Origin("bob"))
+    assert again.pages_done == [30, 40]
+    assert (done.counts["units"], done.resumed, len(done.notes["seen"])) == (50, True, 5)
+    assert (only(log).id, only(log).state, only(log).origin.who) == (failed.id, JobState.DONE, "bob")
+
+
+def test_a_job_that_is_done_or_another_or_begun_again_is_a_new_one(
+    runner: JobRunner, log: SqliteJobLog
+) -> None:
+    for job, again in (
+        (Counting(), False),
+        (Counting(fails_at=30), False),
+        (Counting(fails_at=30, what="other"), False),
+        (Counting(what="other"), True),
+    ):
+        try:
+            runner.run(job, ORIGIN, again=again)
+        except StoreError:
+            continue
+        assert job.pages_done == [0, 10, 20, 30, 40]
+    assert [each.state for each in log.scan()] == [
+        JobState.DONE,
+        JobState.FAILED,
+        JobState.FAILED,
+        JobState.DONE,
+    ]
+
+
+def test_one_runs_at_a_time_of_a_kind_and_target(runner: JobRunner, log: SqliteJobLog) -> None:
+    with runner.started(Counting(), ORIGIN) as run:
+        with pytest.raises(AlreadyRunningError, match=run.id):
+            runner.run(Counting(), ORIGIN)
+        runner.run(Counting(target="other"), ORIGIN)
+    assert {each.state for each in log.scan()} == {JobState.DONE}
+
+
+def test_a_cancelled_job_ends_at_its_next_page_and_resumes(
+    runner: JobRunner, log: SqliteJobLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs, "HEARTBEAT_SECONDS", 0.0)
+
+    def cancel(run: Run) -> None:
+        if run.progress.done == 20:
+            with closing(log_in(tmp_path)) as other:
+                assert other.cancel(run.id)
+
+    with pytest.raises(JobStoppedError) as stopped:
+        runner.run(Counting(), ORIGIN, watch=cancel)
+    assert stopped.value.is_cancelled
+    assert (only(log).state, only(log).progress.done) == (JobState.CANCELLED, 20)
+    assert not log.cancel(only(log).id), "it is not running"
+    again = Counting()
+    runner.run(again, ORIGIN)
+    assert again.pages_done == [20, 30, 40]
+
+
+def test_a_stopped_job_is_interrupted(runner: JobRunner, log: SqliteJobLog) -> None:
+    stop = threading.Event()
+    with pytest.raises(JobStoppedError) as stopped:
+        runner.run(Counting(), ORIGIN, pace=Pace(stop=stop), watch=lambda _: stop.set())
+    assert not stopped.value.is_cancelled
+    assert (only(log).state, only(log).progress.done) == (JobState.INTERRUPTED, 10)
+
+
+PROGRAM = """
+import sys, threading
+from pathlib import Path
+from tests.jobs.test_job import Counting, log_in, runner_in, ORIGIN
+folder = Path(sys.argv[1])
+with runner_in(folder, log_in(folder)).started(Counting(), ORIGIN) as run:
+    run.progress.done = 20
+    run.page({"at": 20}, durable=True)
+    print(run.id, flush=True)
+    threading.Event().wait()
+"""
+
+
+def test_a_job_whose_process_was_killed_is_interrupted_and_resumes(
+    runner: JobRunner, log: SqliteJobLog, tmp_path: Path
+) -> None:
+    process = start(PROGRAM, tmp_path)
+    assert process.stdout is not None
+    job_id = process.stdout.readline().strip()
+    assert (only(log).id, only(log).state) == (job_id, JobState.RUNNING)
+    with pytest.raises(AlreadyRunningError):
+        runner.run(Counting(), ORIGIN)
+    process.kill()
+    process.communicate()
+    assert only(log).state == JobState.INTERRUPTED
+    again = Counting()
+    runner.run(again, ORIGIN)
+    assert again.pages_done == [20, 30, 40]
+    assert [*(tmp_path / "jobs").iterdir()] == []
+
+
+def test_nothing_that_may_name_a_person_stands_in_the_file(
+    runner: JobRunner, log: SqliteJobLog, tmp_path: Path
+) -> None:
+    with pytest.raises(StoreError):
+        runner.run(Counting(fails_at=40), ORIGIN)
+    assert runner.private(only(log))["point"]["name"] == "canary@example.com"
+    for file in tmp_path.glob("jobs.db*"):
+        assert b"canary" not in file.read_bytes()
+
+
+def test_under_another_keyring_it_begins_again(runner: JobRunner, log: SqliteJobLog, tmp_path: Path) -> None:
+    with pytest.raises(StoreError):
+        runner.run(Counting(fails_at=30), ORIGIN)
+    (tmp_path / "keyring.json").unlink()
+    again = Counting()
+    done = runner_in(tmp_path, log).run(again, ORIGIN)
+    assert (again.pages_done, done.counts["units"]) == ([0, 10, 20, 30, 40], 50)
+
+
+def test_progress_is_kept_seldom_enough(runner: JobRunner, log: SqliteJobLog) -> None:
+    kept: list[int] = []
+    keep = log.keep
+
+    def counted(job_id: str, progress: Progress, private: bytes) -> bool:
+        kept.append(progress.done)
+        return keep(job_id, progress, private)
+
+    log.keep = counted  # type: ignore[method-assign]
+    runner.run(Counting(total=10_000), ORIGIN)
+    assert len(kept) < 20
+    assert only(log).progress.done == 10_000
+
+
+def test_a_job_is_paced(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+
+    class Stop(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            clock[0] += timeout or 0.0
+            return False
+
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    pace = Pace(rate=50, stop=Stop())
+    for done in range(0, 1001, 100):
+        assert not pace.wait(done)
+    assert clock[0] == 20
+    pace = Pace(share=0.1, stop=Stop())
+    for _ in range(10):
+        clock[0] += 1.0
+        pace.wait(0)
+    assert clock[0] == pytest.approx(120)
