@@ -11,6 +11,7 @@ from benchmarks.pipeline import pipeline, wire
 from benchmarks.sealing_cost import snapshot
 from benchmarks.workload import SOURCES, write_inbox
 from idgraph.jobs.reencrypt.stored_sealing import StoredSealing
+from idgraph.model.jobs import Progress
 from ingestion.sources.files.lines import read_records
 from transforms.spec.snapshot import CompiledSnapshot
 
@@ -27,15 +28,17 @@ def measure(folder: Path) -> dict[str, Any]:
         with closing(tools.dead_letters):
             sealing = StoredSealing(tools, CompiledSnapshot(snapshot(protected=True)))
             started = time.perf_counter()
-            *_, done = sealing.run()
+            done = Progress(tools.store.count())
+            for _ in sealing.run(done):
+                pass
             sealed = time.perf_counter() - started
             sealing.finish()
             finished = time.perf_counter() - started - sealed
     return {
         "fragments": done.total,
-        "values_sealed": done.values.total(),
-        "fragments_renamed_or_changed": sum(done.renamed.values()),
-        "values_sealed_a_second": round(done.values.total() / sealed),
-        "fragments_written_a_second": round(done.fragments / sealed),
+        "values_sealed": done.parts("values").total(),
+        "fragments_renamed_or_changed": done.parts("renamed").total(),
+        "values_sealed_a_second": round(done.parts("values").total() / sealed),
+        "fragments_written_a_second": round(done.counts["fragments"] / sealed),
         "last_step_seconds": round(finished, 2),
     }

@@ -55,6 +55,9 @@ def error_handler() -> Iterator[None]:
         yield
         # Here and not when the interpreter ends, where nobody could report what went wrong.
         sys.stdout.flush()
+    except JobStoppedError as stopped:
+        say(str(stopped), logging.WARNING)
+        raise typer.Exit(Exit.INTERRUPTED) from None
     except IdgraphError as error:
         for line in str(error).splitlines():
             say(f"error: {escape_control_chars(line)}", logging.ERROR)
@@ -86,8 +89,6 @@ def _code(error: IdgraphError) -> Exit:
             return Exit.USAGE
         case FlowStoppedError():
             return Exit.STOPPED
-        case JobStoppedError():
-            return Exit.INTERRUPTED
         case NotFoundError() | VersionNotFoundError():
             return Exit.NOT_FOUND
         case RefusedError():

@@ -17,7 +17,7 @@ from idgraph.app.java import class_archives, require_java
 from idgraph.app.observation.flow_observation import observed
 from idgraph.app.settings.document import Settings
 from idgraph.files import exclusive_lock, owner_only
-from idgraph.jobs.reencrypt.background_sealing import BackgroundSealing
+from idgraph.jobs.reencrypt.policy_change import PolicyChanges
 from idgraph.model.errors import ConfigError, FlowInterruptedError, FlowStoppedError, ProfileIndexError
 from idgraph.model.queries import Query
 from idgraph.projection.indexing import IndexPolicies
@@ -72,9 +72,11 @@ def run_flow(
     intake: Intake,
     on_batch: Callable[[BatchReport], None],
     on_start: Callable[[], None] = lambda: None,
+    sealed_by: str | None = None,
 ) -> None:
     """Run until `stop` is set, or with `until_done` until what is there at the start is done. `on_start` is called before
-    Spark is started, once nothing else runs this flow.
+    Spark is started, once nothing else runs this flow. `sealed_by` is the protection of what the flow has stored before
+    it first runs; without one, all that is stored is looked through.
 
     Raises ConfigError for what must be repaired before anything runs, UnauthorizedError and MetadataError
     when there is no snapshot to start with, and whatever stopped the flow.
@@ -146,9 +148,9 @@ def run_flow(
             on_batch,
         )
         running.append(flow)
-        stack.enter_context(
-            BackgroundSealing(resources, snapshots.current, flow.is_past, wiring.sealed_file(settings))
-        )
+        jobs = stack.enter_context(wiring.job_runner(settings))
+        name = settings.flow.name
+        stack.enter_context(PolicyChanges(name, jobs, resources, snapshots.current, flow.is_past, sealed_by))
         try:
             flow.run(stop, intake)
         finally:

@@ -195,11 +195,6 @@ def refused_changes_file(settings: Settings) -> Path:
     return settings.flow_state() / "schema-changes-refused.jsonl"
 
 
-def sealed_file(settings: Settings) -> Path:
-    """Where the flow keeps what stored values were last sealed by."""
-    return settings.flow_state() / "sealed.json"
-
-
 def newest_snapshot(settings: Settings) -> PinnedSnapshot | None:
     """The service's snapshot, or when it is away the flow's last one."""
     from ingestion.metadata.snapshot_file import PinnedSnapshot, kept_snapshot

@@ -36,10 +36,12 @@ class Plan(NamedTuple):
 
 
 class Job(ABC):
-    """Bounded work in pages, each durable when it is done. A page may be done twice: what was interrupted resumes at
-    the last point that was kept."""
+    """Bounded work, each part durable when it is done. A part may be done twice: what was interrupted resumes at the
+    last point that was kept."""
 
     kind: ClassVar[JobKind]
+    reopens: ClassVar[bool] = False
+    """Whether one that is done goes on when there is more to do."""
     target: str = ""
     """What it works on: of one kind and target, one job runs at a time."""
 
@@ -51,6 +53,10 @@ class Job(ABC):
     @abstractmethod
     def plan(self, point: Point) -> Plan:
         """What it is about to do from a point; called once, under the job's lock."""
+
+
+class PagedJob(Job):
+    """A job that does its work page by page. Others do it in the block of `JobRunner.started`."""
 
     @abstractmethod
     def pages(self, progress: Progress, point: Point) -> Iterator[Point]:
@@ -88,15 +94,21 @@ class Run:
         Raises JobStoppedError when the job must end here.
         """
         self.point = point
-        if durable or time.monotonic() - self._kept >= HEARTBEAT_SECONDS:
-            cancelled = self._keep(self)
-            self._kept = time.monotonic()
-            if cancelled:
-                raise JobStoppedError(f"job {self.id} was cancelled; the same command resumes it")
-        if self._pace.wait(self.progress.done if count is None else count):
-            raise JobStoppedError(
-                f"job {self.id} was stopped; the same command resumes it", is_cancelled=False
-            )
+        pause = self._pace.pause(self.progress.done if count is None else count)
+        ends = time.monotonic() + pause
+        is_due = durable or pause > HEARTBEAT_SECONDS
+        while True:
+            now = time.monotonic()
+            if is_due or now - self._kept >= HEARTBEAT_SECONDS:
+                self._kept, is_due = now, False
+                if self._keep(self):
+                    raise JobStoppedError(f"job {self.id} was cancelled; the same command resumes it")
+            if self._pace.wait(min(HEARTBEAT_SECONDS, ends - now)):
+                message = f"job {self.id} was stopped; the same command resumes it"
+                raise JobStoppedError(message, is_cancelled=False)
+            if time.monotonic() >= ends:
+                break
+        self._pace.resume()
 
 
 class Pace:
@@ -110,15 +122,19 @@ class Pace:
         self._stop = stop or threading.Event()
         self._began = self._resumed = time.monotonic()
 
-    def wait(self, done: int) -> bool:
-        """Wait as long as it takes after `done` units; says whether to stop."""
+    def pause(self, done: int) -> float:
+        """How many seconds to wait after `done` units."""
         now = time.monotonic()
         pause = (now - self._resumed) * (1 / self._share - 1)
-        if self._rate:
-            pause = max(pause, self._began + done / self._rate - now)
-        stopped = self._stop.wait(pause) if pause > 0 else self._stop.is_set()
+        return max(0.0, pause, self._began + done / self._rate - now if self._rate else 0.0)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait; says whether to stop."""
+        return self._stop.wait(seconds) if seconds > 0 else self._stop.is_set()
+
+    def resume(self) -> None:
+        """A pause is over."""
         self._resumed = time.monotonic()
-        return stopped
 
 
 class JobRunner:
@@ -126,12 +142,12 @@ class JobRunner:
 
     def __init__(self, log: JobLog, sealer: PayloadSealer) -> None:
         """`sealer` seals resume points, notes and errors, which may name persons."""
-        self._log = log
+        self.log = log
         self._sealer = sealer
 
     def run(
         self,
-        job: Job,
+        job: PagedJob,
         origin: Origin,
         again: bool = False,
         pace: Pace | None = None,
@@ -154,7 +170,7 @@ class JobRunner:
         self, job: Job, origin: Origin, again: bool = False, pace: Pace | None = None
     ) -> Iterator[Run]:
         """A run of a job whose pages the block does; the job has ended when the block ends. Raises as `run` does."""
-        with self._log.running(job.kind, job.target, job.what, origin, again) as record:
+        with self.log.running(job, origin, again) as record:
             kept = self.private(record)
             point = kept.get("point", {})
             progress, plan = record.progress, job.plan(point)
@@ -178,7 +194,7 @@ class JobRunner:
                 error = str(failure) if isinstance(failure, IdgraphError) else type(failure).__name__
                 raise
             finally:
-                self._log.end(run.id, state, run.progress, self._sealed(run, error))
+                self.log.end(run.id, state, run.progress, self._sealed(run, error))
 
     def private(self, record: JobRecord) -> dict[str, Any]:
         """The resume point (`point`), examples (`notes`) and error of a job; empty where they cannot be opened."""
@@ -192,7 +208,7 @@ class JobRunner:
         return kept if isinstance(kept, dict) else {}
 
     def _keep(self, run: Run) -> bool:
-        return self._log.keep(run.id, run.progress, self._sealed(run, ""))
+        return self.log.keep(run.id, run.progress, self._sealed(run, ""))
 
     def _sealed(self, run: Run, error: str) -> bytes:
         kept = {"point": dict(run.point), "notes": run.progress.notes, "error": error}

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from idgraph.jobs.job import Job, Plan
+from idgraph.jobs.job import PagedJob, Plan
 from idgraph.model.errors import ClosedVersionError, KeyInUseError, KeyProviderError
 from idgraph.model.jobs import SHOWN, JobKind, Point, Progress
 from transforms.privacy.keys import DataKeyStore, KeyStatus, RotatingKeyProvider, WrappedKey
@@ -24,7 +24,7 @@ from transforms.privacy.sealing import context
 PAGE = 1000
 
 
-class Rotation(Job):
+class Rotation(PagedJob):
     """Begins a rotation, or takes up one that was interrupted: what is left to do stands in the keyring and the data
     keys, so it needs no point. Counts `rewrapped` keys, and those that cannot be unwrapped and stay (`unusable`).
 

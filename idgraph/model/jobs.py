@@ -103,14 +103,29 @@ class JobRecord:
     is_cancel_requested: bool = False
 
 
+class Work(Protocol):
+    """What tells one job from another: `JobRecord` says what each is."""
+
+    @property
+    def kind(self) -> JobKind: ...
+
+    @property
+    def target(self) -> str: ...
+
+    @property
+    def what(self) -> Mapping[str, Any]: ...
+
+    @property
+    def reopens(self) -> bool: ...
+
+
 class JobLog(Protocol):
     """All jobs of one installation. A job whose process ended is shown as INTERRUPTED. Raises StoreError."""
 
-    def running(
-        self, kind: JobKind, target: str, what: Mapping[str, Any], origin: Origin, again: bool = False
-    ) -> AbstractContextManager[JobRecord]:
+    def running(self, work: Work, origin: Origin, again: bool = False) -> AbstractContextManager[JobRecord]:
         """The job, which nobody else runs within the block: the last one of its kind, target and parameters if that is
-        not done, else, or with `again`, a new one. Whoever leaves the block without having ended it interrupts it.
+        not done or `reopens`, else, or with `again`, a new one. Whoever leaves the block without having ended it
+        interrupts it.
 
         Raises AlreadyRunningError while one of its kind and target runs.
         """

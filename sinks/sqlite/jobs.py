@@ -7,7 +7,7 @@ import secrets
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any
 from idgraph.files import file_lock
 from idgraph.model import canonical
 from idgraph.model.errors import AlreadyRunningError, StoreError
-from idgraph.model.jobs import JobKind, JobRecord, JobState, Origin, Progress
+from idgraph.model.jobs import JobKind, JobRecord, JobState, Origin, Progress, Work
 from sinks.sqlite.database import SqliteFile
 from sinks.sqlite.schema import Schema
 
@@ -59,10 +59,8 @@ class SqliteJobLog:
         self._locks = locks
 
     @contextmanager
-    def running(
-        self, kind: JobKind, target: str, what: Mapping[str, Any], origin: Origin, again: bool = False
-    ) -> Iterator[JobRecord]:
-        config = canonical.encode(dict(what)).decode()
+    def running(self, work: Work, origin: Origin, again: bool = False) -> Iterator[JobRecord]:
+        what = canonical.encode(dict(work.what)).decode()
 
         def begin(connection: sqlite3.Connection) -> str:
             held.close()
@@ -71,12 +69,13 @@ class SqliteJobLog:
             last = connection.execute(
                 "SELECT id, state, what, who, started FROM jobs WHERE kind = ? AND target = ? "
                 "ORDER BY number DESC LIMIT 1",
-                (kind, target),
+                (work.kind, work.target),
             ).fetchone()
             if last and last[1] == JobState.RUNNING:
-                raise AlreadyRunningError(_running(kind, last[0], last[3], last[4]))
+                raise AlreadyRunningError(_running(work.kind, last[0], last[3], last[4]))
             now = _now()
-            if last and last[1] != JobState.DONE and last[2] == config and not again:
+            is_same = last and last[2] == what and (last[1] != JobState.DONE or work.reopens)
+            if is_same and not again:
                 job_id = str(last[0])
                 connection.execute(
                     "UPDATE jobs SET state = ?, who = ?, why = ?, updated = ?, cancel = 0 WHERE id = ?",
@@ -84,7 +83,7 @@ class SqliteJobLog:
                 )
             else:
                 job_id = secrets.token_hex(6)
-                row = (job_id, kind, target, config, *origin, JobState.RUNNING, now, now, "{}", b"")
+                row = (job_id, work.kind, work.target, what, *origin, JobState.RUNNING, now, now, "{}", b"")
                 connection.execute(
                     f"INSERT INTO jobs ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0)",  # noqa: S608 - ours only
                     row,

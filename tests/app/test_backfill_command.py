@@ -6,15 +6,18 @@ import json
 import os
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from idgraph.app.jobs.backfill import BackfillStep, find_archive
-from idgraph.app.jobs.progress import duration, line, showing
+from idgraph.app import wiring
+from idgraph.app.jobs.backfill import Backfill, find_archive, run_backfill
 from idgraph.app.settings.document import Settings
-from idgraph.jobs.backfill.archive import Tally
-from idgraph.model.errors import AlreadyRunningError, ConfigError
+from idgraph.model.errors import ConfigError, JobStoppedError
+from idgraph.model.jobs import JobState, Origin, Progress
+from ingestion.sources.stream import Intake
 from ingestion.stages.outcomes import BatchReport, StageReport
 from tests.app.conftest import CommandLine
 from tests.retail import lines
@@ -29,11 +32,6 @@ def archive(idgraph: CommandLine) -> Path:
     for number in range(3):
         (folder / f"{number}.jsonl").write_bytes(b"\n".join(lines("orders", 10)) + b"\n")
     return folder
-
-
-def step(events: int = 1000, left: float | None = 300.0) -> BackfillStep:
-    counts = StageReport(events=events, conflicts=2)
-    return BackfillStep(BatchReport(1, 0.5, 7, 1, counts), Tally(5, 500, 12_000, 9, 1, 2), 10, 1000, left)
 
 
 def test_an_archive_has_a_checkpoint_of_its_own(idgraph: CommandLine, archive: Path) -> None:
@@ -117,9 +115,10 @@ def run_with(program: str, idgraph: CommandLine, *words: str) -> subprocess.Comp
 FLOW = """
 from idgraph.app import cli
 from idgraph.app.jobs import backfill
+from ingestion.sources.stream import Intake
 from ingestion.stages.outcomes import BatchReport, StageReport
 
-def run_flow(settings, stop, intake, on_batch, on_start):
+def run_flow(settings, stop, intake, on_batch, on_start, sealed_by):
     assert intake.until_done
     backfill.wiring.prepare_directory(settings)
     on_start()
@@ -154,17 +153,16 @@ def test_plain_lines_and_a_summary_without_a_terminal(with_keys: CommandLine, ar
     assert done.returncode == 0, done.stderr
     reported = done.stderr.decode()
     assert "the backfill of orders begins: 3 files" in reported
-    assert "1 of 3 files (33%), 10 events" in reported
-    assert "3 of 3 files done, 30 events, 27 profiles written, 3 conflicts" in reported
+    assert "3 of 3 files, 30 events, 27 written, 3 conflicts" in reported
     assert done.stdout == b""
     assert "\x1b" not in reported
 
 
 def test_stopped_before_its_end_it_says_so_and_goes_on(with_keys: CommandLine, archive: Path) -> None:
     done = run_with(program(3, stopped=1), with_keys, "orders", str(archive))
-    assert (done.returncode, b"the same command goes on from here" in done.stderr) == (130, True), done.stderr
+    assert (done.returncode, b"the same command resumes it" in done.stderr) == (130, True), done.stderr
     again = run_with(program(0), with_keys, "orders", str(archive))
-    assert b"the backfill of orders goes on after 2 files: 3 files" in again.stderr
+    assert b"the backfill of orders resumes after 2: 3 files" in again.stderr
     anew = run_with(program(0), with_keys, "orders", str(archive), "--again")
     assert b"the backfill of orders begins: 3 files" in anew.stderr
 
@@ -187,46 +185,90 @@ def test_as_json_logs_it_says_nothing_else(with_keys: CommandLine, archive: Path
         "backfill/q/0",
         "backfill/q/1",
     ]
-    assert reported[-1]["message"] == "stopped; the same command goes on from here"
+    assert reported[-1]["message"] == "stopped; the same command resumes it"
 
 
 def test_a_backfill_runs_once(with_keys: CommandLine, archive: Path) -> None:
-    from idgraph.app import wiring
-    from idgraph.app.jobs.backfill import forget
-    from idgraph.files import exclusive_lock
-
     found = find_archive(with_keys.settings(), "orders", archive)
-    wiring.prepare_directory(found.settings)
-    with exclusive_lock(found.state()):
-        with pytest.raises(AlreadyRunningError, match="running already"):
-            forget(found)
+    job = Backfill(found, "orders", archive)
+    with wiring.job_runner(with_keys.settings()) as runner, runner.started(job, Origin("ada")) as run:
         for options in ([], ["--again"], ["--rate", "5"]):
             result = with_keys("backfill", "orders", archive, *options)
             assert result.exit_code == 2, options
-            assert "running already" in result.stderr
-            assert "wait for its end, or stop it (Ctrl-C)" in result.stderr
-            assert "[flow] name" not in result.stderr
+            assert run.id in result.stderr
             assert "begins" not in result.stderr
     assert not (found.state() / "checkpoint").exists()
 
 
-def test_a_line_says_how_far_and_how_long() -> None:
-    assert line(step()) == (
-        "5 of 10 files (50%), 12,000 events, 2,000/s, 1 dead letter, 2 conflicts, about 5 min left"
-    )
-    assert line(step(left=None)).endswith("2 conflicts")
+class Batches:
+    """Micro-batches in place of the flow, each of a file."""
+
+    def __init__(self, idgraph: CommandLine, archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.settings = idgraph.settings()
+        self.found = find_archive(self.settings, "orders", archive)
+        self.checkpoint = self.found.state() / "checkpoint"
+        monkeypatch.setattr("idgraph.app.jobs.backfill.run_flow", self.run_flow)
+
+    def run_flow(
+        self,
+        _settings: Settings,
+        _stop: threading.Event,
+        _intake: Intake,
+        on_batch: Callable[[BatchReport], None],
+        on_start: Callable[[], None],
+        _sealed_by: str | None,
+    ) -> None:
+        on_start()
+        self.checkpoint.mkdir(parents=True, exist_ok=True)
+        (self.checkpoint / "metadata").write_text(json.dumps({"id": self.query}))
+        for number, events in self.batches:
+            counts = StageReport(files=1, events=events, written=events, dead={"not_json": 1})
+            on_batch(BatchReport(number, 1.0, 1, 1, counts, batch=f"backfill/{self.query}/{number}"))
+
+    def take(
+        self,
+        *batches: tuple[int, int],
+        query: str = "q1",
+        on_batch: Callable[[BatchReport], None] = lambda _: None,
+    ) -> Progress:
+        self.batches, self.query = batches, query
+        with wiring.job_runner(self.settings) as runner:
+            job = Backfill(self.found, "orders", Path("2023"))
+            origin, stop = Origin("ada"), threading.Event()
+            return run_backfill(runner, job, origin, stop, None, False, lambda _: None, on_batch)
 
 
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [(0.4, "0 s"), (89, "89 s"), (150, "2 min"), (5399, "90 min"), (12_000, "3 h 20 min")],
-)
-def test_lengths_of_time(seconds: float, words: str) -> None:
-    assert duration(seconds).replace("1 h 30 min", "90 min") == words
+@pytest.fixture
+def batches(with_keys: CommandLine, archive: Path, monkeypatch: pytest.MonkeyPatch) -> Batches:
+    return Batches(with_keys, archive, monkeypatch)
 
 
-def test_a_bar_on_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    with showing(1000, 0) as show:
-        show(step())
-    assert "5 of 10 files, 12,000 events" in capsys.readouterr().err
+def test_a_micro_batch_that_is_retried_counts_once(batches: Batches) -> None:
+    batches.take((0, 100))
+    batches.take((1, 50))
+    done = batches.take((1, 60), (2, 1))
+    assert done.done == 3
+    assert done.counts == {"events": 161, "written": 161, "dead_letters": 3, "conflicts": 0}
+    with wiring.job_log(batches.settings) as log:
+        (job,) = log.scan()
+    assert (job.progress.done, job.state) == (3, JobState.DONE)
+
+
+def test_of_another_checkpoint_nothing_counts(batches: Batches) -> None:
+    batches.take((0, 100))
+    assert batches.take((0, 7), query="q2").counts["events"] == 7
+    batches.checkpoint.joinpath("metadata").unlink()
+    assert batches.take(query="q2").done == 0
+
+
+def test_a_backfill_is_cancelled_after_its_micro_batch(batches: Batches) -> None:
+    def cancel(_: BatchReport) -> None:
+        with wiring.job_log(batches.settings) as log:
+            assert log.cancel(next(log.scan()).id)
+
+    with pytest.raises(JobStoppedError):
+        batches.take((0, 100), on_batch=cancel)
+    with wiring.job_log(batches.settings) as log:
+        (job,) = log.scan()
+    assert (job.progress.done, job.state) == (1, JobState.CANCELLED)
+    assert batches.take((1, 1)).done == 2

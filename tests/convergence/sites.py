@@ -10,6 +10,7 @@ from idgraph.jobs.reencrypt.stored_sealing import PAGE, StoredSealing
 from idgraph.jobs.replay import replay
 from idgraph.model import canonical
 from idgraph.model.dead_letters import FRAGMENT
+from idgraph.model.jobs import Progress
 from idgraph.projection.outbox import drain_outbox
 from ingestion.spark.workers import WorkerPlan
 from profile_service.reader import ProfileReader
@@ -37,8 +38,8 @@ class Site(FlowSite):
     def seal(self, version: int, page: int = PAGE, is_cut_short: bool = False) -> None:
         """As `idgraph seal` does, or only its first page."""
         sealing = StoredSealing(self.resources(self.operator_keys), self._compiled(version), AT_ONCE)
-        for progress in sealing.run(page):
-            if is_cut_short and progress.looked_at:
+        for _ in sealing.run(Progress(), page):
+            if is_cut_short:
                 return
         if not self.faults.index_away:
             sealing.finish()

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import gzip
-import json
 import tracemalloc
 from pathlib import Path
 
 import pytest
 
-from idgraph.jobs.backfill.archive import BackfillProgress, Tally, archive_files, archive_path, bytes_an_event
-from idgraph.model.errors import ConfigError, StoreError
+from idgraph.jobs.backfill.archive import archive_files, archive_path, bytes_an_event
+from idgraph.model.errors import ConfigError
 from ingestion.sources.configuration import FileSource
-from ingestion.stages.outcomes import BatchReport, StageReport
 
 
 def config(path: Path) -> FileSource:
@@ -118,53 +116,6 @@ def test_bytes_an_event_are_those_on_disk(tmp_path: Path) -> None:
     assert 0 < bytes_an_event(tmp_path / "a.jsonl.gz") < 10
     assert bytes_an_event(tmp_path / "damaged.gz") > 0
     assert bytes_an_event(tmp_path / "empty.jsonl") > 0
-
-
-def report(number: int, events: int, query: str = "q1") -> BatchReport:
-    counts = StageReport(files=1, file_bytes=10 * events, events=events, written=events, dead={"not_json": 1})
-    return BatchReport(number, 1.0, 1, 1, counts, batch=f"backfill/{query}/{number}")
-
-
-@pytest.fixture
-def state(tmp_path: Path) -> Path:
-    (tmp_path / "checkpoint").mkdir()
-    (tmp_path / "checkpoint" / "metadata").write_text('{"id":"q1"}')
-    return tmp_path
-
-
-def test_a_micro_batch_that_is_given_again_counts_once(state: Path) -> None:
-    BackfillProgress(state).take(report(0, 100))
-    BackfillProgress(state).take(report(1, 50))
-    again = BackfillProgress(state)
-    again.take(report(1, 60))
-    again.take(report(2, 1))
-    assert BackfillProgress(state).done == Tally(3, 1610, 161, 161, 3, 0)
-
-
-def test_of_another_checkpoint_nothing_counts(state: Path) -> None:
-    BackfillProgress(state).take(report(0, 100))
-    (state / "checkpoint" / "metadata").write_text('{"id":"q2"}')
-    begun = BackfillProgress(state)
-    assert begun.done == Tally()
-    begun.take(report(0, 7, "q2"))
-    assert BackfillProgress(state).done.events == 7
-
-
-@pytest.mark.parametrize(
-    "content", [b"", b"{", b"[]", b'{"batch": "b/q1/0", "before": {}, "done": {}}', b"\0" * 9]
-)
-def test_a_torn_file_only_loses_the_count(state: Path, content: bytes) -> None:
-    (state / "progress.json").write_bytes(content)
-    progress = BackfillProgress(state)
-    assert progress.done == Tally()
-    progress.take(report(4, 5))
-    assert json.loads((state / "progress.json").read_bytes())["done"]["events"] == 5
-
-
-def test_a_disk_that_refuses_is_reported_with_the_file(state: Path) -> None:
-    (state / "progress.json").mkdir()
-    with pytest.raises(StoreError, match=r"progress\.json: Is a directory"):
-        BackfillProgress(state).take(report(0, 1))
 
 
 def test_the_sample_holds_no_line_without_bound(tmp_path: Path) -> None:

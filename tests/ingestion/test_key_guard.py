@@ -26,7 +26,7 @@ from sinks.sqlite.profiles import SqliteProfileStore
 from sinks.tombstone_file import TombstoneFile
 from tests.ingestion.test_tombstones import at, may
 from tests.retail import NOW, UNDETECTED, Pipeline, attributes, durable_keys, order, snapshot
-from tests.sealing import sealing_of
+from tests.sealing import sealing_of, steps
 from transforms.privacy.keys import WrappedKey
 
 LATER = NOW + 60 * 86_400
@@ -297,7 +297,7 @@ def test_sealing_beside_an_erasure_leaves_no_key(pipeline: Pipeline, keys: Watch
     # After the page and its tombstones were read.
     keys.before_get = lambda: (keys.delete([name]), pipeline.store.erase([name], may(9)))
     pipeline.data_keys.forget([name, other])
-    *_, done = sealing.run()
+    *_, done = steps(pipeline, sealing)
     assert done.fragments == 1
     assert keys.get([name, other]).keys() == {other}
 

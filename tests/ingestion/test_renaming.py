@@ -24,7 +24,7 @@ from sinks.tombstone_file import TombstoneFile
 from tests.ingestion.renamed_orders import AFTER, BEFORE, OTHER, PLAIN, hashed, later
 from tests.ingestion.stored_orders import beside, from_the_start, states, stored_orders
 from tests.retail import NOW, UNDETECTED, Pipeline, attribute, attributes, order, raw, records, snapshot, spec
-from tests.sealing import sealed, sealing_of
+from tests.sealing import previewed, sealed
 from transforms.privacy.stored_names import TombstoneNames
 
 
@@ -35,7 +35,7 @@ def pipeline(tmp_path: Path) -> Pipeline:
 
 def test_a_fragment_goes_to_its_new_name_with_all_there_is_of_it(pipeline: Pipeline) -> None:
     revealed = sorted(pipeline.export(reveal=True).split(b"\n"))
-    *_, reported = sealing_of(pipeline).preview()
+    reported = previewed(pipeline)
     assert PLAIN in states(pipeline)
     done = sealed(pipeline)
     assert (done.renamed, done.fragments, done.failed) == ({"email": 2}, 2, 0)

@@ -26,7 +26,7 @@ from sinks.tombstone_file import TombstoneFile
 from tests.ingestion.renamed_orders import AFTER, BEFORE, OTHER, PLAIN, hashed, later
 from tests.ingestion.stored_orders import AwayIndex, Meddled, beside, from_the_start, states, stored_orders
 from tests.retail import Pipeline, order
-from tests.sealing import sealed, sealing_of
+from tests.sealing import sealed, sealing_of, steps
 from transforms.privacy.keys import WrappedKey
 
 UNMAPPED = order(1, 9, created_at="no time")
@@ -248,8 +248,8 @@ def test_what_was_set_aside_under_the_old_name_keeps_its_key_until_it_is_renamed
     pipeline: Pipeline, drops: bool
 ) -> None:
     """As the machine of law 1 found: the fragment was renamed, its key erased, and what the dead letter holds lost."""
-    steps = sealing_of(pipeline).run(1)
-    assert [next(steps).looked_at, next(steps).looked_at] == [0, 1]
+    pages = steps(pipeline, sealing_of(pipeline), 1)
+    assert [next(pages).looked_at, next(pages).looked_at] == [0, 1]
     assert set(states(pipeline)) == {hashed(pipeline), OTHER}
     ((name, change),) = beside(pipeline, BEFORE).map(theirs := order(2, 7, order_id="R7")).states().items()
     assert name == OTHER
@@ -258,7 +258,7 @@ def test_what_was_set_aside_under_the_old_name_keeps_its_key_until_it_is_renamed
     with closing(resources.dead_letters) as dead_letters:
         (dead_letter,) = DeadLetterWriter(pipeline.sealer).of_failures([failure], 1, pipeline.batch)
         dead_letters.put([dead_letter])
-        assert [*steps][-1].failed == 0
+        assert [*pages][-1].failed == 0
         assert set(states(pipeline)) == {hashed(pipeline), hashed(pipeline, OTHER)}
         assert pipeline.data_keys.existing([OTHER]) == {OTHER}
         if drops:

@@ -14,7 +14,7 @@ from idgraph.model.snapshots import DetectionMode, DiscoveryDefaults
 from merge import codec
 from tests.ingestion.test_map_stage import WHOLE, event, passing
 from tests.retail import UNDETECTED, Pipeline, attribute, attributes, snapshot
-from tests.sealing import sealed, sealing_of
+from tests.sealing import previewed, sealed
 from transforms.spec.snapshot import CompiledSnapshot
 
 KEY = "bob@example.com"
@@ -43,7 +43,7 @@ def registers(pipeline: Pipeline) -> dict[tuple[str, str], Register]:
 
 def test_a_sensitive_key_stops_nothing_and_is_reported(pipeline: Pipeline) -> None:
     pipeline.snapshot = snapshot(2, specs=SPECS, declared=[*attributes(), SALARY])
-    *_, reported = sealing_of(pipeline).preview()
+    reported = previewed(pipeline)
     done = sealed(pipeline)
     assert (done.looked_at, done.failed, done.values["salary"]) == (3, 0, 3)
     assert (done.readable["path"], reported.readable["path"]) == (1, 1)

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from idgraph.jobs.reencrypt.stored_sealing import SealingProgress
 from idgraph.jobs.replay import replay
 from idgraph.model.errors import ConflictError, ProfileIndexError, StoreError
 from idgraph.model.queries import FullText, Query, Term
@@ -21,7 +20,7 @@ from sinks.sqlite.index.index import SqliteProfileIndex
 from sinks.sqlite.profiles import SqliteProfileStore
 from tests.ingestion.stored_orders import AwayIndex, Meddled, beside, from_the_start, states, stored_orders
 from tests.retail import UNDETECTED, Pipeline, attribute, attributes, order, records, snapshot
-from tests.sealing import sealed, sealing_of
+from tests.sealing import Sealed, previewed, sealed, sealing_of, steps
 from transforms.privacy.stored_names import TombstoneNames
 
 OPEN = [each for each in attributes() if each.path == "identity.email"]
@@ -38,7 +37,7 @@ def pipeline(tmp_path: Path) -> Pipeline:
 
 def test_a_value_of_every_kind_that_is_protected_is_counted(pipeline: Pipeline) -> None:
     before = states(pipeline)
-    *_, reported = sealing_of(pipeline).preview()
+    reported = previewed(pipeline)
     assert states(pipeline) == before
     done = sealed(pipeline)
     assert (done.total, done.looked_at, done.fragments, done.failed) == (2, 2, 2, 0)
@@ -187,8 +186,8 @@ def test_an_unusable_key_costs_its_fragment(pipeline: Pipeline) -> None:
     assert (done.failed, done.named, done.fragments) == (1, [victim], 1)
 
 
-def sealed_but_unindexed(pipeline: Pipeline) -> SealingProgress:
-    *_, done = sealing_of(pipeline).run()
+def sealed_but_unindexed(pipeline: Pipeline) -> Sealed:
+    *_, done = steps(pipeline, sealing_of(pipeline))
     return done
 
 
@@ -254,7 +253,7 @@ def test_names_that_policy_protects_now_are_never_reported(tmp_path: Path) -> No
 
 
 def test_a_page_is_durable_when_it_is_reported(pipeline: Pipeline) -> None:
-    job = sealing_of(pipeline).run(page=1)
+    job = steps(pipeline, sealing_of(pipeline), page=1)
     next(job)
     next(job)
     first, second = (states(pipeline)[each] for each in sorted(states(pipeline)))

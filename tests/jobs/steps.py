@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from idgraph.jobs.job import Job
+from idgraph.jobs.job import PagedJob
 from idgraph.model.jobs import Point, Progress
 
 
-def steps(job: Job, point: Point | None = None) -> Iterator[Progress]:
+def steps(job: PagedJob, point: Point | None = None) -> Iterator[Progress]:
     """The progress at the start and after each page; the same object each time."""
     plan = job.plan(point or {})
     progress = Progress(plan.total, plan.unit, resumed=plan.resumes)
@@ -17,7 +17,7 @@ def steps(job: Job, point: Point | None = None) -> Iterator[Progress]:
         yield progress
 
 
-def ended(job: Job) -> Progress:
+def ended(job: PagedJob) -> Progress:
     """Run a job to its end; gives how it ended."""
     *_, last = steps(job)
     return last

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from idgraph.jobs import job as jobs
-from idgraph.jobs.job import Job, JobRunner, Pace, Plan, Run
+from idgraph.jobs.job import JobRunner, Pace, PagedJob, Plan, Run
 from idgraph.model.errors import AlreadyRunningError, JobStoppedError, StoreError
 from idgraph.model.jobs import JobKind, JobRecord, JobState, Origin, Point, Progress
 from sinks.keyring.provider import KeyringFile
@@ -22,7 +22,7 @@ from transforms.privacy.dead_letter_sealing import DeadLetterSealer
 ORIGIN = Origin("ada", "a test")
 
 
-class Counting(Job):
+class Counting(PagedJob):
     """Counts to `total`, ten units per page; may fail at one of them."""
 
     kind = JobKind.RECONCILE
@@ -232,12 +232,27 @@ def test_a_job_is_paced(monkeypatch: pytest.MonkeyPatch) -> None:
             return False
 
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
-    pace = Pace(rate=50, stop=Stop())
+
+    def paced(pace: Pace) -> Run:
+        return Run("1", Plan("", 0), Progress(), {}, pace, lambda _: False)
+
+    run = paced(Pace(rate=50, stop=Stop()))
     for done in range(0, 1001, 100):
-        assert not pace.wait(done)
-    assert clock[0] == 20
-    pace = Pace(share=0.1, stop=Stop())
+        run.page({}, done)
+    assert clock[0] == pytest.approx(20)
+    run = paced(Pace(share=0.1, stop=Stop()))
     for _ in range(10):
         clock[0] += 1.0
-        pace.wait(0)
+        run.page({})
     assert clock[0] == pytest.approx(120)
+
+
+def test_a_job_is_cancelled_in_a_long_pause(runner: JobRunner, log: SqliteJobLog, tmp_path: Path) -> None:
+    def cancel(run: Run) -> None:
+        if run.progress.done:
+            with closing(log_in(tmp_path)) as other:
+                assert other.cancel(run.id)
+
+    with pytest.raises(JobStoppedError):
+        runner.run(Counting(), ORIGIN, pace=Pace(rate=0.01), watch=cancel)
+    assert (only(log).state, only(log).progress.done) == (JobState.CANCELLED, 10)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from idgraph.jobs.reencrypt.background_sealing import protect_alike, protection_of
+from idgraph.jobs.reencrypt.policy_change import protect_alike, protection_of
 from idgraph.model.attributes import (
     AttributeMetadata,
     AttributeStatus,

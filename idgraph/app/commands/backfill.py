@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from idgraph.app.commands.context import Json, settings_of
+from idgraph.app import wiring
+from idgraph.app.adapters.key_providers import ensure_keyring
+from idgraph.app.commands.context import JobWho, JobWhy, Json, origin_of, settings_of
 from idgraph.app.commands.flow import Reporter, described, stopping_on_signals
 from idgraph.app.exits import Exit, error_handler
 from idgraph.app.observation.json_logs import log_batch, say
-from idgraph.app.terminal.output import counted, print_json
-from idgraph.model.errors import AlreadyRunningError, ConfigError
+from idgraph.app.terminal.output import print_json
+from idgraph.model.errors import JobStoppedError
 
 if TYPE_CHECKING:
-    from threading import Event
-
-    from idgraph.app.jobs.backfill import Archive, BackfillStep
-    from idgraph.jobs.backfill.archive import Tally
+    from idgraph.jobs.job import Run
+    from idgraph.model.jobs import Progress
+    from ingestion.stages.outcomes import BatchReport
 
 
 def backfill(
@@ -31,85 +32,66 @@ def backfill(
         typer.Option("--rate", min=1, help="At most so many events a second. Default: as fast as it goes."),
     ] = None,
     again: Annotated[bool, typer.Option("--again", help="Take files that were done before, too.")] = False,
+    who: JobWho = "",
+    why: JobWhy = "",
     as_json: Json = False,
 ) -> None:
     """Take an archive of a source's files beside the running flow: profiles come out as if it had come in time.
 
-    However it ends, the same command goes on where it stopped. Exit code 0 when all files are done, 3 when
+    However it ends, the same command resumes where it stopped. Exit code 0 when all files are done, 3 when
     there is none, 4 when too many events became dead letters or `flow.on_failure` says to stop, 130 when it was
-    stopped before its end.
+    stopped or cancelled before its end.
     """
-    from idgraph.app.jobs.backfill import find_archive, is_unsealed
+    from idgraph.app.jobs.backfill import Backfill, find_archive, is_unsealed, run_backfill
+    from idgraph.app.jobs.view import Estimate, line, showing
 
     if not archive:
         raise typer.BadParameter("the archive's path is empty")
     with error_handler(), stopping_on_signals() as stop:
-        found = find_archive(settings_of(context), source, Path(archive))
+        settings = settings_of(context)
+        found = find_archive(settings, source, Path(archive))
         if not found.files:
             say(f"no file in {archive}, or only empty ones")
             raise typer.Exit(Exit.NOT_FOUND)
-        try:
-            done = _run(found, source, stop, rate, again, as_json)
-        except AlreadyRunningError as error:
-            raise ConfigError(
-                f"the backfill of {source} from {archive} is {error}; wait for its end, or stop it (Ctrl-C): this "
-                "command goes on from there, with the options given now"
-            ) from None
-        _show_report(done, found.files)
-        if is_unsealed(found):
-            say("what is protected changed meanwhile: run `idgraph seal`")
-        if stop.is_set() and done.files < found.files:
-            say("stopped; the same command goes on from here")
-            raise typer.Exit(Exit.INTERRUPTED)
+        ensure_keyring(settings)
+        estimate = Estimate()
+        runs: list[Run] = []
+        with wiring.job_runner(settings) as runner:
+            with showing() as show:
+
+                def begin(run: Run) -> None:
+                    runs.append(run)
+                    show(run)
+
+                def show_report(report: BatchReport) -> None:
+                    progress = runs[0].progress
+                    log_batch(report)
+                    if as_json:
+                        _print_batch(report, progress, estimate.seconds_left(progress))
+                    else:
+                        show(runs[0])
+
+                reporter = Reporter(show_report, stop)
+                job = Backfill(found, source, Path(archive).absolute())
+                try:
+                    run_backfill(runner, job, origin_of(who, why), stop, rate, again, begin, reporter)
+                except JobStoppedError:
+                    reporter.check()
+                    say(line(runs[0].progress))
+                    raise
+            say(line(runs[0].progress))
+            if is_unsealed(runner, found, runs[0].point):
+                say("what is protected changed meanwhile: run `idgraph seal`")
 
 
-def _run(found: Archive, source: str, stop: Event, rate: float | None, again: bool, as_json: bool) -> Tally:
-    from idgraph.app.jobs.backfill import done_before, forget, run_backfill
-    from idgraph.app.jobs.progress import showing
-
-    if again:
-        forget(found)
-    before = done_before(found)
-
-    def announce() -> None:
-        begun = f"goes on after {counted(before.files, 'file')}" if before.files else "begins"
-        say(f"the backfill of {source} {begun}: {counted(found.files, 'file')}")
-
-    with showing(found.bytes, before.bytes) as show:
-        show_report = _print_step if as_json else show
-
-        def on_step(step: BackfillStep) -> None:
-            log_batch(step.report)
-            show_report(step)
-
-        reporter = Reporter(on_step, stop)
-        done = run_backfill(found, stop, rate, reporter, announce)
-    reporter.check()
-    return done
-
-
-def _print_step(step: BackfillStep) -> None:
-    left = step.seconds_left
+def _print_batch(report: BatchReport, progress: Progress, seconds_left: float | None) -> None:
     print_json(
         {
-            **described(step.report),
-            "files_done": step.done.files,
-            "files_total": step.files,
-            "events_done": step.done.events,
-            "seconds_left": None if left is None else round(left, 1),
+            **described(report),
+            "files_done": progress.done,
+            "files_total": progress.total,
+            "events_done": progress.counts["events"],
+            "seconds_left": None if seconds_left is None else round(seconds_left, 1),
         }
     )
     sys.stdout.flush()
-
-
-def _show_report(done: Tally, files: int) -> None:
-    reported = [
-        f"{done.files:,} of {counted(files, 'file')} done",
-        counted(done.events, "event"),
-        f"{counted(done.written, 'profile')} written",
-    ]
-    if done.dead_letters:
-        reported.append(counted(done.dead_letters, "dead letter"))
-    if done.conflicts:
-        reported.append(counted(done.conflicts, "conflict"))
-    say(", ".join(reported))

@@ -10,16 +10,15 @@ import typer
 
 from idgraph.app import wiring
 from idgraph.app.adapters.key_providers import ensure_keyring
-from idgraph.app.commands.context import Json, settings_of
+from idgraph.app.commands.context import JobWho, JobWhy, Json, origin_of, settings_of
 from idgraph.app.exits import Exit, error_handler
-from idgraph.app.jobs import progress as progress_view
 from idgraph.app.observation.json_logs import say
 from idgraph.app.terminal.output import counted, escape_control_chars, print_json, print_table
 from idgraph.jobs.export_file import write_export
 from idgraph.model.errors import ConfigError, MetadataError
 
 if TYPE_CHECKING:
-    from idgraph.jobs.reencrypt.stored_sealing import SealingProgress
+    from idgraph.model.jobs import Progress
 
 Rate = Annotated[
     int | None,
@@ -42,14 +41,19 @@ def seal(
             "those names."
         ),
     ] = None,
+    who: JobWho = "",
+    why: JobWhy = "",
     as_json: Json = False,
 ) -> None:
     """Seal what was stored in the clear before policy protected it, values and names, beside a running flow.
 
-    If it is interrupted, run it again: it finds what is left. Exit code 1 if something stays in the clear, which
+    If it is interrupted, run it again: it resumes where it was. Exit code 1 if something stays in the clear, which
     is then reported.
     """
+    from idgraph.app.jobs.view import run_shown
+    from idgraph.jobs.reencrypt.policy_change import Reencryption, is_complete
     from idgraph.jobs.reencrypt.stored_sealing import PAGE, StoredSealing
+    from idgraph.model.jobs import Progress
     from transforms.spec.snapshot import CompiledSnapshot
 
     with error_handler():
@@ -60,7 +64,7 @@ def seal(
         pinned = wiring.newest_snapshot(settings)
         if pinned is None:
             raise MetadataError("there is no metadata to seal by: start the metadata service")
-        with wiring.opened(settings) as resources:
+        with wiring.opened(settings) as resources, wiring.job_runner(settings) as runner:
             wiring.require_own_keyring(settings, resources, notes=not dry_run)
             readable: list[bytes] = []
             sealing = StoredSealing(
@@ -69,22 +73,22 @@ def seal(
                 on_readable=lambda name, kinds: readable.append(_line(name, kinds)) if list_names else None,
             )
             page = min(PAGE, rate) if rate else PAGE
-            # By what is written: to look at what is sealed already costs little.
-            run = progress_view.paced(sealing.run(page), rate, lambda progress: progress.fragments)
-            job = sealing.preview(page) if dry_run else run
-            done = next(job)
-            say(f"looking at {counted(done.total, 'profile')} under snapshot {pinned.snapshot.version}")
-            progress_view.show(job, done.total, "profiles")
+            if dry_run:
+                done = Progress()
+                for _ in sealing.preview(done, page):
+                    pass
+            else:
+                job = Reencryption(sealing, pinned.snapshot, resources.store, page=page)
+                done = run_shown(runner, job, origin_of(who, why), rate=rate)
             if list_names is not None:
                 write_export(list_names, readable)
-            refused = 0 if dry_run else sealing.finish()
         if as_json:
             print_json(_described(done, pinned.snapshot.version))
         else:
             _show_report(done, dry_run)
-        _report_what_stays(done, refused)
+        _report_what_stays(done)
         _report_which(done, list_names)
-        if done.failed or done.readable or done.dead_letters or refused:
+        if not is_complete(done) or done.parts("readable"):
             raise typer.Exit(Exit.FAILED)
 
 
@@ -93,53 +97,55 @@ def _line(fragment_id: str, kinds: set[str]) -> bytes:
     return json.dumps({"fragment": fragment_id, "types": sorted(kinds)}).encode() + b"\n"
 
 
-def _described(done: SealingProgress, version: int) -> dict[str, Any]:
+def _described(done: Progress, version: int) -> dict[str, Any]:
     return {
         "snapshot": version,
-        "fragments": done.fragments,
-        "values": dict(sorted(done.values.items())),
-        "failed": done.failed,
-        "named": done.named,
-        "letters": done.dead_letters,
-        "renamed": dict(sorted(done.renamed.items())),
-        "readable_names": dict(sorted(done.readable.items())),
+        "fragments": done.counts["fragments"],
+        "values": dict(sorted(done.parts("values").items())),
+        "failed": done.counts["failed"],
+        "named": done.notes.get("failed", []),
+        "letters": done.counts["dead_letters"],
+        "renamed": dict(sorted(done.parts("renamed").items())),
+        "readable_names": dict(sorted(done.parts("readable").items())),
     }
 
 
-def _show_report(done: SealingProgress, dry_run: bool) -> None:
+def _show_report(done: Progress, dry_run: bool) -> None:
     from transforms.privacy.stored_names import EVENT
 
-    if done.values:
-        print_table(("attribute", "values"), [(path, f"{n:,}") for path, n in sorted(done.values.items())])
-    for kind, number in sorted(done.renamed.items()):
+    values = done.parts("values")
+    if values:
+        print_table(("attribute", "values"), [(path, f"{n:,}") for path, n in sorted(values.items())])
+    for kind, number in sorted(done.parts("renamed").items()):
         thing = "ids of events" if kind == EVENT else f"identifiers of type {kind}"
         verb = "to hash" if dry_run else "hashed"
         print(f"{thing} of {counted(number, 'profile')} {verb}")
     verb = "to seal" if dry_run else "sealed"
-    values = counted(done.values.total(), "value")
-    print(f"{values} of {counted(done.fragments, 'profile')} {verb}")
+    profiles = counted(done.counts["fragments"], "profile")
+    print(f"{counted(values.total(), 'value')} of {profiles} {verb}")
 
 
-def _report_what_stays(done: SealingProgress, refused: int) -> None:
+def _report_what_stays(done: Progress) -> None:
     from idgraph.jobs.reencrypt.stale import PATH
 
-    if refused:
+    if refused := done.counts["refused"]:
         say(
             f"the index refused {counted(refused, 'profile')}, which search finds by what they held before: "
             "repair what the log says, then seal again"
         )
-    if done.failed:
+    if failed := done.counts["failed"]:
+        named = done.notes["failed"]
         say(
-            f"{counted(done.failed, 'profile')} cannot be sealed, their state or data key is damaged: "
-            f"{escape_control_chars(', '.join(done.named))}{', …' * (done.failed > len(done.named))}; restore them from a backup, "
+            f"{counted(failed, 'profile')} cannot be sealed, their state or data key is damaged: "
+            f"{escape_control_chars(', '.join(named))}{', …' * (failed > len(named))}; restore them from a backup, "
             "then seal again"
         )
-    if done.dead_letters:
+    if dead_letters := done.counts["dead_letters"]:
         say(
-            f"{counted(done.dead_letters, 'dead letter')} of profiles cannot be read and keep names in the clear: they are "
+            f"{counted(dead_letters, 'dead letter')} of profiles cannot be read and keep names in the clear: they are "
             "damaged, or of a later idgraph, which can seal them; or drop them (`idgraph dead-letters`)"
         )
-    if keys := done.readable[PATH]:
+    if keys := done.parts("readable")[PATH]:
         say(
             f"{counted(keys, 'profile')} with keys in the clear that look sensitive: paths cannot be sealed. "
             "Declare the attributes if the keys are names; else have the spec make values of them, erase these "
@@ -148,8 +154,8 @@ def _report_what_stays(done: SealingProgress, refused: int) -> None:
         )
 
 
-def _report_which(done: SealingProgress, file: Path | None) -> None:
+def _report_which(done: Progress, file: Path | None) -> None:
     if file is not None:
         say(f"{file}: which profiles had names in the clear, one a line")
-    elif done.readable:
+    elif done.parts("readable"):
         say("`idgraph seal --dry-run --list-names FILE` writes which profiles these are")

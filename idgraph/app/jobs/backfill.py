@@ -5,11 +5,10 @@ from __future__ import annotations
 import hashlib
 import shutil
 import threading
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
@@ -18,15 +17,18 @@ from idgraph.app.flow_runner import run_flow
 from idgraph.app.settings.document import Settings
 from idgraph.app.settings.tables import MetricsSettings
 from idgraph.files import exclusive_lock
-from idgraph.jobs.backfill.archive import BackfillProgress, Tally, archive_files, archive_path, bytes_an_event
-from idgraph.jobs.reencrypt.background_sealing import keep_sealed_by, protection_of, sealed_by
-from idgraph.model.errors import ConfigError
+from idgraph.jobs.backfill.archive import archive_files, archive_path, bytes_an_event
+from idgraph.jobs.job import Job, JobRunner, Plan, Run
+from idgraph.jobs.reencrypt.policy_change import protection_of, sealed_by
+from idgraph.model.errors import ConfigError, JobStoppedError
+from idgraph.model.jobs import JobKind, Origin, Point, Progress
 from ingestion.sources.configuration import FileSource, SourceConfig
 from ingestion.sources.files.globs import is_glob
 from ingestion.sources.files.lines import size_of
 from ingestion.sources.files.taken import file_sources, folder_of, path_below
 from ingestion.sources.kafka.configuration import KafkaSource
 from ingestion.sources.stream import Intake
+from ingestion.spark.checkpoints import query_id
 from ingestion.stages.outcomes import BatchReport
 
 BATCH_EVENTS = 100_000
@@ -49,17 +51,6 @@ class Archive(NamedTuple):
     def state(self) -> Path:
         """The backfill's directory."""
         return self.settings.flow_state()
-
-
-@dataclass(frozen=True, slots=True)
-class BackfillStep:
-    """After a micro-batch: what is done of how much. `seconds_left` is None while it cannot be determined."""
-
-    report: BatchReport
-    done: Tally
-    files: int
-    bytes: int
-    seconds_left: float | None
 
 
 def find_archive(settings: Settings, source: str, path: Path) -> Archive:
@@ -107,8 +98,88 @@ def _check_apart(settings: Settings, archive: FileSource) -> None:
             raise ConfigError(f"{folder}: this archive holds {place}, which has no events of {archive.name}")
 
 
-def forget(archive: Archive) -> None:
-    """Have the next run take all files again. Raises ConfigError, and AlreadyRunningError while the backfill runs."""
+class Backfill(Job):
+    """One archive of one source. What is done stands in the checkpoint; the point only counts."""
+
+    kind = JobKind.BACKFILL
+    reopens = True
+
+    def __init__(self, archive: Archive, source: str, path: Path) -> None:
+        self.archive = archive
+        self.target = archive.settings.flow.name
+        self._source = source
+        self._path = path
+
+    @property
+    def what(self) -> Mapping[str, Any]:
+        return {"source": self._source, "archive": str(self._path)}
+
+    def plan(self, point: Point) -> Plan:
+        # Of a checkpoint that was removed nothing counts.
+        resumes = "protection" in point and query_id(self.archive.state() / "checkpoint") is not None
+        return Plan(f"the backfill of {self._source}", self.archive.files, "file", resumes)
+
+
+def run_backfill(
+    runner: JobRunner,
+    job: Backfill,
+    origin: Origin,
+    stop: threading.Event,
+    rate: float | None,
+    again: bool,
+    on_start: Callable[[Run], None],
+    on_batch: Callable[[BatchReport], None],
+) -> Progress:
+    """Run until all files are done or `stop` is set, at most `rate` events a second; gives what is done so far. With
+    `again`, take all files again. `on_start` is called once nothing else runs this backfill.
+
+    Raises JobStoppedError where it ended before its end, and what `run_flow` raises; whatever happened, running again
+    resumes where it stopped.
+    """
+    archive = job.archive
+    stopped: list[JobStoppedError] = []
+    with runner.started(job, origin, again) as run:
+        if again:
+            _forget(archive)
+        if not run.point:
+            newest = wiring.newest_snapshot(archive.settings)
+            # It answers for what it writes itself: no need to look through all that others have stored.
+            protection = protection_of(newest.snapshot) if newest else None
+            run.page({"protection": protection}, durable=True)
+
+        def take(report: BatchReport) -> None:
+            run.point = _counted(run, report)
+            on_batch(report)
+            try:
+                run.page(run.point, durable=True)
+            except JobStoppedError as error:
+                # A micro-batch that is done must not fail because of it.
+                stopped.append(error)
+                stop.set()
+
+        events = BATCH_EVENTS if rate is None else min(BATCH_EVENTS, rate * THROTTLED_SECONDS)
+        intake = Intake(True, max(1, round(events * archive.bytes_an_event)), rate)
+        sealed_by = run.point["protection"]
+        run_flow(archive.settings, stop, intake, take, lambda: on_start(run), sealed_by)
+        if stopped:
+            raise stopped[0]
+        if stop.is_set() and run.progress.done < run.progress.total:
+            raise JobStoppedError("stopped; the same command resumes it", is_cancelled=False)
+    return run.progress
+
+
+def is_unsealed(runner: JobRunner, archive: Archive, point: Point) -> bool:
+    """Whether protection changed while the backfill ran, after which nothing has sealed what it had written."""
+    newest = wiring.newest_snapshot(archive.settings)
+    if newest is None:
+        return False
+    with wiring.opened(archive.settings) as resources:
+        sealed = sealed_by(runner, archive.settings.flow.name, resources.store)
+    return (point.get("protection") if sealed is None else sealed) != protection_of(newest.snapshot)
+
+
+def _forget(archive: Archive) -> None:
+    """Have the run take all files again. Raises ConfigError, and AlreadyRunningError while its flow runs."""
     wiring.prepare_directory(archive.settings)
     checkpoint, forgotten = archive.state() / "checkpoint", archive.state() / "forgotten"
     with exclusive_lock(archive.state()):
@@ -123,83 +194,25 @@ def forget(archive: Archive) -> None:
             raise ConfigError(f"{error.filename or checkpoint}: {error.strerror}") from None
 
 
-def done_before(archive: Archive) -> Tally:
-    """What earlier runs have done."""
-    return BackfillProgress(archive.state()).done
+def _counted(run: Run, report: BatchReport) -> dict[str, Any]:
+    """Count a micro-batch; one that is retried after a crash counts once. Gives the point behind it."""
+    point, progress, counts = run.point, run.progress, report.counts
+    if _query(report.batch) != _query(point.get("batch", report.batch)):
+        # Of another checkpoint nothing counts.
+        progress.done, progress.counts = 0, Counter()
+    elif report.batch == point.get("batch"):
+        progress.counts = Counter(point["before"])
+        progress.done = progress.counts.pop("files", 0)
+    before = {"files": progress.done, **progress.counts}
+    progress.done += counts.files
+    progress.counts.update(
+        events=counts.events,
+        written=counts.written,
+        dead_letters=counts.dead_letter_count(),
+        conflicts=counts.conflicts,
+    )
+    return {"protection": point["protection"], "batch": report.batch, "before": before}
 
 
-def run_backfill(
-    archive: Archive,
-    stop: threading.Event,
-    rate: float | None,
-    on_step: Callable[[BackfillStep], None],
-    on_start: Callable[[], None] = lambda: None,
-) -> Tally:
-    """Run until all files are done or `stop` is set, at most `rate` events a second; gives what is done so far. `on_start`
-    is called once nothing else runs this backfill.
-
-    Raises what `run_flow` raises; whatever happened, running again goes on where it stopped.
-    """
-    steps = _Steps(archive, on_step)
-    _keep_protection(archive)
-    events = BATCH_EVENTS if rate is None else min(BATCH_EVENTS, rate * THROTTLED_SECONDS)
-    intake = Intake(True, max(1, round(events * archive.bytes_an_event)), rate)
-    run_flow(archive.settings, stop, intake, steps.take, on_start)
-    return steps.progress().done
-
-
-def is_unsealed(archive: Archive) -> bool:
-    """Whether protection changed while the backfill ran, after which nothing has sealed what it had written."""
-    file, newest = wiring.sealed_file(archive.settings), wiring.newest_snapshot(archive.settings)
-    return newest is not None and sealed_by(file) != protection_of(newest.snapshot)
-
-
-def _keep_protection(archive: Archive) -> None:
-    # It answers for what it writes itself: no need to look through all that others have stored.
-    file, newest = wiring.sealed_file(archive.settings), wiring.newest_snapshot(archive.settings)
-    if newest is not None and sealed_by(file) is None:
-        wiring.prepare_directory(archive.settings)
-        keep_sealed_by(file, protection_of(newest.snapshot))
-
-
-class _Steps:
-    """Counts micro-batches as they are done, and reports each."""
-
-    def __init__(self, archive: Archive, on_step: Callable[[BackfillStep], None]) -> None:
-        self._archive = archive
-        self._on_step = on_step
-        self._estimate = _Estimate(archive.bytes)
-        self._progress: BackfillProgress | None = None
-
-    def progress(self) -> BackfillProgress:
-        """Read when it is first asked for: a checkpoint that is damaged is repaired when the flow starts."""
-        if self._progress is None:
-            self._progress = BackfillProgress(self._archive.state())
-        return self._progress
-
-    def take(self, report: BatchReport) -> None:
-        """A micro-batch is done."""
-        known = self.progress()
-        known.take(report)
-        left = self._estimate.seconds_left(known.done.bytes, report.counts.file_bytes)
-        self._on_step(BackfillStep(report, known.done, self._archive.files, self._archive.bytes, left))
-
-
-class _Estimate:
-    """How long the rest takes at the rate since the first micro-batch of this run."""
-
-    def __init__(self, total: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._total = total
-        self._clock = clock
-        self._began: float | None = None
-        self._bytes = 0
-
-    def seconds_left(self, done: int, taken: int) -> float | None:
-        """`taken` bytes of files were done just now, `done` altogether."""
-        if self._began is None:
-            # The first has Spark's start in it.
-            self._began = self._clock()
-            return None
-        self._bytes += taken
-        seconds = self._clock() - self._began
-        return max(0, self._total - done) * seconds / self._bytes if self._bytes else None
+def _query(batch: str) -> str:
+    return batch.rpartition("/")[0]

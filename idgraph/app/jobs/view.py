@@ -14,14 +14,14 @@ from idgraph.app.terminal.output import counted
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from idgraph.jobs.job import Job, JobRunner, Run
+    from idgraph.jobs.job import JobRunner, PagedJob, Run
     from idgraph.model.jobs import Origin, Progress
 
 LINE_SECONDS = 5.0
 
 
 def run_shown(
-    runner: JobRunner, job: Job, origin: Origin, again: bool = False, rate: float | None = None
+    runner: JobRunner, job: PagedJob, origin: Origin, again: bool = False, rate: float | None = None
 ) -> Progress:
     """Run a job to its end and show how far it is; gives how it ended. Raises as `JobRunner.run` does."""
     from idgraph.jobs.job import Pace

@@ -1,24 +1,19 @@
-"""A backfill's archive: which files it has, and how far a backfill has come with them, on disk."""
+"""A backfill's archive: which files it has, and about how many events."""
 
 from __future__ import annotations
 
 import gzip
-import json
 import os
 import zlib
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields
 from itertools import islice
 from pathlib import Path
 
-from idgraph.files import write_atomically
-from idgraph.model.errors import ConfigError, StoreError
+from idgraph.model.errors import ConfigError
 from ingestion.sources.configuration import FileSource
 from ingestion.sources.files.globs import is_glob, require_plain_glob
 from ingestion.sources.files.lines import size_of
 from ingestion.sources.files.taken import folder_of, source_of
-from ingestion.spark.checkpoints import query_id
-from ingestion.stages.outcomes import BatchReport
 
 SAMPLE_EVENTS = 5000
 SAMPLE_BYTES = 1 << 16
@@ -98,69 +93,3 @@ def bytes_an_event(file: Path) -> float:
             return stored.tell() / events if events else LIKELY_BYTES
     except (OSError, EOFError, zlib.error):
         return LIKELY_BYTES
-
-
-@dataclass
-class Tally:
-    """What the micro-batches so far came to. `bytes` are those of the files as they lie on disk."""
-
-    files: int = 0
-    bytes: int = 0
-    events: int = 0
-    written: int = 0
-    dead_letters: int = 0
-    conflicts: int = 0
-
-    def plus(self, report: BatchReport) -> Tally:
-        """With a further micro-batch."""
-        counts = report.counts
-        return Tally(
-            self.files + counts.files,
-            self.bytes + counts.file_bytes,
-            self.events + counts.events,
-            self.written + counts.written,
-            self.dead_letters + counts.dead_letter_count(),
-            self.conflicts + counts.conflicts,
-        )
-
-
-class BackfillProgress:
-    """How far a backfill has come, in a file beside its checkpoint. A micro-batch that is retried after a crash
-    counts once."""
-
-    def __init__(self, state: Path) -> None:
-        self._file = state / "progress.json"
-        self._batch = ""
-        self._before = self.done = Tally()
-        self._read(query_id(state / "checkpoint"))
-
-    def take(self, report: BatchReport) -> None:
-        """A micro-batch is done. Raises StoreError."""
-        if _query(report.batch) != _query(self._batch):
-            self._before = self.done = Tally()
-        if report.batch != self._batch:
-            self._before = self.done
-        self._batch, self.done = report.batch, self._before.plus(report)
-        kept = {"batch": self._batch, "before": asdict(self._before), "done": asdict(self.done)}
-        try:
-            write_atomically(self._file, json.dumps(kept).encode())
-        except OSError as error:
-            raise StoreError(f"{self._file}: {error.strerror}") from None
-
-    def _read(self, query: str | None) -> None:
-        try:
-            kept = json.loads(self._file.read_bytes())
-            batch, before, done = str(kept["batch"]), _tally(kept["before"]), _tally(kept["done"])
-        except (OSError, ValueError, KeyError, TypeError):
-            return
-        # Of a checkpoint that was removed nothing counts.
-        if query is not None and _query(batch).endswith(f"/{query}"):
-            self._batch, self._before, self.done = batch, before, done
-
-
-def _tally(kept: dict[str, int]) -> Tally:
-    return Tally(**{each.name: int(kept[each.name]) for each in fields(Tally)})
-
-
-def _query(batch: str) -> str:
-    return batch.rpartition("/")[0]

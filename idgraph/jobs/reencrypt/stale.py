@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from idgraph.model.errors import DamagedStateError
+from idgraph.model.jobs import Progress
 from idgraph.model.store import StoredFragment
 from idgraph.model.tombstones import NO_EPOCH
 from ingestion.spark.workers import WorkerResources
@@ -17,41 +16,14 @@ from transforms.privacy.secret import NotPicklable
 from transforms.privacy.stored_names import StoredNames
 from transforms.privacy.stored_values import OutdatedValue, StoredValues
 
-SHOWN = 5
-"""How many fragments are named where more may be meant."""
-
 PATH = "path"
 """Stands for keys of paths where types of names are reported."""
 
 
-@dataclass(slots=True)
-class SealingProgress:
-    """How far it is. `total` fragments there were at the start; `values` by attribute that were sealed, or got
-    another token or none; `renamed` fragments by type of a name that is a keyed hash now, `event` for ids of events;
-    `readable` ones with keys in the clear that look sensitive, as `path`: those stay.
-
-    `after` is the id of the last fragment that was looked at, as it is stored.
-
-    `dead_letters` of fragments keep a name in the clear: they cannot be read. `failed` fragments have a damaged state, an unusable key or a value that cannot be opened, and keep what they
-    have in the clear; the first are in `named`.
-    """
-
-    total: int
-    looked_at: int = 0
-    after: str = ""
-    dead_letters: int = 0
-    fragments: int = 0
-    failed: int = 0
-    named: list[str] = field(default_factory=list)
-    values: Counter[str] = field(default_factory=Counter)
-    renamed: Counter[str] = field(default_factory=Counter)
-    readable: Counter[str] = field(default_factory=Counter)
-
-    def fail(self, shown_name: str) -> None:
-        """Count a fragment, named as it may be determined."""
-        self.failed += 1
-        if len(self.named) < SHOWN:
-            self.named.append(shown_name)
+def fail(progress: Progress, shown_name: str) -> None:
+    """Count a fragment that keeps what it has in the clear, named as it may be shown."""
+    progress.counts["failed"] += 1
+    progress.note("failed", [shown_name])
 
 
 class OutdatedFragment(NamedTuple):
@@ -84,11 +56,11 @@ class OutdatedSearch(NotPicklable):
         self._names = names
         self._on_readable = on_readable
 
-    def find(self, found: Sequence[StoredFragment], progress: SealingProgress) -> list[OutdatedFragment]:
+    def find(self, found: Sequence[StoredFragment], progress: Progress) -> list[OutdatedFragment]:
         """Those of these fragments with something to restate; damaged ones, and keys in the clear, are counted."""
         stale, damaged = self._erasure_epoch(found)
         for fragment_id in damaged:
-            progress.fail(self._names.identifier(fragment_id))
+            fail(progress, self._names.identifier(fragment_id))
         return [each for each in stale if self._show_report(each, progress)]
 
     def find_again(self, ids: Sequence[str]) -> list[OutdatedFragment]:
@@ -101,10 +73,10 @@ class OutdatedSearch(NotPicklable):
         origins = {id(origin): origin for origin in state.origins()}
         return self._names.readable({fragment_id, *state.identifiers}, origins.values())
 
-    def _show_report(self, each: OutdatedFragment, progress: SealingProgress) -> bool:
+    def _show_report(self, each: OutdatedFragment, progress: Progress) -> bool:
         reported = set(each.types)
         if self._values.shows_in_keys(each.state.registers):
-            progress.readable[PATH] += 1
+            progress.count("readable", [PATH])
             reported.add(PATH)
         if reported and self._on_readable:
             self._on_readable(each.stored.id, reported)

@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from idgraph.jobs.reencrypt.dead_letter_renaming import DeadLetterRenaming
 from idgraph.jobs.reencrypt.renaming import Renaming
-from idgraph.jobs.reencrypt.stale import OutdatedFragment, OutdatedSearch, SealingProgress
+from idgraph.jobs.reencrypt.stale import OutdatedFragment, OutdatedSearch, fail
 from idgraph.model.backoff import Backoff
 from idgraph.model.errors import (
     ConflictError,
@@ -25,6 +25,7 @@ from idgraph.model.errors import (
 )
 from idgraph.model.fragments import Kind, Register
 from idgraph.model.index import IndexDocument
+from idgraph.model.jobs import Progress
 from idgraph.model.store import FragmentWrite, scan_pages
 from idgraph.projection.outbox import drain_outbox
 from ingestion.spark.workers import WorkerResources
@@ -36,8 +37,6 @@ from transforms.privacy.sealing import SealingKey
 from transforms.privacy.stored_names import StoredNames
 from transforms.privacy.stored_values import Restatement, StoredValues
 from transforms.spec.snapshot import CompiledSnapshot
-
-__all__ = ["PAGE", "SealingProgress", "StoredSealing"]
 
 PAGE = 500
 
@@ -70,23 +69,27 @@ class StoredSealing:
         self._backoff = backoff or Backoff()
         self._sleep = sleep
 
-    def preview(self, page: int = PAGE) -> Iterator[SealingProgress]:
-        """What `run` would find; changes nothing. A value of which only the token changes counts as well."""
-        yield from self._pages(page, self._count)
+    def preview(self, progress: Progress, page: int = PAGE) -> Iterator[str]:
+        """Count what `run` would find, as it counts; changes nothing. A value of which only the token changes counts as
+        well."""
+        yield from self._pages(progress, page, self._count)
 
-    def run(self, page: int = PAGE, after: str = "") -> Iterator[SealingProgress]:
-        """Seal all there is behind the id `after`; gives the progress at the start and after each page of at most `page` fragments,
-        each page durable. The same object is retried and again. Call `finish` at the end.
+    def run(self, progress: Progress, page: int = PAGE, after: str = "") -> Iterator[str]:
+        """Seal all there is behind the id `after`; gives the id of the last fragment after each page of at most `page`
+        fragments, each page durable. Call `finish` at the end.
+
+        Counts `fragments` that were sealed, `values` by attribute that were sealed, or got another token or none,
+        `renamed` fragments by type of a name that is a keyed hash now (`event` for ids of events), `readable` ones with
+        keys in the clear that look sensitive (`path`: those stay), `dead_letters` that keep a name in the clear since
+        they cannot be read, and `failed` fragments with a damaged state, an unusable key or a value that cannot be
+        opened, which keep what they have in the clear; the first are in the notes.
 
         Blocks. Raises StoreError, ConflictError when a fragment kept changing, KeyProviderError when no data
         key can be made; run it again then.
         """
-        pages = self._pages(page, self._seal, after)
-        progress = next(pages)
-        yield progress
         # Before fragments: what a dead letter holds is opened by the data key that goes with its fragment's old name.
-        progress.dead_letters = self._dead_letters.run()
-        yield from pages
+        progress.counts["dead_letters"] = self._dead_letters.run()
+        yield from self._pages(progress, page, self._seal, after)
 
     def seal_change(self, fragment_id: str, change: FragmentState) -> tuple[str, FragmentState]:
         """A change that is yet to be written as today's events would ask for it, with the fragment that it is for:
@@ -124,17 +127,18 @@ class StoredSealing:
         return refused
 
     def _pages(
-        self, page: int, take: Callable[[Sequence[OutdatedFragment], SealingProgress], None], after: str = ""
-    ) -> Iterator[SealingProgress]:
-        progress = SealingProgress(self._store.count(), after=after)
-        yield progress
+        self,
+        progress: Progress,
+        page: int,
+        take: Callable[[Sequence[OutdatedFragment], Progress], None],
+        after: str = "",
+    ) -> Iterator[str]:
         for found in scan_pages(self._store, page, after):
             take(self._search.find(found, progress), progress)
-            progress.looked_at += len(found)
-            progress.after = found[-1].id
-            yield progress
+            progress.done += len(found)
+            yield found[-1].id
 
-    def _count(self, stale: Sequence[OutdatedFragment], progress: SealingProgress) -> None:
+    def _count(self, stale: Sequence[OutdatedFragment], progress: Progress) -> None:
         keys = self._resources.data_keys.fetch([each.stored.id for each in stale], create=False)
         for each in stale:
             key = keys.get(each.stored.id)
@@ -142,11 +146,11 @@ class StoredSealing:
             if key is not None:
                 changed = self._changed(each, key, progress)
                 found += [path for path, register, _ in changed if register.kind is Kind.SEALED]
-            progress.fragments += bool(found or each.types)
-            progress.values.update(found)
-            progress.renamed.update(each.types)
+            progress.counts["fragments"] += bool(found or each.types)
+            progress.count("values", found)
+            progress.count("renamed", each.types)
 
-    def _seal(self, stale: Sequence[OutdatedFragment], progress: SealingProgress) -> None:
+    def _seal(self, stale: Sequence[OutdatedFragment], progress: Progress) -> None:
         for attempt in range(self._backoff.retries + 1):
             if not stale:
                 return
@@ -163,7 +167,7 @@ class StoredSealing:
             )
 
     def _rename(
-        self, stale: Sequence[OutdatedFragment], progress: SealingProgress
+        self, stale: Sequence[OutdatedFragment], progress: Progress
     ) -> tuple[set[str], list[OutdatedFragment]]:
         """Rename fragments, and seal them with it; gives those that changed meanwhile, and those that keep their
         names for a value that cannot be opened: their other values are sealed all the same."""
@@ -175,15 +179,15 @@ class StoredSealing:
             self._renaming.settle()
         for each in stale:
             if each.stored.id in result.done:
-                progress.renamed.update(each.types)
-        progress.fragments += len(result.done)
-        progress.values.update(result.values)
+                progress.count("renamed", each.types)
+        progress.counts["fragments"] += len(result.done)
+        progress.count("values", result.values)
         failed = [each for each in stale if each.stored.id in result.failed]
         for each in failed:
-            progress.fail(each.name)
+            fail(progress, each.name)
         return result.moved_on, failed
 
-    def _write(self, stale: Sequence[OutdatedFragment], progress: SealingProgress) -> set[str]:
+    def _write(self, stale: Sequence[OutdatedFragment], progress: Progress) -> set[str]:
         keys = self._resources.data_keys.fetch([each.stored.id for each in stale], create=True)
         changes: dict[str, _Restated] = {}
         writes: list[FragmentWrite] = []
@@ -207,13 +211,13 @@ class StoredSealing:
         for each in stale:
             name, version, _ = each.stored
             if name in changes and name not in refused:
-                progress.fragments += 1
-                progress.values.update(path for path, _, _ in changes[name])
+                progress.counts["fragments"] += 1
+                progress.count("values", [path for path, _, _ in changes[name]])
                 documents.append(document(name, version + 1, each.state, self._index_rules))
         put_and_settle(self._store, self._resources.index, documents)
         return refused
 
-    def _changed(self, each: OutdatedFragment, key: SealingKey, progress: SealingProgress) -> _Restated:
+    def _changed(self, each: OutdatedFragment, key: SealingKey, progress: Progress) -> _Restated:
         """What is written of a fragment. One value that cannot be opened does not hold the others."""
         changed: _Restated = []
         failed = False
@@ -229,5 +233,5 @@ class StoredSealing:
             if restated is not value.register:
                 changed.append((value.path, value.register, restated))
         if failed and not each.types:
-            progress.fail(each.name)
+            fail(progress, each.name)
         return changed

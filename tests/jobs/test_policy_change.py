@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import logging
 import sqlite3
 import threading
@@ -14,15 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from idgraph.jobs.reencrypt.background_sealing import (
-    BackgroundSealing,
-    keep_sealed_by,
-    mark_of,
-    protection_of,
-)
+from idgraph.jobs.job import JobRunner
+from idgraph.jobs.reencrypt.policy_change import PolicyChanges, protection_of, sealed_by
 from idgraph.model.dead_letters import DeadLetters
 from idgraph.model.errors import StoreError
 from idgraph.model.index import IndexDocument
+from idgraph.model.jobs import JobState
 from idgraph.model.queries import FullText, Query
 from idgraph.model.snapshots import DiscoveryDefaults, MetadataSnapshot
 from idgraph.model.store import FragmentWrite, ProfileStore, StoredFragment
@@ -30,6 +26,7 @@ from ingestion.metadata.snapshot_file import PinnedSnapshot
 from ingestion.spark.sent_snapshots import BatchPins
 from sinks.memory.data_keys import MemoryDataKeys
 from sinks.memory.profiles import MemoryProfileStore
+from sinks.sqlite.jobs import SqliteJobLog
 from sinks.sqlite.profiles import SqliteProfileStore
 from tests.contracts.processes import start
 from tests.ingestion.patience import eventually
@@ -49,6 +46,7 @@ OPEN = [each for each in attributes() if each.path == "identity.email"]
 BEFORE = snapshot(1, declared=OPEN, defaults=UNDETECTED)
 AFTER = snapshot(2)
 MANY = 350
+FLOW = "main"
 
 
 class Beside:
@@ -63,17 +61,21 @@ class Beside:
         self.current = PinnedSnapshot('"2"', AFTER)
         self.asked: list[str] = []
         self.past = True
-        self.file = folder / "sealed.json"
+        self.jobs = SqliteJobLog(folder / "jobs.db", folder / "jobs")
+        self.runner = JobRunner(self.jobs, self.pipeline.sealer)
+        self.baseline: str | None = None
         self.opened: list[DeadLetters] = []
 
     def is_past(self, etag: str) -> bool:
         self.asked.append(etag)
         return self.past
 
-    def sealing(self, share: float = 1.0, settled: float = 0.0) -> BackgroundSealing:
+    def sealing(self, share: float = 1.0) -> PolicyChanges:
         resources = self.pipeline.resources()
         self.opened.append(resources.dead_letters)
-        return BackgroundSealing(resources, lambda: self.current, self.is_past, self.file, share, settled)
+        return PolicyChanges(
+            FLOW, self.runner, resources, lambda: self.current, self.is_past, self.baseline, share
+        )
 
     def sealed(self) -> int:
         """How many fragments have nothing in the clear."""
@@ -95,14 +97,17 @@ class Beside:
         return self.pipeline.index.count(Query((FullText("main"),)))
 
     def kept(self) -> str | None:
-        return str(json.loads(self.file.read_bytes())["protection"]) if self.file.exists() else None
+        """The protection that all is sealed by, as the job log has it."""
+        return sealed_by(self.runner, FLOW, self.pipeline.store)
+
+    def runs(self) -> int:
+        return len([*self.jobs.scan()])
 
 
 @pytest.fixture
 def beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Beside]:
-    monkeypatch.setattr("idgraph.jobs.reencrypt.background_sealing.POLL_SECONDS", 0.01)
-    monkeypatch.setattr("idgraph.jobs.reencrypt.background_sealing.RETRY_SECONDS", 0.01)
-    monkeypatch.setattr("idgraph.jobs.reencrypt.background_sealing.BURST_SECONDS", 0.0)
+    monkeypatch.setattr("idgraph.jobs.reencrypt.policy_change.POLL_SECONDS", 0.01)
+    monkeypatch.setattr("idgraph.jobs.reencrypt.policy_change.RETRY_SECONDS", 0.01)
     made = Beside(tmp_path)
     yield made
     for dead_letters in made.opened:
@@ -132,18 +137,15 @@ def test_it_waits_for_what_was_begun_under_an_older_snapshot(beside: Beside) -> 
     assert set(beside.asked) == {'"2"'}
 
 
-def test_a_change_settles_first_and_other_edits_are_nothing(beside: Beside) -> None:
+def test_other_edits_are_nothing(beside: Beside) -> None:
     beside.current = PinnedSnapshot('"1"', BEFORE)
-    with beside.sealing(settled=0.3):
+    with beside.sealing():
         eventually(lambda: beside.kept() == protection_of(BEFORE))
-        asked = len(beside.asked)
         beside.current = PinnedSnapshot('"1b"', BEFORE.model_copy(update={"version": 7}))
         time.sleep(0.1)
-        assert len(beside.asked) == asked
-        begun = time.monotonic()
+        assert beside.runs() == 1
         beside.current = PinnedSnapshot('"2"', AFTER)
         eventually(lambda: beside.kept() == protection_of(AFTER))
-        assert time.monotonic() - begun > 0.25
     assert beside.found() == 0
 
 
@@ -158,6 +160,8 @@ def test_a_stop_ends_it_and_the_next_run_does_the_rest(
     assert 0 < beside.found() < MANY - 1
     assert beside.kept() == ""
     assert "`idgraph seal` does it at once" in caplog.text
+    (job,) = beside.jobs.scan()
+    assert (job.state, job.origin.who) == (JobState.INTERRUPTED, "flow main")
     places = beside.scanned(monkeypatch)
     with beside.sealing():
         eventually(lambda: beside.kept() == protection_of(AFTER))
@@ -169,9 +173,7 @@ def test_a_stop_ends_it_and_the_next_run_does_the_rest(
 PROGRAM = """
 import sys, threading
 from pathlib import Path
-from idgraph.jobs.reencrypt import background_sealing
-from tests.ingestion.test_background_sealing import opened
-background_sealing.BURST_SECONDS = 0.0
+from tests.jobs.test_policy_change import opened
 with opened(Path(sys.argv[1])).sealing(share=0.0001):
     threading.Event().wait()
 """
@@ -182,26 +184,24 @@ def opened(folder: Path) -> Beside:
     return Beside(folder, SqliteProfileStore(folder / "profiles.db", str.encode), durable_keys(folder))
 
 
-def test_a_killed_run_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("idgraph.jobs.reencrypt.background_sealing.POLL_SECONDS", 0.01)
+def test_a_killed_run_resumes_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("idgraph.jobs.reencrypt.policy_change.POLL_SECONDS", 0.01)
     beside = opened(tmp_path)
     process = start(PROGRAM, tmp_path)
     try:
-        # The place of the start is sealed too.
-        eventually(
-            lambda: len(json.loads(beside.file.read_bytes())["place"]) > 64 if beside.file.exists() else False
-        )
+        eventually(lambda: any(each.progress.done for each in beside.jobs.scan()))
     finally:
         process.kill()
         process.communicate()
     assert 0 < beside.sealed() < MANY - 1
-    assert b"email" not in beside.file.read_bytes()
-    assert b"example.com" not in beside.file.read_bytes()
+    for file in tmp_path.glob("jobs.db*"):
+        assert b"example.com" not in file.read_bytes()
     places = beside.scanned(monkeypatch)
     with beside.sealing():
         eventually(lambda: beside.kept() == protection_of(AFTER))
     assert "" not in places
     assert beside.sealed() == MANY - 1
+    assert beside.runs() == 1
 
 
 def test_protection_that_changed_and_changed_back_is_looked_at_from_the_start(
@@ -220,14 +220,29 @@ def test_protection_that_changed_and_changed_back_is_looked_at_from_the_start(
     assert beside.found() == 0
 
 
-def test_a_change_and_back_before_it_settles_is_looked_at_too(beside: Beside) -> None:
-    with beside.sealing(settled=0.2):
+def test_a_change_and_back_before_it_begins_is_looked_at_too(beside: Beside) -> None:
+    with beside.sealing():
         eventually(lambda: beside.kept() == protection_of(AFTER))
+        beside.past = False
         beside.current = PinnedSnapshot('"3"', BEFORE)
         eventually(lambda: beside.kept() == "")
         beside.pipeline.process([order(number, number, order_id=f"X{number}") for number in range(1, 5)])
         assert beside.found()
         beside.current = PinnedSnapshot('"4"', AFTER)
+        beside.past = True
+        eventually(lambda: beside.kept() == protection_of(AFTER) and not beside.found())
+
+
+def test_a_change_and_back_while_it_runs_is_looked_at_too(beside: Beside) -> None:
+    """The page at which it is stopped stands before what was mapped meanwhile."""
+    with beside.sealing(share=0.01):
+        eventually(lambda: any(each.progress.done for each in beside.jobs.scan()))
+        beside.current = PinnedSnapshot('"3"', BEFORE)
+        time.sleep(0.1)
+    beside.pipeline.snapshot = BEFORE
+    beside.pipeline.process([order(number, number, order_id=f"X{number}") for number in range(1, 5)])
+    beside.current = PinnedSnapshot('"4"', AFTER)
+    with beside.sealing():
         eventually(lambda: beside.kept() == protection_of(AFTER))
     assert beside.found() == 0
 
@@ -236,15 +251,21 @@ def test_what_a_killed_run_left_in_files_goes_with_the_next(
     beside: Beside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compacted = threading.Event()
-    monkeypatch.setattr(beside.pipeline.index, "compact", compacted.set)
+
+    def compact() -> None:
+        if not compacted.is_set():
+            compacted.set()
+            raise StoreError("killed here: nothing is left to seal, only the bytes")
+
+    monkeypatch.setattr(beside.pipeline.index, "compact", compact)
+    with beside.sealing():
+        eventually(compacted.is_set)
+    assert beside.kept() == ""
+    again = threading.Event()
+    monkeypatch.setattr(beside.pipeline.index, "compact", again.set)
     with beside.sealing():
         eventually(lambda: beside.kept() == protection_of(AFTER))
-    compacted.clear()
-    # Killed after the last page and before the end: nothing is left to seal, only the bytes.
-    beside.file.write_text('{"protection": ""}')
-    with beside.sealing():
-        eventually(lambda: beside.kept() == protection_of(AFTER))
-    assert compacted.is_set()
+    assert again.is_set()
 
 
 @pytest.mark.parametrize("error", [StoreError("the disk is full"), ValueError("a canary value")])
@@ -320,8 +341,7 @@ def test_whatever_judges_stored_values_otherwise_makes_it_look_again(
     assert protection_of(before) != protection_of(after)
 
 
-def test_changes_without_end_do_not_put_it_off(beside: Beside, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("idgraph.jobs.reencrypt.background_sealing.LATEST_SECONDS", 0.3)
+def test_changes_without_end_do_not_put_it_off(beside: Beside) -> None:
     beside.current = PinnedSnapshot('"1"', BEFORE)
     changes = itertools.count()
 
@@ -332,12 +352,24 @@ def test_changes_without_end_do_not_put_it_off(beside: Beside, monkeypatch: pyte
         time.sleep(0.02)
         return beside.found()
 
-    with beside.sealing(settled=20.0):
+    with beside.sealing():
         eventually(lambda: beside.kept() == protection_of(BEFORE))
         begun = time.monotonic()
         while another():
             assert time.monotonic() - begun < 15, "it never begins"
-        assert time.monotonic() - begun > 0.25
+
+
+def test_two_flows_take_turns_and_each_answers_for_what_it_wrote(beside: Beside) -> None:
+    other = PolicyChanges(
+        "other", beside.runner, beside.pipeline.resources(), lambda: beside.current, beside.is_past, share=1.0
+    )
+    with beside.sealing(share=0.1), other:
+        eventually(lambda: beside.kept() == protection_of(AFTER))
+        eventually(lambda: sealed_by(beside.runner, "other", beside.pipeline.store) == protection_of(AFTER))
+    assert {(each.state, each.what["flow"]) for each in beside.jobs.scan()} == {
+        (JobState.DONE, "main"),
+        (JobState.DONE, "other"),
+    }
 
 
 def test_a_stop_ends_it_however_many_came_since_it_began(
@@ -351,7 +383,7 @@ def test_a_stop_ends_it_however_many_came_since_it_began(
 
 
 def test_what_could_not_be_sealed_is_tried_again(beside: Beside, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("idgraph.jobs.reencrypt.background_sealing.AGAIN_SECONDS", 0.1)
+    monkeypatch.setattr("idgraph.jobs.reencrypt.policy_change.AGAIN_SECONDS", 0.1)
     store = beside.pipeline.store
     victim = store.scan(limit=1)[0]
     store.write([FragmentWrite(victim.id, victim.version, b"damaged", frozenset())])
@@ -364,7 +396,7 @@ def test_what_could_not_be_sealed_is_tried_again(beside: Beside, monkeypatch: py
 
 
 def test_it_looks_again_while_the_index_refuses(beside: Beside, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("idgraph.jobs.reencrypt.background_sealing.AGAIN_SECONDS", 0.1)
+    monkeypatch.setattr("idgraph.jobs.reencrypt.policy_change.AGAIN_SECONDS", 0.1)
     index = beside.pipeline.index
     put = index.put
     refuses = threading.Event()
@@ -405,7 +437,7 @@ def test_a_store_that_was_restored_from_before_is_sealed_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What policy protects was in the clear again, and nobody looked."""
-    monkeypatch.setattr("idgraph.jobs.reencrypt.background_sealing.POLL_SECONDS", 0.01)
+    monkeypatch.setattr("idgraph.jobs.reencrypt.policy_change.POLL_SECONDS", 0.01)
     file = tmp_path / "profiles.db"
     beside = Beside(tmp_path, SqliteProfileStore(file, str.encode), durable_keys(tmp_path))
     backup = tmp_path / "backup.db"
@@ -432,57 +464,31 @@ def test_a_store_that_was_restored_from_before_is_sealed_again(
         dead_letters.close()
 
 
-def test_what_an_older_idgraph_noted_is_looked_through_once_and_its_store_known_from_then_on(
-    beside: Beside,
-) -> None:
-    """It named no store: one that was restored before the upgrade, or after it, stayed in the clear."""
+def test_what_a_backfill_did_not_write_it_does_not_look_through(beside: Beside) -> None:
+    beside.baseline = protection_of(AFTER)
     with beside.sealing():
-        eventually(lambda: beside.kept() == protection_of(AFTER))
-    beside.file.write_text(json.dumps({"protection": protection_of(AFTER)}))
-    for looks in (True, False):
-        asked = len(beside.asked)
-        with beside.sealing():
-            eventually(lambda: beside.kept() == protection_of(AFTER) and bool(mark_of(beside.file)))
-            time.sleep(0.1)
-        assert (len(beside.asked) > asked) is looks
-    assert beside.pipeline.store.remembers(mark_of(beside.file) or "")
-
-
-def test_what_was_noted_before_there_was_a_store_is_of_the_store_that_is_met(beside: Beside) -> None:
-    """A backfill answers for what it writes itself: it does not look through what others have stored."""
-    keep_sealed_by(beside.file, protection_of(AFTER))
-    with beside.sealing():
-        eventually(lambda: bool(mark_of(beside.file)))
         time.sleep(0.1)
-    assert (beside.asked, beside.kept()) == ([], protection_of(AFTER))
-    assert beside.pipeline.store.remembers(mark_of(beside.file) or "")
+    assert (beside.asked, beside.runs()) == ([], 0)
 
 
-def test_killed_between_the_stores_mark_and_the_file_it_goes_on_where_it_was(
-    beside: Beside, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_a_store_that_was_restored_while_it_was_interrupted_is_looked_through_from_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The file named a mark that the store had dropped: a false alarm, and all of it from the start."""
-    given: list[str] = []
-    remember = beside.pipeline.store.remember
-
-    def killed(mark: str, instead_of: str = "") -> None:
-        if len(given) < 4:
-            remember(mark, instead_of)
-            given.append(mark)
-        if len(given) == 4:
-            raise StoreError("killed here")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(beside.pipeline.store, "remember", killed)
-        with beside.sealing():
-            eventually(lambda: len(given) == 4)
+    monkeypatch.setattr("idgraph.jobs.reencrypt.policy_change.POLL_SECONDS", 0.01)
+    beside = opened(tmp_path)
+    file, backup = tmp_path / "profiles.db", tmp_path / "backup.db"
+    copied(file, backup)
+    with beside.sealing(share=0.0001):
+        eventually(lambda: beside.sealed() > 0)
     assert 0 < beside.sealed() < MANY - 1
-    assert mark_of(beside.file) == given[2]
-    places = beside.scanned(monkeypatch)
+    beside.pipeline.store.close()
+    for each in tmp_path.glob("profiles.db*"):
+        each.unlink()
+    copied(backup, file)
+    beside.pipeline.store = SqliteProfileStore(file, str.encode)
+    assert beside.sealed() == 0
     with beside.sealing():
         eventually(lambda: beside.kept() == protection_of(AFTER))
-    assert "" not in places
-    assert "restored" not in caplog.text
     assert beside.sealed() == MANY - 1
 
 

@@ -1,0 +1,263 @@
+"""Re-encryption after a policy change: the job, and the thread beside a flow that starts it.
+
+An attribute that became protected is sealed where it is stored without anybody running a command: each flow answers for
+what it wrote. When a snapshot protects otherwise, the flow runs the job, once no micro-batch under an older snapshot
+can come any more. The job log has what the flow last sealed by. The store keeps a mark of the last run: a store that
+was restored from before it has not got the mark, and is looked through again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import secrets
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from idgraph.jobs.job import JobRunner, Pace, PagedJob, Plan, Run
+from idgraph.jobs.reencrypt.stored_sealing import PAGE, StoredSealing
+from idgraph.model import canonical
+from idgraph.model.attributes import AttributeMetadata, AttributeStatus
+from idgraph.model.classification import Classification, EncryptionLevel
+from idgraph.model.errors import AlreadyRunningError, IdgraphError, JobStoppedError
+from idgraph.model.jobs import JobKind, JobState, Origin, Point, Progress
+from idgraph.model.snapshot_changes import changes_between
+from idgraph.model.snapshots import DiscoveryDefaults, MetadataSnapshot
+from idgraph.model.store import ProfileStore
+from ingestion.metadata.snapshot_file import PinnedSnapshot
+from ingestion.spark.workers import WorkerResources
+from transforms.spec.snapshot import CompiledSnapshot
+
+log = logging.getLogger(__name__)
+
+FLOW_PAGE = 100
+"""Fragments a page beside a flow: it ends within a page when it is asked to stop."""
+POLL_SECONDS = 1.0
+RETRY_SECONDS = 30.0
+AGAIN_SECONDS = 3600.0
+"""After what could not be sealed: a person has to repair it, and to look at all costs."""
+SHARE = 0.1
+"""How much of one core, at most, and of the store's time to write."""
+
+
+class Reencryption(PagedJob):
+    """Seals what is stored in the clear and is protected now. What it counts: see `StoredSealing.run`; and `refused`
+    profiles, which the index finds by what they held before."""
+
+    kind = JobKind.REENCRYPT
+
+    def __init__(
+        self,
+        sealing: StoredSealing,
+        snapshot: MetadataSnapshot,
+        store: ProfileStore,
+        flow: str = "",
+        page: int = PAGE,
+        is_ready: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """It waits until `is_ready`. `flow` is the one whose fragments it answers for."""
+        self._sealing = sealing
+        self._snapshot = snapshot
+        self._store = store
+        self._flow = flow
+        self._page = page
+        self._is_ready = is_ready
+        self.is_outdated = False
+        """Whether protection changed since it began: what was mapped meanwhile may stand behind it."""
+
+    @property
+    def what(self) -> Mapping[str, Any]:
+        return {"flow": self._flow, "protection": protection_of(self._snapshot)}
+
+    def plan(self, point: Point) -> Plan:
+        resumes = "after" in point and self._store.remembers(point["mark"])
+        title = f"the re-encryption under snapshot {self._snapshot.version}"
+        return Plan(title, self._store.count(), "profile", resumes)
+
+    def pages(self, progress: Progress, point: Point) -> Iterator[Point]:
+        mark = secrets.token_hex(8)
+        self._store.remember(mark, point.get("mark", ""))
+        while not self._is_ready():
+            yield {"mark": mark}
+        for after in self._sealing.run(progress, self._page, point.get("after", "")):
+            yield {"mark": mark} if self.is_outdated else {"mark": mark, "after": after}
+        progress.counts["refused"] = self._sealing.finish()
+        # Another mark: a backup from before this moment holds what was in the clear.
+        sealed = secrets.token_hex(8)
+        self._store.remember(sealed, mark)
+        yield {"mark": sealed}
+
+    def paced(self, progress: Progress) -> int:
+        # By what is written: to look at what is sealed already costs little.
+        return progress.counts["fragments"]
+
+
+def is_complete(progress: Progress) -> bool:
+    """Whether nothing that could be sealed stays in the clear, keys of paths aside."""
+    return not any(progress.counts[each] for each in ("failed", "dead_letters", "refused"))
+
+
+def sealed_by(runner: JobRunner, flow: str, store: ProfileStore) -> str | None:
+    """The protection that all that a flow stored was sealed by; empty if its last run did not end, or left something
+    in the clear, or was in a store that was restored since. None if none began."""
+    for record in runner.log.scan(JobKind.REENCRYPT):
+        if record.what.get("flow") == flow:
+            if record.state is not JobState.DONE or not is_complete(record.progress):
+                return ""
+            if store.remembers(runner.private(record).get("point", {}).get("mark", "")):
+                return str(record.what["protection"])
+            log.warning(
+                "the profile store was restored or rebuilt: all of it is looked through for what policy protects"
+            )
+            return ""
+    return None
+
+
+class PolicyChanges:
+    """A thread beside a flow. Use as a context manager; it ends after the page that it is at."""
+
+    def __init__(
+        self,
+        flow: str,
+        runner: JobRunner,
+        resources: WorkerResources,
+        current: Callable[[], PinnedSnapshot],
+        is_past: Callable[[str], bool],
+        baseline: str | None = None,
+        share: float = SHARE,
+    ) -> None:
+        """`is_past` says of an ETag whether no micro-batch under another snapshot can come any more. `baseline` is the
+        protection that all is sealed by which the flow has stored before its first run; without one, all is looked
+        through."""
+        self._flow = flow
+        self._runner = runner
+        self._resources = resources
+        self._current = current
+        self._is_past = is_past
+        self._baseline = baseline
+        self._share = share
+        self._known = current()
+        self._wanted = protection_of(self._known.snapshot)
+        self._changed = False
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="policy-changes", daemon=True)
+
+    def __enter__(self) -> PolicyChanges:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join(timeout=60)
+
+    def _run(self) -> None:
+        sealed: str | None = None
+        pause = 0.0
+        while not self._stop.wait(pause):
+            pause = POLL_SECONDS
+            self._look()
+            if self._changed:
+                # Also where it changed back: what was mapped in between is in the clear, wherever it stands.
+                self._changed, sealed = False, ""
+            if sealed == self._wanted:
+                continue
+            try:
+                if sealed is None:
+                    found = sealed_by(self._runner, self._flow, self._resources.store)
+                    sealed = found if found is not None else self._baseline or ""
+                    pause = 0.0
+                elif self._seal():
+                    sealed = self._wanted
+                else:
+                    pause = AGAIN_SECONDS
+            except AlreadyRunningError:
+                # Another flow's, or an operator's: then it is this one's turn.
+                continue
+            except JobStoppedError as error:
+                log.info("%s; the next run of the flow does, and `idgraph seal` does it at once", error)
+                pause = RETRY_SECONDS
+            except IdgraphError as error:
+                log.warning("what is stored is not sealed yet: %s", error)
+                pause = RETRY_SECONDS
+            except Exception as error:
+                # Only the type: the message of a stranger's exception may quote a profile.
+                log.log(logging.ERROR, "what is stored is not sealed yet: %s", type(error).__name__)
+                pause = RETRY_SECONDS
+
+    def _look(self) -> None:
+        """Notice whether protection changed."""
+        newest = self._current()
+        if newest.etag != self._known.etag:
+            before, self._known = self._known, newest
+            if not protect_alike(before.snapshot, newest.snapshot):
+                wanted = protection_of(newest.snapshot)
+                self._changed |= wanted != self._wanted
+                self._wanted = wanted
+
+    def _seal(self) -> bool:
+        """Run the job; says whether nothing is left in the clear."""
+        snapshot = self._known.snapshot
+        sealing = StoredSealing(self._resources, CompiledSnapshot(snapshot))
+        ready = self._is_ready
+        job = Reencryption(sealing, snapshot, self._resources.store, self._flow, FLOW_PAGE, ready)
+
+        def watch(_: Run) -> None:
+            self._look()
+            job.is_outdated |= self._changed
+
+        origin = Origin(f"flow {self._flow}", f"snapshot {snapshot.version} may protect what is stored")
+        done = self._runner.run(job, origin, pace=Pace(share=self._share, stop=self._stop), watch=watch)
+        if done.counts["fragments"]:
+            log.info(
+                "sealed %d values of %d profiles, as snapshot %d protects them",
+                done.parts("values").total(),
+                done.counts["fragments"],
+                snapshot.version,
+            )
+        if not is_complete(done) or done.parts("readable"):
+            log.warning("some of what is stored stays in the clear; `idgraph seal` says what, and what to do")
+        return is_complete(done)
+
+    def _is_ready(self) -> bool:
+        return self._is_past(self._current().etag) or self._stop.wait(POLL_SECONDS)
+
+
+def protection_of(snapshot: MetadataSnapshot) -> str:
+    """A hash of all that protects in a snapshot: equal hashes seal the same values."""
+    defaults, levels = snapshot.defaults, snapshot.levels
+    protects = [
+        # Names too: what was sealed by an idgraph that left them is looked at again.
+        "names",
+        # An exception below a protected attribute protects nothing, and tokens depend on the declared type.
+        sorted(
+            (each.path, str(each.encryption), str(each.status), str(each.data_type))
+            for each in snapshot.attributes
+            if not _is_as_undeclared(each, defaults)
+        ),
+        [str(defaults.encryption), str(defaults.detection)],
+        [str(levels.policy(each).encryption) for each in Classification],
+        sorted([place.type, place.path] for spec in snapshot.specs for place in spec.identifiers),
+        sorted([spec.name, spec.id or ""] for spec in snapshot.specs),
+    ]
+    return hashlib.sha256(canonical.encode(protects)).hexdigest()
+
+
+def protect_alike(known: MetadataSnapshot, newer: MetadataSnapshot) -> bool:
+    """Whether two snapshots have equal hashes, reported by what changed; False where that does not report it."""
+    changes = changes_between(known, "", newer, "")
+    if (
+        changes is None
+        or changes.has_specs
+        or known.defaults != newer.defaults
+        or known.levels != newer.levels
+    ):
+        return False
+    before = filter(None, (known.attribute(each.path) for each in changes.attributes))
+    return all(_is_as_undeclared(each, newer.defaults) for each in (*changes.attributes, *before))
+
+
+def _is_as_undeclared(each: AttributeMetadata, defaults: DiscoveryDefaults) -> bool:
+    # Most of what events show: to look through all profiles for each would never end.
+    is_open = each.encryption is EncryptionLevel.NONE and defaults.encryption is EncryptionLevel.NONE
+    return is_open and each.status is AttributeStatus.DISCOVERED
