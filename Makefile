@@ -7,17 +7,17 @@ MINUTES ?= 30
 
 .PHONY: demo check test test-long lint bench lock clean
 
-$(VENV)/.run: requirements.lock pyproject.toml scripts/setup
+$(VENV)/.run: requirements.lock requirements-build.lock pyproject.toml scripts/setup
 	@scripts/setup $(PYTHON) $(VENV) requirements.lock && touch $@
 
-$(VENV)/.dev: requirements-dev.lock pyproject.toml scripts/setup
+$(VENV)/.dev: requirements-dev.lock requirements-build.lock pyproject.toml scripts/setup
 	@scripts/setup $(PYTHON) $(VENV) requirements-dev.lock && touch $@ $(VENV)/.run
 
-# Only the loops: setup, which builds them too, would ask the network.
-$(VENV)/.loops: $(wildcard native/*.[ch] native/*/*.h) native/build.py
-	@$(BIN)/python native/build.py && touch $@
+# Set-up builds them too.
+$(VENV)/.native: $(wildcard native/*.[ch] native/*/*.h) setup.py
+	@$(BIN)/python setup.py -q build_ext --inplace && touch $@
 
-demo: $(VENV)/.run $(VENV)/.loops
+demo: $(VENV)/.run $(VENV)/.native
 	@$(BIN)/idgraph demo
 
 # In memory: no Spark, no server, no subprocess.
@@ -33,16 +33,19 @@ test-long: lint
 	@$(BIN)/python -m tests.crashes --only "" --jobs 2
 	@$(BIN)/python -m tests.convergence --minutes $(MINUTES)
 
-lint: $(VENV)/.dev $(VENV)/.loops
+lint: $(VENV)/.dev $(VENV)/.native
 	@$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy
 
-bench: $(VENV)/.run $(VENV)/.loops
+bench: $(VENV)/.run $(VENV)/.native
 	@$(BIN)/python -m benchmarks $(ARGS)
 
+COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header -q --upgrade
+
 lock: $(VENV)/.dev ## Resolve the dependencies anew (needs uv).
-	@uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml -o requirements.lock -q --upgrade
-	@uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml --group dev -o requirements-dev.lock -q --upgrade
-	@uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml --all-extras -c requirements-dev.lock -o deploy/requirements.lock -q --upgrade
+	@$(COMPILE) --group build -o requirements-build.lock
+	@$(COMPILE) pyproject.toml -o requirements.lock
+	@$(COMPILE) pyproject.toml --group dev -o requirements-dev.lock
+	@$(COMPILE) pyproject.toml --all-extras -c requirements-dev.lock -o deploy/requirements.lock
 
 clean:
 	rm -rf $(VENV) idgraph/native/_*.so build *.egg-info .mypy_cache .pytest_cache .ruff_cache

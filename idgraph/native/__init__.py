@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -220,67 +221,41 @@ class Functions(Protocol):
     ) -> Callable[..., Any]: ...
 
 
-def _found(module: str, source: str) -> tuple[Any, str]:
-    """What there is to use, and why."""
+NAMES = ("events", "functions", "leaves", "loops", "postings", "programs", "states")
+
+
+def _load() -> tuple[Mapping[str, Any], str]:
+    """All modules by name, or none of them; and the reason, in words."""
     if os.environ.get(VARIABLE) == "off":
-        return None, f"off ({VARIABLE})"
+        return {}, f"off ({VARIABLE})"
     try:
-        found: Any = import_module(module)
+        found: dict[str, Any] = {name: import_module(f"idgraph.native._{name}") for name in NAMES}
     except ImportError:
-        return None, "not built"
-    # The source is there in a checkout only: updated since, it would meet an old build.
-    path = SOURCES / source
-    if path.exists() and _digest(path) != found.SOURCE:
-        return None, "built from another source"
+        return {}, "not built"
+    # Only a checkout has the sources. They may have changed since the build.
+    if SOURCES.is_dir() and any(_digest() != each.SOURCE for each in found.values()):
+        return {}, "built from another source"
     return found, "in use"
 
 
-def _digest(source: Path) -> int:
-    """Of a file, what all of them share, and its parts in a folder of its name; native/build.py computes the same."""
-    parts = (*sorted(SOURCES.glob("*.h")), source, *sorted(source.with_suffix("").glob("*.h")))
-    return crc32(b"".join(each.read_bytes() for each in parts))
+@cache
+def _digest() -> int:
+    """Of all sources; setup.py computes the same."""
+    return crc32(b"".join(file.read_bytes() for file in sorted(SOURCES.rglob("*.[ch]"))))
 
 
-built_events: Events | None
-built_events, _of_events = _found("idgraph.native._events", "events.c")
+_built, state = _load()
+"""The modules, and in words whether they are used: for `idgraph --version` and benchmarks."""
 
-built_leaves: NativeLeaves | None
-built_leaves, _of_leaves = _found("idgraph.native._leaves", "leaves.c")
-
-built: Loops | None
-built, _of_loops = _found("idgraph.native._loops", "loops.c")
+built_events: Events | None = _built.get("events")
+built_leaves: NativeLeaves | None = _built.get("leaves")
+built: Loops | None = _built.get("loops")
+built_states: States | None = _built.get("states")
+built_postings: Postings | None = _built.get("postings")
+built_programs: Programs | None = _built.get("programs")
+built_functions: Functions | None = _built.get("functions")
 if built is not None:
     built.bind(Register, Origin, Stamp, SpecRef, tuple(Kind))
-
-built_states: States | None
-built_states, _of_states = _found("idgraph.native._states", "states.c")
-
-built_postings: Postings | None
-built_postings, _of_postings = _found("idgraph.native._postings", "postings.c")
-
-built_programs: Programs | None
-built_programs, _of_programs = _found("idgraph.native._programs", "programs.c")
-
-built_functions: Functions | None
-built_functions, _of_functions = _found("idgraph.native._functions", "functions.c")
-if built_functions is None:
-    built_programs = None
-    _of_programs = _of_functions
-
-_all = {
-    "events": _of_events,
-    "leaves": _of_leaves,
-    "loops": _of_loops,
-    "states": _of_states,
-    "postings": _of_postings,
-    "mapping": _of_programs,
-}
-state = (
-    _of_loops
-    if len({*_all.values()}) == 1
-    else ", ".join(f"{name} {reported}" for name, reported in _all.items())
-)
-"""In words whether they are used: for `idgraph --version` and benchmarks."""
 
 events: Events | None = built_events
 """Looked up where a source's reader or a spec is made."""
@@ -298,7 +273,7 @@ postings: Postings | None = built_postings
 """Looked up at each use."""
 
 programs: Programs | None = built_programs
-functions: Functions | None = built_functions if built_programs is not None else None
+functions: Functions | None = built_functions
 """Looked up when a spec is compiled."""
 
 _names: dict[Any, str] = {str.lower: "lower", str.strip: "strip"}
@@ -343,4 +318,4 @@ def use(wanted: bool) -> None:
     states = built_states if wanted else None
     postings = built_postings if wanted else None
     programs = built_programs if wanted else None
-    functions = built_functions if wanted and built_programs is not None else None
+    functions = built_functions if wanted else None

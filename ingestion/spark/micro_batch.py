@@ -8,9 +8,12 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import pyarrow as pa
 from pyspark import RDD
 from pyspark.broadcast import Broadcast
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.functions import vectorized_udf  # type: ignore[attr-defined] # its stub leaves it out
+from pyspark.util import PythonEvalType
 
 from idgraph.model.errors import FlowStoppedError
 from ingestion.metadata.snapshot_file import PinnedSnapshot
@@ -96,15 +99,22 @@ class MicroBatchRunner:
     def _stages(self, batch: DataFrame, tasks: int, order: BatchOrder) -> DataFrame:
         plan = self._plan
         if plan.flow.strategy == "low_latency":
-            return batch.mapInArrow(quick_task(plan, order), ROW_SCHEMA)
+            return _map_in_arrow(batch, quick_task(plan, order))
         if tasks <= 1:
-            return batch.mapInArrow(whole_task(plan, order), ROW_SCHEMA)
-        return (
-            batch.coalesce(_fewer(tasks, self._session.sparkContext.defaultParallelism))
-            .mapInArrow(map_task(plan, order), ROW_SCHEMA)
-            .repartitionById(plan.flow.partitions, "part")
-            .mapInArrow(commit_task(plan, order), ROW_SCHEMA)
-        )
+            return _map_in_arrow(batch, whole_task(plan, order))
+        fewer = batch.coalesce(_fewer(tasks, self._session.sparkContext.defaultParallelism))
+        mapped = _map_in_arrow(fewer, map_task(plan, order))
+        return _map_in_arrow(mapped.repartitionById(plan.flow.partitions, "part"), commit_task(plan, order))
+
+
+def _map_in_arrow(
+    rows: DataFrame, task: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+) -> DataFrame:
+    """`rows.mapInArrow(task, ROW_SCHEMA)` without its demand for pandas, which nothing on the way of Arrow batches uses."""
+    function = vectorized_udf(task, ROW_SCHEMA, PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
+    column = function(*[rows[name] for name in rows.columns])
+    mapped = rows._jdf.mapInArrow(column._jc, False, rows._build_java_profile(None))
+    return DataFrame(mapped, rows.sparkSession)
 
 
 def _collected(rows: RDD[Any]) -> Iterator[Any]:

@@ -13,7 +13,9 @@ from typing import Any
 from idgraph.app.settings.document import Settings
 from idgraph.model.errors import ConfigError
 
-EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
+_CHECKOUT = Path(__file__).resolve().parents[3]
+EXAMPLES = (_CHECKOUT if (_CHECKOUT / "setup.py").exists() else _CHECKOUT / "idgraph") / "examples"
+"""In a wheel they are in the package."""
 EVENTS_PER_FILE = 2000
 MARKER = ".made-by-idgraph-demo"
 
@@ -27,9 +29,7 @@ class Example:
         self.folder = EXAMPLES / name
         if not (self.folder / "demo.toml").is_file():
             known = ", ".join(sorted(file.parent.name for file in EXAMPLES.glob("*/demo.toml"))) or "none"
-            raise ConfigError(
-                f"there is no example {name!r} (found: {known}); the examples come with a clone of the repository"
-            )
+            raise ConfigError(f"there is no example {name!r} (found: {known})")
         self.shown: dict[str, Any] = tomllib.loads((self.folder / "demo.toml").read_text(encoding="utf-8"))
 
     def specs(self) -> list[Path]:
