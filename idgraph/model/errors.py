@@ -53,6 +53,10 @@ class TransformError(IdgraphError):
         super().__init__(f"{pointer or '(the whole spec)'}: {message}")
 
 
+class SpecLimitError(TransformError):
+    """A payload makes a spec work longer, or make more, than it may: `try()` gives nothing in its place."""
+
+
 class EventError(IdgraphError):
     """An event cannot be processed; it becomes a dead letter with `reason` (see `DeadLetterReason`)."""
 

@@ -114,6 +114,10 @@ class PayloadSealer(Protocol):
         ...
 
 
+MOST_DETAIL = 2000
+"""Characters of a dead letter's detail."""
+
+
 class DeadLetterWriter:
     """Makes dead letters out of records."""
 
@@ -142,7 +146,7 @@ class DeadLetterWriter:
             id=dead_letter_id,
             reason=reason,
             stage=stage,
-            detail=detail[:500],
+            detail=detail[:MOST_DETAIL],
             source=record.source,
             position=record.position,
             spec=str(spec) if spec else None,

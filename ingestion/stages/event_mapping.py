@@ -25,7 +25,7 @@ from ingestion.stages.map_output import MapOutput, MappedChunk, MappedEvent
 from ingestion.stages.outcomes import MAX_REPORTED_CHANGES
 from transforms.privacy.blind_index import BlindIndex
 from transforms.schema.attribute_nodes import Leaves
-from transforms.spec.mapping import MappingSpec
+from transforms.spec.mapping import MappedPayload, MappingSpec
 from transforms.spec.snapshot import MAX_CACHED_ROUTES, CompiledSnapshot
 
 _SURELY_SHORT = MOST_BYTES // 4
@@ -155,7 +155,7 @@ class EventMapper:
                     DeadLetterReason.NO_SPEC, "no active mapping spec matches the event's source and type"
                 )
             spec_ref = spec.ref
-            mapped = spec.map(event)
+            mapped = _mapped(spec, event)
             if mapped is None:
                 output.skipped += 1
                 return None
@@ -224,6 +224,13 @@ class EventMapper:
             return stamp
         hashed = self._blind_index.identifier(Identifier("event", stamp.event_id))
         return stamp._replace(event_id=hashed.value)
+
+
+def _mapped(spec: MappingSpec, event: Event) -> MappedPayload | None:
+    try:
+        return spec.map(event)
+    except TransformError as error:
+        raise spec.refused(event, error) from None
 
 
 def _note_changes(leaves: Leaves, event: Event, output: MapOutput) -> None:

@@ -56,6 +56,14 @@ def test_map_reports_bad_lines_and_goes_on(idgraph: CommandLine) -> None:
     assert "s3cr3t" not in result.stderr
 
 
+def test_map_reports_all_errors_of_a_line(idgraph: CommandLine) -> None:
+    targets = {"a": "to_number_exact(a)", "b": "trim(b)", "c": "c"}
+    spec = written(idgraph.folder, [{"operation": "jmespath", "spec": targets}])
+    done = idgraph("map", spec, given=b'{"a": "x", "b": 5, "c": 1}\n{"c": 2}\n')
+    assert (done.exit_code, done.stdout) == (1, '{"c":2}\n')
+    assert [line.partition(": at ")[0] for line in done.stderr.splitlines()[:2]] == ["line 1: /0"] * 2
+
+
 @pytest.mark.parametrize("packed", [False, True])
 def test_map_holds_no_line_without_bound(
     packed: bool, idgraph: CommandLine, monkeypatch: pytest.MonkeyPatch

@@ -535,6 +535,19 @@ def test_a_key_that_an_admin_declared_is_a_name(tmp_path: Path) -> None:
     assert [dead_letter.reason for dead_letter in output.dead_letters] == [Reason.SENSITIVE_KEY]
 
 
+def test_a_dead_letter_has_all_errors_of_its_record(tmp_path: Path) -> None:
+    targets = {"_event": "_event", "identity": "identity", "profile.salary": "to_number_exact(salary)"}
+    targets |= {"joined": "epoch_ms(joined)", "name": "trim(name)"}
+    chain = [{"operation": "shift", "spec": {"*": "&"}}, {"operation": "jmespath", "spec": targets}]
+    pipeline = Pipeline(tmp_path, snapshot=snapshot(specs=[passing(chain)]))
+    (dead_letter,) = pipeline.map(event(salary=f"n/a {CANARY}", joined=CANARY, name="Ann")).dead_letters
+    assert dead_letter.reason is Reason.TRANSFORM_FAILED
+    assert dead_letter.detail.startswith("/1: ")
+    assert all(f"at '{target}': " in dead_letter.detail for target in ("profile.salary", "joined"))
+    assert "'name'" not in dead_letter.detail
+    assert CANARY not in dead_letter.detail
+
+
 BY_VALUE: list[Any] = [
     {"operation": "shift", "spec": {"*": "&", "name": "seen.@(1,name).at"}},
     {"operation": "shift", "spec": {"*": "&", "name": {"*": {"@(2,mail)": "seen.&1"}}}},

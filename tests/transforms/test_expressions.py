@@ -12,6 +12,7 @@ from idgraph.model.errors import SpecError, TransformError
 from transforms import compile_spec
 from transforms.spec.jmespath import compile_expression
 from transforms.spec.jmespath.functions import CUSTOM_FUNCTIONS
+from transforms.spec.limits import SpecLimits
 
 DATA: dict[str, Any] = {
     "a": {"b": {"c": "deep", "n": None}, "list": [1, 2, 3, 4, 5]},
@@ -83,6 +84,12 @@ def test_same_as_the_library(text: str) -> None:
         ("strip_leading_zeros(@)", "a0", "a0"),
         ("first_non_null(a, b, c)", {"b": 0, "c": 1}, 0),
         ("first_non_null(a, b)", {}, None),
+        ("try(to_number_exact(@), 'other')", "n/a", "other"),
+        ("try(to_number_exact(@), 'other')", "7", 7),
+        ("try(to_number_exact(@))", "n/a", None),
+        ("try(to_number_exact(@), to_number_exact('5'))", "n/a", 5),
+        ("lower(try(join('-', a), b))", {"a": [1], "b": "X"}, "x"),
+        ("try(a.b, c)", {"c": 1}, None),
         ("epoch_ms(@)", "2024-03-01T00:01:16.633000+00:00", 1709251276633),
         ("epoch_ms(@)", "2024-03-01T01:01:16.633999+01:00", 1709251276633),
         ("epoch_ms(@)", "2024-03-01T00:01:16Z", 1709251276000),
@@ -275,3 +282,22 @@ def test_a_format_and_a_zone_of_an_event_are_not_reported(payload: dict[str, Any
 def test_a_format_that_is_no_text_is_reported(style: str) -> None:
     with pytest.raises(SpecError, match="expects a format"):
         compile_spec({"operation": "jmespath", "spec": {"t": f"epoch_ms(at, `{style}`)"}})
+
+
+def test_try_gives_nothing_in_place_of_what_is_too_much() -> None:
+    spec = {
+        "operation": "jmespath",
+        "spec": {"x": "try(sort(a), 'other')", "y": "try(split('-', b), 'other')"},
+    }
+    limits = SpecLimits(max_steps=100, max_text=1000)
+    transform = compile_spec(spec, limits)
+    assert transform({"a": [2, 1], "b": "a-b"}) == {"x": [1, 2], "y": ["a", "b"]}
+    assert transform({"a": [1, "a"]}) == {"x": "other"}
+    for payload in ({"a": [0] * 1000}, {"b": "-" * 2000}):
+        with pytest.raises(TransformError, match=r"too many steps|longer than"):
+            transform(payload)
+
+
+def test_the_otherwise_of_try_fails_as_anything_else() -> None:
+    with pytest.raises(TransformError):
+        compile_expression("try(lower(@), upper(@))").evaluate(5)

@@ -14,7 +14,7 @@ from decimal import Decimal
 from functools import partial
 from typing import Any, NoReturn
 
-from idgraph.model.errors import TransformError
+from idgraph.model.errors import SpecLimitError
 from transforms.spec.generation.code import Code
 from transforms.spec.generation.nodes import (
     Block,
@@ -50,11 +50,12 @@ _BUDGET = _Budget()
 def budgeted(code: Code, limits: SpecLimits) -> Block:
     """The code before a call that may `pay`: the first one of an event has all steps before it."""
     started = code.variable("meter", constant(False))
-    start = assign(started, call(code.bind(partial(_start, limits))))
-    return when(is_(name(started), constant(False)), [start])
+    begin = assign(started, call(code.bind(partial(start, limits))))
+    return when(is_(name(started), constant(False)), [begin])
 
 
-def _start(limits: SpecLimits) -> bool:
+def start(limits: SpecLimits) -> bool:
+    """What runs in this thread from now on has these limits, and all steps before it."""
     _BUDGET.limits = limits
     _BUDGET.left = limits.max_steps
     return True
@@ -75,7 +76,7 @@ def pay(steps: int) -> None:
 
 def too_many_steps() -> NoReturn:
     """Raises TransformError, whichever of the two counts came to its end."""
-    raise TransformError("the event makes the spec take too many steps")
+    raise SpecLimitError("the event makes the spec take too many steps")
 
 
 def paid(text: str) -> str:
@@ -90,7 +91,7 @@ def check_length(length: int) -> None:
     """Raises TransformError if a text of this length is more than a function may take or make."""
     most = _BUDGET.limits.max_text
     if length > most:
-        raise TransformError(f"a text that a function takes or makes is longer than {most} characters")
+        raise SpecLimitError(f"a text that a function takes or makes is longer than {most} characters")
 
 
 def pay_for(value: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from idgraph.model.errors import TransformError
+from idgraph.model.errors import SpecLimitError
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def measure(value: Any, limits: SpecLimits) -> None:
 
     def visit(node: Any, level: int) -> tuple[int, int]:
         if level > limits.max_depth:
-            raise TransformError(f"the output is nested deeper than {limits.max_depth} levels")
+            raise SpecLimitError(f"the output is nested deeper than {limits.max_depth} levels")
         kind = type(node)
         if kind is not dict and kind is not list:
             return 1 + _characters(node) // _CHARACTERS_A_VALUE, 0
@@ -70,9 +70,9 @@ def measure(value: Any, limits: SpecLimits) -> None:
             found = known[id(node)] = (size, height + 1)
         size, height = found
         if size > limits.max_nodes:
-            raise TransformError(f"the output has more than {limits.max_nodes} values and 64ths of texts")
+            raise SpecLimitError(f"the output has more than {limits.max_nodes} values and 64ths of texts")
         if level + height > limits.max_depth:
-            raise TransformError(f"the output is nested deeper than {limits.max_depth} levels")
+            raise SpecLimitError(f"the output is nested deeper than {limits.max_depth} levels")
         return found
 
     visit(value, 0)

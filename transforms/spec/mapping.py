@@ -10,7 +10,7 @@ from idgraph import native
 from idgraph.model import events as kinds
 from idgraph.model import paths
 from idgraph.model.dead_letters import DeadLetterReason
-from idgraph.model.errors import EventError
+from idgraph.model.errors import EventError, TransformError
 from idgraph.model.events import Event
 from idgraph.model.identifiers import Identifier
 from idgraph.model.specs import SpecDocument
@@ -19,6 +19,7 @@ from transforms import compile_spec
 from transforms.schema.data_types import MAX_INTEGER_BITS, is_text
 from transforms.schema.value_keys import ValueKeys
 from transforms.spec.chain import Transform
+from transforms.spec.tracing import compile_errors
 
 RESERVED_KEY = "_event"
 """Top-level key of the mapped output that serves `id`, `ordinal` and identifiers and is not stored."""
@@ -46,6 +47,7 @@ class MappingSpec:
         self.ref = document.ref
         self.scope = document.scope if document.mode == "snapshot" else None
         self._transform: Transform = alike._transform if alike else compile_spec(document.operations)
+        self._errors: Callable[..., list[TransformError]] | None = None
         self._value_keys = ValueKeys(document.operations)
         self._id = paths.split(document.id) if document.id else None
         self._ordinal = paths.split(document.ordinal) if document.ordinal else None
@@ -95,6 +97,13 @@ class MappingSpec:
             self._read_id(event, output),
         )
         return MappedPayload(stamp, self._read_identifiers(output), output)
+
+    def refused(self, event: Event, error: TransformError) -> TransformError:
+        """The error with which the operations refuse an event, with all others that the event has there."""
+        if self._errors is None:
+            self._errors = compile_errors(self.document.operations)
+        found = [each.message for each in self._errors(event.payload, event.context())]
+        return TransformError("; ".join(found), error.pointer) if len(found) > 1 else error
 
     def is_value_of(self, event: Event) -> Callable[[str], bool]:
         """Whether a key of what an event was mapped to was made of one of its values."""

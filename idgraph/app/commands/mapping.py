@@ -69,19 +69,21 @@ def map_payloads(
 def _mapped(spec: SpecOperations, lines: Iterable[PayloadLine]) -> Iterator[bool]:
     """Maps each line; yields whether it is bad."""
     from transforms import compile_spec
+    from transforms.spec.tracing import compile_errors
 
-    transform = compile_spec(spec.operations)
+    transform, errors_of = compile_spec(spec.operations), compile_errors(spec.operations)
     write = json_writer()
     for line in lines:
-        mistake = line.mistake
-        if mistake is None:
+        mistakes = [] if line.mistake is None else [line.mistake]
+        if not mistakes:
             try:
                 write(canonical.encode_ordered(transform(line.value)) + b"\n")
             except TransformError as error:
-                mistake = f"{spec.place}{error.pointer}: {error.message}"
-        if mistake is not None:
+                found = errors_of(line.value) or [error]
+                mistakes = [f"{spec.place}{each.pointer}: {each.message}" for each in found]
+        for mistake in mistakes:
             print(f"line {line.number}: {escape_control_chars(mistake)}", file=sys.stderr)
-        yield mistake is not None
+        yield bool(mistakes)
 
 
 def _traced(

@@ -11,7 +11,7 @@ from jmespath.visitor import _Expression
 
 from idgraph.model.errors import SpecError, TransformError
 from transforms.spec.budget import pay_for, pay_for_all
-from transforms.spec.jmespath.functions import CUSTOM_FUNCTIONS, CustomFunction
+from transforms.spec.jmespath.functions import CUSTOM_FUNCTIONS, CustomFunction, first_non_null
 from transforms.spec.jmespath.standard import StandardFunctions
 from transforms.spec.pointers import nearest
 
@@ -54,7 +54,7 @@ def compile_call(
         if is_reference and "expref" not in signature[min(position, len(signature) - 1)]["types"]:
             raise SpecError(f"argument {position + 1} of {name}() takes no '&'")
     if name == "not_null" and not any(is_reference for _, is_reference in arguments):
-        return _first_non_null([evaluate for evaluate, _ in arguments])
+        return first_non_null(*[evaluate for evaluate, _ in arguments])
     return _standard_call(name, arguments)
 
 
@@ -71,26 +71,14 @@ def _custom_call(
     if any(is_reference for _, is_reference in arguments):
         raise SpecError(f"{name}() takes no '&' argument")
     evaluators = [evaluate for evaluate, _ in arguments]
-    if name == "first_non_null":
-        return _first_non_null(evaluators)
     call = function.call
+    if function.is_lazy:
+        made: Callable[[Any], Any] = call(*evaluators)
+        return made
     if len(evaluators) == 1:
         only = evaluators[0]
         return lambda value: call(only(value))
     return lambda value: call(*[evaluate(value) for evaluate in evaluators])
-
-
-def _first_non_null(evaluators: list[Callable[[Any], Any]]) -> Callable[[Any], Any]:
-    """Stops at the first value there is."""
-
-    def evaluate(value: Any) -> Any:
-        for each in evaluators:
-            found = each(value)
-            if found is not None:
-                return found
-        return None
-
-    return evaluate
 
 
 _DEEP = frozenset({"to_string", "contains"})

@@ -84,7 +84,7 @@ class ExpressionCode:
     def _call(self, node: dict[str, Any], body: Block) -> ast.expr | None:
         """A call of one of our functions with paths or such calls as arguments."""
         function = CUSTOM_FUNCTIONS.get(node["value"]) if node["type"] == "function_expression" else None
-        if function is None or function.most is None:
+        if function is None or function.is_lazy:
             return None
         arguments: list[ast.expr] = []
         for child in node["children"]:

@@ -15,11 +15,12 @@ from typing import Any, NamedTuple, TypeAlias
 
 from idgraph import native
 from idgraph.model import canonical
-from idgraph.model.errors import TransformError
+from idgraph.model.errors import SpecLimitError, TransformError
 from transforms.spec.budget import FREE, limits_at_hand, paid, pay, pay_for_all
 from transforms.spec.generation.code import Code
 from transforms.spec.generation.nodes import NONE, choice, is_, name, named
 from transforms.spec.generation.nodes import call as code_call
+from transforms.spec.jmespath.evaluators import Evaluate
 from transforms.spec.jmespath.growth import check_spelled
 from transforms.spec.jmespath.times import check_constants, epoch_ms
 from transforms.spec.jolt.text import is_blank
@@ -46,6 +47,8 @@ class CustomFunction(NamedTuple):
     """Gets the arguments that are literals (None for others); raises SpecError if one cannot be right."""
     shorten: Shorten | None = None
     """What `call` gives for one text of at most FREE characters, as code."""
+    is_lazy: bool = False
+    """Whether `call` gets functions in place of evaluated arguments, each of which takes the value at hand."""
 
 
 def _text(value: Any, function: str) -> str:
@@ -105,15 +108,33 @@ def _split(separator: Any, text: Any) -> Any:
     parts = paid(_text(text, "split")).split(_text(separator, "split"), most)
     pay(len(parts))
     if len(parts) > most:
-        raise TransformError(f"split() gives more than {most} parts")
+        raise SpecLimitError(f"split() gives more than {most} parts")
     return parts
 
 
-def _first_non_null(*values: Any) -> Any:
-    for value in values:
-        if value is not None:
-            return value
-    return None
+def first_non_null(*evaluators: Evaluate) -> Evaluate:
+    """Stops at the first value there is."""
+
+    def evaluate(value: Any) -> Any:
+        for each in evaluators:
+            found = each(value)
+            if found is not None:
+                return found
+        return None
+
+    return evaluate
+
+
+def _try(attempt: Evaluate, otherwise: Evaluate | None = None) -> Evaluate:
+    def evaluate(value: Any) -> Any:
+        try:
+            return attempt(value)
+        except SpecLimitError:
+            raise
+        except TransformError:
+            return None if otherwise is None else otherwise(value)
+
+    return evaluate
 
 
 def _hash(value: Any) -> Any:
@@ -150,7 +171,8 @@ CUSTOM_FUNCTIONS: dict[str, CustomFunction] = {
     "hash": CustomFunction(_hash),
     "to_number_exact": CustomFunction(_to_number_exact),
     "split": CustomFunction(_split, least=2, most=2),
-    "first_non_null": CustomFunction(_first_non_null, most=None),
+    "first_non_null": CustomFunction(first_non_null, most=None, is_lazy=True),
+    "try": CustomFunction(_try, most=2, is_lazy=True),
     "null_if_blank": CustomFunction(_null_if_blank, shorten=_text_or_null),
 }
 """Standard names win: none of these may be one."""

@@ -50,7 +50,18 @@ _OWN_RESULTS = frozenset(
     {"trim", "lower", "upper", "digits", "strip_leading_zeros", "epoch_ms", "to_number_exact"}
 )
 _SMALL_RESULTS = _OWN_RESULTS | frozenset(
-    {"first_non_null", "not_null", "null_if_blank", "length", "to_number", "abs", "ceil", "floor", "type"}
+    {
+        "first_non_null",
+        "try",
+        "not_null",
+        "null_if_blank",
+        "length",
+        "to_number",
+        "abs",
+        "ceil",
+        "floor",
+        "type",
+    }
     | {"contains", "starts_with", "ends_with"}
 )
 

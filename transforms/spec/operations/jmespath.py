@@ -13,7 +13,8 @@ from functools import partial
 from typing import Any
 
 from idgraph.model import paths
-from idgraph.model.errors import SpecError
+from idgraph.model.errors import SpecError, TransformError
+from transforms.spec.budget import start
 from transforms.spec.emit_context import EmitContext
 from transforms.spec.generation.code import Code
 from transforms.spec.generation.nodes import NONE, Block, assign, either, is_not, name, new_dict, when
@@ -69,6 +70,16 @@ def compile_jmespath(spec: Any, limits: SpecLimits, code: Code) -> Operation:
         builds=built,
         copies=_copies(targets.values()),
     )
+
+
+def failing_targets(spec: Any, value: Any, place: str, limits: SpecLimits) -> Iterator[TransformError]:
+    """All targets of a spec that compiles whose expressions refuse a value. `place` points to the operation."""
+    for keys, expression in _targets(spec, (), limits):
+        start(limits)
+        try:
+            expression.evaluate(value)
+        except TransformError as error:
+            yield TransformError(f"at '{paths.join(keys)}': {error.message}", place)
 
 
 def _copies(expressions: Iterable[Expression]) -> float:
