@@ -19,6 +19,8 @@ class SensitiveKind(StrEnum):
     NATIONAL_ID = "national_id"
     STREET_ADDRESS = "street_address"
     DATE_OF_BIRTH = "date_of_birth"
+    ADVERTISING_ID = "advertising_id"
+    DEMOGRAPHIC = "demographic"
     IP_ADDRESS = "ip_address"
     GEOLOCATION = "geolocation"
     SECRET = "secret"  # noqa: S105 - the name of a kind

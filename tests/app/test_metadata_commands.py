@@ -110,7 +110,7 @@ def test_a_chain_alone_is_reported_where_it_belongs(served: CommandLine) -> None
 
 def test_attributes_are_declared_found_and_shown(served: CommandLine) -> None:
     assert served("attributes", "apply", EXAMPLE / "attributes.json", "--reason", "first").stdout == (
-        "5 attributes applied\n"
+        "7 attributes applied\n"
     )
     assert {each["path"] for each in served.json("attributes", "search", "identity", "--json")} == {
         "identity.email",
@@ -131,6 +131,18 @@ def test_attributes_are_declared_found_and_shown(served: CommandLine) -> None:
         3,
         "no such attribute: identity.emial (did you mean 'identity.email'?)\n",
     )
+
+
+def test_a_list_shows_the_protection_in_force(served: CommandLine) -> None:
+    served("attributes", "apply", EXAMPLE / "attributes.json")
+    send(served, discovered("identity.name.full"), discovered("shop.persona"))
+    listed = {each["path"]: each for each in served.json("attributes", "search", "--json")}
+    assert listed["identity.name.full"]["encryption"] == "none"
+    in_force = {path: each["encryption_in_force"] for path, each in listed.items()}
+    assert in_force["identity.name.full"] == in_force["identity.name"] == "protected"
+    assert in_force["shop.persona"] == "none"
+    shown = served("attributes", "search", "identity.name").stdout.splitlines()
+    assert ["(inherited)" in line for line in shown if "identity.name" in line] == [False, True]
 
 
 def test_a_search_says_when_it_shows_only_the_first(served: CommandLine) -> None:

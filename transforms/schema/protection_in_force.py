@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from idgraph.model import paths
@@ -21,6 +21,29 @@ class ProtectionInForce(NamedTuple):
 
     policy: AttributePolicy
     because: tuple[str, ...]
+
+
+class ListedAttribute(AttributeMetadata):
+    """An attribute with the encryption that holds for its values: its own, or a stricter one that it inherits."""
+
+    encryption_in_force: EncryptionLevel
+
+    @property
+    def shown_encryption(self) -> str:
+        """For people."""
+        inherited = " (inherited)" if self.encryption_in_force is not self.encryption else ""
+        return f"{self.encryption_in_force}{inherited}"
+
+
+def with_protection(
+    snapshot: MetadataSnapshot, attributes: Iterable[AttributeMetadata]
+) -> list[ListedAttribute]:
+    """Attributes, each with what a snapshot says of its path."""
+    tree = AttributeTree(snapshot)
+    return [
+        ListedAttribute.model_construct(**dict(each), encryption_in_force=tree.policy(each.path).encryption)
+        for each in attributes
+    ]
 
 
 def protection_in_force(snapshot: MetadataSnapshot, path: str) -> ProtectionInForce:

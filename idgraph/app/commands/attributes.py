@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from idgraph.app.documents.reading import PlacedAttribute
     from idgraph.model.attributes import AttributeMetadata
     from sinks.http.metadata import PolicyChange
+    from transforms.schema.protection_in_force import ListedAttribute
 
 Number = Annotated[int, typer.Argument(min=1, help="Of `idgraph attributes changes`.")]
 
@@ -45,11 +46,11 @@ def _proposed(attribute: AttributeMetadata) -> str:
     return "-" if proposal is None else f"{proposal.kind} {proposal.confidence:.0%}"
 
 
-_COLUMNS: dict[str, Callable[[AttributeMetadata], str]] = {
+_COLUMNS: dict[str, Callable[[ListedAttribute], str]] = {
     "path": lambda attribute: attribute.path,
     "type": lambda attribute: attribute.data_type,
     "status": lambda attribute: attribute.status,
-    "encryption": lambda attribute: attribute.encryption,
+    "encryption": lambda attribute: attribute.shown_encryption,
     "proposal": _proposed,
     "source": lambda attribute: attribute.source or "-",
     "conflicts": lambda attribute: ", ".join(sorted({each.data_type for each in attribute.conflicts})) or "-",
@@ -71,7 +72,9 @@ def search_attributes(
     limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 50,
     as_json: Json = False,
 ) -> None:
-    """Find attributes in the catalogue, also those that nobody declared."""
+    """Find attributes in the catalogue, also those that nobody declared, with the encryption that is in force."""
+    from transforms.schema.protection_in_force import with_protection
+
     status = status or ("discovered" if proposed else None)
     filters = {name: value for name, value in (("source", source), ("status", status)) if value}
     with error_handler(), wiring.metadata_client(settings_of(context)) as client:
@@ -79,7 +82,9 @@ def search_attributes(
         if proposed:
             matching = (attribute for attribute in matching if attribute.proposal is not None)
         found = list(islice(matching, limit))
-        print_listing(found, as_json, _COLUMNS)
+        answer = client.snapshot(None, 0) if found else None
+        listed = [] if answer is None else with_protection(answer.snapshot, found)
+        print_listing(listed, as_json, _COLUMNS)
         rest = sum(1 for _ in islice(matching, _MOST_COUNTED + 1))
         report_cut(len(found), len(found) + min(rest, _MOST_COUNTED), is_least=rest > _MOST_COUNTED)
 

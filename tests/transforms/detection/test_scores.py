@@ -17,6 +17,7 @@ PUBLISHED = [each for each in labelled() if each.origin == "published"]
         ("national_id", 0.99, 0.99),
         ("street_address", 0.99, 0.99),
         ("date_of_birth", 0.99, 0.99),
+        ("advertising_id", 0.99, 0.99),
         ("ip_address", 0.94, 0.99),
         ("geolocation", 0.99, 0.99),
         ("secret", 0.4, 0.99),
@@ -55,7 +56,7 @@ def test_published_examples(kind: str, recall: float) -> None:
 
 def test_few_harmless_values_are_sealed() -> None:
     harmless = [each for each in REAL if each.kind is None]
-    assert len(harmless) == 4000
+    assert len(harmless) == 3985
     assert sum(by_both(each) is not None for each in harmless) <= 30
 
 

@@ -10,10 +10,10 @@ from typing import Any
 from idgraph.model.proposals import Proposal
 from transforms.schema.detection import (
     bank_account,
-    date_of_birth,
     email,
     geolocation,
     ip_address,
+    named_only,
     national_id,
     payment_card,
     phone,
@@ -30,7 +30,9 @@ DETECTORS = (
     bank_account.DETECTOR,
     national_id.DETECTOR,
     street_address.DETECTOR,
-    date_of_birth.DETECTOR,
+    named_only.DATE_OF_BIRTH,
+    named_only.ADVERTISING_ID,
+    named_only.DEMOGRAPHIC,
     ip_address.DETECTOR,
     geolocation.DETECTOR,
     secret.DETECTOR,
