@@ -24,7 +24,7 @@ from transforms.privacy.blind_index import BlindIndex
 from transforms.privacy.sealing import DataKeys
 from transforms.privacy.stored_names import StoredNames
 from transforms.schema.data_types import DATA_TYPES, declared_types
-from transforms.schema.diff import AttributeTree
+from transforms.schema.policy_tree import PolicyTree
 
 MASK = {"$protected": True}
 """What stands in place of a protected value. No plain leaf can look like it: leaves are never objects."""
@@ -94,7 +94,7 @@ class ProfileReader:
         self._index = index
         self._data_keys = data_keys
         self._blind_index = blind_index
-        self._attributes = AttributeTree(snapshot)
+        self._attributes = PolicyTree(snapshot)
         self._names = StoredNames(snapshot, blind_index)
         self.damaged: list[str] = []
         """Ids of fragments that were left out because their stored state cannot be read."""

@@ -12,6 +12,8 @@ from idgraph.model.stamps import SpecRef
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.\-]{0,99}$"
 IDENTIFIER_TYPE_PATTERN = r"^[A-Za-z][A-Za-z0-9_]{0,63}$"
+RESERVED_KEY = "_event"
+"""Top-level key of the mapped output that serves `id`, `ordinal` and identifiers and is not stored."""
 
 
 class SpecType(StrEnum):

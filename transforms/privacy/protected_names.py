@@ -14,8 +14,8 @@ from idgraph.model import paths
 from idgraph.model.identifiers import Identifier
 from idgraph.model.proposals import Proposal
 from idgraph.model.snapshots import DetectionMode, MetadataSnapshot
+from idgraph.model.specs import RESERVED_KEY
 from transforms.schema.detection.detection import named, shaped
-from transforms.spec.mapping import RESERVED_KEY
 
 _SIGNS = ("@", "%40")
 

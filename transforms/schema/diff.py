@@ -21,10 +21,10 @@ from idgraph.model.fragments import Kind, Origin, Register
 from idgraph.model.identifiers import Identifier
 from idgraph.model.proposals import Proposal
 from idgraph.model.snapshots import MetadataSnapshot
+from idgraph.model.specs import RESERVED_KEY
 from transforms.schema.attribute_nodes import AttributeNode, Leaves, Unexpected, ValueToSeal
 from transforms.schema.data_types import DATA_TYPES, canonical_value, problem
 from transforms.schema.policy_tree import MAX_CACHED_UNKNOWN, PolicyTree
-from transforms.spec.mapping import RESERVED_KEY
 
 # What a NamedTuple's own constructor does, without its call: there is one for most leaves of most events.
 _new: Callable[[type[Register], tuple[Origin, Kind, Any]], Register] = tuple.__new__

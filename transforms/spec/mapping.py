@@ -21,9 +21,6 @@ from transforms.schema.value_keys import ValueKeys
 from transforms.spec.chain import Transform
 from transforms.spec.tracing import compile_errors
 
-RESERVED_KEY = "_event"
-"""Top-level key of the mapped output that serves `id`, `ordinal` and identifiers and is not stored."""
-
 MAX_IDENTIFIER_LENGTH = 1024
 MAX_EVENT_ID_LENGTH = 1024
 MOST_NATIVE_PLACES = 16

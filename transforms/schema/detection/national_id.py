@@ -7,21 +7,8 @@ number without hyphens) are reported by name alone: one ordinary id in eleven wo
 from __future__ import annotations
 
 import re
-from typing import NamedTuple, Protocol
-
-from stdnum.br import cpf
-from stdnum.ca import sin
-from stdnum.ch import ssn as ch_ssn
-from stdnum.cn import ric
-from stdnum.es import dni, nie
-from stdnum.fi import hetu
-from stdnum.fr import nir
-from stdnum.in_ import aadhaar
-from stdnum.it import codicefiscale
-from stdnum.kr import rrn
-from stdnum.mx import curp
-from stdnum.se import personnummer
-from stdnum.us import ssn as us_ssn
+from importlib import import_module
+from typing import NamedTuple
 
 from idgraph.model.classification import Classification
 from idgraph.model.proposals import Proposal, SensitiveKind
@@ -33,49 +20,47 @@ _NAMED = by_name(_KIND, _LEVEL, "national identity number")
 _SHORTEST, _LONGEST = 9, 21
 
 
-class NumberModule(Protocol):
-    """A module of python-stdnum."""
-
-    def is_valid(self, number: str, /) -> bool:
-        """Whether form, dates and checksum are right."""
-        ...
-
-
 class NationalNumber(NamedTuple):
     """How one country writes a number that can be determined by its form."""
 
     country: str
     shape: re.Pattern[str]
-    number: NumberModule
+    module: str
+    """Of python-stdnum: checks form, dates and checksum. Loaded when a text has the shape."""
     confidence: float
 
+    def is_valid(self, text: str) -> bool:
+        """Whether a text of this shape is such a number."""
+        return bool(import_module(f"stdnum.{self.module}").is_valid(text))
 
-def _number(country: str, shape: str, number: NumberModule, confidence: float) -> NationalNumber:
-    return NationalNumber(country, re.compile(shape, re.ASCII | re.IGNORECASE), number, confidence)
+
+def _number(country: str, shape: str, module: str, confidence: float) -> NationalNumber:
+    return NationalNumber(country, re.compile(shape, re.ASCII | re.IGNORECASE), module, confidence)
 
 
 NUMBERS = (
-    _number("Brazil", r"\d{3}\.\d{3}\.\d{3}-\d\d", cpf, 0.95),
-    _number("Canada", r"\d{3}([ -])\d{3}\1\d{3}", sin, 0.6),
-    _number("China", r"\d{17}[\dX]", ric, 0.95),
-    _number("Finland", r"\d{6}[-+A-FU-Y]\d{3}[0-9A-Y]", hetu, 0.9),
-    _number("France", r"[1278] ?\d\d ?\d\d ?\d[\dAB] ?\d{3} ?\d{3} ?\d\d", nir, 0.9),
-    _number("India", r"\d{4}([ -])\d{4}\1\d{4}", aadhaar, 0.8),
-    _number("Italy", r"[A-Z]{6}[\dL-NP-V]{2}[A-Z][\dL-NP-V]{2}[A-Z][\dL-NP-V]{3}[A-Z]", codicefiscale, 0.97),
-    _number("Korea", r"\d{6}-\d{7}", rrn, 0.9),
-    _number("Mexico", r"[A-Z]{4}\d{6}[HMX][A-Z]{5}[A-Z0-9]\d", curp, 0.97),
-    _number("Spain", r"\d{8}[ -]?[A-Z]", dni, 0.7),
-    _number("Spain", r"[XYZ][ -]?\d{7}[ -]?[A-Z]", nie, 0.8),
-    _number("Sweden", r"(?:\d\d)?\d{6}[-+]\d{4}", personnummer, 0.8),
-    _number("Switzerland", r"756\.\d{4}\.\d{4}\.\d\d", ch_ssn, 0.97),
-    _number("the United States", r"\d{3}-\d\d-\d{4}", us_ssn, 0.7),
+    _number("Brazil", r"\d{3}\.\d{3}\.\d{3}-\d\d", "br.cpf", 0.95),
+    _number("Canada", r"\d{3}([ -])\d{3}\1\d{3}", "ca.sin", 0.6),
+    _number("China", r"\d{17}[\dX]", "cn.ric", 0.95),
+    _number("Finland", r"\d{6}[-+A-FU-Y]\d{3}[0-9A-Y]", "fi.hetu", 0.9),
+    _number("France", r"[1278] ?\d\d ?\d\d ?\d[\dAB] ?\d{3} ?\d{3} ?\d\d", "fr.nir", 0.9),
+    _number("India", r"\d{4}([ -])\d{4}\1\d{4}", "in_.aadhaar", 0.8),
+    _number(
+        "Italy", r"[A-Z]{6}[\dL-NP-V]{2}[A-Z][\dL-NP-V]{2}[A-Z][\dL-NP-V]{3}[A-Z]", "it.codicefiscale", 0.97
+    ),
+    _number("Korea", r"\d{6}-\d{7}", "kr.rrn", 0.9),
+    _number("Mexico", r"[A-Z]{4}\d{6}[HMX][A-Z]{5}[A-Z0-9]\d", "mx.curp", 0.97),
+    _number("Spain", r"\d{8}[ -]?[A-Z]", "es.dni", 0.7),
+    _number("Spain", r"[XYZ][ -]?\d{7}[ -]?[A-Z]", "es.nie", 0.8),
+    _number("Sweden", r"(?:\d\d)?\d{6}[-+]\d{4}", "se.personnummer", 0.8),
+    _number("Switzerland", r"756\.\d{4}\.\d{4}\.\d\d", "ch.ssn", 0.97),
+    _number("the United States", r"\d{3}-\d\d-\d{4}", "us.ssn", 0.7),
 )
 """The numbers that are looked for."""
 
 _FOUND = tuple(
     (
-        each.shape,
-        each.number,
+        each,
         by_value(_KIND, _LEVEL, f"the form of a national identity number of {each.country}", each.confidence),
     )
     for each in NUMBERS
@@ -87,8 +72,8 @@ def national_number(text: str) -> Proposal | None:
     if not _SHORTEST <= len(text) <= _LONGEST:
         return None
     found: Proposal | None = None
-    for shape, number, proposal in _FOUND:
-        if shape.fullmatch(text) and number.is_valid(text) and proposal.is_stronger(found):
+    for number, proposal in _FOUND:
+        if number.shape.fullmatch(text) and number.is_valid(text) and proposal.is_stronger(found):
             found = proposal
     return found
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-import phonenumbers
-
 from idgraph.model.classification import Classification
 from idgraph.model.proposals import Proposal, SensitiveKind
 from transforms.schema.detection.detector import TEXT_OR_NUMBER, Detector, NameRule, by_name, by_value
@@ -31,6 +29,9 @@ def telephone_number(text: str) -> Proposal | None:
 
 
 def _is_valid(text: str, region: str | None) -> bool:
+    # Late: its tables take a command longer to load than most of its work.
+    import phonenumbers
+
     try:
         return phonenumbers.is_valid_number(phonenumbers.parse(text, region))
     except phonenumbers.NumberParseException:
