@@ -15,7 +15,7 @@ from typing import Any
 
 from idgraph.app.adapters.payloads import open_decryptor
 from idgraph.model.events import RawRecord
-from ingestion.sources.configuration import DecryptorConfig, FileSource
+from idgraph.model.sources import DecryptorConfig, FileSource
 from ingestion.stages.decrypt import Decryption, Decryptors
 
 SECONDS, AT_ONCE = 0.5, 8

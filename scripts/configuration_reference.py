@@ -16,7 +16,8 @@ from pydantic.fields import FieldInfo
 
 from idgraph.app.settings.document import IndexSettings, MetadataSettings, Settings, StoreSettings
 from idgraph.app.settings.tables import KeySettings, MetricsSettings
-from ingestion.sources.configuration import (
+from idgraph.model.kafka import KafkaSettings, KafkaSource, RegistrySettings
+from idgraph.model.sources import (
     DeadLetterLimits,
     DecryptorConfig,
     FileSource,
@@ -24,8 +25,7 @@ from ingestion.sources.configuration import (
     SourceConfig,
     ValuePlace,
 )
-from ingestion.sources.kafka.configuration import KafkaSettings, KafkaSource, RegistrySettings
-from ingestion.spark.configuration import SparkSettings
+from idgraph.model.spark import SparkSettings
 
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "configuration.md"
 BEGIN = "<!-- made by scripts/configuration_reference.py: begin -->"

@@ -19,9 +19,9 @@ from idgraph.model.attributes import AttributeDefinition, AttributeMetadata
 from idgraph.model.events import RawRecord
 from idgraph.model.index import ProfileIndex
 from idgraph.model.snapshots import DetectionMode, DiscoveryDefaults, MetadataSnapshot
+from idgraph.model.sources import FlowConfig
 from idgraph.model.specs import SpecDefinition, SpecDocument
 from idgraph.model.store import ProfileStore
-from ingestion.sources.configuration import FlowConfig
 from ingestion.sources.files.lines import DamagedRecord
 from ingestion.sources.payload_formats import PayloadFormats
 from ingestion.spark.workers import WorkerPlan, WorkerResources

@@ -19,8 +19,8 @@ from unittest import mock
 
 from idgraph.app.java import class_archives
 from idgraph.files import owner_only
-from ingestion.sources.configuration import FlowConfig
-from ingestion.spark.configuration import SparkSettings
+from idgraph.model.sources import FlowConfig
+from idgraph.model.spark import SparkSettings
 from ingestion.spark.session_options import session_options
 
 ROOT = Path(__file__).resolve().parents[1]

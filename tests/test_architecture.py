@@ -13,13 +13,14 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 
-CORE = frozenset({"idgraph", "idgraph.model", "idgraph.files", "idgraph.native"})
+CORE = frozenset({"idgraph", "idgraph.model", "idgraph.files", "idgraph.native", "idgraph.snapshot_file"})
 PURE = frozenset({"transforms", "merge"})
 MAY_IMPORT: dict[str, frozenset[str]] = {
     "idgraph": frozenset({"idgraph.model", "transforms"}),
     "idgraph.model": frozenset(),
     "idgraph.files": frozenset({"idgraph.model"}),
     "idgraph.native": frozenset({"idgraph.model"}),
+    "idgraph.snapshot_file": frozenset({"idgraph.model", "idgraph.files"}),
     "transforms": CORE,
     "merge": CORE,
     "sinks": CORE | PURE,

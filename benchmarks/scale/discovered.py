@@ -20,7 +20,7 @@ from idgraph.app import wiring
 from idgraph.model.attributes import DataType
 from idgraph.model.schema_changes import SchemaChange
 from idgraph.model.snapshots import MetadataSnapshot
-from ingestion.metadata.snapshot_file import PinnedSnapshot, SnapshotFile
+from idgraph.snapshot_file import PinnedSnapshot, SnapshotFile
 from ingestion.spark.sent_snapshots import SnapshotSender
 from sinks.http.metadata import MetadataClient
 from transforms.spec.snapshot import CompiledSnapshot

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from idgraph.app.settings.document import Settings
 from idgraph.model.errors import ConfigError
-from ingestion.sources.kafka.configuration import kafka_sources
+from idgraph.model.kafka import kafka_sources
 from ingestion.sources.kafka.offsets import taken
 
 

@@ -19,19 +19,19 @@ from idgraph.app.settings.document import Settings
 from idgraph.files import exclusive_lock, owner_only
 from idgraph.jobs.reencrypt.policy_change import PolicyChanges
 from idgraph.model.errors import ConfigError, FlowInterruptedError, FlowStoppedError, ProfileIndexError
+from idgraph.model.kafka import kafka_sources
 from idgraph.model.queries import Query
+from idgraph.model.sources import file_sources, is_glob
+from idgraph.model.spark import is_local
 from idgraph.projection.indexing import IndexPolicies
 from idgraph.projection.outbox import OutboxDrainer
 from ingestion.metadata.follower import SnapshotFollower
 from ingestion.metadata.schema_buffer import SchemaBuffer
 from ingestion.metadata.schema_journal import SchemaJournal
 from ingestion.metadata.schema_sender import SchemaSender
-from ingestion.sources.files.globs import is_glob
-from ingestion.sources.files.taken import file_sources, folder_of, path_below
-from ingestion.sources.kafka.configuration import kafka_sources
+from ingestion.sources.files.taken import folder_of, path_below
 from ingestion.sources.stream import Intake
 from ingestion.spark import checkpoints
-from ingestion.spark.configuration import is_local
 from ingestion.spark.query import Flow
 from ingestion.spark.session import start_session, stop_session
 from ingestion.spark.workers import WorkerResources

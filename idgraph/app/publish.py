@@ -13,8 +13,7 @@ from idgraph.app.settings.document import Settings
 from idgraph.files import sync_folder
 from idgraph.model import canonical, paths
 from idgraph.model.errors import ConfigError
-from ingestion.sources.configuration import FileSource
-from ingestion.sources.files.globs import is_glob
+from idgraph.model.sources import FileSource, is_glob
 
 Publish = Callable[[Sequence[bytes]], int]
 """Publishes lines, each ending in a line feed."""

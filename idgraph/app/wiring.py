@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from idgraph.jobs.erase.erasure import Erasure
     from idgraph.jobs.job import JobRunner
     from idgraph.model.jobs import JobLog
-    from ingestion.metadata.snapshot_file import PinnedSnapshot
+    from idgraph.snapshot_file import PinnedSnapshot
     from ingestion.spark.workers import WorkerPlan, WorkerResources
     from profile_service.reader import ProfileReader
     from sinks.http.metadata import MetadataClient
@@ -51,7 +51,7 @@ def prepare_directory(settings: Settings) -> None:
 
 def worker_plan(settings: Settings) -> WorkerPlan:
     """What Spark workers need to know: places, never keys or tokens."""
-    from ingestion.spark.configuration import is_local
+    from idgraph.model.spark import is_local
     from ingestion.spark.workers import WorkerPlan
 
     reported = {
@@ -197,7 +197,7 @@ def refused_changes_file(settings: Settings) -> Path:
 
 def newest_snapshot(settings: Settings) -> PinnedSnapshot | None:
     """The service's snapshot, or when it is away the flow's last one."""
-    from ingestion.metadata.snapshot_file import PinnedSnapshot, kept_snapshot
+    from idgraph.snapshot_file import PinnedSnapshot, kept_snapshot
 
     try:
         with metadata_client(settings, QUICK_SECONDS) as client:
@@ -215,7 +215,7 @@ def snapshot_to_read_by(settings: Settings) -> PinnedSnapshot:
     """The newest snapshot, or if there is none at all one under which every value is protected."""
     from idgraph.model.attributes import EncryptionLevel
     from idgraph.model.snapshots import DiscoveryDefaults, MetadataSnapshot
-    from ingestion.metadata.snapshot_file import PinnedSnapshot
+    from idgraph.snapshot_file import PinnedSnapshot
 
     found = newest_snapshot(settings)
     if found is None:

@@ -13,7 +13,7 @@ from typing import Protocol
 from idgraph.model.errors import MetadataError, UnauthorizedError
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.projection.outages import Outage
-from ingestion.metadata.snapshot_file import PinnedSnapshot, SnapshotFile, kept_snapshot
+from idgraph.snapshot_file import PinnedSnapshot, SnapshotFile, kept_snapshot
 
 log = logging.getLogger(__name__)
 

@@ -18,10 +18,10 @@ from idgraph.model.errors import IdgraphError, StoreError
 from idgraph.model.proposals import Proposal
 from idgraph.model.schema_changes import SchemaChange
 from idgraph.projection.outages import Outage
+from idgraph.snapshot_file import PinnedSnapshot
 from ingestion.metadata.follower import FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS
 from ingestion.metadata.schema_journal import SchemaJournal, WaitingChanges
 from ingestion.metadata.schema_sender import SchemaSender
-from ingestion.metadata.snapshot_file import PinnedSnapshot
 
 log = logging.getLogger(__name__)
 

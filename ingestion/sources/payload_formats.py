@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.errors import ConfigError, EventError, PayloadSchemaError, SchemaRegistryError
-from ingestion.sources.kafka.configuration import KafkaSource
+from idgraph.model.kafka import KafkaSource
 from transforms.payloads.schemas import Decode, PayloadSchema, SchemaRegistry
 
 PREFIX_BYTES = 5

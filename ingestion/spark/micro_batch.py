@@ -16,8 +16,8 @@ from pyspark.sql.pandas.functions import vectorized_udf  # type: ignore[attr-def
 from pyspark.util import PythonEvalType
 
 from idgraph.model.errors import FlowStoppedError
-from ingestion.metadata.snapshot_file import PinnedSnapshot
-from ingestion.sources.configuration import DeadLetterLimits
+from idgraph.model.sources import DeadLetterLimits
+from idgraph.snapshot_file import PinnedSnapshot
 from ingestion.spark.sent_snapshots import SnapshotSender
 from ingestion.spark.shuffle_blocks import ROW_SCHEMA, decode_reports
 from ingestion.spark.tasks import commit_task, map_task, quick_row_task, quick_task, whole_task

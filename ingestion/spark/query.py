@@ -30,9 +30,9 @@ from idgraph.model.errors import (
     WorkerInterruptedError,
     WorkerLostError,
 )
+from idgraph.snapshot_file import PinnedSnapshot
 from ingestion.metadata.follower import SnapshotFollower
 from ingestion.metadata.schema_buffer import SchemaBuffer
-from ingestion.metadata.snapshot_file import PinnedSnapshot
 from ingestion.sources.stream import InputStream, Intake, Throttle
 from ingestion.spark.micro_batch import DeadLetterGuard, MicroBatchRunner
 from ingestion.spark.sent_snapshots import BatchPins

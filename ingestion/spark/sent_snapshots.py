@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from idgraph.files import write_unflushed
 from idgraph.model.snapshot_changes import SnapshotChanges, changes_between
 from idgraph.model.snapshots import MetadataSnapshot
-from ingestion.metadata.snapshot_file import PinnedSnapshot, SnapshotFile, kept_snapshot, most_changes
+from idgraph.snapshot_file import PinnedSnapshot, SnapshotFile, kept_snapshot, most_changes
 from ingestion.spark.checkpoints import is_done, query_id
 from transforms.spec.snapshot import CompiledSnapshot
 

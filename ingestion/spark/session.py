@@ -15,9 +15,9 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from idgraph.model.errors import FlowStoppedError
-from ingestion.sources.configuration import FlowConfig
+from idgraph.model.sources import FlowConfig
+from idgraph.model.spark import SparkSettings, is_local
 from ingestion.spark import local_disk
-from ingestion.spark.configuration import SparkSettings, is_local
 from ingestion.spark.secret_options import given_by_file
 from ingestion.spark.session_options import is_authenticated, session_options
 from ingestion.spark.worker_errors import error_of_spark, is_of_spark

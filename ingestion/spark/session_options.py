@@ -6,9 +6,9 @@ import os
 import tempfile
 from pathlib import Path
 
-from ingestion.sources.configuration import FlowConfig
+from idgraph.model.sources import FlowConfig
+from idgraph.model.spark import SparkSettings, is_local
 from ingestion.spark.class_archive import archive_options
-from ingestion.spark.configuration import SparkSettings, is_local
 
 CODE = "idgraph"
 """Below an executor's working folder: what was in the archive."""

@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from idgraph.model.dead_letters import DeadLetter
 from idgraph.model.errors import FlowStoppedError
+from idgraph.model.kafka import kafka_sources
+from idgraph.model.sources import file_sources
 from ingestion.sources.files.records import FileNames, FileRecords
-from ingestion.sources.files.taken import file_sources
-from ingestion.sources.kafka.configuration import kafka_sources
 from ingestion.sources.kafka.records import KafkaRecords
 from ingestion.sources.stream import RecordReader, SparkRow
 from ingestion.spark.workers import WorkerPlan, WorkerResources

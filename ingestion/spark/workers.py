@@ -11,8 +11,8 @@ from typing import Any
 
 from idgraph.model.dead_letters import DeadLetters
 from idgraph.model.index import ProfileIndex
+from idgraph.model.sources import FlowConfig, SourceConfig
 from idgraph.model.store import ProfileStore
-from ingestion.sources.configuration import FlowConfig, SourceConfig
 from ingestion.sources.payload_formats import PayloadFormats
 from ingestion.stages.dead_letters import PayloadSealer
 from ingestion.stages.decrypt import Decryptors

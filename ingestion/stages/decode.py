@@ -11,8 +11,8 @@ from idgraph.model import canonical, paths
 from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.errors import EventError
 from idgraph.model.events import Event, RawRecord, kind
+from idgraph.model.sources import SourceConfig, ValuePlace
 from idgraph.model.stamps import read_ordinal
-from ingestion.sources.configuration import SourceConfig, ValuePlace
 
 MAX_NAME = 200
 

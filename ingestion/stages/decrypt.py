@@ -16,9 +16,9 @@ from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.decryption import Decrypted, Decryptor
 from idgraph.model.errors import ConfigError, DecryptionError
 from idgraph.model.events import DecryptedRecord, RawRecord, UndecryptedRecord
-from ingestion.sources.configuration import DecryptorConfig, SourceConfig
+from idgraph.model.kafka import KafkaSource
+from idgraph.model.sources import DecryptorConfig, SourceConfig
 from ingestion.sources.files.lines import DamagedRecord
-from ingestion.sources.kafka.configuration import KafkaSource
 from ingestion.sources.kafka.envelope import payload_of, with_payload
 
 STAGE = "decrypt"

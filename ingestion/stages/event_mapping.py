@@ -14,8 +14,8 @@ from idgraph.model.errors import EventError, SchemaRegistryError, SpecError, Tra
 from idgraph.model.events import DecryptedRecord, Event, RawRecord
 from idgraph.model.fragments import Origin
 from idgraph.model.identifiers import MOST_BYTES, Identifier
+from idgraph.model.sources import SourceConfig
 from idgraph.model.stamps import SpecRef, Stamp
-from ingestion.sources.configuration import SourceConfig
 from ingestion.sources.files.lines import DamagedRecord
 from ingestion.sources.kafka.envelope import envelope_reader
 from ingestion.sources.payload_formats import NOT_OF_THE_EVENT, PayloadFormats

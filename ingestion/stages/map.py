@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.errors import KeyServiceError, StoreError
 from idgraph.model.events import RawRecord
+from idgraph.model.sources import FlowConfig, SourceConfig
 from idgraph.model.tombstones import NO_EPOCH, Tombstone
-from ingestion.sources.configuration import FlowConfig, SourceConfig
 from ingestion.sources.files.lines import DamagedRecord
 from ingestion.sources.payload_formats import PayloadFormats
 from ingestion.stages.aggregate import Combiner

@@ -10,7 +10,7 @@ from idgraph.app.flow_runner import require_shared
 from idgraph.app.package import write_archive
 from idgraph.app.settings.document import load
 from idgraph.model.errors import ConfigError
-from ingestion.spark.configuration import REFUSED
+from idgraph.model.spark import REFUSED
 from ingestion.spark.session_options import session_options
 
 DYNAMODB = '[store]\nkind = "dynamodb"\nregion = "eu-central-1"\n'

@@ -9,7 +9,7 @@ import pytest
 from idgraph.app.adapters.payloads import formats_config, open_formats, require_formats
 from idgraph.app.settings.document import Settings, load
 from idgraph.model.errors import ConfigError
-from ingestion.sources.kafka.configuration import REFUSED, KafkaSource
+from idgraph.model.kafka import REFUSED, KafkaSource
 from ingestion.sources.kafka.stream import KafkaStream
 
 KAFKA = '[[sources]]\nname = "shop"\nkind = "kafka"\ntopics = ["shop"]\n'

@@ -13,7 +13,7 @@ from idgraph.app.adapters.indexes import place
 from idgraph.app.adapters.stores import worker_config
 from idgraph.app.settings.document import Settings, load
 from idgraph.model.errors import ConfigError
-from ingestion.sources.configuration import FileSource
+from idgraph.model.sources import FileSource
 
 
 @pytest.fixture(autouse=True)

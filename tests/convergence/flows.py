@@ -11,7 +11,7 @@ from idgraph.model.backoff import Backoff
 from idgraph.model.batch_size import BatchSize
 from idgraph.model.errors import IdgraphError
 from idgraph.model.identifiers import Identifier
-from ingestion.sources.configuration import FileSource, FlowConfig
+from idgraph.model.sources import FileSource, FlowConfig
 from ingestion.spark.worker_errors import may_pass_again
 from ingestion.spark.workers import WorkerResources
 from ingestion.stages.commit import CommitStage

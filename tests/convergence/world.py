@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition
 from idgraph.model.events import RawRecord
 from idgraph.model.snapshot_changes import changes_between
 from idgraph.model.snapshots import MetadataSnapshot
-from ingestion.sources.configuration import FileSource
+from idgraph.model.sources import FileSource
 from tests.convergence.adapters import Adapters, memory, sqlite
 from tests.convergence.events import (
     AGREED,

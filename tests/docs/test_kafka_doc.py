@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 from idgraph.app.settings.document import load
+from idgraph.model.kafka import REFUSED, KafkaSource
 from idgraph.model.specs import SpecDefinition, SpecDocument
-from ingestion.sources.kafka.configuration import REFUSED, KafkaSource
 from ingestion.sources.kafka.records import source_of_topic
 from tests.ingestion.test_kafka_stages import CHANGED, pipeline, record
 from tests.retail import CREATED

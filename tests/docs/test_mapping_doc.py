@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from idgraph.model.dead_letters import DeadLetterReason
+from idgraph.model.sources import FileSource, ValuePlace
 from idgraph.model.specs import SpecDefinition, SpecDocument
-from ingestion.sources.configuration import FileSource, ValuePlace
 from tests.oracle.comparison import ordered
 from tests.retail import CREATED, UNDETECTED, Pipeline, attribute, raw, snapshot
 from transforms import compile_spec

@@ -10,7 +10,7 @@ import pytest
 
 from idgraph.jobs.backfill.archive import archive_files, archive_path, bytes_an_event
 from idgraph.model.errors import ConfigError
-from ingestion.sources.configuration import FileSource
+from idgraph.model.sources import FileSource
 
 
 def config(path: Path) -> FileSource:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from idgraph.model.errors import FlowStoppedError
-from ingestion.sources.configuration import DeadLetterLimits
+from idgraph.model.sources import DeadLetterLimits
 from ingestion.spark.micro_batch import DeadLetterGuard
 from ingestion.stages.outcomes import StageReport
 

@@ -17,9 +17,9 @@ from idgraph.jobs.replay import replay
 from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.errors import DecryptionError
 from idgraph.model.events import RawRecord
-from ingestion.sources.configuration import DecryptorConfig, FileSource, SourceConfig, ValuePlace
+from idgraph.model.kafka import KafkaSource
+from idgraph.model.sources import DecryptorConfig, FileSource, SourceConfig, ValuePlace
 from ingestion.sources.files.lines import DamagedRecord
-from ingestion.sources.kafka.configuration import KafkaSource
 from ingestion.sources.kafka.envelope import frame, unframe
 from ingestion.spark.worker_errors import error_of_worker, may_pass_again
 from ingestion.stages.decrypt import Decryption, Decryptors

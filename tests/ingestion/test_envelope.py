@@ -8,7 +8,7 @@ from idgraph.model import canonical
 from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.errors import EventError
 from idgraph.model.events import RawRecord
-from ingestion.sources.configuration import FileSource
+from idgraph.model.sources import FileSource
 from ingestion.stages.decode import EnvelopeReader
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from idgraph.model.events import RawRecord
-from ingestion.sources.configuration import FileSource
+from idgraph.model.sources import FileSource
 from ingestion.sources.files.lines import read_records
 from ingestion.sources.files.records import FileNames, looks_sensitive
 from sinks.keyring.provider import KeyringFile

@@ -14,8 +14,8 @@ import pytest
 
 from idgraph.model.dead_letters import DeadLetter, DeadLetterReason
 from idgraph.model.errors import FlowInterruptedError, FlowStoppedError, StoreError, WorkerInterruptedError
-from ingestion.metadata.snapshot_file import PinnedSnapshot
-from ingestion.sources.configuration import FlowConfig
+from idgraph.model.sources import FlowConfig
+from idgraph.snapshot_file import PinnedSnapshot
 from ingestion.sources.stream import Intake
 from ingestion.spark import query as flows
 from ingestion.spark.query import Flow

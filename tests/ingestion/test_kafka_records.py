@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from idgraph.model.errors import ConfigError, EventError
 from idgraph.model.events import Event, RawRecord
-from ingestion.sources.configuration import ValuePlace
+from idgraph.model.kafka import KafkaSource
+from idgraph.model.sources import ValuePlace
 from ingestion.sources.files.lines import DamagedRecord
-from ingestion.sources.kafka.configuration import KafkaSource
 from ingestion.sources.kafka.envelope import KafkaEnvelopeReader, frame, unframe
 from ingestion.sources.kafka.records import KafkaRecords, source_of_topic
 

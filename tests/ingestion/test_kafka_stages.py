@@ -10,8 +10,8 @@ import pytest
 
 from idgraph.jobs.erase.dead_letter_search import DeadLetterSearch
 from idgraph.model.events import RawRecord
+from idgraph.model.kafka import KafkaSource
 from idgraph.model.specs import SpecDocument
-from ingestion.sources.kafka.configuration import KafkaSource
 from ingestion.sources.kafka.envelope import frame
 from tests.retail import CREATED, UNDETECTED, Pipeline, snapshot
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ingestion.sources.kafka.configuration import KafkaSettings
+from idgraph.model.kafka import KafkaSettings
 from ingestion.sources.kafka.stream import FIRST_OFFSETS, KafkaStream
 
 MOST = 100_000

@@ -10,7 +10,7 @@ import pytest
 from idgraph.jobs.replay import replay
 from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.errors import KeyServiceError
-from ingestion.sources.configuration import FlowConfig
+from idgraph.model.sources import FlowConfig
 from ingestion.spark.worker_errors import error_of_worker, may_pass_again
 from merge import codec
 from sinks.memory.data_keys import MemoryDataKeys

@@ -16,8 +16,8 @@ from idgraph.model.dead_letters import FRAGMENT, DeadLetter, DeadLetterReason
 from idgraph.model.errors import DecryptionError
 from idgraph.model.identifiers import Identifier
 from idgraph.model.snapshots import MetadataSnapshot
+from idgraph.model.sources import DecryptorConfig, FileSource, ValuePlace
 from idgraph.model.specs import IdentifierPlace, SpecDocument
-from ingestion.sources.configuration import DecryptorConfig, FileSource, ValuePlace
 from ingestion.stages.dead_letters import DeadLetterWriter
 from ingestion.stages.decrypt import Decryptors
 from merge.encoded import state_of

@@ -16,9 +16,9 @@ from idgraph.model.events import Event, RawRecord
 from idgraph.model.fragments import Kind
 from idgraph.model.identifiers import Identifier
 from idgraph.model.snapshots import DetectionMode, DiscoveryDefaults
+from idgraph.model.sources import FileSource, FlowConfig, ValuePlace
 from idgraph.model.specs import SpecDocument
 from idgraph.model.stamps import SpecRef
-from ingestion.sources.configuration import FileSource, FlowConfig, ValuePlace
 from ingestion.sources.files.lines import DamagedRecord
 from ingestion.stages.map_output import MapOutput
 from merge import codec

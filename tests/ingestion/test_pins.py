@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ingestion.metadata.snapshot_file import PinnedSnapshot
+from idgraph.snapshot_file import PinnedSnapshot
 from ingestion.spark.sent_snapshots import BatchPins
 from tests.retail import snapshot
 

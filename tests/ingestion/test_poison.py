@@ -20,10 +20,11 @@ from idgraph.model.events import RawRecord
 from idgraph.model.fragments import FragmentChange, Kind, Origin, Register
 from idgraph.model.identifiers import Identifier
 from idgraph.model.index import IndexDocument
+from idgraph.model.sources import file_sources
 from idgraph.model.stamps import SpecRef, Stamp
 from idgraph.projection.outbox import drain_outbox
 from ingestion.sources.files.lines import DamagedRecord, read_records
-from ingestion.sources.files.taken import file_sources, folder_of
+from ingestion.sources.files.taken import folder_of
 from ingestion.spark.tasks import quick_task, whole_task
 from ingestion.stages.commit import CommitStage
 from ingestion.stages.dead_letters import BatchAttempt, DeadLetterWriter

@@ -19,9 +19,9 @@ from idgraph.jobs.erase.dead_letter_search import DeadLetterSearch
 from idgraph.model.backoff import Backoff
 from idgraph.model.errors import ConfigError, EventError, SchemaRegistryError
 from idgraph.model.events import RawRecord
+from idgraph.model.kafka import KafkaSource
 from idgraph.model.specs import SpecDocument
 from ingestion.sources import payload_formats as registry_payloads
-from ingestion.sources.kafka.configuration import KafkaSource
 from ingestion.sources.kafka.envelope import frame
 from ingestion.sources.payload_formats import PayloadFormats, RegistryPayloads, schema_decoder
 from sinks.http.schema_registry import HttpSchemaRegistry, RegistryLocation

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ingestion.sources.configuration import FlowConfig
-from ingestion.spark.configuration import SparkSettings
+from idgraph.model.sources import FlowConfig
+from idgraph.model.spark import SparkSettings
 from ingestion.spark.session_options import session_options
 
 LONGEST = 103

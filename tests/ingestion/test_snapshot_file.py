@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ingestion.metadata import snapshot_file
-from ingestion.metadata.snapshot_file import PinnedSnapshot, SnapshotFile, kept_snapshot
+from idgraph import snapshot_file
+from idgraph.snapshot_file import PinnedSnapshot, SnapshotFile, kept_snapshot
 from tests.retail import attribute, snapshot, spec
 
 

@@ -14,9 +14,9 @@ import pytest
 
 from idgraph.model.errors import MetadataError, UnauthorizedError
 from idgraph.model.snapshots import MetadataSnapshot
+from idgraph.snapshot_file import kept_snapshot
 from ingestion.metadata import follower as snapshots
 from ingestion.metadata.follower import SnapshotFollower
-from ingestion.metadata.snapshot_file import kept_snapshot
 from tests.ingestion.conftest import Service, client_of, running
 from tests.ingestion.patience import eventually
 from tests.retail import attribute, definition, snapshot

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from ingestion.sources.configuration import FileSource
-from ingestion.sources.files.globs import is_glob, require_plain_glob
+from idgraph.model.sources import FileSource, is_glob, require_plain_glob
 from ingestion.sources.files.taken import source_of, spark_path
 
 

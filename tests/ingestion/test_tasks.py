@@ -15,9 +15,9 @@ import pyarrow as pa
 import pytest
 
 from idgraph.model.errors import ConflictError, FlowStoppedError, SourceUnavailableError
+from idgraph.model.sources import FlowConfig
 from idgraph.model.stamps import ORDINAL_MAX
 from idgraph.model.store import FragmentWrite
-from ingestion.sources.configuration import FlowConfig
 from ingestion.spark.sent_snapshots import SentSnapshot, packed
 from ingestion.spark.shuffle_blocks import decode_reports
 from ingestion.spark.tasks import Task, commit_task, map_task, quick_task, whole_task

@@ -22,7 +22,7 @@ from idgraph.model.jobs import JobState
 from idgraph.model.queries import FullText, Query
 from idgraph.model.snapshots import DiscoveryDefaults, MetadataSnapshot
 from idgraph.model.store import FragmentWrite, ProfileStore, StoredFragment
-from ingestion.metadata.snapshot_file import PinnedSnapshot
+from idgraph.snapshot_file import PinnedSnapshot
 from ingestion.spark.sent_snapshots import BatchPins
 from sinks.memory.data_keys import MemoryDataKeys
 from sinks.memory.profiles import MemoryProfileStore

@@ -10,8 +10,8 @@ import pytest
 from idgraph.model import canonical
 from idgraph.model.errors import EventError
 from idgraph.model.events import RawRecord
+from idgraph.model.sources import FileSource
 from idgraph.model.stamps import read_ordinal
-from ingestion.sources.configuration import FileSource
 from ingestion.stages.decode import EnvelopeReader
 from tests.retail import SOURCES, order, spec
 from transforms.spec.mapping import MappingSpec

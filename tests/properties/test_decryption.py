@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from idgraph.model.decryption import Decrypted
 from idgraph.model.events import DecryptedRecord, RawRecord
-from ingestion.sources.configuration import DecryptorConfig, FileSource
+from idgraph.model.sources import DecryptorConfig, FileSource
 from ingestion.sources.files.lines import DamagedRecord
 from ingestion.stages.decrypt import Decryption, Decryptors
 from tests.lanes import examples

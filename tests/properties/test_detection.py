@@ -19,8 +19,8 @@ from idgraph.model.fragments import Kind
 from idgraph.model.identifiers import Identifier
 from idgraph.model.proposals import Proposal
 from idgraph.model.snapshots import MetadataSnapshot
+from idgraph.model.sources import FlowConfig
 from idgraph.model.specs import IdentifierPlace, SpecDocument
-from ingestion.sources.configuration import FlowConfig
 from ingestion.stages.map_output import MapOutput
 from merge import codec
 from metadata_service.attributes.discovery import with_proposal

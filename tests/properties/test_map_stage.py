@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from idgraph.model.events import RawRecord
-from ingestion.sources.configuration import FlowConfig
+from idgraph.model.sources import FlowConfig
 from sinks.memory.data_keys import MemoryDataKeys
 from tests.folders import in_memory
 from tests.lanes import examples

@@ -18,7 +18,7 @@ from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.events import DecryptedRecord, RawRecord, UndecryptedRecord
 from idgraph.model.fragments import FragmentChange
 from idgraph.model.snapshots import DetectionMode, DiscoveryDefaults, MetadataSnapshot
-from ingestion.sources.configuration import FileSource
+from idgraph.model.sources import FileSource
 from ingestion.sources.files.lines import DamagedRecord
 from ingestion.sources.payload_formats import PayloadFormats
 from ingestion.stages.dead_letters import BatchAttempt, BatchDeadLetters, DeadLetterWriter

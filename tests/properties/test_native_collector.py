@@ -19,8 +19,8 @@ from idgraph.model.events import RawRecord
 from idgraph.model.fragments import Kind, Origin, Register
 from idgraph.model.identifiers import Identifier
 from idgraph.model.snapshots import MetadataSnapshot
+from idgraph.model.sources import FileSource
 from idgraph.model.stamps import SpecRef, Stamp
-from ingestion.sources.configuration import FileSource
 from ingestion.stages.decode import EnvelopeReader
 from merge import codec, documents
 from merge.fragments import FragmentState

@@ -12,8 +12,8 @@ from idgraph import native
 from idgraph.model import canonical
 from idgraph.model.events import Event, RawRecord
 from idgraph.model.identifiers import Identifier
+from idgraph.model.sources import FileSource
 from idgraph.model.specs import IdentifierPlace
-from ingestion.sources.configuration import FileSource
 from ingestion.stages.decode import EnvelopeReader
 from tests.lanes import examples
 from tests.properties import odd_values

@@ -26,7 +26,7 @@ from idgraph.model.identifiers import Identifier
 from idgraph.model.snapshot_changes import SnapshotChanges, changes_between, joined
 from idgraph.model.snapshots import DetectionMode, DiscoveryDefaults, MetadataSnapshot
 from idgraph.model.specs import IdentifierPlace, SpecDocument
-from ingestion.metadata.snapshot_file import PinnedSnapshot
+from idgraph.snapshot_file import PinnedSnapshot
 from ingestion.spark.sent_snapshots import MOST_STEPS, SentSnapshot, SnapshotSender
 from tests.lanes import examples
 from tests.properties.references import ORIGIN

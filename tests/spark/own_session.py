@@ -12,11 +12,11 @@ _BEGIN = """
 import json, sys
 from pathlib import Path
 from idgraph.app.java import class_archives
-from ingestion.sources.configuration import FileSource, FlowConfig
+from idgraph.model.sources import FileSource, FlowConfig
 from ingestion.sources.files.stream import FileStream
 from ingestion.sources.stream import Intake
 from ingestion.spark.session import start_session
-from ingestion.spark.configuration import SparkSettings
+from idgraph.model.spark import SparkSettings
 
 folder = Path(sys.argv[1])
 inbox, checkpoint, reported = folder / "inbox", folder / "checkpoint", {}

@@ -25,9 +25,9 @@ STARTED = """
 import json, sys
 from pathlib import Path
 from idgraph.app.java import class_archives
-from ingestion.sources.configuration import FlowConfig
+from idgraph.model.sources import FlowConfig
 from ingestion.spark.session import start_session
-from ingestion.spark.configuration import SparkSettings
+from idgraph.model.spark import SparkSettings
 
 folder, options = Path(sys.argv[1]), json.loads(sys.stdin.read())
 session = start_session(

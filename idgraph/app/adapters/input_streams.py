@@ -29,14 +29,14 @@ SPARK_KAFKA = JarSet(
 
 def needed_jars(settings: Settings) -> Sequence[Path]:
     """Jars beside Spark's own; fetched when they are first needed. Raises ConfigError when they cannot be had."""
-    from ingestion.sources.kafka.configuration import kafka_sources
+    from idgraph.model.kafka import kafka_sources
 
     return sorted(jars(SPARK_KAFKA).glob("*.jar")) if kafka_sources(settings.sources_by_name()) else ()
 
 
 def input_stream(settings: Settings) -> InputStream:
     """The stream of the configured sources."""
-    from ingestion.sources.kafka.configuration import kafka_sources
+    from idgraph.model.kafka import kafka_sources
 
     sources, checkpoint = settings.sources_by_name(), settings.flow_state() / "checkpoint"
     if topics := kafka_sources(sources):
@@ -44,15 +44,15 @@ def input_stream(settings: Settings) -> InputStream:
 
         reads_ranges = find_spec("confluent_kafka") is not None
         return KafkaStream(topics, settings.kafka, checkpoint, reads_ranges)
+    from idgraph.model.sources import file_sources
     from ingestion.sources.files.stream import FileStream
-    from ingestion.sources.files.taken import file_sources
 
     return FileStream(file_sources(sources), settings.flow.max_files_per_batch, checkpoint)
 
 
 def ranges_config(settings: Settings) -> dict[str, Any]:
     """What a worker needs to know to read what Spark cannot, as Spark's own readers are given it."""
-    from ingestion.sources.kafka.configuration import kafka_sources
+    from idgraph.model.kafka import kafka_sources
 
     if not kafka_sources(settings.sources_by_name()):
         return {}

@@ -11,7 +11,7 @@ from idgraph.model.errors import ConfigError, PayloadSchemaError
 if TYPE_CHECKING:
     from idgraph.app.settings.document import Settings
     from idgraph.model.decryption import Decryptor
-    from ingestion.sources.configuration import DecryptorConfig
+    from idgraph.model.sources import DecryptorConfig
     from ingestion.sources.payload_formats import PayloadFormats
     from ingestion.stages.decrypt import Decryptors
 
@@ -49,7 +49,7 @@ def formats_config(settings: Settings) -> dict[str, Any]:
 
     Raises ConfigError for a file that cannot be read.
     """
-    from ingestion.sources.kafka.configuration import kafka_sources
+    from idgraph.model.kafka import kafka_sources
 
     schemas: dict[str, str] = {}
     for name, source in kafka_sources(settings.sources_by_name()).items():
@@ -77,7 +77,7 @@ def open_formats(config: dict[str, Any]) -> PayloadFormats:
 
 def require_formats(settings: Settings, formats: PayloadFormats) -> None:
     """Raises ConfigError for a schema file that cannot be used, and when what reads it is not installed."""
-    from ingestion.sources.kafka.configuration import kafka_sources
+    from idgraph.model.kafka import kafka_sources
 
     for name, source in kafka_sources(settings.sources_by_name()).items():
         try:

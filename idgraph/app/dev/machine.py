@@ -27,7 +27,7 @@ from idgraph.app.servers.stores import DYNAMODB_LOCAL, NODE, TRANSPORT, dynamodb
 from idgraph.app.settings.document import Settings
 from idgraph.files import owner_only
 from idgraph.model.errors import ConfigError, ServerUnavailableError
-from ingestion.sources.kafka.configuration import kafka_sources
+from idgraph.model.kafka import kafka_sources
 
 if TYPE_CHECKING:
     from ingestion.stages.outcomes import BatchReport

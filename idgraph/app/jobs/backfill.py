@@ -22,11 +22,10 @@ from idgraph.jobs.job import Job, JobRunner, Plan, Run
 from idgraph.jobs.reencrypt.policy_change import protection_of, sealed_by
 from idgraph.model.errors import ConfigError, JobStoppedError
 from idgraph.model.jobs import JobKind, Origin, Point, Progress
-from ingestion.sources.configuration import FileSource, SourceConfig
-from ingestion.sources.files.globs import is_glob
+from idgraph.model.kafka import KafkaSource
+from idgraph.model.sources import FileSource, SourceConfig, file_sources, is_glob
 from ingestion.sources.files.lines import size_of
-from ingestion.sources.files.taken import file_sources, folder_of, path_below
-from ingestion.sources.kafka.configuration import KafkaSource
+from ingestion.sources.files.taken import folder_of, path_below
 from ingestion.sources.stream import Intake
 from ingestion.spark.checkpoints import query_id
 from ingestion.stages.outcomes import BatchReport

@@ -18,8 +18,8 @@ from idgraph.jobs.resume_points import ResumePoint
 from idgraph.model.errors import AlreadyRunningError, ConfigError, MetadataError
 from idgraph.projection.indexing import IndexPolicies
 from idgraph.projection.stream_following import StreamFollowing, StreamPlaces
+from idgraph.snapshot_file import kept_snapshot
 from ingestion.metadata.follower import SnapshotFollower
-from ingestion.metadata.snapshot_file import kept_snapshot
 
 if TYPE_CHECKING:
     from idgraph.app.settings.document import Settings

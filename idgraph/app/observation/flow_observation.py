@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from idgraph.app.observation.http_server import Page, serving, verdict
 from idgraph.model.errors import ConfigError, IdgraphError
-from ingestion.sources.kafka.configuration import kafka_sources
+from idgraph.model.kafka import kafka_sources
 
 if TYPE_CHECKING:
     from idgraph.app.observation.flow_metrics import PartitionLag

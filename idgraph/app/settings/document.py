@@ -41,11 +41,9 @@ from idgraph.app.settings.tables import (
     without_credentials,
 )
 from idgraph.model.errors import ConfigError
-from ingestion.sources.configuration import FileSource, FlowConfig
-from ingestion.sources.files.globs import require_name
-from ingestion.sources.files.taken import file_sources
-from ingestion.sources.kafka.configuration import KafkaSettings, KafkaSource
-from ingestion.spark.configuration import SparkSettings
+from idgraph.model.kafka import KafkaSettings, KafkaSource
+from idgraph.model.sources import FileSource, FlowConfig, file_sources, require_name
+from idgraph.model.spark import SparkSettings
 
 log = logging.getLogger(__name__)
 

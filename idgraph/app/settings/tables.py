@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 
-from ingestion.sources.configuration import FileSource
-from ingestion.sources.kafka.configuration import KafkaSettings, KafkaSource
+from idgraph.model.kafka import KafkaSettings, KafkaSource
+from idgraph.model.sources import FileSource
 
 
 class KeySettings(BaseModel):

@@ -10,8 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from idgraph.model.errors import ConfigError
-from ingestion.sources.configuration import FileSource
-from ingestion.sources.files.globs import is_glob, require_plain_glob
+from idgraph.model.sources import FileSource, is_glob, require_plain_glob
 from ingestion.sources.files.lines import size_of
 from ingestion.sources.files.taken import folder_of, source_of
 

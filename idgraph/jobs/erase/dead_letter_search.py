@@ -21,7 +21,7 @@ from idgraph.model.errors import IdgraphError, SealError, StoreError
 from idgraph.model.events import Event, RawRecord
 from idgraph.model.identifiers import HASHED_PREFIX, Identifier
 from idgraph.model.snapshots import MetadataSnapshot
-from ingestion.sources.configuration import SourceConfig
+from idgraph.model.sources import SourceConfig
 from ingestion.sources.kafka.envelope import envelope_reader
 from ingestion.sources.payload_formats import NOT_OF_THE_EVENT, PayloadFormats
 from ingestion.stages.dead_letters import read_changes

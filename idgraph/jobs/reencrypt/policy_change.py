@@ -25,7 +25,7 @@ from idgraph.model.jobs import JobKind, JobState, Origin, Point, Progress
 from idgraph.model.snapshot_changes import changes_between
 from idgraph.model.snapshots import DiscoveryDefaults, MetadataSnapshot
 from idgraph.model.store import ProfileStore
-from ingestion.metadata.snapshot_file import PinnedSnapshot
+from idgraph.snapshot_file import PinnedSnapshot
 from ingestion.spark.workers import WorkerResources
 from transforms.spec.snapshot import CompiledSnapshot
 

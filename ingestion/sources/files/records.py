@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePath
 
 from idgraph.model.events import RawRecord
-from ingestion.sources.configuration import FileSource
+from idgraph.model.sources import FileSource
 from ingestion.sources.files.lines import DamagedRecord, read_records, size_of, unread
 from ingestion.sources.files.taken import folder_of, source_of
 from ingestion.sources.stream import SparkRow, Taken

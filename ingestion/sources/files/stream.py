@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from ingestion.sources.configuration import FileSource
+from idgraph.model.sources import FileSource
 from ingestion.sources.files.lines import size_of
 from ingestion.sources.files.taken import files_of, source_of, spark_path
 from ingestion.sources.stream import Intake

@@ -9,13 +9,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from urllib.parse import unquote
 
-from ingestion.sources.configuration import FileSource, SourceConfig
-from ingestion.sources.files.globs import is_glob
-
-
-def file_sources(sources: Mapping[str, SourceConfig]) -> dict[str, FileSource]:
-    """Those of the sources that publish files."""
-    return {name: each for name, each in sources.items() if isinstance(each, FileSource)}
+from idgraph.model.sources import FileSource, is_glob
 
 
 def folder_of(source: FileSource) -> Path:

@@ -14,9 +14,9 @@ from idgraph.model import canonical
 from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.errors import EventError
 from idgraph.model.events import Event, RawRecord, UndecryptedRecord
+from idgraph.model.kafka import KafkaSource
+from idgraph.model.sources import SourceConfig, ValuePlace
 from idgraph.model.stamps import read_ordinal
-from ingestion.sources.configuration import SourceConfig, ValuePlace
-from ingestion.sources.kafka.configuration import KafkaSource
 from ingestion.sources.payload_formats import PayloadFormats
 from ingestion.stages.decode import EnvelopeReader, event_name, event_text
 from transforms.payloads.schemas import Decode

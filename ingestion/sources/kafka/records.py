@@ -9,8 +9,8 @@ from typing import Any
 from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.errors import ConfigError
 from idgraph.model.events import KAFKA, RawRecord
+from idgraph.model.kafka import KafkaSource
 from ingestion.sources.files.lines import DamagedRecord
-from ingestion.sources.kafka.configuration import KafkaSource
 from ingestion.sources.kafka.envelope import Headers, frame
 from ingestion.sources.stream import SparkRow, Taken
 

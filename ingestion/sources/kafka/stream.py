@@ -12,7 +12,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from idgraph.model.errors import SourceUnavailableError
-from ingestion.sources.kafka.configuration import KafkaSettings, KafkaSource
+from idgraph.model.kafka import KafkaSettings, KafkaSource
 from ingestion.sources.kafka.lag import KafkaLag
 from ingestion.sources.kafka.offsets import OffsetRange, planned, ranges_of, taken
 from ingestion.sources.kafka.records import COLUMNS

@@ -9,7 +9,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
-from ingestion.sources.configuration import SourceConfig
+from idgraph.model.sources import SourceConfig
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _OFFSETS_ARE_SPARKS = "the flow's checkpoint says what was taken"
