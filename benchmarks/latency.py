@@ -22,7 +22,7 @@ from idgraph.model import canonical
 from idgraph.model.queries import Query, Term
 from idgraph.model.specs import SpecDefinition
 from idgraph.model.store import ProfileStore
-from merge import codec
+from merge.fragments import FragmentState
 
 POLL_SECONDS = 0.004
 FILES_PER_SECOND = 20
@@ -160,7 +160,7 @@ def _activate(settings: Settings, store: ProfileStore, rounds: int) -> list[floa
                 publish_lines(settings.file_source("segment"), [marked(user)])
                 name = f"user_id:{user}"
                 until(lambda name=name: bool(store.read([name])), 60)  # type: ignore[misc]
-                state = codec.decode(store.read([name])[name].state)
+                state = FragmentState.decode(store.read([name])[name].state)
                 seen = any(register.spec.version == version for register in state.registers.values())
             waits.append(time.monotonic() - started)
     return waits

@@ -18,9 +18,8 @@ from ingestion.sources.files.lines import DamagedRecord
 from ingestion.spark.workers import WorkerResources
 from ingestion.stages.commit import CommitOutput, CommitStage
 from ingestion.stages.dead_letters import BatchAttempt, DeadLetterWriter
-from ingestion.stages.map import MapStage
-from ingestion.stages.map_output import MapOutput
-from merge import codec
+from ingestion.stages.map_output import EncodedChange, MapOutput
+from ingestion.stages.map_stage import MapStage
 from sinks.keyring.provider import KeyringFile
 from transforms.privacy.sealing import DataKeys
 from transforms.spec.snapshot import CompiledSnapshot
@@ -55,17 +54,16 @@ class Pipeline:
         )
         return list(stage.run(records))
 
-    def commit(self, fragments: Iterable[tuple[str, bytes]]) -> CommitOutput:
+    def commit(self, fragments: Iterable[EncodedChange]) -> CommitOutput:
         """One commit task."""
         rules = self.compiled.attributes.index_rules
         return CommitStage(self.tools.store, self.tools.index, rules, self._size).run(fragments)
 
 
-def wire(outputs: Iterable[MapOutput]) -> Iterator[tuple[str, bytes]]:
-    """Fragments as they cross the shuffle: their ids and bytes."""
+def wire(outputs: Iterable[MapOutput]) -> Iterator[EncodedChange]:
+    """Changes of fragments as they cross the shuffle."""
     for output in outputs:
-        for fragment_id, state in output.fragments.items():
-            yield fragment_id, state if isinstance(state, bytes) else codec.encode(state)
+        yield from output.encoded()
 
 
 def prepared(folder: Path) -> Settings:

@@ -12,7 +12,6 @@ from idgraph.model.attributes import Reconciliation, ReconciliationPolicy
 from idgraph.model.fragments import FragmentChange, Kind, Origin, Register
 from idgraph.model.identifiers import Identifier
 from idgraph.model.stamps import SpecRef, Stamp
-from merge import codec
 from merge.fragments import FragmentState
 
 _ROUNDS = 7
@@ -38,17 +37,17 @@ def _state(policy: ReconciliationPolicy, events: int) -> bytes:
     for number in range(events):
         state.apply(_change(policy, number))
     state.normalise()
-    return codec.encode(state)
+    return state.encode()
 
 
 def _join(data: bytes, policy: ReconciliationPolicy, events: int) -> float:
     change = FragmentState()
     change.apply(_change(policy, events + 1))
     started = time.process_time()
-    state = codec.decode(data)
+    state = FragmentState.decode(data)
     state.join(change)
     state.normalise()
-    codec.encode(state)
+    state.encode()
     return time.process_time() - started
 
 

@@ -26,7 +26,6 @@ from idgraph.model.index_versions import IndexVersions
 from idgraph.model.stamps import SpecRef, Stamp
 from idgraph.model.store import NEW, FragmentWrite, ProfileStore, scan_pages
 from idgraph.projection.indexing import IndexPolicy, documents_of
-from merge import codec
 from merge.fragments import FragmentState
 from sinks.keyring.provider import KeyringFile
 from sinks.sqlite.index.index import SqliteProfileIndex
@@ -107,7 +106,7 @@ def _fill(store: ProfileStore, profiles: int) -> None:
             state = FragmentState()
             state.apply(FragmentChange(name, origin, values, ()))
             state.normalise()
-            writes.append(FragmentWrite(name, NEW, codec.encode(state), frozenset({name})))
+            writes.append(FragmentWrite(name, NEW, state.encode(), frozenset({name})))
         store.write(writes)
 
 

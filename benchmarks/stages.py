@@ -49,7 +49,7 @@ def _measured(settings: Settings, compiled: CompiledSnapshot, inbox: Path) -> di
                     result = pipeline.commit(given)
                 events += len(records)
                 fragments += len(given)
-                size += sum(len(state) for _, state in given)
+                size += sum(len(state) for _, state, _ in given)
                 written += result.written
     spent = clock.cpu
     return {

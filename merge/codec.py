@@ -22,6 +22,7 @@ where `origin` is a place in `origins`: the values of one event share one. Equal
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Any
 from zlib import crc32
 
@@ -29,11 +30,12 @@ import msgspec
 
 from idgraph import native
 from idgraph.model import canonical
+from idgraph.model.attributes import ReconciliationPolicy
 from idgraph.model.errors import DamagedStateError, StoreError
 from idgraph.model.fragments import Kind, Origin, Register
 from idgraph.model.stamps import SpecRef, Stamp
 from merge import cell_codec
-from merge.fragments import FragmentState
+from merge.cells import Cell
 
 FORMAT = b"\x01"
 WITH_CELLS = b"\x02"
@@ -56,19 +58,28 @@ class _Wire(msgspec.Struct, array_like=True):
 _decoder = msgspec.json.Decoder(_Wire, float_hook=canonical.exact_number)
 
 
-def encode(state: FragmentState) -> bytes:
+@dataclass(slots=True)
+class Parts:
+    """The content of a state: `registers` by attribute path, `cells` by path and policy, `markers` by (source, scope),
+    `identifiers` by text form."""
+
+    registers: dict[str, Register] = field(default_factory=dict)
+    cells: dict[str, dict[ReconciliationPolicy, Cell]] = field(default_factory=dict)
+    markers: dict[tuple[str, str], Stamp] = field(default_factory=dict)
+    identifiers: dict[str, Origin] = field(default_factory=dict)
+
+
+def encode(parts: Parts) -> bytes:
     """Canonical bytes of a normalised state."""
-    if state.encoded is not None:
-        return state.encoded
-    body = _native_body(state) or _body(state)
-    if not state.cells:
+    body = _native_body(parts) or _body(parts)
+    if not parts.cells:
         return framed(body)
-    cells, blocks = cell_codec.encode(state.cells)
+    cells, blocks = cell_codec.encode(parts.cells)
     whole = b"%s,%s]" % (body[:-1], cells)
     if not blocks:
         return framed(whole, WITH_CELLS)
-    parts = (len(whole).to_bytes(_LENGTH, "big"), whole, *blocks)
-    return b"".join((WITH_BLOCKS, _checksum(parts, WITH_BLOCKS), *parts))
+    pieces = (len(whole).to_bytes(_LENGTH, "big"), whole, *blocks)
+    return b"".join((WITH_BLOCKS, _checksum(pieces, WITH_BLOCKS), *pieces))
 
 
 def framed(body: bytes, form: bytes = FORMAT) -> bytes:
@@ -82,17 +93,23 @@ def body(data: bytes) -> bytes:
     return data[_HEADER:]
 
 
-def _native_body(state: FragmentState) -> bytes | None:
+def body_of(registers: dict[str, Register], identifiers: dict[str, Origin] | None = None) -> bytes:
+    """The JSON of a state of nothing but registers and identifiers."""
+    parts = Parts(registers, {}, {}, identifiers or {})
+    return _native_body(parts) or _body(parts)
+
+
+def _native_body(parts: Parts) -> bytes | None:
     if native.loops is None:
         return None
-    return native.loops.body(state.registers, state.identifiers, _markers(state), canonical.encode)
+    return native.loops.body(parts.registers, parts.identifiers, _markers(parts), canonical.encode)
 
 
-def _body(state: FragmentState) -> bytes:
+def _body(parts: Parts) -> bytes:
     # Reference of `body` in native/loops.c.
     # The values of one event share its origin, the very object: distinguished by identity, few are compared.
-    distinct = {id(register[0]): register[0] for register in state.registers.values()}
-    distinct |= {id(origin): origin for origin in state.identifiers.values()}
+    distinct = {id(register[0]): register[0] for register in parts.registers.values()}
+    distinct |= {id(origin): origin for origin in parts.identifiers.values()}
     place: dict[int, int] = {}
     origins: list[Origin] = []
     for origin in sorted(distinct.values()):
@@ -104,16 +121,16 @@ def _body(state: FragmentState) -> bytes:
             [stamp + spec for stamp, spec in origins],
             {
                 path: (place[id(origin)], kind, value)
-                for path, (origin, kind, value) in state.registers.items()
+                for path, (origin, kind, value) in parts.registers.items()
             },
-            _markers(state),
-            {identifier: place[id(origin)] for identifier, origin in state.identifiers.items()},
+            _markers(parts),
+            {identifier: place[id(origin)] for identifier, origin in parts.identifiers.items()},
         ]
     )
 
 
-def _markers(state: FragmentState) -> list[tuple[str, str, Stamp]]:
-    return sorted((source, scope, stamp) for (source, scope), stamp in state.markers.items())
+def _markers(parts: Parts) -> list[tuple[str, str, Stamp]]:
+    return sorted((source, scope, stamp) for (source, scope), stamp in parts.markers.items())
 
 
 _CHECKSUMS = {form: crc32(form) for form in (FORMAT, WITH_CELLS, WITH_BLOCKS)}
@@ -139,22 +156,21 @@ def check(data: bytes) -> None:
         raise DamagedStateError("a fragment's stored state is damaged: its checksum does not fit")
 
 
-def decode(data: bytes) -> FragmentState:
-    """Raises DamagedStateError for bytes that `encode` did not write, StoreError for those of a later one."""
+def decode(data: bytes) -> Parts:
+    """Raises DamagedStateError for bytes that `encode` did not write, StoreError for those of a later format."""
     check(data)
+    parts = Parts()
     try:
         json, blocks = _parts(data)
         wire = _decoder.decode(json)
-        state = FragmentState()
-        origins, state.registers = _read(wire) if native.loops is None else _read_natively(wire, native.loops)
-        state.markers = {(source, scope): Stamp(*stamp) for source, scope, stamp in wire.markers}
-        state.identifiers = {identifier: origins[origin] for identifier, origin in wire.identifiers.items()}
+        origins, parts.registers = _read(wire) if native.loops is None else _read_natively(wire, native.loops)
+        parts.markers = {(source, scope): Stamp(*stamp) for source, scope, stamp in wire.markers}
+        parts.identifiers = {identifier: origins[origin] for identifier, origin in wire.identifiers.items()}
         if wire.cells:
-            state.cells = cell_codec.decode(wire.makers, wire.cells, blocks)
+            parts.cells = cell_codec.decode(wire.makers, wire.cells, blocks)
     except (*canonical.MalformedJSON, LookupError, ValueError) as error:
         raise DamagedStateError(f"a fragment's stored state is damaged: {type(error).__name__}") from None
-    state.encoded = data
-    return state
+    return parts
 
 
 def _parts(data: bytes) -> tuple[bytes, memoryview]:

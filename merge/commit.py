@@ -16,8 +16,6 @@ from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.errors import ConflictError, DamagedStateError, StoreError, UnstorableError
 from idgraph.model.store import NEW, FragmentStore, FragmentWrite, StoredFragment
 from idgraph.model.tombstones import NO_EPOCH, Tombstone
-from merge import codec
-from merge.encoded import state_of
 from merge.fragments import FragmentState
 from merge.isolation import CommitFailure
 
@@ -262,13 +260,13 @@ def _join(
     if present is None:
         # Normalising it in place changes nothing of what it asks for, should it be asked again.
         change.normalise()
-        return change, codec.encode(change), change.names()
-    state = state_of(present.state)
+        return change, change.encode(), change.names()
+    state = FragmentState.checked(present.state)
     known = state.names()
     if not state.join(change):
         return None
     state.normalise()
-    data = codec.encode(state)
+    data = state.encode()
     if data == present.state:
         return None
     return state, data, state.names() - known

@@ -72,7 +72,7 @@ def _fields_of_bytes(data: bytes, is_indexable: Callable[[str], bool]) -> _Field
     fields = None
     if native.states is not None:
         fields = native.states.fields(data, is_indexable, shown_of_json)
-    return _fields_of_state(codec.decode(data), is_indexable) if fields is None else fields
+    return _fields_of_state(FragmentState.decode(data), is_indexable) if fields is None else fields
 
 
 def _fields_of_state(state: FragmentState, is_indexable: Callable[[str], bool]) -> _Fields:
@@ -84,7 +84,7 @@ def _fields_of_state(state: FragmentState, is_indexable: Callable[[str], bool]) 
 def _fields(state: FragmentState, is_indexable: Callable[[str], bool]) -> _Fields:
     # Reference of `fields` in native/loops.c and, for a state that has its bytes, of that in native/states.c.
     fields: _Fields = {}
-    for path, register in state.escape_control_chars():
+    for path, register in state.visible():
         _, kind, value = register
         if kind is Kind.SEALED or is_indexable(path):
             seen = _seen(kind, value)

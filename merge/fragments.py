@@ -16,18 +16,24 @@ once the policy is `latest` again.
 
 `normalise` drops what can never show again. It removes only what the remaining state would hide anyway,
 so joining normalised states gives the same as joining the originals.
+
+A state that was read from bytes stays bytes until its content is asked for. Most fragments of a batch are new or
+have few parts: their join and their identifiers are read from the bytes (native/states.c).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from typing import Self, TypeGuard
 
+from idgraph import native
 from idgraph.model import paths
 from idgraph.model.attributes import ReconciliationPolicy
 from idgraph.model.fragments import FragmentChange, Kind, Origin, Register
 from idgraph.model.stamps import Stamp
 from idgraph.model.tombstones import NO_EPOCH
+from merge import codec
 from merge.cells import Cell, Removals
 from merge.policies import POLICIES
 from merge.registers import tie_break
@@ -42,27 +48,69 @@ class FragmentState:
     text form.
     """
 
-    __slots__ = ("_newest", "cells", "encoded", "erasure_epoch", "identifiers", "markers", "registers")
+    __slots__ = ("_newest", "_parts", "encoded", "erasure_epoch")
 
-    def __init__(self) -> None:
-        self.registers: dict[str, Register] = {}
-        self.cells: dict[str, dict[ReconciliationPolicy, Cell]] = {}
-        self.markers: dict[tuple[str, str], Stamp] = {}
-        self.identifiers: dict[str, Origin] = {}
+    def __init__(self, encoded: bytes | None = None) -> None:
+        """An empty state, or that of bytes which `encode` gave: they are not checked, and decoded when first needed."""
+        self._parts = codec.Parts() if encoded is None else None
+        self.encoded = encoded
+        """The bytes of the normalised state, until it changes."""
         self.erasure_epoch = NO_EPOCH
-        """What the events of a change were judged by: the `until` of their fragment's tombstone."""
-        self.encoded: bytes | None = None
-        """The bytes that `merge.codec` read this state from, until it changes."""
+        """The `until` of the tombstone that the events of a change were compared with."""
         # No register is later than this one; None when that is not known.
         self._newest: Origin | None = None
 
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """The state of these bytes, wholly read. Raises DamagedStateError for bytes that `encode` did not write,
+        StoreError for those of a later format."""
+        state = cls(data)
+        state._parts = codec.decode(data)
+        return state
+
+    @classmethod
+    def checked(cls, data: bytes) -> Self:
+        """As `decode`. But where only the checksum fits, DamagedStateError may come when the content is asked for."""
+        if native.states is None or data[:1] != codec.FORMAT:
+            return cls.decode(data)
+        codec.check(data)
+        return cls(data)
+
+    def encode(self) -> bytes:
+        """Canonical bytes of a normalised state."""
+        return codec.encode(self._content) if self.encoded is None else self.encoded
+
+    @property
+    def _content(self) -> codec.Parts:
+        if self._parts is None:
+            # Without bytes a state has its parts.
+            self._parts = codec.decode(self.encoded or b"")
+        return self._parts
+
+    @property
+    def registers(self) -> dict[str, Register]:
+        return self._content.registers
+
+    @property
+    def cells(self) -> dict[str, dict[ReconciliationPolicy, Cell]]:
+        return self._content.cells
+
+    @property
+    def markers(self) -> dict[tuple[str, str], Stamp]:
+        return self._content.markers
+
+    @property
+    def identifiers(self) -> dict[str, Origin]:
+        return self._content.identifiers
+
     def apply(self, change: FragmentChange) -> None:
         """Join in what one event asks. Call `normalise` before the state is shown or stored."""
+        registers = self.registers
         self.encoded = None
         origin = change.origin
         # Events mostly come in their order: then all of their values win, and none needs to be compared.
-        if not self.registers or (self._newest is not None and self._newest < origin):
-            self.registers.update(change.mutations)
+        if not registers or (self._newest is not None and self._newest < origin):
+            registers.update(change.mutations)
             self._newest = origin
         else:
             self._join_registers(change.mutations)
@@ -74,7 +122,11 @@ class FragmentState:
             self._join_markers([((origin.stamp.source, change.scope), origin.stamp)])
 
     def join(self, other: FragmentState) -> bool:
-        """Join in another state of the same fragment; gives whether that changed anything."""
+        """Join in another state of the same fragment; returns whether that changed anything."""
+        if native.states is not None and _is_common(self.encoded) and _is_common(other.encoded):
+            joined = native.states.join(self.encoded, other.encoded)
+            if joined is not None:
+                return self._become(codec.framed(joined))
         changed = self._join_registers(other.registers)
         if other.cells:
             changed |= self._join_cells(other)
@@ -86,8 +138,18 @@ class FragmentState:
             self._newest = None
         return changed
 
+    def _become(self, data: bytes) -> bool:
+        if data == self.encoded:
+            return False
+        self.encoded, self._parts, self._newest = data, None, None
+        return True
+
     def names(self) -> frozenset[str]:
         """The identifiers, text forms alone."""
+        if native.states is not None and self.encoded is not None and self._parts is None:
+            names = native.states.identifiers(self.encoded)
+            if names is not None:
+                return names
         return frozenset(self.identifiers)
 
     def _join_registers(self, others: Mapping[str, Register]) -> bool:
@@ -177,6 +239,8 @@ class FragmentState:
 
     def normalise(self) -> None:
         """Drop what can never show again; idempotent."""
+        if self.encoded is not None:
+            return
         if self.markers:
             self._delete_what_snapshots_hide()
         self._drop_what_ancestors_hide()
@@ -223,7 +287,7 @@ class FragmentState:
                 del registers[path]
                 self.encoded = None
 
-    def escape_control_chars(self) -> list[tuple[str, Register]]:
+    def visible(self) -> list[tuple[str, Register]]:
         """The registers that show, deleted ones left out. The state must be normalised."""
         replaced = self.replaced()
         return [
@@ -237,6 +301,30 @@ class FragmentState:
         registers = self.registers
         nested = _nested(frozenset(registers))
         return {above for path, above in nested if not _beats(registers[above], registers[path])}
+
+
+def join_all(states: Sequence[FragmentState]) -> FragmentState:
+    """The join of at least one state of a fragment, normalised. None of several is changed."""
+    first, *others = states
+    if not others:
+        return first
+    encoded = [each.encoded for each in states]
+    if native.states is not None and all(map(_is_common, encoded)):
+        body = native.states.join_all(tuple(codec.body(each) for each in encoded if each is not None))
+        if body is not None:
+            return FragmentState(codec.framed(body))
+    whole = FragmentState.decode(first.encode())
+    # Joined as objects, so that each of the others costs its own size and not the size of the whole.
+    whole.encoded = None
+    for other in others:
+        whole.join(other)
+    whole.normalise()
+    return whole
+
+
+def _is_common(encoded: bytes | None) -> TypeGuard[bytes]:
+    # What native code joins has no cells.
+    return encoded is not None and encoded[:1] == codec.FORMAT
 
 
 def _nested(present: frozenset[str]) -> tuple[tuple[str, str], ...]:

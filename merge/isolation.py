@@ -1,4 +1,4 @@
-"""What cannot be joined, written as bytes or indexed is found one by one, so that it fails alone."""
+"""Isolation of bad changes: a change that cannot be read, joined or indexed fails alone."""
 
 from __future__ import annotations
 
@@ -6,13 +6,10 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
-from idgraph import native
 from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.errors import DamagedStateError, IdgraphError
 from idgraph.model.index import IndexDocument
-from merge import codec
-from merge.encoded import EncodedState, state_of
-from merge.fragments import FragmentState
+from merge.fragments import FragmentState, join_all
 
 
 class CommitFailure(NamedTuple):
@@ -51,91 +48,37 @@ def stop(_: CommitFailure) -> Verdict:
     return Verdict.STOP
 
 
-def validate(state: FragmentState) -> None:
-    """Normalise a state and have it keep its bytes: whatever becomes of it later, it can be set aside. What this
-    raises is the state's own fault."""
-    state.normalise()
-    state.encoded = codec.encode(state)
-
-
-def with_part(whole: FragmentState | None, part: FragmentState) -> FragmentState:
-    """Both joined; `whole` stays as it is. Where an erasure came in between, only `part`: what it forbids would take
-    with it what it lets pass."""
-    validate(part)
-    if whole is None or whole.erasure_epoch < part.erasure_epoch:
-        return part
-    # Of its bytes: a join that fails leaves half of it done.
-    made = codec.decode(codec.encode(whole))
-    made.erasure_epoch = min(whole.erasure_epoch, part.erasure_epoch)
-    made.join(part)
-    validate(made)
-    return made
-
-
-def read(parts: Sequence[FragmentState | bytes]) -> tuple[list[FragmentState], list[CommitFailure]]:
-    """The parts of a fragment's changes, and a failure for each that cannot be read, with the bytes that it has.
-    Its fragment is not named yet."""
-    try:
-        return [state_of(part) if isinstance(part, bytes) else part for part in parts], []
-    except MemoryError:
-        raise
-    except Exception:
-        return _read_apart(parts)
-
-
-def _read_apart(
-    parts: Sequence[FragmentState | bytes],
-) -> tuple[list[FragmentState], list[CommitFailure]]:
+def read(parts: Sequence[tuple[bytes, int]]) -> tuple[list[FragmentState], list[CommitFailure]]:
+    """The changes of a fragment, given as the bytes of their states with their erasure epochs, and a failure for each
+    that cannot be read. A failure has the bytes; its fragment is not named yet."""
     states: list[FragmentState] = []
     unread: list[CommitFailure] = []
-    for part in parts:
-        if not isinstance(part, bytes):
-            states.append(part)
-            continue
+    for data, erasure_epoch in parts:
         try:
-            states.append(state_of(part))
+            state = FragmentState.checked(data)
         except MemoryError:
             raise
         except Exception as error:
             detail = f"the changes cannot be read: {type(error).__name__}"
-            unread.append(CommitFailure("", DeadLetterReason.MERGE_FAILED, detail, EncodedState(part)))
+            unread.append(CommitFailure("", DeadLetterReason.MERGE_FAILED, detail, FragmentState(data)))
+            continue
+        state.erasure_epoch = erasure_epoch
+        states.append(state)
     return states, unread
 
 
 def joined(parts: Sequence[FragmentState]) -> list[FragmentState]:
     """One state of all parts; where they cannot be joined, the parts."""
-    if len(parts) == 1:
-        return list(parts)
-    erasure_epoch = [part.erasure_epoch for part in parts]
-    kept = [codec.encode(part) for part in parts]
     try:
-        whole = _joined_as_bytes(kept) or _joined(parts)
+        whole = join_all(parts)
+        whole.encode()
     except MemoryError:
         raise
     except Exception:
-        apart = [state_of(each) for each in kept]
-        for state, its in zip(apart, erasure_epoch, strict=True):
-            state.erasure_epoch = its
-        return apart
-    # What forbids one part forbids the whole: an erasure that came since is later than all that were judged.
-    whole.erasure_epoch = min(erasure_epoch)
+        return list(parts)
+    # An erasure that forbids one part forbids the whole: it is later than all events of the whole.
+    whole.erasure_epoch = min(part.erasure_epoch for part in parts)
     return [whole]
-
-
-def _joined_as_bytes(parts: Sequence[bytes]) -> FragmentState | None:
-    # Reference: `_joined`.
-    if native.states is None or any(part[:1] != codec.FORMAT for part in parts):
-        return None
-    body = native.states.join_all(tuple(codec.body(part) for part in parts))
-    return None if body is None else EncodedState(codec.framed(body))
-
-
-def _joined(parts: Sequence[FragmentState]) -> FragmentState:
-    whole, *others = parts
-    for other in others:
-        whole.join(other)
-    validate(whole)
-    return whole
 
 
 class DocumentTaker(Protocol):

@@ -64,7 +64,7 @@ def shown(state: FragmentState, policies: Mapping[str, Reconciliation]) -> Itera
         if (reconciliation := policies.get(path)) and reconciliation.policy in state.cells[path]
     }
     if not reconciled:
-        for path, register in state.escape_control_chars():
+        for path, register in state.visible():
             yield Shown(path, (register,))
         return
     replaced = state.replaced()

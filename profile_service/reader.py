@@ -18,7 +18,7 @@ from idgraph.model.index import ProfileIndex
 from idgraph.model.queries import Clause, Query, Term
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.model.store import FragmentStore, StoredFragment, sorted_all
-from merge import codec
+from merge.fragments import FragmentState
 from merge.resolution import Shown, shown, tree
 from transforms.privacy.blind_index import BlindIndex
 from transforms.privacy.sealing import DataKeys
@@ -158,7 +158,7 @@ class ProfileReader:
         return Term(clause.path, token)
 
     def _profile(self, fragment: StoredFragment, reveal: bool) -> Profile:
-        state = codec.decode(fragment.state)
+        state = FragmentState.decode(fragment.state)
         escape_control_chars = sorted(shown(state, self._attributes.policies), key=lambda each: each.path)
         leaves = self._leaves(fragment.id, escape_control_chars, reveal)
         # Names are shown as today's events have them: one that was stored before policy protected it is hidden.

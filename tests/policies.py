@@ -15,7 +15,6 @@ from idgraph.model.attributes import Reconciliation, ReconciliationPolicy
 from idgraph.model.fragments import FragmentChange, Kind, Origin, Register
 from idgraph.model.identifiers import Identifier
 from idgraph.model.stamps import SpecRef, Stamp
-from merge import codec
 from merge.fragments import FragmentState
 from merge.policies import POLICIES
 from merge.resolution import shown
@@ -94,9 +93,9 @@ def fold(batches: Sequence[Sequence[FragmentChange]]) -> FragmentState:
         for change in batch:
             part.apply(change)
         part.normalise()
-        whole.join(codec.decode(codec.encode(part)))
+        whole.join(FragmentState.decode(part.encode()))
         whole.normalise()
-        whole = codec.decode(codec.encode(whole))
+        whole = FragmentState.decode(whole.encode())
     return whole
 
 

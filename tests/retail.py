@@ -27,9 +27,10 @@ from ingestion.sources.payload_formats import PayloadFormats
 from ingestion.spark.workers import WorkerPlan, WorkerResources
 from ingestion.stages.commit import CommitOutput, CommitStage
 from ingestion.stages.dead_letters import BatchAttempt, DeadLetterWriter
-from ingestion.stages.map import MapStage
 from ingestion.stages.map_output import MapOutput
+from ingestion.stages.map_stage import MapStage
 from ingestion.stages.orphaned_keys import KeyGuard, OrphanedKeys
+from merge.fragments import FragmentState
 from profile_service.reader import ProfileReader
 from sinks.keyring.envelope import BARE, Envelope
 from sinks.keyring.provider import KeyringFile
@@ -124,6 +125,15 @@ def raw(content: Any, line: int = 1, source: str = "orders") -> RawRecord:
     return RawRecord(source, f"file:{source}/x.jsonl#{line}", value)
 
 
+def states_of(output: MapOutput) -> dict[str, FragmentState]:
+    """The states of an output's fragments."""
+    found = {}
+    for name, encoded, erasure_epoch in output.encoded():
+        found[name] = FragmentState(encoded)
+        found[name].erasure_epoch = erasure_epoch
+    return found
+
+
 @dataclass
 class Pipeline:
     """The stages with a real keyring; the stores are in memory unless others are given."""
@@ -182,7 +192,7 @@ class Pipeline:
         """Both stages, as one task without a shuffle runs them."""
         outputs = list(self.map_stage(is_again).run(given))
         stage = self.commit_stage()
-        done = stage.run(item for output in outputs for item in output.fragments.items())
+        done = stage.run(item for output in outputs for item in output.encoded())
         self.erase_leftover_keys(stage.refused.union(*(output.refused for output in outputs)))
         return done
 

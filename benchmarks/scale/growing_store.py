@@ -14,7 +14,9 @@ from typing import Any
 from benchmarks.pipeline import Pipeline, wire
 from benchmarks.workload import SOURCES, events, renamed
 from idgraph.model.events import RawRecord
+from idgraph.model.tombstones import NO_EPOCH
 from merge import codec
+from merge.fragments import FragmentState
 
 FIRST_SHOP = 1_000_000
 _MARKER = 7_654_321
@@ -40,7 +42,7 @@ class GrowingStore:
             output for source in SOURCES for output in pipeline.map(records(source, events(source), _MARKER))
         ]
         merged: dict[str, bytes] = {}
-        for fragment_id, data in wire(outputs):
+        for fragment_id, data, _ in wire(outputs):
             known = merged.get(fragment_id)
             merged[fragment_id] = data if known is None else _joined(known, data)
         self._template = sorted(merged.items())
@@ -59,7 +61,7 @@ class GrowingStore:
             some = list(islice(self._fragments, min(AT_ONCE, count - self.count)))
             sealed = [name for name, _, is_sealed in some if is_sealed]
             self._pipeline.tools.data_keys.fetch(sealed, create=True)
-            done = self._pipeline.commit([(name, data) for name, data, _ in some])
+            done = self._pipeline.commit([(name, data, NO_EPOCH) for name, data, _ in some])
             if done.written != len(some):
                 raise RuntimeError(f"{len(some) - done.written} of {len(some)} fragments were not written")
             self.count += len(some)
@@ -75,10 +77,10 @@ class GrowingStore:
 
 
 def _joined(one: bytes, other: bytes) -> bytes:
-    state = codec.decode(one)
-    state.join(codec.decode(other))
+    state = FragmentState.decode(one)
+    state.join(FragmentState.decode(other))
     state.normalise()
-    return codec.encode(state)
+    return state.encode()
 
 
 def _of_shop(data: bytes, shop: int) -> bytes:

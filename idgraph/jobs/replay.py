@@ -21,8 +21,8 @@ from ingestion.spark.workers import WorkerPlan, WorkerResources
 from ingestion.stages.commit import CommitStage
 from ingestion.stages.dead_letters import BatchAttempt, DeadLetterWriter, read_changes
 from ingestion.stages.decrypt import Decryption
-from ingestion.stages.map import MapStage
-from ingestion.stages.map_output import MapOutput
+from ingestion.stages.map_output import EncodedChange, MapOutput
+from ingestion.stages.map_stage import MapStage
 from ingestion.stages.outcomes import StageReport, reported_changes
 from merge.fragments import FragmentState
 from transforms.spec.snapshot import CompiledSnapshot
@@ -148,10 +148,10 @@ class _Replay:
         positions = {dead_letter.id: dead_letter.position for dead_letter, _ in found}
         joined: dict[str, str] = {}
         for stage, is_renamed in ((self._join, False), (self._join_renamed, True)):
-            some = [each for each in ready if (FRAGMENT + each[1] != positions[each[0]]) is is_renamed]
-            failures = stage.run((name, change) for _, name, change in some).failed
+            some = [each for each in ready if (FRAGMENT + each[1][0] != positions[each[0]]) is is_renamed]
+            failures = stage.run(change for _, change in some).failed
             failed = {failure.fragment_id for failure in failures}
-            joined |= {dead_letter_id: name for dead_letter_id, name, _ in some if name not in failed}
+            joined |= {dead_letter_id: name for dead_letter_id, (name, *_) in some if name not in failed}
         self.report.replayed += len(joined)
         self.report.still_dead += len(found) - len(joined)
         self._dead_letters.drop([*joined])
@@ -169,13 +169,12 @@ class _Replay:
                 continue
             yield dead_letter, change
 
-    def _sealed(
-        self, dead_letter: DeadLetter, change: FragmentState
-    ) -> tuple[str, str, FragmentState] | None:
-        """A dead letter's id, its fragment's, and its changes; None if these cannot be sealed as the snapshot says,
+    def _sealed(self, dead_letter: DeadLetter, change: FragmentState) -> tuple[str, EncodedChange] | None:
+        """A dead letter's id and its changes; None if these cannot be sealed as the snapshot says,
         which may be newer than the one they were mapped by."""
         try:
             name, change = self._sealing.seal_change(dead_letter.position.removeprefix(FRAGMENT), change)
+            return dead_letter.id, (name, change.encode(), change.erasure_epoch)
         except (SealError, KeyProviderError, DamagedStateError):
             return None
         except (StoreError, MemoryError):
@@ -186,7 +185,6 @@ class _Replay:
                 logging.ERROR, "dead letter %s cannot be replayed: %s", dead_letter.id, type(error).__name__
             )
             return None
-        return dead_letter.id, name, change
 
     def replay_records(self, dead_letters: list[DeadLetter]) -> None:
         """Give records through the stages; what does not pass becomes a dead letter again."""
@@ -210,7 +208,7 @@ class _Replay:
 
     def _take(self, output: MapOutput) -> list[str]:
         """Commit what passed and set the rest aside; gives the ids of the dead letters."""
-        failed = self._commit.run(output.fragments.items()).failed
+        failed = self._commit.run(output.encoded()).failed
         refused = output.refused | self._commit.refused
         self._commit.refused.clear()
         if output.changes:

@@ -14,8 +14,9 @@ from idgraph.model.errors import DamagedStateError, StoreError
 from idgraph.model.index import IndexDocument, IndexRules, ProfileIndex
 from idgraph.model.snapshots import DiscoveryDefaults, MetadataSnapshot
 from idgraph.model.store import OutboxEntry, ProfileStore, StoredFragment, read_pages
-from merge import codec, isolation
+from merge import isolation
 from merge.documents import document
+from merge.fragments import FragmentState
 from transforms.schema.diff import AttributeTree
 
 
@@ -91,7 +92,7 @@ def documents_of(fragments: Iterable[StoredFragment], rules: IndexRules) -> Docu
     found = Documents([], set())
     for fragment in fragments:
         try:
-            state = codec.decode(fragment.state)
+            state = FragmentState.decode(fragment.state)
             found.documents.append(document(fragment.id, fragment.version, state, rules))
         except DamagedStateError:
             log.warning("%s cannot be indexed: its stored state is damaged", fragment.id)

@@ -9,18 +9,12 @@ from typing import Any, NamedTuple, Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 
+from idgraph.model.counts import BatchCounts
 from idgraph.model.events import RawRecord
 from ingestion.sources.files.lines import DamagedRecord
 
 SparkRow = Sequence[Any]
 """The values of one row's columns. Binary ones are `bytes` or `bytearray`, by the way that Spark hands the row on."""
-
-
-class Taken(NamedTuple):
-    """Files that were read to their end, and their bytes as they lie on disk; none where there are no files."""
-
-    files: int = 0
-    bytes: int = 0
 
 
 class RecordReader(Protocol):
@@ -31,8 +25,8 @@ class RecordReader(Protocol):
         the same whenever it is read. Raises SourceUnavailableError for what may be had when it is asked for again."""
         ...
 
-    def taken(self) -> Taken:
-        """What was read since this was last asked."""
+    def taken(self) -> BatchCounts:
+        """Files that were read to their end since the last call, and their bytes; none where there are no files."""
         ...
 
 

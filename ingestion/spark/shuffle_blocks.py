@@ -14,10 +14,8 @@ import msgspec
 import pyarrow as pa
 
 from idgraph.model.errors import SealError, StoreError
-from idgraph.model.tombstones import NO_EPOCH
-from ingestion.stages.map_output import Fragment
+from ingestion.stages.map_output import EncodedChange
 from ingestion.stages.outcomes import StageReport
-from merge import codec
 from transforms.privacy.shuffle_sealing import ShuffleBlockSealer
 
 ROW_SCHEMA = "part int, body binary"
@@ -30,21 +28,10 @@ _ARROW_SCHEMA = pa.schema([("part", pa.int32()), ("body", pa.binary())])
 
 
 class ShuffleBlock(msgspec.Struct, array_like=True):
-    """What one chunk of events has for one commit task: fragments as (id, state), and a report if any."""
+    """What one output of the map stage has for one commit task, and a report if any."""
 
-    fragments: list[tuple[str, bytes]] = []
+    fragments: list[EncodedChange] = []
     report: StageReport | None = None
-    erasure_epoch: dict[str, int] = {}
-    """By fragment id, of those few that have a tombstone: the `until` that their events were judged by."""
-
-    def add(self, fragment_id: str, fragment: Fragment) -> None:
-        """Put one fragment more into it."""
-        if isinstance(fragment, bytes):
-            self.fragments.append((fragment_id, fragment))
-            return
-        self.fragments.append((fragment_id, codec.encode(fragment)))
-        if fragment.erasure_epoch != NO_EPOCH:
-            self.erasure_epoch[fragment_id] = fragment.erasure_epoch
 
 
 _encode_block = msgspec.msgpack.Encoder().encode

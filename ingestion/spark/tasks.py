@@ -13,8 +13,7 @@ import pyarrow as pa
 
 from idgraph.model.backoff import Backoff
 from idgraph.model.dead_letters import DeadLetter
-from idgraph.model.errors import DamagedStateError
-from ingestion.sources.stream import RecordReader, SparkRow
+from ingestion.sources.stream import SparkRow
 from ingestion.spark.shuffle_blocks import (
     BLOCK_FRAGMENTS,
     ShuffleBlock,
@@ -34,12 +33,10 @@ from ingestion.spark.worker_process import (
 from ingestion.spark.workers import WorkerPlan
 from ingestion.stages.commit import CommitStage
 from ingestion.stages.dead_letters import DeadLetterWriter, failure_handler, to_set_aside
-from ingestion.stages.decrypt import Decryption, DecryptionCounts
-from ingestion.stages.map import MapStage
-from ingestion.stages.map_output import MapOutput
+from ingestion.stages.decrypt import Decryption
+from ingestion.stages.map_output import EncodedChange, MapOutput
+from ingestion.stages.map_stage import MapStage
 from ingestion.stages.outcomes import MAX_REPORTED_DEAD_LETTERS, SetAside, StageReport, reported_changes
-from merge.encoded import state_of
-from merge.fragments import FragmentState
 from transforms.privacy.shuffle_sealing import ShuffleBlockSealer
 
 QUICK_EVENTS = 1000
@@ -87,10 +84,10 @@ def _run_map(
     sealer = _block_sealer(plan, order)
     for output, report in _mapped(plan, order, rows_of(batches), _dead_letters(plan)):
         blocks = [ShuffleBlock([]) for _ in range(plan.flow.partitions)]
-        for fragment_id, state in output.fragments.items():
-            part = crc32(fragment_id.encode()) % len(blocks)
+        for change in output.encoded():
+            part = crc32(change[0].encode()) % len(blocks)
             block = blocks[part]
-            block.add(fragment_id, state)
+            block.fragments.append(change)
             if len(block.fragments) == BLOCK_FRAGMENTS:
                 yield sealed_rows([(part, block)], sealer)
                 blocks[part] = ShuffleBlock([])
@@ -104,13 +101,13 @@ def _run_commit(
 ) -> Iterator[pa.RecordBatch]:
     total, dead_letters = StageReport(), _dead_letters(plan)
 
-    def fragments() -> Iterator[tuple[str, FragmentState | bytes]]:
+    def fragments() -> Iterator[EncodedChange]:
         for block in read_blocks(batches, _block_sealer(plan, order)):
             if block.report is not None:
                 # Those of several map tasks, which go on together.
                 dead_letters.left(block.report.dead_letters)
                 total.add(block.report)
-            yield from _erasure_epoch(block) if block.erasure_epoch else block.fragments
+            yield from block.fragments
 
     total.add(_commit(plan, order, fragments(), dead_letters))
     yield report_row(total)
@@ -122,10 +119,10 @@ def _run_whole(
 ) -> Iterator[pa.RecordBatch]:
     total, dead_letters = StageReport(), _dead_letters(plan)
 
-    def fragments() -> Iterator[tuple[str, FragmentState | bytes]]:
+    def fragments() -> Iterator[EncodedChange]:
         for output, report in _mapped(plan, order, rows_of(batches), dead_letters):
             total.add(report)
-            yield from output.fragments.items()
+            yield from output.encoded()
 
     total.add(_commit(plan, order, fragments(), dead_letters))
     yield report_row(total)
@@ -147,7 +144,7 @@ def _committed(plan: WorkerPlan, order: BatchOrder, rows: Iterable[SparkRow]) ->
     total, dead_letters = StageReport(), _dead_letters(plan)
     for output, report in _mapped(plan, order, rows, dead_letters):
         total.add(report)
-        total.add(_commit(plan, order, output.fragments.items(), dead_letters))
+        total.add(_commit(plan, order, output.encoded(), dead_letters))
     return total
 
 
@@ -172,8 +169,12 @@ def _mapped(
     def report(output: MapOutput) -> StageReport:
         # Before units are asked for, of which this may take some.
         refused = sorted(tools.data_keys.existing(output.refused))
-        seconds = time.perf_counter() - started
-        return _map_report(output, refused, read, decryption.taken(), seconds, tools.consumed())
+        reported = _map_report(output, refused)
+        reported.count(decryption.taken())
+        reported.count(read.taken())
+        reported.count(tools.consumed())
+        reported.map_seconds = time.perf_counter() - started
+        return reported
 
     started = time.perf_counter()
     for output in stage.run(decryption.run(read.records())):
@@ -193,63 +194,24 @@ def _dead_letters(plan: WorkerPlan) -> TaskDeadLetters:
     return TaskDeadLetters(None if plan.dead_letters_by_driver else resources(plan).dead_letters.put)
 
 
-def _erasure_epoch(block: ShuffleBlock) -> Iterator[tuple[str, FragmentState | bytes]]:
-    for fragment_id, encoded in block.fragments:
-        if fragment_id not in block.erasure_epoch:
-            yield fragment_id, encoded
-            continue
-        try:
-            state = state_of(encoded)
-        except DamagedStateError:
-            # The commit stage says what becomes of changes that cannot be read.
-            yield fragment_id, encoded
-            continue
-        state.erasure_epoch = block.erasure_epoch[fragment_id]
-        yield fragment_id, state
-
-
-def _map_report(
-    output: MapOutput,
-    refused: list[str],
-    read: RecordReader,
-    decryption: DecryptionCounts,
-    seconds: float,
-    units: tuple[float, float],
-) -> StageReport:
-    files, file_bytes = read.taken()
-    dead: dict[str, int] = {}
-    for dead_letter in output.dead_letters:
-        dead[dead_letter.reason] = dead.get(dead_letter.reason, 0) + 1
-    return StageReport(
-        files=files,
-        file_bytes=file_bytes,
-        events=output.events,
-        bytes=output.bytes,
-        skipped=output.skipped,
-        protected=output.protected,
-        decrypted=decryption.decrypted,
-        undecrypted=decryption.undecrypted,
-        decrypt_retries=decryption.retries,
-        decrypt_seconds=decryption.seconds,
-        erased=output.erased,
-        dropped_changes=output.dropped_changes,
-        dead=dead,
+def _map_report(output: MapOutput, refused: list[str]) -> StageReport:
+    report = StageReport(
+        dead=dict(Counter(str(each.reason) for each in output.dead_letters)),
         set_aside=[
-            SetAside(dead_letter.id, dead_letter.reason, dead_letter.stage, dead_letter.position)
-            for dead_letter in output.dead_letters[:MAX_REPORTED_DEAD_LETTERS]
+            SetAside(each.id, each.reason, each.stage, each.position)
+            for each in output.dead_letters[:MAX_REPORTED_DEAD_LETTERS]
         ],
         changes=list(reported_changes(output.changes, output.proposals)),
         refused=refused,
-        map_seconds=seconds,
-        read_units=units[0],
-        write_units=units[1],
     )
+    report.count(output)
+    return report
 
 
 def _commit(
     plan: WorkerPlan,
     order: BatchOrder,
-    fragments: Iterable[tuple[str, FragmentState | bytes]],
+    fragments: Iterable[EncodedChange],
     task_dead_letters: TaskDeadLetters,
 ) -> StageReport:
     tools = resources(plan)
@@ -273,8 +235,7 @@ def _commit(
 
     tools.key_guard().set_aside(kept, put)
     refused = sorted(tools.data_keys.existing(stage.refused))
-    read_units, write_units = tools.consumed()
-    return StageReport(
+    report = StageReport(
         dead_letters=left,
         dead=dict(Counter(str(failure.reason) for failure in kept)),
         written=output.written,
@@ -287,6 +248,6 @@ def _commit(
         refused=refused,
         commit_seconds=output.commit_seconds,
         index_seconds=output.index_seconds,
-        read_units=read_units,
-        write_units=write_units,
     )
+    report.count(tools.consumed())
+    return report

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from idgraph.model.counts import BatchCounts
 from idgraph.model.dead_letters import DeadLetters
 from idgraph.model.index import ProfileIndex
 from idgraph.model.sources import FlowConfig, SourceConfig
@@ -37,7 +38,7 @@ class WorkerResources:
     decryptors: Decryptors = field(default_factory=Decryptors)
     read_range: Callable[[str, int, int | None, int], Iterable[Any]] | None = None
     """As `ingestion.sources.kafka.records.ReadRange`; None where nothing can."""
-    consumed: Callable[[], tuple[float, float]] = lambda: (0.0, 0.0)
+    consumed: Callable[[], BatchCounts] = BatchCounts
     """Read and write units that the stores have charged for since this was last asked."""
 
     def key_guard(self) -> KeyGuard:

@@ -1,147 +1,108 @@
-"""Mapped events to the states of their fragments: data keys fetched, values sealed, events joined.
+"""Aggregate: the protected events of an output are joined, one state for each fragment.
 
-Plaintext that policy protects does not leave this step (law 3).
+Common events are bytes and are joined as bytes (`EventStates`). A fragment with another event is joined as an object
+until its output is finished.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from idgraph.model.errors import KeyProviderError
-from idgraph.model.fragments import FragmentChange
-from idgraph.model.tombstones import NO_EPOCH
-from ingestion.stages.dead_letters import BatchDeadLetters
-from ingestion.stages.event_states import EventStates, event_states, joined, sealed_part
-from ingestion.stages.map_output import MapOutput, MappedChunk, MappedEvent
-from ingestion.stages.protect import FetchedKeys, Unsealed, has_to_seal, seal_events
-from merge.encoded import as_state
-from merge.fragments import FragmentState
-from transforms.privacy.sealing import DataKeys
-from transforms.privacy.sealing_key import UnusableKey
-from transforms.privacy.stored_values import RegisterSealer
-from transforms.spec.snapshot import CompiledSnapshot
+from idgraph import native
+from idgraph.model.attributes import Reconciliation
+from idgraph.model.fragments import FragmentChange, Register
+from ingestion.stages.event_states import EventStates
+from ingestion.stages.map_output import Fault, MapOutput, MappedEvent
+from ingestion.stages.protect import ProtectedChunk, Sealed
+from merge import codec
+from merge.fragments import FragmentState, join_all
 
 
-class Combiner:
-    """Joins events of one micro-batch into outputs, under one snapshot."""
+class Aggregator:
+    """Joins the events of one output after the other."""
 
-    def __init__(
-        self,
-        snapshot: CompiledSnapshot,
-        sealer: RegisterSealer,
-        data_keys: DataKeys,
-        dead_letters: BatchDeadLetters,
-        stops_without_keys: bool = True,
-    ) -> None:
-        """`stops_without_keys`: while the key service is away nothing is set aside for it."""
-        self._snapshot = snapshot
-        self._sealer = sealer
-        self._data_keys = data_keys
-        self._dead_letters = dead_letters
-        self._stops_without_keys = stops_without_keys
+    def __init__(self, policies: dict[str, Reconciliation]) -> None:
+        """`policies` of the attributes whose policy is not `latest`, by path."""
+        self._policies = policies
+        self._states: dict[str, FragmentState] = {}
 
-    def combine(self, chunk: MappedChunk, output: MapOutput) -> None:
-        """Join events. A fragment that one of them cannot be joined to is `broken`. Raises StoreError when the key
-        store is away, and, where it is to stop then, KeyServiceError."""
-        keys = self._fetch_keys(list(chunk.to_seal))
-        # What was judged is a state that says so.
-        excluded = chunk.others if not output.erasure_epoch else {**chunk.others, **output.erasure_epoch}
-        left = chunk.plain.join_into(output.fragments, excluded)
-        left += (name for name in output.erasure_epoch if name not in chunk.others)
-        for name in (*left, *chunk.others):
+    def add(self, chunk: ProtectedChunk, output: MapOutput) -> None:
+        """Join the events of a chunk into the output's fragments. A fragment that fails is one of its `faults`."""
+        left = chunk.plain.join_into(output.fragments, {**chunk.others, **self._states})
+        begun = [name for name in self._states if name not in chunk.others]
+        for name in (*left, *begun, *chunk.others):
+            events = chunk.others.get(name, ())
             try:
-                self._join(name, chunk.plain, chunk.others.get(name, ()), keys, output)
+                self._join(name, chunk.plain, events, output)
             except MemoryError:
                 raise
-            except Exception:
-                # Its state is half of what it was to be.
-                output.broken.add(name)
+            except Exception as error:
+                spec = events[0][0].origin.spec if events else None
+                output.faults[name] = Fault(type(error).__name__, spec)
 
-    def combine_fragment(self, events: Sequence[MappedEvent], output: MapOutput) -> None:
-        """Join events of one fragment. Raises whatever it fails on."""
-        fragment_id = events[0].fragment_id
-        keys = self._fetch_keys([fragment_id] if has_to_seal(events) else [])
-        self._join(fragment_id, event_states(), events, keys, output)
-
-    def _fetch_keys(self, fragment_ids: list[str]) -> FetchedKeys:
-        try:
-            keys = self._data_keys.fetch(sorted(fragment_ids), create=True) if fragment_ids else {}
-        except KeyProviderError as error:
-            return error
-        if self._stops_without_keys:
-            for key in keys.values():
-                if isinstance(key, UnusableKey) and (away := key.service_error()):
-                    raise away
-        return keys
+    def finish(self, output: MapOutput) -> None:
+        """Encode all fragments: whatever becomes of one later, its changes can be a dead letter."""
+        states, self._states = self._states, {}
+        for name, state in states.items():
+            try:
+                state.normalise()
+                output.fragments[name] = state.encode()
+            except MemoryError:
+                raise
+            except Exception as error:
+                origin = next(state.origins(), None)
+                output.faults[name] = Fault(type(error).__name__, origin and origin.spec)
+        for name in output.faults:
+            output.fragments.pop(name, None)
 
     def _join(
         self,
-        fragment_id: str,
+        name: str,
         plain: EventStates,
-        events: Sequence[MappedEvent],
-        keys: FetchedKeys,
+        events: Sequence[tuple[MappedEvent, Sealed]],
         output: MapOutput,
     ) -> None:
-        """Join events of one fragment, and those that it has among the plain ones, into the output's state of it."""
         parts: list[bytes] = []
-        present = output.fragments.get(fragment_id)
-        if events:
-            present = self._take(fragment_id, events, keys, present, parts, output)
-        if not isinstance(present, FragmentState) and fragment_id not in output.erasure_epoch:
-            whole = plain.join_with(fragment_id, parts, present)
-            if whole is not None:
-                output.fragments[fragment_id] = whole
-                return
-        parts += (state for _, state in plain.take(fragment_id))
-        if not parts:
-            return
-        if isinstance(present, FragmentState):
-            present.join(joined(parts))
-            return
-        state = joined(parts)
-        if present is not None:
-            state.join(as_state(present))
-        _begin(fragment_id, state, output)
-
-    def _take(
-        self,
-        fragment_id: str,
-        events: Sequence[MappedEvent],
-        keys: FetchedKeys,
-        present: FragmentState | bytes | None,
-        parts: list[bytes],
-        output: MapOutput,
-    ) -> FragmentState | bytes | None:
-        """Seal events; each then stands in `parts`, or in the state that this gives."""
-        policies = self._snapshot.attributes.policies
-        # A state that stands as bytes is decoded only for what may be sealed.
-        before = as_state(present).registers if present is not None and has_to_seal(events) else {}
-        for event, sealed in zip(
-            events, seal_events(self._sealer, keys, events, before, policies), strict=True
-        ):
-            if isinstance(sealed, Unsealed):
-                spec = event.origin.spec
-                self._dead_letters.add(output, event.record, "encrypt", sealed.reason, sealed.detail, spec)
-                continue
-            output.protected += len(event.leaves.to_seal)
+        for event, sealed in events:
             if event.state is not None:
                 parts.append(event.state)
                 if sealed.registers:
-                    parts.append(sealed_part(sealed.registers))
+                    parts.append(codec.body_of(sealed.registers))
                 continue
-            if not isinstance(present, FragmentState):
-                state = FragmentState() if present is None else as_state(present)
-                present = _begin(fragment_id, state, output)
-            mutations = event.leaves.plain
-            mutations |= sealed.registers
-            origin, identifiers, scope = event.origin, event.identifiers, event.scope
-            present.apply(
-                FragmentChange(fragment_id, origin, mutations, identifiers, scope, policies, sealed.entries)
+            registers = event.leaves.plain
+            registers |= sealed.registers
+            if self._is_joined_as_bytes(event, registers):
+                identifiers = {str(each): event.origin for each in event.identifiers}
+                parts.append(codec.body_of(registers, identifiers))
+                continue
+            change = FragmentChange(
+                name,
+                event.origin,
+                registers,
+                event.identifiers,
+                event.scope,
+                self._policies,
+                sealed.entries,
             )
-        return present
+            self._state(name, output).apply(change)
+        if name not in self._states:
+            whole = plain.join_with(name, parts, output.fragments.get(name))
+            if whole is not None:
+                output.fragments[name] = whole
+                return
+        parts += (state for _, state in plain.take(name))
+        if parts:
+            made = join_all([FragmentState(codec.framed(part)) for part in parts])
+            self._state(name, output).join(made)
 
+    def _is_joined_as_bytes(self, event: MappedEvent, registers: dict[str, Register]) -> bool:
+        if native.states is None or event.scope is not None:
+            return False
+        return not self._policies or self._policies.keys().isdisjoint(registers)
 
-def _begin(fragment_id: str, state: FragmentState, output: MapOutput) -> FragmentState:
-    output.fragments[fragment_id] = state
-    state.erasure_epoch = output.erasure_epoch.get(fragment_id, NO_EPOCH)
-    return state
+    def _state(self, name: str, output: MapOutput) -> FragmentState:
+        """The state of a fragment as an object from now on."""
+        if name not in self._states:
+            present = output.fragments.setdefault(name, b"")
+            self._states[name] = FragmentState(present or None)
+        return self._states[name]

@@ -17,6 +17,7 @@ from idgraph.model.batch_size import BatchSize
 from idgraph.model.errors import ProfileIndexError, StoreError
 from idgraph.model.index import IndexDocument, IndexRules, ProfileIndex
 from idgraph.model.store import OutboxEntry, ProfileStore
+from ingestion.stages.map_output import EncodedChange
 from ingestion.stages.orphaned_keys import KeyGuard
 from merge import isolation
 from merge.commit import CommitResult, Committer
@@ -29,8 +30,8 @@ log = logging.getLogger(__name__)
 GATHERED_BYTES = 128 << 20
 """How much of a task's fragments is held before it is committed."""
 
-DECODED_BYTES = 4096
-"""What a decoded state is taken for at least: many times its bytes."""
+_Gathered = dict[str, list[tuple[bytes, int]]]
+"""By fragment id, the bytes of states and their erasure epochs."""
 
 
 @dataclass(slots=True)
@@ -83,15 +84,15 @@ class CommitStage:
             self.store, self.backoff, guarded=guarded, gives_up=self.gives_up, refused=self.refused.add
         )
 
-    def run(self, fragments: Iterable[tuple[str, FragmentState | bytes]]) -> CommitOutput:
-        """`fragments` are ids and states, each as it is or as its bytes. Raises StoreError (retryable) when
+    def run(self, fragments: Iterable[EncodedChange]) -> CommitOutput:
+        """Raises StoreError (retryable) when
         the store is away; an index that is away only leaves the outbox longer."""
         output = CommitOutput()
-        gathered: dict[str, list[FragmentState | bytes]] = {}
+        gathered: _Gathered = {}
         size = 0
-        for fragment_id, state in fragments:
-            gathered.setdefault(fragment_id, []).append(state)
-            size += len(state) if isinstance(state, bytes) else max(DECODED_BYTES, len(state.encoded or b""))
+        for fragment_id, state, erasure_epoch in fragments:
+            gathered.setdefault(fragment_id, []).append((state, erasure_epoch))
+            size += len(state)
             # As many as memory has room for, so that a fragment's changes meet before they are written.
             if size >= GATHERED_BYTES:
                 self._commit(gathered, output)
@@ -99,7 +100,7 @@ class CommitStage:
         self._commit(gathered, output)
         return output
 
-    def _commit(self, gathered: dict[str, list[FragmentState | bytes]], output: CommitOutput) -> None:
+    def _commit(self, gathered: _Gathered, output: CommitOutput) -> None:
         # Sorted, so that two tasks and the pages of a B-tree meet in the same order.
         remaining = iter(sorted(gathered))
         while ids := list(islice(remaining, self.size.present)):
@@ -127,7 +128,7 @@ class CommitStage:
         return result
 
     def _changes(
-        self, ids: Sequence[str], gathered: dict[str, list[FragmentState | bytes]], output: CommitOutput
+        self, ids: Sequence[str], gathered: _Gathered, output: CommitOutput
     ) -> tuple[dict[str, FragmentState], list[dict[str, FragmentState]]]:
         """The changes of each fragment in one; and, to be committed one by one after these, parts of a fragment that
         cannot be joined."""
@@ -150,7 +151,7 @@ class CommitStage:
         return changes, apart
 
     def _read(
-        self, fragment_id: str, parts: Sequence[FragmentState | bytes], output: CommitOutput
+        self, fragment_id: str, parts: Sequence[tuple[bytes, int]], output: CommitOutput
     ) -> list[FragmentState]:
         states, unread = isolation.read(parts)
         if unread:

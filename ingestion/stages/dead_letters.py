@@ -14,7 +14,6 @@ from idgraph.model.events import RawRecord
 from idgraph.model.stamps import SpecRef
 from idgraph.model.tombstones import NO_EPOCH
 from ingestion.stages.map_output import MapOutput
-from merge import codec
 from merge.fragments import FragmentState
 from merge.isolation import CommitFailure, FailureHandler, Verdict, set_aside, stop
 
@@ -83,9 +82,9 @@ def read_changes(payload: bytes) -> FragmentState:
     """The changes that a dead letter of a fragment holds. Raises DamagedStateError, StoreError for a later format."""
     # A state begins with its format, which is no digit; its checksum may hold a line's end.
     if payload[:1] not in _NUMBER:
-        return codec.decode(payload)
+        return FragmentState.decode(payload)
     erasure_epoch, _, encoded = payload.partition(b"\n")
-    state = codec.decode(encoded)
+    state = FragmentState.decode(encoded)
     state.erasure_epoch = int(erasure_epoch)
     return state
 
@@ -96,7 +95,7 @@ _NUMBER = frozenset({b"-", *(b"%d" % digit for digit in range(10))})
 def _changes(state: FragmentState) -> bytes:
     """`merge.codec`, and before it on a line of its own what the events were judged by, if by anything."""
     erasure_epoch = b"" if state.erasure_epoch == NO_EPOCH else b"%d\n" % state.erasure_epoch
-    return erasure_epoch + codec.encode(state)
+    return erasure_epoch + state.encode()
 
 
 class PayloadSealer(Protocol):

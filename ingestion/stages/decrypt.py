@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 
+from idgraph.model.counts import BatchCounts
 from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.decryption import Decrypted, Decryptor
 from idgraph.model.errors import ConfigError, DecryptionError
@@ -33,16 +34,6 @@ class _Waiting:
     record: Record
     answer: Future[Decrypted] | None = None
     payload_of_kafka: bool = False
-
-
-@dataclass(slots=True)
-class DecryptionCounts:
-    """What was done since it was last asked. `seconds` is how long the stages waited for the service."""
-
-    decrypted: int = 0
-    undecrypted: int = 0
-    retries: int = 0
-    seconds: float = 0.0
 
 
 def no_decryptor(config: DecryptorConfig) -> Decryptor:
@@ -80,7 +71,7 @@ class Decryption:
         self._framed = {name for name, source in sources.items() if isinstance(source, KafkaSource)}
         self._decryptors = decryptors
         self._most = max((config.capacity for config in self._configs.values()), default=0)
-        self._counts = DecryptionCounts()
+        self._counts = BatchCounts()
 
     def run(self, records: Iterable[Record]) -> Iterator[Record]:
         """The records in their order, those of sources with a decryptor decrypted. Raises DecryptionError for one
@@ -101,9 +92,9 @@ class Decryption:
                 if each.answer is not None:
                     each.answer.cancel()
 
-    def taken(self) -> DecryptionCounts:
-        """What was done since this was last asked."""
-        counts, self._counts = self._counts, DecryptionCounts()
+    def taken(self) -> BatchCounts:
+        """The counters since the last call."""
+        counts, self._counts = self._counts, BatchCounts()
         return counts
 
     def _room(self, record: Record) -> int:
@@ -127,8 +118,8 @@ class Decryption:
             return record
         started = time.perf_counter()
         answer = waiting.answer.result()
-        self._counts.seconds += time.perf_counter() - started
-        self._counts.retries += answer.retries
+        self._counts.decrypt_seconds += time.perf_counter() - started
+        self._counts.decrypt_retries += answer.retries
         if answer.content is not None:
             self._counts.decrypted += 1
             content = answer.content

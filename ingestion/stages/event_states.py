@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Protocol
 from zlib import crc32
 
 from idgraph import native
-from idgraph.model import canonical
-from idgraph.model.fragments import Register
 from merge import codec
-from merge.encoded import EncodedState
-from merge.fragments import FragmentState
 
 _BEGUN = crc32(codec.FORMAT)
 
@@ -34,9 +30,7 @@ class EventStates(Protocol):
         """Take out the events of a fragment."""
         ...
 
-    def join_into(
-        self, fragments: dict[str, FragmentState | bytes], excluded: Mapping[str, object], /
-    ) -> list[str]:
+    def join_into(self, fragments: dict[str, bytes], excluded: Mapping[str, object], /) -> list[str]:
         """Join the events of each fragment that is not `excluded` with the bytes that it has in `fragments`, and put the
         bytes of that there: but not for those that are not of the common form, whose ids this gives."""
         ...
@@ -65,7 +59,7 @@ class ListedStates:
 
     def join_into(
         self,
-        fragments: dict[str, FragmentState | bytes],  # noqa: ARG002
+        fragments: dict[str, bytes],  # noqa: ARG002
         excluded: Mapping[str, object],
         /,
     ) -> list[str]:
@@ -78,30 +72,3 @@ class ListedStates:
 def event_states() -> EventStates:
     """Without any events yet."""
     return ListedStates() if native.states is None else native.states.EventStates(crc32, _BEGUN)
-
-
-def sealed_part(registers: dict[str, Register]) -> bytes:
-    """Sealed registers of an event as the JSON of a state."""
-    if native.loops is not None:
-        body = native.loops.body(registers, {}, [], canonical.encode)
-        if body is not None:
-            return body
-    state = FragmentState()
-    state.registers.update(registers)
-    return codec.body(codec.encode(state))
-
-
-def joined(parts: Sequence[bytes]) -> FragmentState:
-    """The join of states, each given as its JSON: at least one."""
-    first, *others = parts
-    if not others:
-        return EncodedState(codec.framed(first))
-    if native.states is not None:
-        body = native.states.join_all(tuple(parts))
-        if body is not None:
-            return EncodedState(codec.framed(body))
-    # Decoded, so that each of the others costs what it has and not what was joined before it.
-    whole = codec.decode(codec.framed(first))
-    for other in others:
-        whole.join(EncodedState(codec.framed(other)))
-    return whole

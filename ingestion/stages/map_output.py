@@ -1,26 +1,31 @@
-"""What records became in the map stage: side outputs are values."""
+"""What records became on their way through the map stage: side outputs are values."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from typing import NamedTuple
 
+from msgspec import field
+
 from idgraph.model.attributes import DataType
+from idgraph.model.counts import BatchCounts
 from idgraph.model.dead_letters import DeadLetter
 from idgraph.model.events import RawRecord
 from idgraph.model.fragments import Origin
 from idgraph.model.identifiers import Identifier
 from idgraph.model.proposals import Proposal
+from idgraph.model.stamps import SpecRef
 from idgraph.model.tombstones import NO_EPOCH
 from ingestion.sources.files.lines import DamagedRecord
 from ingestion.stages.event_states import EventStates
-from merge.encoded import as_state
-from merge.fragments import FragmentState
+from ingestion.stages.outcomes import MAX_REPORTED_CHANGES
 from transforms.schema.attribute_nodes import Leaves
+
+Record = RawRecord | DamagedRecord
 
 
 class MappedEvent(NamedTuple):
-    """An event that is mapped and waits for its fragment's data key."""
+    """A mapped event that waits for the data key of its fragment."""
 
     record: RawRecord
     fragment_id: str
@@ -29,83 +34,84 @@ class MappedEvent(NamedTuple):
     leaves: Leaves
     scope: str | None
     state: bytes | None = None
-    """Where its plain values stand as bytes, and not among `leaves`: see `AttributeTree.leaves_and_state`."""
+    """The state of its plain values and identifiers, as JSON (`merge.codec`); then `leaves` has no plain values."""
 
 
 class MappedChunk(NamedTuple):
     """The events of a chunk by the id of their fragment, in their order. A fragment may be in both.
 
-    Of a `plain` event nothing must be sealed: its state is all of it.
+    A `plain` event has nothing to seal and is whole as its state.
     """
 
     plain: EventStates
     others: dict[str, list[MappedEvent]]
     to_seal: dict[str, None]
-    """Fragments with something to seal: reported when an event is added, as looking for it would fetch all events again."""
+    """Fragments with something to seal: noted when an event is added, as a search would fetch all events again."""
 
     def fragment_ids(self) -> dict[str, None]:
         """Of all events, each once."""
         return dict.fromkeys((*self.plain.fragment_ids(), *self.others))
 
-    def add(self, event: MappedEvent, is_timed: bool, is_whole: bool) -> None:
-        """One more, and where not all of it is wanted, as a plain one if it is. `is_timed`: its ordinal is a time."""
-        if is_whole or event.state is None or event.leaves.to_seal:
-            self.others.setdefault(event.fragment_id, []).append(event)
-            if event.leaves.to_seal:
-                self.to_seal[event.fragment_id] = None
-        else:
-            time = event.origin.stamp.ordinal if is_timed else None
-            self.plain.add(event.fragment_id, time, event.state)
+    def add(self, event: MappedEvent) -> None:
+        """Add an event that is not plain."""
+        self.others.setdefault(event.fragment_id, []).append(event)
+        if event.leaves.to_seal:
+            self.to_seal[event.fragment_id] = None
 
 
-OUTPUT_BYTES = 128 << 20
-"""An output of large records ends here: their fragments are held in memory."""
+class Fault(NamedTuple):
+    """Why the events of a fragment cannot be joined or written; `error` is the type of the exception."""
 
-Fragment = FragmentState | bytes
-"""Bytes are those of a normalised state in the first of `merge.codec`'s formats, which was judged by nothing."""
+    error: str
+    spec: SpecRef | None
 
 
-@dataclass(slots=True)
-class MapOutput:
-    """What some chunks of events became."""
+EncodedChange = tuple[str, bytes, int]
+"""A fragment's id, the bytes of a state to join into it (`merge.codec`), and the erasure epoch of its events."""
 
-    fragments: dict[str, Fragment] = field(default_factory=dict)
+
+class MapOutput(BatchCounts, kw_only=True):
+    """What some chunks of events became. `fragments` are the bytes of a state by fragment id."""
+
+    fragments: dict[str, bytes] = field(default_factory=dict)
     changes: dict[tuple[str, DataType], tuple[str, str]] = field(default_factory=dict)
     proposals: dict[tuple[str, DataType], Proposal] = field(default_factory=dict)
     dead_letters: list[DeadLetter] = field(default_factory=list)
-    events: int = 0
-    bytes: int = 0
-    skipped: int = 0
-    protected: int = 0
-    erased: int = 0
-    dropped_changes: int = 0
     refused: set[str] = field(default_factory=set)
     """Fragments of which a tombstone refused an event of a batch that is retried: see `OrphanedKeys`."""
-    erasure_epoch: dict[str, int] = field(default_factory=dict)
-    """By fragment id, what the events of the chunk in progress were judged by."""
-    chunks: list[list[RawRecord | DamagedRecord]] = field(default_factory=list)
-    """What it is of, until it is known that each state can be written."""
-    broken: set[str] = field(default_factory=set)
+    erasure_epochs: dict[str, int] = field(default_factory=dict)
+    """The `until` of the tombstone that events were compared with, by fragment id."""
+    faults: dict[str, Fault] = field(default_factory=dict)
     """Fragments that an event could not be joined to."""
 
-    def states(self) -> dict[str, FragmentState]:
-        """All fragments, none as bytes."""
-        return {name: as_state(fragment) for name, fragment in self.fragments.items()}
+    def encoded(self) -> Iterator[EncodedChange]:
+        """The changes of all fragments."""
+        for fragment_id, state in self.fragments.items():
+            yield fragment_id, state, self.erasure_epochs.get(fragment_id, NO_EPOCH)
 
-    def state(self, fragment_id: str) -> FragmentState | None:
-        """One fragment, if it is there, and not as bytes."""
-        found = self.fragments.get(fragment_id)
-        return None if found is None else as_state(found)
+    def note(
+        self, change: tuple[str, DataType], where: tuple[str, str], proposal: Proposal | None = None
+    ) -> None:
+        """Add a schema change, first seen at (source, position), while there is room for it."""
+        if len(self.changes) >= MAX_REPORTED_CHANGES and change not in self.changes:
+            self.dropped_changes += 1
+            return
+        self.changes.setdefault(change, where)
+        if proposal is not None and proposal.is_stronger(self.proposals.get(change)):
+            self.proposals[change] = proposal
 
-    def saw_another_epoch(self) -> bool:
-        """Whether earlier chunks had a fragment that was judged by something else than now."""
-        present = self.fragments
+    def add(self, part: MapOutput) -> None:
+        """Add an output that has no fragments yet."""
+        self.count(part)
+        for change, where in part.changes.items():
+            self.note(change, where, part.proposals.get(change))
+        self.dead_letters += part.dead_letters
+        self.refused |= part.refused
+        self.erasure_epochs |= part.erasure_epochs
+
+    def has_other_epochs(self, other: MapOutput) -> bool:
+        """Whether a fragment of both was compared with another tombstone here than there."""
         return any(
-            _erasure_epoch(present[fragment_id]) != until
-            for fragment_id, until in self.erasure_epoch.items()
-            if fragment_id in present
+            name in self.fragments and self.erasure_epochs.get(name, NO_EPOCH) != until
+            for name, until in other.erasure_epochs.items()
         )
-
-
-def _erasure_epoch(fragment: Fragment) -> int:
-    return NO_EPOCH if isinstance(fragment, bytes) else fragment.erasure_epoch

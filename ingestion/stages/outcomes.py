@@ -7,8 +7,10 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
+from msgspec import field
 
 from idgraph.model.attributes import DataType
+from idgraph.model.counts import BatchCounts
 from idgraph.model.dead_letters import DeadLetter
 from idgraph.model.proposals import Proposal
 from idgraph.model.schema_changes import SchemaChange
@@ -51,54 +53,22 @@ MAX_REPORTED_CHANGES = 50_000
 the driver. What is not reported is reported when an event shows it again."""
 
 
-class StageReport(msgspec.Struct, array_like=True):
-    """Counts of one task, or of all tasks of a micro-batch once added up.
+class StageReport(BatchCounts, array_like=True, kw_only=True):
+    """What one task reports, or all tasks of a micro-batch once added up, beside their counters.
 
-    `file_bytes` are those of the files as they lie on disk, `bytes` those of the records.
-    `dead` counts dead letters by reason; `set_aside` reports some of them. `changes` are schema changes,
-    besides which `dropped_changes` were too many. `dead_letters` are dead letters that the driver is to put, since the task could not.
-    `conflicts` are fragments that another writer was faster at, `retries` writes that were made again, `isolated`
-    fragments that could not be committed. Seconds are those of all tasks together.
-    `decrypted` and `undecrypted` are records that arrived encrypted; `decrypt_seconds`, which are part of
-    `map_seconds`, is how long the stages waited for them.
-    Units are what a store charges for, of DynamoDB its capacity; none where it charges nothing.
-    `erased` are events, and changes that were on their way at an erasure, which a tombstone refused; `refused` the
-    fragments of these that have a data key.
+    `dead` counts dead letters by reason; `set_aside` names some of them. `dead_letters` are those that the driver is to put,
+    since the task could not. `refused` are fragments with a data key of which a tombstone refused an event or a change.
     """
 
-    files: int = 0
-    file_bytes: int = 0
-    events: int = 0
-    bytes: int = 0
-    skipped: int = 0
-    protected: int = 0
-    decrypted: int = 0
-    undecrypted: int = 0
-    decrypt_retries: int = 0
-    dead: dict[str, int] = {}
-    set_aside: list[SetAside] = []
-    changes: list[ReportedChange] = []
-    written: int = 0
-    unchanged: int = 0
-    conflicts: int = 0
-    retries: int = 0
-    isolated: int = 0
-    unindexed: int = 0
-    erased: int = 0
-    dropped_changes: int = 0
-    decrypt_seconds: float = 0.0
-    map_seconds: float = 0.0
-    commit_seconds: float = 0.0
-    index_seconds: float = 0.0
-    read_units: float = 0.0
-    write_units: float = 0.0
-    dead_letters: list[DeadLetter] = []
-    refused: list[str] = []
+    dead: dict[str, int] = field(default_factory=dict)
+    set_aside: list[SetAside] = field(default_factory=list)
+    changes: list[ReportedChange] = field(default_factory=list)
+    dead_letters: list[DeadLetter] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
 
     def add(self, other: StageReport) -> None:
-        """Add another report's counts to this one's."""
-        for name in _NUMBERS:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
+        """Add another report to this one."""
+        self.count(other)
         for reason, count in other.dead.items():
             self.dead[reason] = self.dead.get(reason, 0) + count
         self.set_aside.extend(other.set_aside[: MAX_REPORTED_DEAD_LETTERS - len(self.set_aside)])
@@ -124,13 +94,6 @@ class StageReport(msgspec.Struct, array_like=True):
     def dead_letter_count(self) -> int:
         """Dead letters of all reasons."""
         return sum(self.dead.values())
-
-
-_NUMBERS = tuple(
-    name
-    for name in StageReport.__struct_fields__
-    if name not in ("dead", "set_aside", "changes", "dead_letters", "refused")
-)
 
 
 class BatchReport(NamedTuple):

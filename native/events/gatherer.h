@@ -1,4 +1,4 @@
-/* ingestion.stages.event_mapping.EventMapper._map_chunk: the records of a chunk become events of fragments. It calls what maps
+/* ingestion.stages.map.EventMapper.map_chunk: the records of a chunk become events of fragments. It calls what maps
  * one event, step by step; a record at which a step fails, or finds what is not of the common form, is the reference's. */
 #pragma once
 

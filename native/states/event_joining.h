@@ -1,4 +1,4 @@
-/* ingestion.stages.aggregate.Combiner: what EventStates has of each fragment is joined and framed. */
+/* ingestion.stages.aggregate.Aggregator: what EventStates has of each fragment is joined and framed. */
 #pragma once
 
 #include "event_states.h"

@@ -59,7 +59,7 @@ def stored(idgraph: CommandLine, known: MetadataSnapshot, given: Iterable[RawRec
         pipeline = Pipeline(settings.directory, keys, resources.store, resources.index, snapshot=known)
         for output in pipeline.map_stage().run(given):
             resources.dead_letters.put(output.dead_letters)
-            pipeline.commit_stage().run(output.fragments.items())
+            pipeline.commit_stage().run(output.encoded())
         pipeline.data_keys.close()
 
 

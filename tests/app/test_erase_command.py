@@ -81,7 +81,7 @@ def process(settings: Any, given: Iterable[RawRecord]) -> None:
         outputs = list(pipeline.map_stage().run(given))
         for output in outputs:
             resources.dead_letters.put(output.dead_letters)
-            pipeline.commit_stage().run(output.fragments.items())
+            pipeline.commit_stage().run(output.encoded())
         pipeline.data_keys.close()
 
 

@@ -8,7 +8,6 @@ import pytest
 
 from idgraph.app import wiring
 from idgraph.model.store import NEW, FragmentWrite
-from merge import codec
 from merge.fragments import FragmentState
 from sinks.sqlite.data_keys import SqliteDataKeys
 from tests.app.conftest import CommandLine
@@ -81,7 +80,7 @@ def test_nothing_is_done_under_another_keyring(words: list[str], filled: Command
 
 def test_data_keys_are_tried_wherever_they_stand(filled: CommandLine) -> None:
     """Found by use: the first twenty profiles had none, so that any keyring was taken for the own one."""
-    state = codec.encode(FragmentState())
+    state = FragmentState().encode()
     with wiring.opened(filled.settings()) as resources:
         first = [FragmentWrite(f"a:{number}", NEW, state, frozenset()) for number in range(30)]
         assert resources.store.write(first) == set()

@@ -16,7 +16,7 @@ from idgraph.files import write_atomically
 from idgraph.model.fragments import Kind
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.model.store import FragmentWrite, scan_all
-from merge import codec
+from merge.fragments import FragmentState
 from tests.app.conftest import CommandLine
 from tests.app.processes import on_a_terminal, program
 from tests.canaries import places
@@ -69,7 +69,7 @@ def plain_values(idgraph: CommandLine, under: MetadataSnapshot = AFTER) -> int:
         return sum(
             register.kind is Kind.PLAIN and path in wanted
             for fragment in scan_all(resources.store)
-            for path, register in codec.decode(fragment.state).registers.items()
+            for path, register in FragmentState.decode(fragment.state).registers.items()
         )
 
 
@@ -202,7 +202,7 @@ def plain_values_of_others(idgraph: CommandLine, damaged: str) -> int:
             register.kind is Kind.PLAIN and path.startswith("identity.name")
             for fragment in scan_all(resources.store)
             if fragment.id != damaged
-            for path, register in codec.decode(fragment.state).registers.items()
+            for path, register in FragmentState.decode(fragment.state).registers.items()
         )
 
 

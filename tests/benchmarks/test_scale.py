@@ -18,10 +18,11 @@ from benchmarks.sealing_cost import snapshot
 from benchmarks.workload import SOURCES, events, renamed
 from idgraph.model.events import RawRecord
 from idgraph.model.store import scan_all
-from merge import codec
+from merge.fragments import FragmentState
 from metadata_service.api.app import create_app
 from metadata_service.api.server import serving
 from metadata_service.api.service import ServiceSettings
+from tests.retail import states_of
 
 
 def test_the_store_grows_by_whole_fragments_that_differ(tmp_path: Path) -> None:
@@ -32,10 +33,10 @@ def test_the_store_grows_by_whole_fragments_that_differ(tmp_path: Path) -> None:
         assert len(store.shops) == 1
         assert stages.tools.store.outbox(1) == []
         for fragment in scan_all(stages.tools.store):
-            state = codec.decode(fragment.state)
+            state = FragmentState.decode(fragment.state)
             state.encoded = None
             state.normalise()
-            assert codec.encode(state) == fragment.state
+            assert state.encode() == fragment.state
             assert fragment.id in state.names()
 
 
@@ -57,7 +58,7 @@ def test_events_of_a_later_month_are_other_events_of_the_same_people(tmp_path: P
         {
             origin.stamp
             for output in outputs
-            for state in output.states().values()
+            for state in states_of(output).values()
             for origin in state.identifiers.values()
         }
         for outputs in (first, second)

@@ -16,9 +16,7 @@ from idgraph.model.index import IndexDocument, Indexed, IndexRules, ProfileIndex
 from idgraph.model.queries import Clause, FullText, Prefix, Query, Range, Term
 from idgraph.model.stamps import SpecRef, Stamp
 from idgraph.projection.patient_index import PatientIndex
-from merge import codec
 from merge.documents import document
-from merge.encoded import state_of
 from merge.fragments import FragmentState
 from tests.contracts.implementations import PROFILE_INDEXES, Implementation
 from tests.contracts.processes import finish, killed_after, start
@@ -74,7 +72,7 @@ def test_a_document_of_a_states_bytes_is_the_same_as_its_fields(index: ProfileIn
     state.registers["mail"] = Register(origin, Kind.SEALED, "AAAA.token")
     state.registers["gone"] = Register(origin, Kind.DELETED, None)
     rules = IndexRules(lambda path: path != "city")
-    given = [document("a", 1, state_of(codec.encode(state)), rules)]
+    given = [document("a", 1, FragmentState.checked(state.encode()), rules)]
     del values["city"]
     values["mail"] = "token"
     assert index.put(given) == {}

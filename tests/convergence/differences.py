@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 
-from merge import codec
+from merge.fragments import FragmentState
 
 
 def reported_beside(states: Mapping[str, bytes], tidy: Mapping[str, bytes]) -> str:
@@ -18,7 +18,7 @@ def reported_beside(states: Mapping[str, bytes], tidy: Mapping[str, bytes]) -> s
 def _reported(states: Mapping[str, bytes]) -> list[str]:
     reported: list[str] = []
     for name, encoded in sorted(states.items()):
-        state = codec.decode(encoded)
+        state = FragmentState.decode(encoded)
         reported += [f"{name} {path}: {each}" for path, each in sorted(state.registers.items())]
         for path, cells in sorted(state.cells.items()):
             for policy, cell in sorted(cells.items()):

@@ -16,8 +16,8 @@ from ingestion.spark.worker_errors import may_pass_again
 from ingestion.spark.workers import WorkerResources
 from ingestion.stages.commit import CommitStage
 from ingestion.stages.dead_letters import BatchAttempt, DeadLetterWriter
-from ingestion.stages.map import MapStage
 from ingestion.stages.map_output import MapOutput
+from ingestion.stages.map_stage import MapStage
 from ingestion.stages.orphaned_keys import KeyGuard, OrphanedKeys
 from sinks.sqlite.dead_letters import SqliteDeadLetters
 from sinks.tombstone_file import TombstoneFile

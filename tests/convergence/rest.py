@@ -10,8 +10,8 @@ from idgraph.model.queries import FullText, Query, Range, Term
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.model.store import OutboxEntry
 from idgraph.projection.indexing import index_again
-from merge import codec
 from merge.documents import document
+from merge.fragments import FragmentState
 from tests.convergence.events import BIG, COMPOSED
 from tests.convergence.protected import is_protected
 from tests.convergence.sites import Site
@@ -56,7 +56,7 @@ def left_behind(site: Site, rules: Sequence[IndexRules], snapshot: MetadataSnaps
 def _readable(site: Site, snapshot: MetadataSnapshot) -> Iterator[str]:
     """Paths with a value that policy protects."""
     for state in site.states().values():
-        for path, register in codec.decode(state).stored():
+        for path, register in FragmentState.decode(state).stored():
             if register.kind is Kind.PLAIN and is_protected(path, snapshot):
                 yield path
 
@@ -71,11 +71,11 @@ def _indexed(site: Site, rules: Iterable[IndexRules]) -> Iterator[str]:
 
 def _documents(site: Site, rules: IndexRules) -> list[IndexDocument]:
     stored = site.store.scan(limit=1000)
-    return [document(each.id, each.version, codec.decode(each.state), rules) for each in stored]
+    return [document(each.id, each.version, FragmentState.decode(each.state), rules) for each in stored]
 
 
 def _unlinked(site: Site) -> Iterator[str]:
-    carried = {name: codec.decode(state).names() for name, state in site.states().items()}
+    carried = {name: FragmentState.decode(state).names() for name, state in site.states().items()}
     yield from (name for name, carries in carried.items() if site.store.identifiers(name) != carries)
     for identifier in site.identifiers():
         carriers = sorted(name for name, carries in carried.items() if identifier in carries)

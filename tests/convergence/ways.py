@@ -10,9 +10,7 @@ from itertools import islice
 import pytest
 
 from ingestion.spark.shuffle_blocks import ShuffleBlock, read_blocks, sealed_rows
-from ingestion.spark.tasks import _erasure_epoch
-from ingestion.stages.map_output import MapOutput
-from merge.fragments import FragmentState
+from ingestion.stages.map_output import EncodedChange, MapOutput
 from transforms.privacy.shuffle_sealing import ShuffleBlockSealer
 
 
@@ -20,11 +18,11 @@ from transforms.privacy.shuffle_sealing import ShuffleBlockSealer
 def small_chunks() -> Iterator[None]:
     """Two events a chunk: an output of the map stage is joined of several."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("ingestion.stages.map.CHUNK_EVENTS", 2)
+        patched.setattr("ingestion.stages.map_stage.CHUNK_EVENTS", 2)
         yield
 
 
-Changes = Iterator[tuple[str, FragmentState | bytes]]
+Changes = Iterator[EncodedChange]
 
 _SEALER = ShuffleBlockSealer(bytes(32))
 """By which key does not matter to who merges."""
@@ -50,20 +48,13 @@ def runs(way: Way, outputs: Sequence[MapOutput], share: int = 1) -> Iterator[Cha
 
 def _fragments(outputs: Iterable[MapOutput], share: int) -> Changes:
     for output in outputs:
-        yield from islice(output.fragments.items(), 0, None, share)
+        yield from islice(output.encoded(), 0, None, share)
 
 
 def _shuffled(outputs: Iterable[MapOutput], share: int) -> Changes:
     batches = [
-        sealed_rows([(0, _parcel(islice(output.fragments.items(), 0, None, share)))], _SEALER)
+        sealed_rows([(0, ShuffleBlock(list(islice(output.encoded(), 0, None, share))))], _SEALER)
         for output in outputs
     ]
     for block in read_blocks(batches, _SEALER):
-        yield from _erasure_epoch(block)
-
-
-def _parcel(fragments: Changes) -> ShuffleBlock:
-    block = ShuffleBlock([])
-    for name, state in fragments:
-        block.add(name, state)
-    return block
+        yield from block.fragments

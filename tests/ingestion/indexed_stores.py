@@ -20,7 +20,6 @@ from idgraph.model.stamps import SpecRef, Stamp
 from idgraph.model.store import NEW, FragmentWrite, OutboxEntry, ProfileStore
 from idgraph.model.tombstones import NO_EPOCH, Tombstone
 from idgraph.projection.indexing import IndexPolicy, index_again
-from merge import codec
 from merge.fragments import FragmentState
 from sinks.keyring.provider import KeyringFile
 from sinks.memory.profiles import MemoryProfileStore
@@ -49,12 +48,12 @@ def write(store: ProfileStore, name: str, value: Scalar, path: str = "x") -> Out
     """A later value of one fragment, which waits for the index then."""
     tombstoned = store.tombstones([name]).get(name, Tombstone(NO_EPOCH, NEW))
     present = store.read([name]).get(name)
-    state = codec.decode(present.state) if present else FragmentState()
+    state = FragmentState.decode(present.state) if present else FragmentState()
     origin = Origin(Stamp(0, next(_ordinals), "shop", "e"), SpecRef("spec", 1))
     state.apply(FragmentChange(name, origin, {path: Register(origin, Kind.PLAIN, value)}, ()))
     state.normalise()
     version = present.version if present else tombstoned.version
-    change = FragmentWrite(name, version, codec.encode(state), frozenset({name}), tombstoned.until)
+    change = FragmentWrite(name, version, state.encode(), frozenset({name}), tombstoned.until)
     assert store.write([change]) == set()
     return OutboxEntry(name, version + 1)
 

@@ -17,12 +17,11 @@ from idgraph.model.index import IndexDocument, IndexRules, SearchPage
 from idgraph.model.queries import Query, Range, Term
 from idgraph.model.stamps import SpecRef, Stamp
 from idgraph.model.store import FragmentWrite, OutboxEntry, StoredFragment, scan_all
-from idgraph.model.tombstones import Tombstone
+from idgraph.model.tombstones import NO_EPOCH, Tombstone
 from idgraph.projection.outbox import drain_outbox
 from ingestion.stages import commit as commit_stage
 from ingestion.stages.commit import CommitStage
-from merge import codec
-from merge.encoded import state_of
+from ingestion.stages.map_output import EncodedChange
 from merge.fragments import FragmentState
 from sinks.memory.index import MemoryProfileIndex
 from sinks.memory.profiles import MemoryProfileStore
@@ -35,13 +34,13 @@ EVERYTHING = IndexRules(lambda _path: True)
 ORIGIN = Origin(Stamp(0, 1, "shop", "e"), SpecRef("s", 1))
 
 
-def one(number: int, ordinal: int = 1, age: int = 30) -> tuple[str, FragmentState]:
+def one(number: int, ordinal: int = 1, age: int = 30) -> EncodedChange:
     name = Identifier("user_id", str(number))
     state = FragmentState()
     origin = Origin(Stamp(0, ordinal, "shop", f"e{ordinal}"), SpecRef("s", 1))
     mutations = {"age": Register(origin, Kind.PLAIN, age)}
     state.apply(FragmentChange(str(name), origin, mutations, (name,)))
-    return str(name), state
+    return str(name), state.encode(), NO_EPOCH
 
 
 class _Index(MemoryProfileIndex):
@@ -110,18 +109,18 @@ def test_what_is_held_is_bounded_whatever_it_comes_as(
     monkeypatch.setattr(commit_stage, "GATHERED_BYTES", 1 << 20)
     given = 0
 
-    def large() -> Iterator[tuple[str, FragmentState | bytes]]:
+    def large() -> Iterator[EncodedChange]:
         nonlocal given
         for number in range(40):
             state = FragmentState()
             state.registers["x"] = Register(
                 Origin(Stamp(0, 1, "shop", "e"), SpecRef("s", 1)), Kind.PLAIN, "x" * 100_000
             )
-            encoded = codec.encode(state)
+            encoded = state.encode()
             given += 1
             # As many as fit, one more that goes beyond, and the one that is given.
             assert given - store.count() <= 13
-            yield f"user_id:{number}", encoded if are_bytes else state_of(encoded)
+            yield f"user_id:{number}", encoded, NO_EPOCH
 
     assert stage.run(large()).written == 40
 
@@ -129,16 +128,18 @@ def test_what_is_held_is_bounded_whatever_it_comes_as(
 def test_heavy_fragments_are_committed_in_small_rounds(store: MemoryProfileStore, index: _Index) -> None:
     """Eight thousand fragments with long sums would be gigabytes in memory."""
 
-    def heavy() -> Iterator[tuple[str, FragmentState]]:
+    def heavy() -> Iterator[EncodedChange]:
         for number in range(60):
-            name, state = one(number)
+            name, encoded, _ = one(number)
+            state = FragmentState.decode(encoded)
             state.registers["x"] = Register(ORIGIN, Kind.PLAIN, "x" * 1_000_000)
-            yield name, state
+            state.encoded = None
+            yield name, state.encode(), NO_EPOCH
 
     stage = CommitStage(store, index, EVERYTHING, size=BatchSize(8000))
     stage.run(heavy())
     assert stage.size.present == MOST_BYTES // 1_000_000
-    stage.run((name, one(int(name[8:]), 2)[1]) for name, _ in heavy())
+    stage.run(one(int(name[8:]), 2) for name, *_ in heavy())
     assert max(map(len, index.puts[1:])) <= MOST_BYTES // 1_000_000
 
 
@@ -159,8 +160,8 @@ def test_a_new_worker_reads_a_few_before_it_reads_many(index: _Index) -> None:
     for fragment in scan_all(store):
         heavy = FragmentState()
         heavy.registers["x"] = Register(ORIGIN, Kind.PLAIN, "x" * 200_000)
-        heavy.join(codec.decode(fragment.state))
-        write = FragmentWrite(fragment.id, fragment.version, codec.encode(heavy), frozenset())
+        heavy.join(FragmentState.decode(fragment.state))
+        write = FragmentWrite(fragment.id, fragment.version, heavy.encode(), frozenset())
         assert not store.write([write])
     read.clear()
     stage = CommitStage(store, index, EVERYTHING, size=BatchSize(8000))

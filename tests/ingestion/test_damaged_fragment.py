@@ -17,7 +17,7 @@ from idgraph.projection.outbox import drain_outbox
 from ingestion.stages.dead_letters import BatchAttempt, DeadLetterWriter
 from merge.fragments import FragmentState
 from merge.isolation import CommitFailure
-from tests.retail import Pipeline, records
+from tests.retail import Pipeline, records, states_of
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_its_changes_are_set_aside_and_joined_once_it_is_restored(
 
 def test_two_batches_leave_two_dead_letters(tmp_path: Path, given: list[RawRecord]) -> None:
     pipeline = Pipeline(tmp_path)
-    outputs = [pipeline.map(*part).states() for part in (given[:20], given)]
+    outputs = [states_of(pipeline.map(*part)) for part in (given[:20], given)]
     both = set(outputs[0]) & set(outputs[1])
     (name, *_) = sorted(name for name in both)
     writer = DeadLetterWriter(pipeline.sealer)

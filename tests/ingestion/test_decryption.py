@@ -66,7 +66,7 @@ def test_order_is_kept_whatever_each_takes(served: tuple[str, Service], decrypto
     assert [tuple(each) for each in got] == [tuple(each) for each in given]
     assert 1 < service.most_at_once <= 16
     counts = work.taken()
-    assert (counts.decrypted, counts.undecrypted, counts.retries) == (200, 0, 0)
+    assert (counts.decrypted, counts.undecrypted, counts.decrypt_retries) == (200, 0, 0)
     assert work.taken().decrypted == 0
 
 

@@ -25,7 +25,7 @@ from sinks.memory.data_keys import MemoryDataKeys
 from sinks.sqlite.profiles import SqliteProfileStore
 from sinks.tombstone_file import TombstoneFile
 from tests.ingestion.test_tombstones import at, may
-from tests.retail import NOW, UNDETECTED, Pipeline, attributes, durable_keys, order, snapshot
+from tests.retail import NOW, UNDETECTED, Pipeline, attributes, durable_keys, order, snapshot, states_of
 from tests.sealing import sealing_of, steps
 from transforms.privacy.keys import WrappedKey
 
@@ -103,7 +103,7 @@ def test_an_erasure_that_goes_on_makes_no_later_event_unreadable(
     on_its_way = pipeline.map(at(12), order(2))
     erasure_of(pipeline).again()
     with pytest.raises(ConflictError, match="give the batch again"):
-        impatient(pipeline).run(on_its_way.fragments.items())
+        impatient(pipeline).run(on_its_way.encoded())
     # The other is not held up.
     assert [each.id for each in pipeline.store.scan()] == [
         each for each in on_its_way.fragments if each != name
@@ -127,7 +127,7 @@ def test_what_was_sealed_before_an_erasure_that_was_lifted_is_not_joined_to_what
     erasure.cancel([stored.id])
     pipeline.process([at(2)])
     with pytest.raises(ConflictError, match="give the batch again"):
-        impatient(pipeline).run(on_its_way.fragments.items())
+        impatient(pipeline).run(on_its_way.encoded())
     pipeline.process([at(12)])
     assert b"unreadable" not in pipeline.export(reveal=True)
 
@@ -145,7 +145,7 @@ def test_the_key_of_a_later_event_that_was_written_stays(kind: str, request: pyt
 def test_a_later_event_that_is_written_while_the_erasure_goes_on(pipeline: Pipeline, keys: Watched) -> None:
     cut_short(pipeline)
     on_its_way = pipeline.map(at(12))
-    keys.before_delete = lambda: impatient(pipeline).run(on_its_way.fragments.items())
+    keys.before_delete = lambda: impatient(pipeline).run(on_its_way.encoded())
     erasure_of(pipeline).again()
     pipeline.data_keys.forget(on_its_way.fragments)
     assert pipeline.store.count() == 1
@@ -159,7 +159,7 @@ def test_a_lifted_fragment_is_guarded_too(pipeline: Pipeline) -> None:
     on_its_way = pipeline.map(at(1))
     assert pipeline.resources().key_guard().erase_unused([name]) == 1
     with pytest.raises(ConflictError):
-        impatient(pipeline).run(on_its_way.fragments.items())
+        impatient(pipeline).run(on_its_way.encoded())
 
 
 def test_a_key_that_is_wrapped_anew_is_the_same(pipeline: Pipeline) -> None:
@@ -168,7 +168,7 @@ def test_a_key_that_is_wrapped_anew_is_the_same(pipeline: Pipeline) -> None:
     old = pipeline.key_store.get([name])[name]
     secret = pipeline.provider.unwrap(old, name.encode())
     pipeline.key_store.replace({name: (old, pipeline.provider.wrap(secret, name.encode()))})
-    assert impatient(pipeline).run(on_its_way.fragments.items()).written == 1
+    assert impatient(pipeline).run(on_its_way.encoded()).written == 1
 
 
 def erased_before_its_commit(pipeline: Pipeline, *given: RawRecord) -> tuple[str, MapOutput]:
@@ -182,7 +182,7 @@ def erased_before_its_commit(pipeline: Pipeline, *given: RawRecord) -> tuple[str
 def test_a_refused_change_leaves_no_key(pipeline: Pipeline) -> None:
     _, mapped = erased_before_its_commit(pipeline, at(1))
     stage = pipeline.commit_stage()
-    assert stage.run(mapped.fragments.items()).erased == 1
+    assert stage.run(mapped.encoded()).erased == 1
     assert pipeline.erase_leftover_keys(stage.refused) == 1
     assert pipeline.key_store.counts() == {}
 
@@ -203,7 +203,9 @@ def test_refused_events_leave_the_key_of_later_ones_of_their_micro_batch(pipelin
 
 def test_refused_events_leave_the_key_of_what_is_set_aside(pipeline: Pipeline) -> None:
     name, _ = erased_before_its_commit(pipeline, at(1))
-    failure = CommitFailure(name, DeadLetterReason.REFUSED_BY_STORE, "", pipeline.map(at(12)).states()[name])
+    failure = CommitFailure(
+        name, DeadLetterReason.REFUSED_BY_STORE, "", states_of(pipeline.map(at(12)))[name]
+    )
     dead_letters = pipeline.resources().dead_letters
     dead_letters.put(DeadLetterWriter(pipeline.sealer).of_failures([failure], 1, pipeline.batch))
     pipeline.process([at(1)], is_again=True)
@@ -218,7 +220,9 @@ def test_an_erasure_that_waits_for_the_index_leaves_the_key_of_what_is_set_aside
 ) -> None:
     """Found by the machine of law 1: a later event's dead letter was unreadable until the erasure took it."""
     name = cut_short(pipeline)
-    failure = CommitFailure(name, DeadLetterReason.REFUSED_BY_STORE, "", pipeline.map(at(12)).states()[name])
+    failure = CommitFailure(
+        name, DeadLetterReason.REFUSED_BY_STORE, "", states_of(pipeline.map(at(12)))[name]
+    )
     dead_letters = pipeline.resources().dead_letters
     dead_letters.put(DeadLetterWriter(pipeline.sealer).of_failures([failure], 1, pipeline.batch))
 
@@ -235,7 +239,7 @@ def test_an_erasure_that_waits_for_the_index_leaves_the_key_of_what_is_set_aside
 
 def test_a_dead_letter_of_refused_changes_leaves_no_key_once_it_is_replayed(pipeline: Pipeline) -> None:
     name, mapped = erased_before_its_commit(pipeline, at(1))
-    failure = CommitFailure(name, DeadLetterReason.REFUSED_BY_STORE, "", mapped.states()[name])
+    failure = CommitFailure(name, DeadLetterReason.REFUSED_BY_STORE, "", states_of(mapped)[name])
     dead_letters = pipeline.resources().dead_letters
     dead_letters.put(DeadLetterWriter(pipeline.sealer).of_failures([failure], 1, pipeline.batch))
     replayed(pipeline)
@@ -273,7 +277,7 @@ def test_a_refused_change_leaves_no_key_when_its_batch_fails_otherwise(
     with monkeypatch.context() as fault:
         fault.setattr(pipeline.store, "write", write)
         with pytest.raises(StoreError):
-            impatient(pipeline).run(mapped.fragments.items())
+            impatient(pipeline).run(mapped.encoded())
     assert pipeline.process([at(1), order(2)], is_again=True).written == 1
     assert pipeline.key_store.get([name, other]).keys() == {other}
 
@@ -282,7 +286,7 @@ def test_a_refused_change_leaves_the_key_of_what_came_back(pipeline: Pipeline) -
     _, mapped = erased_before_its_commit(pipeline, at(1))
     pipeline.process([at(12)])
     stage = impatient(pipeline)
-    assert stage.run(mapped.fragments.items()).erased == 1
+    assert stage.run(mapped.encoded()).erased == 1
     assert pipeline.erase_leftover_keys(stage.refused) == 0
     assert b"unreadable" not in pipeline.export(reveal=True)
 
@@ -320,5 +324,5 @@ def test_only_fragments_with_a_tombstone_are_guarded(pipeline: Pipeline) -> None
     stage.committer._guarded = watched
     name = cut_short(pipeline)
     assert pipeline.store.tombstones([name]) == {name: Tombstone(may(9), 2)}
-    stage.run(pipeline.map(at(12), order(2)).fragments.items())
+    stage.run(pipeline.map(at(12), order(2)).encoded())
     assert [list(changes) for changes in guarded] == [[name]]

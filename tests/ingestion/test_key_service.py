@@ -12,9 +12,8 @@ from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.errors import KeyServiceError
 from idgraph.model.sources import FlowConfig
 from ingestion.spark.worker_errors import error_of_worker, may_pass_again
-from merge import codec
 from sinks.memory.data_keys import MemoryDataKeys
-from tests.retail import Pipeline, order, raw
+from tests.retail import Pipeline, order, raw, states_of
 from tests.servers.kms import Kms, running_kms
 from transforms.privacy.sealing import DataKeys
 
@@ -92,7 +91,7 @@ def test_a_flow_that_goes_on_sets_aside_what_it_cannot_seal(disabling: Disabling
     assert (dead_letter.reason, dead_letter.position[-2:]) == (DeadLetterReason.KEY_UNAVAILABLE, "#3")
     assert dead_letter.detail.endswith("the key is disabled")
     assert len(output.fragments) == 2
-    leaving = b"".join(codec.encode(state) for state in output.states().values())
+    leaving = b"".join(state.encode() for state in states_of(output).values())
     leaving += b"".join(dead_letter.payload for dead_letter in output.dead_letters)
     assert CANARY.encode() not in leaving
 

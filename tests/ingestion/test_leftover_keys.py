@@ -17,7 +17,7 @@ from idgraph.model.errors import ConflictError, StoreError, UnstorableError
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.model.store import FragmentWrite, StoredFragment
 from idgraph.model.tombstones import Tombstone
-from ingestion.stages.aggregate import Combiner
+from ingestion.stages.aggregate import Aggregator
 from ingestion.stages.dead_letters import BatchAttempt, DeadLetterWriter
 from ingestion.stages.orphaned_keys import KeyGuard
 from merge.fragments import FragmentState
@@ -27,7 +27,7 @@ from sinks.sqlite.dead_letters import SqliteDeadLetters
 from tests.ingestion.renamed_orders import AFTER, BEFORE, PLAIN, hashed, later
 from tests.ingestion.stored_orders import beside
 from tests.ingestion.test_renaming_races import ordinal_of
-from tests.retail import Pipeline, order
+from tests.retail import Pipeline, order, states_of
 from tests.sealing import sealed
 
 
@@ -74,7 +74,7 @@ def erase(pipeline: Pipeline) -> None:
 
 def set_aside(pipeline: Pipeline, known: MetadataSnapshot = BEFORE) -> None:
     """A later event comes, and the store refuses what it changes."""
-    ((name, change),) = beside(pipeline, known).map(later()).states().items()
+    ((name, change),) = states_of(beside(pipeline, known).map(later())).items()
     put(pipeline, name, change)
 
 
@@ -209,7 +209,7 @@ def test_a_record_is_replayed_that_becomes_a_dead_letter_and_old_events_come_bef
 
 
 def test_what_was_sealed_by_a_key_that_went_since_is_not_set_aside(pipeline: Pipeline) -> None:
-    ((name, change),) = beside(pipeline, AFTER).map(later()).states().items()
+    ((name, change),) = states_of(beside(pipeline, AFTER).map(later())).items()
     old_events_again(pipeline)
     with pytest.raises(ConflictError, match="give them again"):
         put(pipeline, name, change)
@@ -220,15 +220,15 @@ def test_a_fragment_that_is_isolated_and_erased_meanwhile_leaves_no_key(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its events are looked at twice in the first run of their micro-batch, which made the key."""
-    join = Combiner._join
+    join = Aggregator._join
 
-    def poisoned(combiner: Combiner, fragment_id: str, *given: object) -> None:
-        join(combiner, fragment_id, *given)  # type: ignore[arg-type]
+    def poisoned(aggregator: Aggregator, fragment_id: str, *given: object) -> None:
+        join(aggregator, fragment_id, *given)  # type: ignore[arg-type]
         pipeline.store.erase([fragment_id], ordinal_of(later()))
         raise ValueError("poison")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Combiner, "_join", poisoned)
+        patched.setattr(Aggregator, "_join", poisoned)
         outputs = list(pipeline.map_stage().run([later()]))
     assert pipeline.data_keys.existing([hashed(pipeline)])
     pipeline.erase_leftover_keys(_refused(outputs))

@@ -20,9 +20,8 @@ from idgraph.model.sources import DecryptorConfig, FileSource, ValuePlace
 from idgraph.model.specs import IdentifierPlace, SpecDocument
 from ingestion.stages.dead_letters import DeadLetterWriter
 from ingestion.stages.decrypt import Decryptors
-from merge.encoded import state_of
 from merge.isolation import CommitFailure
-from tests.retail import Pipeline, order, raw, snapshot, spec
+from tests.retail import Pipeline, order, raw, snapshot, spec, states_of
 from tests.servers.decryption_service import decryption_service, encrypted, status
 
 HELPDESK = FileSource(name="helpdesk", path=Path("inbox"), type=ValuePlace(path="event"))
@@ -117,10 +116,13 @@ def test_what_hardly_anybody_else_has_is_proof_anywhere(tmp_path: Path, value: s
 def test_changes_of_a_fragment_are_found_by_the_name_in_the_clear(tmp_path: Path, asked: str | None) -> None:
     """As the machine of law 1 found: policy had hashed the names since, and nothing was stored under the hash."""
     pipeline = Pipeline(tmp_path)
-    ((name, change),) = pipeline.map(order(1)).fragments.items()
+    ((name, change),) = states_of(pipeline.map(order(1))).items()
     assert "@" not in name
     refused = CommitFailure(
-        name, DeadLetterReason.REFUSED_BY_STORE, "", state_of(change) if isinstance(change, bytes) else change
+        name,
+        DeadLetterReason.REFUSED_BY_STORE,
+        "",
+        change,
     )
     dead_letters = DeadLetterWriter(pipeline.sealer).of_failures([refused], 1, pipeline.batch)
     fragments, identifiers = ([], [asked]) if asked else (["email:p1@example.com"], [])

@@ -21,9 +21,20 @@ from idgraph.model.specs import SpecDocument
 from idgraph.model.stamps import SpecRef
 from ingestion.sources.files.lines import DamagedRecord
 from ingestion.stages.map_output import MapOutput
-from merge import codec
 from sinks.memory.data_keys import MemoryDataKeys
-from tests.retail import NOW, UNDETECTED, Pipeline, attribute, attributes, order, raw, records, snapshot, spec
+from tests.retail import (
+    NOW,
+    UNDETECTED,
+    Pipeline,
+    attribute,
+    attributes,
+    order,
+    raw,
+    records,
+    snapshot,
+    spec,
+    states_of,
+)
 from transforms.privacy.sealing import DataKeys, SealingKey
 from transforms.privacy.sealing_key import UnusableKey
 from transforms.spec.mapping import MappedPayload, MappingSpec
@@ -53,8 +64,8 @@ def event(line: int = 1, **content: Any) -> RawRecord:
 def encoded(output: MapOutput) -> bytes:
     """All that leaves the stage, as bytes."""
     states = []
-    for name, state in sorted(output.states().items()):
-        states.append(name.encode() + codec.encode(state))
+    for name, state in sorted(states_of(output).items()):
+        states.append(name.encode() + state.encode())
     dead_letters = [
         canonical.encode([str(part) for part in dead_letter[:-2]]) + dead_letter.payload
         for dead_letter in output.dead_letters
@@ -67,7 +78,7 @@ def encoded(output: MapOutput) -> bytes:
 
 def by_path(output: MapOutput, name: str) -> dict[str, tuple[Kind, Any]]:
     return {
-        path: (register.kind, register.value) for path, register in output.states()[name].registers.items()
+        path: (register.kind, register.value) for path, register in states_of(output)[name].registers.items()
     }
 
 
@@ -81,7 +92,7 @@ def test_an_identifier_in_the_form_of_a_hash_is_hashed_as_any_other(tmp_path: Pa
     victim = fragment_named(pipeline, "p1@example.com")
     output = pipeline.map(event(2, identity={"email": victim.removeprefix("email:")}))
     assert output.dead_letters == []
-    assert [*output.states()] != [victim]
+    assert [*states_of(output)] != [victim]
 
 
 # What is set aside, and that it is all that is set aside
@@ -164,8 +175,8 @@ def test_a_bad_event_is_set_aside_with_its_reason_and_hurts_only_itself(name: st
     (dead_letter,) = output.dead_letters
     assert (dead_letter.reason, dead_letter.stage) == (reason, stage)
     assert output.events == 3
-    assert {name: codec.encode(state) for name, state in output.states().items()} == {
-        name: codec.encode(state) for name, state in alone.states().items()
+    assert {name: state.encode() for name, state in states_of(output).items()} == {
+        name: state.encode() for name, state in states_of(alone).items()
     }
     assert output.changes == alone.changes
 
@@ -273,18 +284,16 @@ def test_a_crash_while_sealing_the_latest_leaves_the_one_before(
         (Reason.STAGE_CRASHED, "#3")
     ]
     (name,) = output.fragments
-    found, wanted = output.states()[name], expected.states()[name]
+    found, wanted = states_of(output)[name], states_of(expected)[name]
     assert {path: each.origin for path, each in found.registers.items()} == {
         path: each.origin for path, each in wanted.registers.items()
     }
     assert by_path(output, name)["address.shipping.line1"][0] is Kind.SEALED
 
 
-@pytest.mark.parametrize("chunk", [3, 1])
-def test_what_a_later_event_replaces_is_never_sealed(
-    chunk: int, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+def test_what_a_later_event_of_a_chunk_replaces_is_never_sealed(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ingestion.stages.map.CHUNK_EVENTS", chunk)
     streets: list[Any] = []
     seal = SealingKey.seal
 
@@ -415,7 +424,7 @@ def test_no_details_quote_events_of_real_specs(pipeline: Pipeline) -> None:
 
 def test_protected_identifiers_are_keyed_hashes_everywhere(pipeline: Pipeline) -> None:
     output = pipeline.map(order())
-    ((name, state),) = output.states().items()
+    ((name, state),) = states_of(output).items()
     assert name.startswith("email:~")
     assert list(state.identifiers) == [name]
     # The web site's specs protect the same type, though the person is named by another.
@@ -428,7 +437,7 @@ def test_protected_identifiers_are_keyed_hashes_everywhere(pipeline: Pipeline) -
     }
     segment = pipeline.map(raw(content, 1, "segment"))
     assert list(segment.fragments) == ["user_id:7"]
-    assert name in segment.states()["user_id:7"].identifiers
+    assert name in states_of(segment)["user_id:7"].identifiers
     assert canaries(segment, "p1@example.com") == []
 
 
@@ -624,7 +633,7 @@ def test_sealed_by_default_means_identifiers_too(tmp_path: Path) -> None:
 
 def test_each_value_names_the_spec_version_that_made_it(tmp_path: Path) -> None:
     pipeline = Pipeline(tmp_path, snapshot=snapshot(specs=[spec("orders", version=3)]))
-    ((_, state),) = pipeline.map(order()).states().items()
+    ((_, state),) = states_of(pipeline.map(order())).items()
     assert {register.spec for register in state.registers.values()} == {SpecRef("shop-orders", 3)}
 
 
@@ -686,8 +695,8 @@ def test_an_event_id_that_is_a_sealed_attribute_is_hashed_in_the_stamp(tmp_path:
 def test_a_chunk_and_an_output_end_by_their_bytes_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ingestion.stages.map.CHUNK_BYTES", 2000)
-    monkeypatch.setattr("ingestion.stages.map.OUTPUT_BYTES", 4000)
+    monkeypatch.setattr("ingestion.stages.map_stage.CHUNK_BYTES", 2000)
+    monkeypatch.setattr("ingestion.stages.map_stage.OUTPUT_BYTES", 4000)
     outputs = list(Pipeline(tmp_path).map_stage().run(records(40)))
     assert len(outputs) > 1
     assert all(output.bytes >= 4000 for output in outputs[:-1])
@@ -699,7 +708,7 @@ def test_chunks_of_one_output_give_the_same_as_one_chunk(
 ) -> None:
     pipeline = Pipeline(tmp_path)
     [whole] = pipeline.map_stage().run(records(40))
-    monkeypatch.setattr("ingestion.stages.map.CHUNK_EVENTS", 7)
+    monkeypatch.setattr("ingestion.stages.map_stage.CHUNK_EVENTS", 7)
     [joined] = pipeline.map_stage().run(records(40))
     assert joined.events == 40
     assert encoded(joined) == encoded(whole)

@@ -14,7 +14,6 @@ from idgraph.model.queries import Query
 from idgraph.model.store import FragmentWrite, OutboxEntry
 from idgraph.projection import outbox
 from idgraph.projection.outbox import OutboxDrainer, drain_outbox
-from merge import codec
 from sinks.memory.index import MemoryProfileIndex
 from sinks.memory.profiles import MemoryProfileStore
 from tests.ingestion.patience import eventually
@@ -31,7 +30,7 @@ EVERYTHING = IndexRules(lambda _path: True)
 
 
 def written(store: MemoryProfileStore, name: str = "user_id:1", version: int = 0) -> None:
-    data = codec.encode(state(version + 1, name))
+    data = state(version + 1, name).encode()
     assert store.write([FragmentWrite(name, version, data, frozenset({name}))]) == set()
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from idgraph.model.proposals import SensitiveKind
 from ingestion.metadata.schema_journal import SchemaJournal
-from ingestion.stages import event_mapping, outcomes
+from ingestion.stages import map_output, outcomes
 from ingestion.stages.outcomes import StageReport, reported_changes
 from tests.retail import Pipeline, raw, snapshot, spec
 
@@ -19,7 +19,7 @@ CANARY = "kahuna@example.com"
 
 def test_of_schema_changes_there_are_only_so_many(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Keys that are made of ids, millions in a micro-batch, filled the driver. What is not reported is when it is shown again."""
-    for module in (outcomes, event_mapping):
+    for module in (outcomes, map_output):
         monkeypatch.setattr(module, "MAX_REPORTED_CHANGES", 7)
     same = spec("orders", operations=({"operation": "shift", "spec": {"*": "&"}},))
     pipeline = Pipeline(tmp_path, snapshot=snapshot(specs=[same], declared=[]))

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from idgraph.model.errors import StoreError
+from idgraph.model.tombstones import NO_EPOCH
 from ingestion.spark.shuffle_blocks import ShuffleBlock, decode_reports, read_blocks, report_row, sealed_rows
 from ingestion.stages.outcomes import StageReport
 from sinks.keyring.provider import KeyringFile
@@ -15,8 +16,8 @@ from transforms.privacy.shuffle_sealing import ShuffleBlockKeys, ShuffleBlockSea
 
 NAME = "user_id:canary-71"
 PARCELS = [
-    (0, ShuffleBlock([(NAME, b"its state")], StageReport(events=3))),
-    (5, ShuffleBlock([("b", b""), ("c", b"\xff")], None, {"b": 7})),
+    (0, ShuffleBlock([(NAME, b"its state", NO_EPOCH)], StageReport(events=3))),
+    (5, ShuffleBlock([("b", b"", 7), ("c", b"\xff", NO_EPOCH)])),
 ]
 
 

@@ -22,13 +22,14 @@ from idgraph.model.identifiers import Identifier
 from idgraph.model.index import IndexDocument
 from idgraph.model.sources import file_sources
 from idgraph.model.stamps import SpecRef, Stamp
+from idgraph.model.tombstones import NO_EPOCH
 from idgraph.projection.outbox import drain_outbox
 from ingestion.sources.files.lines import DamagedRecord, read_records
 from ingestion.sources.files.taken import folder_of
 from ingestion.spark.tasks import quick_task, whole_task
 from ingestion.stages.commit import CommitStage
 from ingestion.stages.dead_letters import BatchAttempt, DeadLetterWriter
-from ingestion.stages.event_mapping import EventMapper
+from ingestion.stages.map_output import EncodedChange
 from ingestion.stages.outcomes import StageReport
 from merge import codec
 from merge.cells import Cell
@@ -42,6 +43,7 @@ from sinks.sqlite.index.index import SqliteProfileIndex
 from tests.ingestion.test_commit_stage import EVERYTHING, one
 from tests.ingestion.test_tasks import Worker
 from tests.retail import Pipeline, attribute, snapshot, spec
+from transforms.schema.diff import AttributeTree
 from transforms.spec.snapshot import CompiledSnapshot
 
 POISON = 666
@@ -167,20 +169,19 @@ def test_what_is_refused_when_it_is_mapped_again_is_no_less_a_dead_letter(
     strategy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at = worker(tmp_path / "worker")
-    mapped = EventMapper._leaves
+    mapped = AttributeTree.leaves
     seen: Counter[str] = Counter()
 
-    def second_time(self: EventMapper, output: Any, origin: Origin, *more: Any) -> Any:
+    def once(self: AttributeTree, output: Any, origin: Origin) -> Any:
         seen[origin.stamp.event_id] += 1
-        if seen["e4"] == 2 and origin.stamp.event_id == "e4":
+        if seen["e4"] > 1 and origin.stamp.event_id == "e4":
             raise _FaultError("for want of something")
-        return mapped(self, output, origin, *more)
+        return mapped(self, output, origin)
 
-    monkeypatch.setattr(EventMapper, "_leaves", second_time)
-    # Each event comes by `_leaves` both times.
-    monkeypatch.setattr(native, "events", None)
     with closing(at.resources.dead_letters) as dead_letters:
-        with faulty("combined"):
+        with faulty("combined"), monkeypatch.context() as patched:
+            patched.setattr(AttributeTree, "leaves", once)
+            patched.setattr(native, "events", None)
             assert sum(run(at, strategy).dead.values()) == 2
         assert replayed(at) == (2, 0)
         assert list(dead_letters.scan()) == []
@@ -270,7 +271,9 @@ def test_a_state_that_is_damaged_under_its_checksum_waits_alone(
     index = SqliteProfileIndex(tmp_path / "index.db") if is_embedded else MemoryProfileIndex()
     store = MemoryProfileStore()
     with closing(index):
-        output = CommitStage(store, index, EVERYTHING).run([*map(one, range(9)), ("x:1", codec.framed(body))])
+        output = CommitStage(store, index, EVERYTHING).run(
+            [*map(one, range(9)), ("x:1", codec.framed(body), NO_EPOCH)]
+        )
         assert (output.written, output.unindexed, output.failed) == (10, 1, [])
         assert [entry.fragment_id for entry in store.outbox()] == ["x:1"]
         assert index.versions([f"user_id:{number}" for number in range(9)]).keys() == {
@@ -299,21 +302,23 @@ def test_parts_that_cannot_be_joined_are_committed_one_by_one(monkeypatch: pytes
     (failure,) = output.failed
     assert (failure.fragment_id, failure.detail) == ("user_id:1", "_FaultError")
     assert (output.written, store.count()) == (3, 2)
-    again = CommitStage(store, MemoryProfileIndex(), EVERYTHING).run([("user_id:1", failure.change)])
+    again = CommitStage(store, MemoryProfileIndex(), EVERYTHING).run(
+        [("user_id:1", failure.change.encode(), NO_EPOCH)]
+    )
     assert again.failed == []
     straight = MemoryProfileStore()
     CommitStage(straight, MemoryProfileIndex(), EVERYTHING).run([*parts, one(2)])
     assert [each.state for each in store.scan()] == [each.state for each in straight.scan()]
 
 
-def with_cell(ordinal: int, value: int) -> tuple[str, bytes]:
+def with_cell(ordinal: int, value: int) -> EncodedChange:
     name = Identifier("user_id", "1")
     origin = Origin(Stamp(0, ordinal, "shop", f"e{ordinal}"), SpecRef("s", 1))
     state = FragmentState()
     written = {"age": Register(origin, Kind.PLAIN, value)}
     state.apply(FragmentChange(str(name), origin, written, (name,), None, {"age": Reconciliation(UNION, ())}))
     state.normalise()
-    return str(name), codec.encode(state)
+    return str(name), state.encode(), NO_EPOCH
 
 
 @pytest.mark.parametrize("bytes_", [b"", b"\x01", b"\x01garbage", b"\x09later", with_cell(1, 1)[1][:-3]])
@@ -321,10 +326,10 @@ def test_changes_that_cannot_be_read_are_mapped_again_and_then_set_aside_as_they
     bytes_: bytes, tmp_path: Path
 ) -> None:
     store = MemoryProfileStore()
-    given: list[tuple[str, FragmentState | bytes]] = [
-        ("user_id:7", bytes_),
+    given: list[EncodedChange] = [
+        ("user_id:7", bytes_, NO_EPOCH),
         one(2),
-        ("user_id:7", with_cell(1, 1)[1]),
+        ("user_id:7", with_cell(1, 1)[1], NO_EPOCH),
     ]
     with pytest.raises(StoreError, match="damaged on their way"):
         CommitStage(store, MemoryProfileIndex(), EVERYTHING).run(given)

@@ -8,7 +8,7 @@ from typing import Any
 from idgraph.model.attributes import AttributeMetadata
 from idgraph.model.queries import Query, Range, Term
 from idgraph.model.snapshots import MetadataSnapshot
-from merge import codec
+from merge.fragments import FragmentState
 from sinks.memory.data_keys import MemoryDataKeys
 from tests.retail import UNDETECTED, Pipeline, attribute, attributes, order, snapshot
 from tests.sealing import sealed
@@ -76,7 +76,7 @@ def test_nothing_of_it_outlives_an_erasure(tmp_path: Path) -> None:
     pipeline = Pipeline(tmp_path, snapshot=known(1))
     pipeline.process(ORDERS)
     (name,) = states(pipeline)
-    assert codec.decode(states(pipeline)[name]).cells
+    assert FragmentState.decode(states(pipeline)[name]).cells
     pipeline.store.erase([name], 10**15)
     assert states(pipeline) == {}
     pipeline.process(ORDERS)

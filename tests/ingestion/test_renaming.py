@@ -17,7 +17,7 @@ from idgraph.model.store import FragmentWrite
 from idgraph.model.tombstones import NO_EPOCH
 from ingestion.stages.dead_letters import DeadLetterWriter
 from merge import codec
-from merge.encoded import EncodedState
+from merge.fragments import FragmentState
 from sinks.memory.profiles import MemoryProfileStore
 from sinks.sqlite.dead_letters import SqliteDeadLetters
 from sinks.tombstone_file import TombstoneFile
@@ -185,8 +185,8 @@ def test_a_dead_letter_of_a_later_format_is_counted_and_holds_up_nothing(pipelin
     pipeline.store.write([FragmentWrite(PLAIN, present.version, b"damaged", frozenset())])
     flow = beside(pipeline, BEFORE)
     (failure,) = flow.process([later()]).failed
-    body = codec.body(codec.encode(failure.change))
-    of_later = failure._replace(change=EncodedState(codec.framed(body, b"\x7f")))
+    body = codec.body(failure.change.encode())
+    of_later = failure._replace(change=FragmentState(codec.framed(body, b"\x7f")))
     resources = pipeline.resources()
     resources.dead_letters.put(DeadLetterWriter(flow.sealer).of_failures([failure, of_later], 1, flow.batch))
     done = sealed(pipeline)

@@ -25,7 +25,7 @@ from sinks.memory.profiles import MemoryProfileStore
 from sinks.tombstone_file import TombstoneFile
 from tests.ingestion.renamed_orders import AFTER, BEFORE, OTHER, PLAIN, hashed, later
 from tests.ingestion.stored_orders import AwayIndex, Meddled, beside, from_the_start, states, stored_orders
-from tests.retail import Pipeline, order
+from tests.retail import Pipeline, order, states_of
 from tests.sealing import sealed, sealing_of, steps
 from transforms.privacy.keys import WrappedKey
 
@@ -45,7 +45,7 @@ def test_what_an_erased_key_sealed_is_refused_and_given_again(
     output = flow.map(later())
     sealed(pipeline)
     with pytest.raises(ConflictError):
-        flow.commit_stage().run(output.fragments.items())
+        flow.commit_stage().run(output.encoded())
     flow.process([later()])
     sealed(pipeline)
     assert states(pipeline) == from_the_start(pipeline, AFTER, later())
@@ -234,7 +234,7 @@ def test_changes_set_aside_under_the_other_name_leave_no_key_when_an_erasure_tak
         erasure.erase([PLAIN], ordinal_of(order(1)))
     index.is_away = False
     pipeline.snapshot = AFTER
-    ((name, change),) = pipeline.map(later()).states().items()
+    ((name, change),) = states_of(pipeline.map(later())).items()
     failure = CommitFailure(name, DeadLetterReason.REFUSED_BY_STORE, "", change)
     with closing(pipeline.resources().dead_letters) as dead_letters:
         dead_letters.put(DeadLetterWriter(pipeline.sealer).of_failures([failure], 1, pipeline.batch))
@@ -251,7 +251,7 @@ def test_what_was_set_aside_under_the_old_name_keeps_its_key_until_it_is_renamed
     pages = steps(pipeline, sealing_of(pipeline), 1)
     assert [next(pages).looked_at, next(pages).looked_at] == [0, 1]
     assert set(states(pipeline)) == {hashed(pipeline), OTHER}
-    ((name, change),) = beside(pipeline, BEFORE).map(theirs := order(2, 7, order_id="R7")).states().items()
+    ((name, change),) = states_of(beside(pipeline, BEFORE).map(theirs := order(2, 7, order_id="R7"))).items()
     assert name == OTHER
     failure = CommitFailure(name, DeadLetterReason.REFUSED_BY_STORE, "", change)
     resources = pipeline.resources()

@@ -11,7 +11,7 @@ from idgraph.model.attributes import AttributeMetadata, AttributeStatus
 from idgraph.model.errors import EventError
 from idgraph.model.fragments import Kind, Origin, Register
 from idgraph.model.snapshots import DetectionMode, DiscoveryDefaults
-from merge import codec
+from merge.fragments import FragmentState
 from tests.ingestion.test_map_stage import WHOLE, event, passing
 from tests.retail import UNDETECTED, Pipeline, attribute, attributes, snapshot
 from tests.sealing import previewed, sealed
@@ -37,7 +37,7 @@ def registers(pipeline: Pipeline) -> dict[tuple[str, str], Register]:
     return {
         (stored.id, path): register
         for stored in pipeline.store.scan()
-        for path, register in codec.decode(stored.state).registers.items()
+        for path, register in FragmentState.decode(stored.state).registers.items()
     }
 
 

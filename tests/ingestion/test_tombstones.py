@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,16 +14,14 @@ from idgraph.model.events import RawRecord
 from idgraph.model.stamps import ORDINAL_MAX
 from idgraph.model.store import FragmentWrite, StoredFragment
 from idgraph.model.tombstones import NO_EPOCH, Tombstone
-from ingestion.spark.shuffle_blocks import ShuffleBlock
-from ingestion.spark.tasks import _erasure_epoch
-from ingestion.stages.aggregate import Combiner
+from ingestion.stages.aggregate import Aggregator
 from ingestion.stages.dead_letters import DeadLetterWriter, read_changes
-from ingestion.stages.map_output import MapOutput, MappedChunk
-from merge import codec
+from ingestion.stages.map_output import Fault, MapOutput
+from ingestion.stages.protect import ProtectedChunk
 from merge.fragments import FragmentState
 from merge.isolation import CommitFailure
 from sinks.memory.profiles import MemoryProfileStore
-from tests.retail import NOW, SOURCES, Pipeline, order, snapshot
+from tests.retail import NOW, SOURCES, Pipeline, order, snapshot, states_of
 from transforms.privacy.sealing import SealingKey
 
 DAY = 86_400_000
@@ -59,7 +57,7 @@ def test_events_up_to_the_tombstone_are_refused_and_counted(later: Pipeline) -> 
     assert output.events == 4
     assert output.dead_letters == []
     assert len(output.fragments) == 2
-    assert output.states()[name].erasure_epoch == may(9)
+    assert states_of(output)[name].erasure_epoch == may(9)
 
 
 def test_a_source_that_counts_brings_nothing_back_until_lifted(later: Pipeline) -> None:
@@ -97,7 +95,7 @@ def test_what_was_mapped_before_the_erasure_is_refused_when_it_is_written(later:
     mapped = later.map(at(1))
     (name,) = mapped.fragments
     later.store.erase([name], may(9))
-    output = later.commit_stage().run(mapped.fragments.items())
+    output = later.commit_stage().run(mapped.encoded())
     assert (output.written, output.erased, output.conflicts) == (0, 1, 0)
     assert later.store.count() == 0
 
@@ -125,7 +123,7 @@ def test_an_erasure_between_read_and_write_wins(later: Pipeline) -> None:
     store.erased = name
     stage = later.commit_stage()
     stage.committer._sleep = lambda _: None
-    output = stage.run(mapped.fragments.items())
+    output = stage.run(mapped.encoded())
     assert (output.written, output.erased) == (1, 1)
     assert store.read([name]) == {}
     assert store.outbox() == []
@@ -136,7 +134,7 @@ def test_of_changes_that_meet_only_those_judged_after_the_erasure_count(later: P
     (name,) = before.fragments
     later.store.erase([name], may(9))
     after = later.map(at(12))
-    both = [*before.fragments.items(), *after.fragments.items()]
+    both = [*before.encoded(), *after.encoded()]
     output = later.commit_stage().run(both)
     assert (output.written, output.erased) == (1, 1)
     expected = Pipeline(later.folder, later.key_store, now=later.now)
@@ -150,9 +148,9 @@ def test_of_changes_that_meet_where_all_were_judged_before_no_data_key_stays(lat
     later.store.erase([name], may(5))
     between = later.map(at(6))
     later.store.erase([name], may(9))
-    assert (between.states()[name].erasure_epoch, name in later.key_store.get([name])) == (may(5), True)
+    assert (states_of(between)[name].erasure_epoch, name in later.key_store.get([name])) == (may(5), True)
     stage = later.commit_stage()
-    output = stage.run([*before.fragments.items(), *between.fragments.items()])
+    output = stage.run([*before.encoded(), *between.encoded()])
     assert (output.written, output.erased) == (0, 2)
     later.erase_leftover_keys(stage.refused)
     assert later.key_store.get([name]) == {}
@@ -161,7 +159,7 @@ def test_of_changes_that_meet_where_all_were_judged_before_no_data_key_stays(lat
 def test_what_comes_after_an_erasure_between_two_chunks_stays(
     later: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ingestion.stages.map.CHUNK_EVENTS", 1)
+    monkeypatch.setattr("ingestion.stages.map_stage.CHUNK_EVENTS", 1)
     name = only_id(later)
 
     def given() -> Iterator[RawRecord]:
@@ -170,15 +168,15 @@ def test_what_comes_after_an_erasure_between_two_chunks_stays(
         yield at(12)
 
     first, second = later.map_stage().run(given())
-    assert (first.states()[name].erasure_epoch, second.states()[name].erasure_epoch) == (NO_EPOCH, may(9))
-    output = later.commit_stage().run([*first.fragments.items(), *second.fragments.items()])
+    assert (states_of(first)[name].erasure_epoch, states_of(second)[name].erasure_epoch) == (NO_EPOCH, may(9))
+    output = later.commit_stage().run([*first.encoded(), *second.encoded()])
     assert (output.written, output.erased) == (1, 1)
 
 
 def test_what_comes_after_a_lift_between_two_chunks_stays(
     later: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ingestion.stages.map.CHUNK_EVENTS", 1)
+    monkeypatch.setattr("ingestion.stages.map_stage.CHUNK_EVENTS", 1)
     name = only_id(later)
     later.store.erase([name], may(9))
     later.store.finish([name])
@@ -196,11 +194,10 @@ def test_what_comes_after_a_lift_between_two_chunks_stays(
     assert later.export() == expected.export()
 
 
-def test_what_comes_after_an_erasure_stays_where_a_broken_fragment_is_mapped_again(
+def test_what_comes_after_an_erasure_stays_where_a_faulty_output_is_mapped_again(
     later: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ingestion.stages.map.CHUNK_EVENTS", 1)
-    monkeypatch.setattr(Combiner, "combine", _breaking)
+    monkeypatch.setattr("ingestion.stages.map_stage.CHUNK_EVENTS", 1)
     name, looks, tombstones = only_id(later), list[str](), later.store.tombstones
 
     def after_three_looks(names: Iterable[str]) -> Mapping[str, Tombstone]:
@@ -211,20 +208,35 @@ def test_what_comes_after_an_erasure_stays_where_a_broken_fragment_is_mapped_aga
 
     with monkeypatch.context() as between:
         between.setattr(later.store, "tombstones", after_three_looks)
-        output = later.map(at(1), at(12))
-    assert (len(looks), output.erased, output.states()[name].erasure_epoch) == (4, 1, may(9))
-    assert later.commit_stage().run(output.fragments.items()).written == 1
+        between.setattr(Aggregator, "add", _Breaking(Aggregator.add))
+        first, second = later.map_stage().run([at(1), at(12)])
+    epochs = [states_of(each)[name].erasure_epoch for each in (first, second)]
+    assert (len(looks), epochs) == (4, [NO_EPOCH, may(9)])
+    done = later.commit_stage().run([*first.encoded(), *second.encoded()])
+    assert (done.written, done.erased) == (1, 1)
     expected = Pipeline(later.folder, later.key_store, now=later.now)
     expected.process([at(12)])
     assert later.export() == expected.export()
 
 
-def _breaking(_: Combiner, chunk: MappedChunk, output: MapOutput) -> None:
-    output.broken.update(chunk.fragment_ids())
+class _Breaking:
+    """Fails on every chunk until all of an output were tried."""
+
+    def __init__(self, add: Callable[..., None]) -> None:
+        self._add, self._tries = add, 0
+
+    def __get__(self, aggregator: Aggregator, _: object) -> Callable[[ProtectedChunk, MapOutput], None]:
+        def add(chunk: ProtectedChunk, output: MapOutput) -> None:
+            self._add(aggregator, chunk, output)
+            self._tries += 1
+            if self._tries <= 2:
+                output.faults[next(iter(output.fragments))] = Fault("Faulty", None)
+
+        return add
 
 
 def test_a_dead_letter_alone_is_an_output_too(later: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ingestion.stages.map.CHUNK_EVENTS", 1)
+    monkeypatch.setattr("ingestion.stages.map_stage.CHUNK_EVENTS", 1)
     name = only_id(later)
     stage = later.map_stage()
 
@@ -245,34 +257,18 @@ def test_a_dead_letter_alone_is_an_output_too(later: Pipeline, monkeypatch: pyte
     ]
 
 
-def test_what_events_were_judged_by_crosses_the_shuffle() -> None:
-    encoded = codec.encode(FragmentState())
-    block = ShuffleBlock([("a:1", encoded), ("b:1", encoded)], None, {"b:1": 7})
-    (first, same), (second, state) = _erasure_epoch(block)
-    assert (first, same) == ("a:1", encoded), "nobody judged it"
-    assert isinstance(state, FragmentState)
-    assert (second, state.erasure_epoch) == ("b:1", 7)
-
-
-def test_damaged_changes_of_a_fragment_that_was_judged_are_left_to_the_commit_stage() -> None:
-    block = ShuffleBlock([("a:1", b"\x01\0\0\0\0[]")], None, {"a:1": 7})
-    assert list(_erasure_epoch(block)) == block.fragments
-
-
 def test_changes_of_a_damaged_fragment_are_no_dead_letter_once_it_is_erased(later: Pipeline) -> None:
     later.process([at(1)])
     (stored,) = later.store.scan()
     later.store.write([FragmentWrite(stored.id, 1, b"damaged", frozenset())])
     mapped = later.map(at(2))
 
-    assert [each.fragment_id for each in later.commit_stage().run(mapped.fragments.items()).failed] == [
-        stored.id
-    ]
+    assert [each.fragment_id for each in later.commit_stage().run(mapped.encoded()).failed] == [stored.id]
     later.store.erase([stored.id], may(9))
     later.store.write([FragmentWrite(stored.id, 2, b"damaged", frozenset(), ORDINAL_MAX)])
-    output = later.commit_stage().run(later.map(at(1)).fragments.items())
+    output = later.commit_stage().run(later.map(at(1)).encoded())
     assert output.failed == []
-    output = later.commit_stage().run(mapped.fragments.items())
+    output = later.commit_stage().run(mapped.encoded())
     assert (output.failed, output.erased) == ([], 1)
 
 
@@ -314,7 +310,7 @@ def test_the_export_is_the_same_whenever_the_erasure_comes(tmp_path: Path, seed:
             pipeline.process(some)
     pipeline.store.erase([name], may(14))
     for mapped in on_their_way:
-        pipeline.commit_stage().run(mapped.fragments.items())
+        pipeline.commit_stage().run(mapped.encoded())
     again = [*events, *chance.sample(events, 20)]
     chance.shuffle(again)
     while again:

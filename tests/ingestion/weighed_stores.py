@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 
 from idgraph.model.fragments import Kind, Register
 from idgraph.model.store import NEW, FragmentWrite, StoredFragment
-from merge import codec
 from sinks.memory.profiles import MemoryProfileStore
 from tests.merge.test_commit import state
 
@@ -26,7 +25,7 @@ class WeighedStore(MemoryProfileStore):
         """So many fragments of about `size` bytes, which wait for the index."""
         first = state(1)
         first.registers["long"] = Register(first.registers["a"].origin, Kind.PLAIN, "x" * size)
-        data = codec.encode(first)
+        data = first.encode()
         ids = (f"p:{each:06}" for each in range(number))
         assert not self.write([FragmentWrite(each, NEW, data, frozenset()) for each in ids])
 

@@ -13,7 +13,6 @@ from idgraph.model.identifiers import Identifier
 from idgraph.model.stamps import SpecRef, Stamp
 from idgraph.model.store import FragmentWrite, StoredFragment
 from idgraph.model.tombstones import Tombstone
-from merge import codec
 from merge.commit import Committer
 from merge.fragments import FragmentState
 from sinks.memory.profiles import MemoryProfileStore
@@ -29,7 +28,7 @@ def state(ordinal: int, name: str = "user_id:1", path: str = "a") -> FragmentSta
 
 
 def value(store: MemoryProfileStore, name: str = "user_id:1", path: str = "a") -> object:
-    return codec.decode(store.read([name])[name].state).registers[path].value
+    return FragmentState.decode(store.read([name])[name].state).registers[path].value
 
 
 class _Racing(MemoryProfileStore):
@@ -55,10 +54,10 @@ class _Racing(MemoryProfileStore):
     def interfere(self, name: str, ordinal: int, path: str = "other") -> None:
         """Another writer's change."""
         present = MemoryProfileStore.read(self, [name]).get(name)
-        merged = codec.decode(present.state) if present else FragmentState()
+        merged = FragmentState.decode(present.state) if present else FragmentState()
         merged.join(state(ordinal, name, path))
         version = present.version if present else 0
-        MemoryProfileStore.write(self, [FragmentWrite(name, version, codec.encode(merged), frozenset())])
+        MemoryProfileStore.write(self, [FragmentWrite(name, version, merged.encode(), frozenset())])
 
 
 def committer(store: MemoryProfileStore, pauses: list[float], retries: int = 3) -> Committer:
@@ -159,8 +158,8 @@ def test_a_store_that_is_away_is_an_error() -> None:
 
 def test_what_was_given_is_not_touched() -> None:
     store, given = MemoryProfileStore(), state(1)
-    before = codec.encode(given)
+    before = given.encode()
     Committer(store).commit({"user_id:1": given})
     Committer(store).commit({"user_id:1": state(2)})
     Committer(store).commit({"user_id:1": given})
-    assert codec.encode(given) == before
+    assert given.encode() == before

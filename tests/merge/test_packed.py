@@ -70,8 +70,8 @@ def again(policy: ReconciliationPolicy, cell: Cell) -> Cell:
     """Out of its bytes."""
     state = FragmentState()
     if cell.keeps_anything:
-        state.cells = {"a": {policy: cell}}
-    return codec.decode(codec.encode(state)).cell("a", policy)
+        state.cells["a"] = {policy: cell}
+    return FragmentState.decode(state.encode()).cell("a", policy)
 
 
 def copied(cell: Cell) -> Cell:
@@ -94,7 +94,7 @@ def hot(count: int) -> bytes:
     for number in range(count):
         state.join(change(number))
     state.normalise()
-    return codec.encode(state)
+    return state.encode()
 
 
 @pytest.mark.parametrize("number", [0, 5000, 9999, 10_000])
@@ -110,19 +110,19 @@ def test_joining_one_event_to_ten_thousand_reads_a_few_of_them(
         return found
 
     monkeypatch.setattr(packed, "_decode", counted)
-    state = codec.decode(data)
+    state = FragmentState.decode(data)
     assert state.join(change(number, 2))
     state.normalise()
-    assert codec.encode(state)[:1] == codec.WITH_BLOCKS
+    assert state.encode()[:1] == codec.WITH_BLOCKS
     assert sum(read) < 1000
 
 
 def test_an_event_that_comes_again_changes_no_byte() -> None:
     data = hot(1000)
-    state = codec.decode(data)
+    state = FragmentState.decode(data)
     assert not state.join(change(500))
     state.normalise()
-    assert codec.encode(state) == data
+    assert state.encode() == data
 
 
 def test_a_state_of_before_there_were_blocks_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,29 +130,30 @@ def test_a_state_of_before_there_were_blocks_is_read(monkeypatch: pytest.MonkeyP
         before.setattr(cell_codec, "LARGE", 10**9)
         old = hot(1000)
     assert old[:1] == codec.WITH_CELLS
-    state = codec.decode(old)
+    state = FragmentState.decode(old)
+    state.encoded = None
     state.normalise()
-    assert codec.encode(state) == hot(1000)
-    assert not codec.decode(old).join(codec.decode(hot(1000)))
+    assert state.encode() == hot(1000)
+    assert not FragmentState.decode(old).join(FragmentState.decode(hot(1000)))
 
 
 @pytest.mark.parametrize("cut", [1, 20, 3000])
 def test_what_is_cut_short_or_flipped_is_damaged(cut: int) -> None:
     data = hot(1000)
     with pytest.raises(DamagedStateError):
-        codec.decode(data[:-cut])
+        FragmentState.decode(data[:-cut])
     with pytest.raises(DamagedStateError):
-        codec.decode(data[:-cut] + bytes([data[-cut] ^ 1]) + data[len(data) - cut + 1 :])
+        FragmentState.decode(data[:-cut] + bytes([data[-cut] ^ 1]) + data[len(data) - cut + 1 :])
     body = codec.body(data)[:-cut]
     with pytest.raises(DamagedStateError):
-        codec.decode(codec.framed(body, codec.WITH_BLOCKS))
+        FragmentState.decode(codec.framed(body, codec.WITH_BLOCKS))
     with pytest.raises(DamagedStateError):
-        codec.decode(codec.framed(codec.body(data) + b" " * cut, codec.WITH_BLOCKS))
+        FragmentState.decode(codec.framed(codec.body(data) + b" " * cut, codec.WITH_BLOCKS))
 
 
 def test_a_damaged_block_is_reported_when_it_is_read() -> None:
     data = hot(1000)
     body = codec.body(data)
-    state = codec.decode(codec.framed(body[:-9] + b"[" * 9, codec.WITH_BLOCKS))
+    state = FragmentState.decode(codec.framed(body[:-9] + b"[" * 9, codec.WITH_BLOCKS))
     with pytest.raises(DamagedStateError):
         list(state.stored())

@@ -173,12 +173,12 @@ def test_a_merge_that_fails_fails_alone(monkeypatch: pytest.MonkeyPatch) -> None
 def test_want_of_memory_is_no_fault_of_a_fragment(monkeypatch: pytest.MonkeyPatch) -> None:
     store = _Store()
 
-    def encode(_: FragmentState) -> bytes:
+    def encode(_: object) -> bytes:
         raise MemoryError
 
     given_ones = changes(4)
     with monkeypatch.context() as want:
-        want.setattr("merge.commit.codec.encode", encode)
+        want.setattr("merge.codec.encode", encode)
         with pytest.raises(MemoryError):
             committer(store, []).commit(given_ones)
     assert len(committer(store, []).commit(changes(4)).written) == 4

@@ -13,7 +13,7 @@ from idgraph.model.errors import KeyProviderError, QueryError
 from idgraph.model.identifiers import Identifier
 from idgraph.model.queries import Clause, FullText, Prefix, Query, Range, Term
 from idgraph.model.store import FragmentWrite
-from merge import codec
+from merge.fragments import FragmentState
 from profile_service.reader import MASK, UNREADABLE, Profile
 from tests.retail import UNDETECTED, Pipeline, attribute, order, raw, records, snapshot, spec
 from tests.sealing import sealed
@@ -89,14 +89,14 @@ def test_a_key_of_another_keyring_gives_unreadable(pipeline: Pipeline, tmp_path:
 
 def test_an_altered_value_gives_unreadable(pipeline: Pipeline) -> None:
     stored = pipeline.store.read([str(USER)])[str(USER)]
-    state = codec.decode(stored.state)
+    state = FragmentState.decode(stored.state)
     register = state.registers["identity.email"]
     swapped = "A" if register.value[10] != "A" else "B"
     state.registers["identity.email"] = register._replace(
         value=register.value[:10] + swapped + register.value[11:]
     )
     state.encoded = None
-    altered = codec.encode(state)
+    altered = state.encode()
     pipeline.store.write([FragmentWrite(stored.id, stored.version, altered, frozenset())])
     assert one(pipeline, reveal=True)["identity"]["email"] == UNREADABLE
 
@@ -117,7 +117,7 @@ def test_of_two_names_that_become_one_the_earlier_evidence_shows(
     made = Pipeline(tmp_path, snapshot=snapshot(2))
     made.process([order(1)])
     (stored,) = made.store.scan()
-    state = codec.decode(stored.state)
+    state = FragmentState.decode(stored.state)
     ((hashed, origin),) = state.identifiers.items()
     ordinal = origin.stamp.ordinal + (-1 if is_plain_earlier else 1)
     plain = origin._replace(stamp=origin.stamp._replace(ordinal=ordinal))
@@ -125,8 +125,10 @@ def test_of_two_names_that_become_one_the_earlier_evidence_shows(
         {hashed: origin, "email:p1@example.com": plain},
         {"email:p1@example.com": plain, hashed: origin},
     ):
-        state.identifiers, state.encoded = names, None
-        written = codec.encode(state)
+        state.identifiers.clear()
+        state.identifiers.update(names)
+        state.encoded = None
+        written = state.encode()
         (present,) = made.store.scan()
         made.store.write([FragmentWrite(stored.id, present.version, written, frozenset(names))])
         (profile,) = made.reader().scan()

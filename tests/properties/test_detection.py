@@ -22,7 +22,7 @@ from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.model.sources import FlowConfig
 from idgraph.model.specs import IdentifierPlace, SpecDocument
 from ingestion.stages.map_output import MapOutput
-from merge import codec
+from merge.fragments import FragmentState
 from metadata_service.attributes.discovery import with_proposal
 from sinks.memory.data_keys import MemoryDataKeys
 from tests.folders import in_memory
@@ -94,7 +94,7 @@ def test_order_duplication_and_batches_do_not_show(
     assert one.export() == other.export()
     assert one.export(reveal=True) == other.export(reveal=True)
     for fragment in one.store.scan(limit=1000):
-        whole = fragment.id.encode() + codec.encode(codec.decode(fragment.state))
+        whole = fragment.id.encode() + FragmentState.decode(fragment.state).encode()
         assert [canary for canary in CANARIES if canary in whole] == []
 
 
@@ -108,7 +108,7 @@ def test_when_proposals_arrive_does_not_show_in_answers(
         newest = running.snapshot
         for one, learn in zip(arrival, learns, strict=True):
             (output,) = running.map_stage().run([one])
-            running.commit_stage().run(output.fragments.items())
+            running.commit_stage().run(output.encoded())
             newest = learnt(newest, output)
             running.snapshot = newest if learn else running.snapshot
         running.snapshot = newest
@@ -160,11 +160,11 @@ def test_the_security_example_shows_nothing_that_looks_sensitive(tmp_path: Path)
     assert forwards.export() == backwards.export()
     sealed = 0
     for fragment in forwards.store.scan(limit=10_000):
-        state = codec.decode(fragment.state)
+        state = FragmentState.decode(fragment.state)
         for text in state.identifiers:
             identifier = Identifier.parse(text)
             assert identifier.value.startswith("~") or shaped(identifier.value) is None
-        for path, register in state.escape_control_chars():
+        for path, register in state.visible():
             keys = paths.split(path)[-2:]
             sealed += register.kind is Kind.SEALED
             if register.kind is Kind.PLAIN:

@@ -22,8 +22,9 @@ from idgraph.model.sources import FileSource
 from ingestion.sources.files.lines import DamagedRecord
 from ingestion.sources.payload_formats import PayloadFormats
 from ingestion.stages.dead_letters import BatchAttempt, BatchDeadLetters, DeadLetterWriter
-from ingestion.stages.event_mapping import EventMapper
+from ingestion.stages.map import EventMapper
 from ingestion.stages.map_output import MapOutput, MappedChunk, MappedEvent
+from ingestion.stages.protect import Protector
 from merge import codec
 from merge.fragments import FragmentState
 from tests.lanes import examples
@@ -125,20 +126,17 @@ def pipeline() -> Pipeline:
     return Pipeline(Path(tempfile.mkdtemp()))
 
 
-def mapped(
-    found: MetadataSnapshot, some: list[list[RawRecord | DamagedRecord]], are_whole: bool
-) -> list[tuple[Any, ...]]:
+def mapped(found: MetadataSnapshot, some: list[list[RawRecord | DamagedRecord]]) -> list[tuple[Any, ...]]:
     """What comes of chunks under a snapshot; of each event its state, whoever made its bytes."""
     tools = pipeline()
     compiled = CompiledSnapshot(found)
     dead_letters = BatchDeadLetters(DeadLetterWriter(tools.sealer), 1, BatchAttempt("main/0", "attempt"))
-    mapper = EventMapper(
-        compiled, {**tools.sources, **SOURCES}, tools.blind_index, dead_letters, PayloadFormats()
-    )
+    protector = Protector(compiled, tools.data_keys, tools.blind_index, dead_letters)
+    mapper = EventMapper(compiled, {**tools.sources, **SOURCES}, protector, dead_letters, PayloadFormats())
     reported = []
     for chunk in some:
         output = MapOutput()
-        events = mapper.map_chunk(chunk, LATEST, output, are_whole)
+        events = mapper.map_chunk(chunk, LATEST, output)
         reported.append(
             (
                 _reported(events),
@@ -164,7 +162,7 @@ def _other(name: str, event: MappedEvent) -> tuple[Any, ...]:
     if body is None:
         state = FragmentState()
         state.apply(FragmentChange(name, event.origin, event.leaves.plain, event.identifiers, event.scope))
-        body = codec.body(codec.encode(state))
+        body = codec.body(state.encode())
     assert event.fragment_id == name == str(event.identifiers[0])
     when = event.origin.stamp.ordinal if event.record.source != UNTIMED else None
     if not event.leaves.to_seal and event.scope is None:
@@ -174,10 +172,8 @@ def _other(name: str, event: MappedEvent) -> tuple[Any, ...]:
 
 
 @settings(max_examples=examples(60), deadline=None)
-@given(st.lists(chunks, min_size=1, max_size=3), st.sampled_from(DetectionMode), st.booleans(), st.booleans())
-def test_chunks(
-    some: list[list[RawRecord | DamagedRecord]], mode: DetectionMode, has_policy: bool, are_whole: bool
-) -> None:
+@given(st.lists(chunks, min_size=1, max_size=3), st.sampled_from(DetectionMode), st.booleans())
+def test_chunks(some: list[list[RawRecord | DamagedRecord]], mode: DetectionMode, has_policy: bool) -> None:
     policy = ReconciliationPolicy.FIRST if has_policy else ReconciliationPolicy.LATEST
     declared = [
         attribute("identity.email", encryption="searchable"),
@@ -186,7 +182,7 @@ def test_chunks(
         attribute("n", "integer", status="discovered"),
     ]
     found = snapshot(specs=SPECS, declared=declared, defaults=DiscoveryDefaults(detection=mode))
-    one, other = both(lambda: mapped(found, some, are_whole))
+    one, other = both(lambda: mapped(found, some))
     assert one == other
 
 
@@ -195,9 +191,9 @@ def test_the_common_event_is_mapped_natively(is_encrypted: bool) -> None:
     """So that what is compared is not the reference implementation with itself."""
     tools = pipeline()
     dead_letters = BatchDeadLetters(DeadLetterWriter(tools.sealer), 1, BatchAttempt("main/0", "attempt"))
-    mapper = EventMapper(
-        CompiledSnapshot(snapshot()), tools.sources, tools.blind_index, dead_letters, PayloadFormats()
-    )
+    compiled = CompiledSnapshot(snapshot())
+    protector = Protector(compiled, tools.data_keys, tools.blind_index, dead_letters)
+    mapper = EventMapper(compiled, tools.sources, protector, dead_letters, PayloadFormats())
 
     def fail(*_: Any) -> None:
         raise AssertionError("the reference implementation was asked")

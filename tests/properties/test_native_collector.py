@@ -22,7 +22,7 @@ from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.model.sources import FileSource
 from idgraph.model.stamps import SpecRef, Stamp
 from ingestion.stages.decode import EnvelopeReader
-from merge import codec, documents
+from merge import documents
 from merge.fragments import FragmentState
 from tests.properties.references import ORIGIN
 from tests.retail import spec
@@ -82,7 +82,7 @@ def state(size, tag):
     for number in range(size):
         made.identifiers[f"{tag}:{number:03d}"] = origin
     made.normalise()
-    return codec.encode(made)
+    return made.encode()
 
 few, many = state(22, "few"), state(31, "many")
 
@@ -168,7 +168,7 @@ def encoded() -> bytes:
     state.registers["a"] = Register(origin, Kind.PLAIN, 1)
     state.registers["b"] = Register(origin, Kind.PLAIN, [1])
     state.normalise()
-    return codec.encode(state)
+    return state.encode()
 
 
 def undecodable(*_: Any) -> Any:
@@ -191,10 +191,10 @@ def test_a_number_is_in_the_index_what_its_twin_makes_of_it(number: str) -> None
     origin = Origin(Stamp(0, 1, "s", "e"), SpecRef("n", 1))
     state.registers["a"] = Register(origin, Kind.PLAIN, canonical.decode(number.encode()))
     state.normalise()
-    stored = codec.encode(state)
+    stored = state.encode()
     assert native.states is not None
     found = native.states.fields(stored, lambda _: True, documents.shown_of_json)
-    expected = documents._fields(codec.decode(stored), lambda _: True)
+    expected = documents._fields(FragmentState.decode(stored), lambda _: True)
     assert repr(found) == repr(expected)
 
 

@@ -16,11 +16,10 @@ from idgraph.model.fragments import FragmentChange, Kind, Origin, Register
 from idgraph.model.identifiers import Identifier
 from idgraph.model.index import IndexRules
 from idgraph.model.stamps import SpecRef, Stamp
-from ingestion.stages.event_states import event_states, joined
+from ingestion.stages.event_states import event_states
 from merge import codec
 from merge.documents import EncodedFields, document
-from merge.encoded import EncodedState, as_state, state_of
-from merge.fragments import FragmentState
+from merge.fragments import FragmentState, join_all
 from sinks.sqlite.index.tokens import PathTokens, Tokenizer
 from tests.lanes import examples
 from tests.properties import odd_values
@@ -69,7 +68,7 @@ def encoded(events: list[FragmentChange]) -> bytes:
     for event in events:
         state.apply(event)
     state.normalise()
-    return codec.encode(state)
+    return state.encode()
 
 
 several = st.lists(changes(), max_size=5)
@@ -82,11 +81,11 @@ def test_joins(mine: list[FragmentChange], others: list[FragmentChange]) -> None
     one, other = encoded(mine), encoded(others)
 
     def work() -> tuple[Any, ...]:
-        state = state_of(one)
+        state = FragmentState.checked(one)
         before = sorted(state.names())
-        changed = state.join(state_of(other))
+        changed = state.join(FragmentState.checked(other))
         state.normalise()
-        data = codec.encode(state)
+        data = state.encode()
         fields = document("f", 1, state, IndexRules(PATHS_SHOWN.__contains__)).fields
         return changed, data, before, sorted(state.names()), sorted(fields.items(), key=str)
 
@@ -153,7 +152,7 @@ def test_tokens_of_states(mine: list[list[FragmentChange]], numbers: list[str], 
 def test_tokens_of_odd_states(state: FragmentState) -> None:
     try:
         state.normalise()
-        data = codec.encode(state)
+        data = state.encode()
     except Exception:
         return
     if data[:1] != codec.FORMAT:
@@ -244,14 +243,14 @@ def test_joins_of_many(events: list[FragmentChange]) -> None:
         st.tuples(st.sampled_from(["u:1", "u:2", "ü:3"]), st.none() | st.integers(-3, 3), changes()),
         max_size=12,
     ),
-    st.lists(st.tuples(st.sampled_from(["u:1", "u:2", "u:4"]), several, st.booleans()), max_size=2),
+    st.lists(st.tuples(st.sampled_from(["u:1", "u:2", "u:4"]), several), max_size=2),
     st.sets(st.sampled_from(["u:1", "u:2", "u:4"]), max_size=1),
     st.lists(st.sampled_from(["u:1", "u:2", "u:9"]), max_size=2),
     st.lists(changes(), max_size=2),
 )
 def test_states_of_events(
     events: list[tuple[str, int | None, FragmentChange]],
-    present: list[tuple[str, list[FragmentChange], bool]],
+    present: list[tuple[str, list[FragmentChange]]],
     excluded: set[str],
     taken: list[str],
     more: list[FragmentChange],
@@ -265,30 +264,25 @@ def test_states_of_events(
         again = [(name, *each) for name in taken for each in states.take(name)]
         for name, when, body in again:
             states.add(name, when, body)
-        fragments: dict[str, FragmentState | bytes] = {
-            # What is no bytes is the reference implementation's, as is what has markers.
-            name: encoded(changes) if is_encoded else codec.decode(encoded(changes))
-            for name, changes, is_encoded in present
-        }
+        fragments: dict[str, bytes] = {name: encoded(changes) for name, changes in present}
         left = states.join_into(fragments, dict.fromkeys(excluded))
         assert not excluded & {*left}
         for name in (*left, *(excluded & {*states.fragment_ids()})):
             # As where some events of a fragment have something to seal.
             own = extra if name in excluded else []
             before = fragments.get(name)
-            if before is None or isinstance(before, bytes):
-                whole = states.join_with(name, own, before)
-                if whole is not None:
-                    fragments[name] = whole
-                    continue
-            parts = [EncodedState(codec.framed(body)) for _, body in states.take(name)]
-            parts += [EncodedState(codec.framed(body)) for body in own]
-            state = as_state(fragments.get(name) or FragmentState())
+            whole = states.join_with(name, own, before)
+            if whole is not None:
+                fragments[name] = whole
+                continue
+            parts = [FragmentState(codec.framed(body)) for _, body in states.take(name)]
+            parts += [FragmentState(codec.framed(body)) for body in own]
+            state = FragmentState(before)
             for part in parts:
                 state.join(part)
             state.normalise()
-            fragments[name] = state
-        return again, sorted((name, codec.encode(as_state(state))) for name, state in fragments.items())
+            fragments[name] = state.encode()
+        return again, sorted(fragments.items())
 
     natively, plainly = both(work)
     assert natively == plainly
@@ -300,17 +294,17 @@ def test_states_of_common_events_are_joined_natively() -> None:
         origin = Origin(Stamp(0, number, "s", str(number)), SpecRef("m", 1))
         one = FragmentChange("", origin, {"a": Register(origin, Kind.PLAIN, number)}, (Identifier("u", "1"),))
         states.add(f"u:{number % 1200}", number, codec.body(encoded([one])))
-    fragments: dict[str, FragmentState | bytes] = {}
+    fragments: dict[str, bytes] = {}
     assert states.join_into(fragments, {"u:7": None}) == []
     assert len(fragments) == 1199
-    whole = states.join_with("u:7", [codec.body(codec.encode(as_state(fragments["u:8"])))], None)
+    whole = states.join_with("u:7", [codec.body(FragmentState(fragments["u:8"]).encode())], None)
     assert whole is not None
-    assert as_state(whole).registers["a"].value == 2408
+    assert FragmentState(whole).registers["a"].value == 2408
     assert states.join_with("u:nobody", [], None) is None
     assert states.join_with("u:nobody", [], whole) == whole
-    state = as_state(fragments["u:8"])
-    assert isinstance(state, EncodedState)
-    codec.check(codec.encode(state))
+    state = FragmentState(fragments["u:8"])
+    assert state._parts is None
+    codec.check(state.encode())
     assert state.registers["a"].value == 2408
     # Those of another chunk are joined to what is there.
     assert states.join_into(fragments, {}) == []
@@ -324,17 +318,21 @@ def event_of(number: int, mutations: dict[str, int]) -> bytes:
     return codec.body(encoded([FragmentChange("u:1", origin, registers, ())]))
 
 
+def joined(bodies: list[bytes]) -> FragmentState:
+    return join_all([FragmentState(codec.framed(body)) for body in bodies])
+
+
 def outcome_of(bodies: list[bytes]) -> tuple[bool, bytes]:
     """Whether they are joined natively, and what they are joined to."""
-    states, fragments = event_states(), dict[str, FragmentState | bytes]()
+    states, fragments = event_states(), dict[str, bytes]()
     for body in bodies:
         states.add("u:1", None, body)
     if states.join_into(fragments, {}):
         assert native.states is not None
         assert native.states.join_all(tuple(bodies)) is None
-        return False, codec.encode(joined(bodies))
-    assert codec.encode(joined(bodies)) == codec.encode(as_state(fragments["u:1"]))
-    return True, codec.encode(as_state(fragments["u:1"]))
+        return False, joined(bodies).encode()
+    assert joined(bodies).encode() == FragmentState(fragments["u:1"]).encode()
+    return True, FragmentState(fragments["u:1"]).encode()
 
 
 def test_a_wide_event_is_not_walked_by_each_small_one() -> None:
@@ -343,7 +341,7 @@ def test_a_wide_event_is_not_walked_by_each_small_one() -> None:
     is_native, data = outcome_of([*small[:1000], wide, *small[1000:]])
     assert is_native
     assert outcome_of([wide, *small]) == outcome_of([*small, wide]) == (True, data)
-    registers = codec.decode(data).registers
+    registers = FragmentState.decode(data).registers
     assert (len(registers), registers["p00007"].value, registers["p00008"].value) == (10_001, 1999, 8)
 
 
@@ -352,7 +350,7 @@ def test_events_that_share_no_attribute_are_left_to_the_twin_before_they_cost_mo
     assert outcome_of(bodies[:300])[0]
     is_native, data = outcome_of(bodies)
     assert not is_native
-    assert len(codec.decode(data).registers) == 4000
+    assert len(FragmentState.decode(data).registers) == 4000
 
 
 @pytest.mark.parametrize(
@@ -386,7 +384,7 @@ def test_many_events_of_the_common_form_become_one_state(size: int) -> None:
         registers = {path: Register(origin, Kind.PLAIN, value) for path, value in values.items()}
         events.append(FragmentChange("u:1", origin, registers, (Identifier("u", str(number % 3)),)))
     bodies = [codec.body(encoded([event])) for event in events]
-    assert codec.encode(joined(bodies)) == encoded(events)
+    assert joined(bodies).encode() == encoded(events)
     assert native.states is not None
     assert (native.states.join_all(tuple(bodies)) is None) == (size > 65)
 
@@ -404,15 +402,15 @@ def test_a_fragment_of_many_attributes(size: int, is_known: bool) -> None:
     assert native.states is not None
     joined = native.states.join(many, few)
     assert (joined is not None) == is_known
-    one = as_state(many)
-    other = codec.decode(many)
-    assert one.join(codec.decode(few) if joined is None else as_state(few))
-    assert other.join(codec.decode(few))
+    one = FragmentState(many)
+    other = FragmentState.decode(many)
+    assert one.join(FragmentState.decode(few) if joined is None else FragmentState(few))
+    assert other.join(FragmentState.decode(few))
     one.normalise()
     other.normalise()
-    assert codec.encode(one) == codec.encode(other)
+    assert one.encode() == other.encode()
     rules = IndexRules(lambda _: True)
-    assert document("u:1", 1, as_state(codec.encode(one)), rules) == document("u:1", 1, other, rules)
+    assert document("u:1", 1, FragmentState(one.encode()), rules) == document("u:1", 1, other, rules)
 
 
 @pytest.mark.parametrize("bodies", [(), (b"[]",), [b"[]", b"[]"], (b"[]", "x")])
@@ -428,7 +426,7 @@ def test_a_state_that_was_looked_into_is_still_the_same(
     parts: list[list[FragmentChange]], data: st.DataObject
 ) -> None:
     # Decoded at any point of its life it must go on as if it had been from the start.
-    lazy, plain = state_of(encoded(parts[0])), codec.decode(encoded(parts[0]))
+    lazy, plain = FragmentState.checked(encoded(parts[0])), FragmentState.decode(encoded(parts[0]))
     for part in parts[1:]:
         if data.draw(st.booleans()):
             assert lazy.registers == plain.registers
@@ -436,10 +434,12 @@ def test_a_state_that_was_looked_into_is_still_the_same(
         if data.draw(st.booleans()):
             lazy.apply(event)
             plain.apply(event)
-        assert lazy.join(state_of(encoded(part))) == plain.join(codec.decode(encoded(part)))
+        assert lazy.join(FragmentState.checked(encoded(part))) == plain.join(
+            FragmentState.decode(encoded(part))
+        )
     lazy.normalise()
     plain.normalise()
-    assert codec.encode(lazy) == codec.encode(plain)
+    assert lazy.encode() == plain.encode()
     assert (lazy.registers, lazy.identifiers, lazy.markers) == (
         plain.registers,
         plain.identifiers,
@@ -452,11 +452,14 @@ def test_a_state_that_was_looked_into_is_still_the_same(
 def test_odd_states_are_looked_into(state: FragmentState) -> None:
     try:
         state.normalise()
-        data = codec.encode(state)
+        data = state.encode()
     except Exception:
         return
     one, other = both(
-        lambda: (state_of(data).names(), document("f", 1, state_of(data), IndexRules(lambda _: True)))
+        lambda: (
+            FragmentState.checked(data).names(),
+            document("f", 1, FragmentState.checked(data), IndexRules(lambda _: True)),
+        )
     )
     assert one == other
 
@@ -467,24 +470,13 @@ def test_the_common_form_is_joined_and_read_without_decoding() -> None:
     u1 = (Identifier("u", "1"),)
     old = encoded([FragmentChange("u:1", origin, {"a": Register(origin, Kind.PLAIN, 1)}, u1)])
     new = encoded([FragmentChange("u:1", later, {"b": Register(later, Kind.PLAIN, "x")}, u1)])
-    state = state_of(old)
-    assert isinstance(state, EncodedState)
-    assert state.join(state_of(new))
+    state = FragmentState.checked(old)
+    assert state._parts is None
+    assert state.join(FragmentState.checked(new))
     assert state.names() == {"u:1"}
     assert document("f", 1, state, IndexRules(lambda _: True)).fields == {"a": 1, "b": "x"}
-    assert "registers" not in _set_slots(state)
+    assert state._parts is None
     assert state.registers.keys() == {"a", "b"}
-
-
-def _set_slots(state: EncodedState) -> set[str]:
-    found = set()
-    for each in FragmentState.__slots__:
-        try:
-            object.__getattribute__(state, each)
-        except AttributeError:
-            continue
-        found.add(each)
-    return found
 
 
 def test_what_is_too_much_for_the_loops_is_joined_all_the_same() -> None:
@@ -504,8 +496,8 @@ def test_what_is_too_much_for_the_loops_is_joined_all_the_same() -> None:
     for size in (20, 60, 63, 64, 65, 200, 1100):
 
         def work(first: bytes = part(0), second: bytes = part(size // 2)) -> Any:
-            state = state_of(first)
-            return state.join(state_of(second)), codec.encode(state), sorted(state.names())
+            state = FragmentState.checked(first)
+            return state.join(FragmentState.checked(second)), state.encode(), sorted(state.names())
 
         one, other = both(work)
         assert one == other
@@ -531,12 +523,12 @@ def test_no_byte_is_trusted(mine: list[FragmentChange], data: st.DataObject) -> 
     damaged, whole = codec.framed(bytes(body)), encoded([])
     for one, other in ((damaged, whole), (whole, damaged), (damaged, damaged)):
         try:
-            state = state_of(one)
+            state = FragmentState.checked(one)
             state.names()
             native.states.join_all((codec.body(one), codec.body(other), codec.body(one)))  # type: ignore[union-attr]
-            state.join(state_of(other))
+            state.join(FragmentState.checked(other))
             document("f", 1, state, IndexRules(lambda _: True))
-            codec.encode(state)
+            state.encode()
         except (DamagedStateError, *canonical.MalformedJSON, ValueError, TypeError):
             # Of what nobody can have written the reference implementations raise these too; what counts is that it ends.
             pass

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from idgraph.model.attributes import Reconciliation, ReconciliationPolicy
 from idgraph.model.fragments import FragmentChange, Kind, Origin, Register
 from idgraph.model.stamps import SpecRef, Stamp
-from merge import codec
 from merge.fragments import FragmentState
 from merge.policies import POLICIES
 from merge.resolution import shown
@@ -72,7 +71,7 @@ def test_order_duplication_and_batching_do_not_show(
 ) -> None:
     given = data.draw(events(policy))
     once, other = fold([given]), disordered(data, given)
-    assert codec.encode(other) == codec.encode(once)
+    assert other.encode() == once.encode()
     assert profile(other, under(policy)) == profile(once, under(policy))
 
 
@@ -84,7 +83,7 @@ def test_nor_do_they_when_the_policies_change(
     catalogues = st.sampled_from(data.draw(st.lists(assignments, min_size=1, max_size=3)))
     given = data.draw(st.lists(changes(catalogues), max_size=16))
     once, other = fold([given]), disordered(data, given)
-    assert codec.encode(other) == codec.encode(once)
+    assert other.encode() == once.encode()
     assert profile(other, newest) == profile(once, newest)
 
 
@@ -97,14 +96,14 @@ def test_joining_is_a_semilattice(policy: ReconciliationPolicy, data: st.DataObj
     def joined(*states: FragmentState) -> bytes:
         whole = FragmentState()
         for each in states:
-            whole.join(codec.decode(codec.encode(each)))
+            whole.join(FragmentState.decode(each.encode()))
             whole.normalise()
-        return codec.encode(whole)
+        return whole.encode()
 
-    two_and_three = codec.decode(joined(two, three))
+    two_and_three = FragmentState.decode(joined(two, three))
     assert joined(one, two) == joined(two, one)
-    assert joined(one, one) == joined(one) == codec.encode(one)
-    assert joined(joined_first := codec.decode(joined(one, two)), three) == joined(one, two_and_three)
+    assert joined(one, one) == joined(one) == one.encode()
+    assert joined(joined_first := FragmentState.decode(joined(one, two)), three) == joined(one, two_and_three)
     assert joined(joined_first, one) == joined(one, two)
 
 
@@ -114,15 +113,15 @@ def test_joining_is_a_semilattice(policy: ReconciliationPolicy, data: st.DataObj
 def test_joining_what_is_there_changes_nothing(policy: ReconciliationPolicy, data: st.DataObject) -> None:
     given = data.draw(events(policy))
     whole = fold([given])
-    before = codec.encode(whole)
-    again = codec.decode(before)
-    assert not again.join(codec.decode(before))
+    before = whole.encode()
+    again = FragmentState.decode(before)
+    assert not again.join(FragmentState.decode(before))
     for event in given:
         part = FragmentState()
         part.apply(event)
         whole.join(part)
         whole.normalise()
-    assert codec.encode(whole) == before
+    assert whole.encode() == before
 
 
 @each_policy

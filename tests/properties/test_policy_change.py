@@ -20,9 +20,9 @@ from idgraph.model.fragments import Kind
 from idgraph.model.snapshots import DiscoveryDefaults, MetadataSnapshot
 from ingestion.stages.map_output import MapOutput
 from ingestion.stages.orphaned_keys import KeyGuard
-from merge import codec
 from merge.commit import Committer
 from merge.documents import document
+from merge.fragments import FragmentState
 from sinks.memory.data_keys import MemoryDataKeys
 from tests.folders import in_memory
 from tests.lanes import examples
@@ -110,7 +110,7 @@ def fields(pipeline: Pipeline) -> dict[str, object]:
     """What the index was given of each profile."""
     rules = CompiledSnapshot(pipeline.snapshot).attributes.index_rules
     return {
-        each.id: document(each.id, 1, codec.decode(each.state), rules)
+        each.id: document(each.id, 1, FragmentState.decode(each.state), rules)
         for each in pipeline.store.scan(limit=10_000)
     }
 
@@ -133,7 +133,7 @@ def given_late(pipeline: Pipeline, before: MetadataSnapshot, event: RawRecord, o
         pipeline.store, Backoff(1, 0.0), guarded=KeyGuard(pipeline.store, pipeline.data_keys).write
     )
     try:
-        stage.run(output.fragments.items())
+        stage.run(output.encoded())
     except ConflictError:
         Pipeline(pipeline.folder, KEYS, pipeline.store, pipeline.index, snapshot=before).process([event])
 
@@ -202,7 +202,7 @@ def test_a_replay_under_the_old_policy_uncovers_nothing(events: list[RawRecord])
     sealed(pipeline)
     before = state(pipeline)
     for output in again:
-        pipeline.commit_stage().run(output.fragments.items())
+        pipeline.commit_stage().run(output.encoded())
     assert state(pipeline) == before
 
 
@@ -260,7 +260,7 @@ def test_what_is_opened_again_stays_sealed() -> None:
     pipeline.snapshot = opened(CLOSED["and others"], None)
     assert sealed(pipeline).values.total() == 0
     assert state(pipeline) == before
-    kinds = [r.kind for each in before.values() for r in codec.decode(each).registers.values()]
+    kinds = [r.kind for each in before.values() for r in FragmentState.decode(each).registers.values()]
     assert Kind.SEALED in kinds
 
 
@@ -273,7 +273,7 @@ def test_what_another_policy_kept_in_the_clear_does_not_outlive_protection() -> 
     pipeline, expected = running(open_), running(closed)
     pipeline.process(EVENTS)
     expected.process(EVENTS)
-    assert any(codec.decode(each).cells for each in state(pipeline).values())
+    assert any(FragmentState.decode(each).cells for each in state(pipeline).values())
     pipeline.snapshot = closed
     sealed(pipeline)
     assert state(pipeline) == state(expected)

@@ -29,7 +29,6 @@ from idgraph.model.index import IndexDocument, IndexRules
 from idgraph.model.queries import Query, Term
 from idgraph.model.store import NEW, FragmentWrite
 from idgraph.projection.outbox import drain_outbox
-from merge import codec
 from merge.documents import document
 from merge.fragments import FragmentState
 from sinks.elasticsearch import bulk as elasticsearch_bulk
@@ -194,7 +193,7 @@ def test_a_server_that_is_killed_loses_nothing_and_the_outbox_waits(tmp_path: Pa
         state = FragmentState()
         state.registers["x"] = Register(ORIGIN, Kind.PLAIN, f"word{number}")
         state.normalise()
-        store.write([FragmentWrite(f"a:{number}", NEW, codec.encode(state), frozenset())])
+        store.write([FragmentWrite(f"a:{number}", NEW, state.encode(), frozenset())])
 
     with elasticsearch(tmp_path / "node") as node:
         place = IndexLocation(node.url, "killed")

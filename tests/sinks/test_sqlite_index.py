@@ -22,7 +22,6 @@ from idgraph.model.stamps import SpecRef, Stamp
 from merge import codec
 from merge.documents import EncodedFields
 from merge.documents import document as document_of
-from merge.encoded import state_of
 from merge.fragments import FragmentState
 from sinks.index_values import ORDERED_CHARACTERS, words
 from sinks.memory.index import MemoryProfileIndex
@@ -64,7 +63,10 @@ def test_a_new_attribute_of_which_nothing_is_indexed_hides_no_profile(path: Path
     state.apply(FragmentChange("u:1", origin, mutations, (Identifier("u", "1"),), None))
     state.normalise()
     index = opened(path)
-    assert index.put([document_of("u:1", 1, state_of(codec.encode(state)), IndexRules(lambda _: True))]) == {}
+    assert (
+        index.put([document_of("u:1", 1, FragmentState.checked(state.encode()), IndexRules(lambda _: True))])
+        == {}
+    )
     assert index.search(Query((Term("city", "Ulm"),))).ids == ["u:1"]
 
 

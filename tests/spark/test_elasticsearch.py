@@ -14,8 +14,8 @@ from idgraph.app.settings.document import load
 from idgraph.model.index import ProfileIndex
 from idgraph.model.queries import Query
 from idgraph.model.store import scan_all
-from merge import codec
 from merge.documents import document
+from merge.fragments import FragmentState
 from sinks.sqlite.index.index import SqliteProfileIndex
 from tests.contracts.implementations import reversed_name
 from tests.installation import Installation, Shop, retail
@@ -37,7 +37,9 @@ def opened(installation: Installation) -> Iterator[tuple[ProfileIndex, ProfileIn
     embedded = SqliteProfileIndex(installation.folder / "embedded.db", reversed_name)
     with wiring.opened(settings) as resources:
         stored = scan_all(resources.store)
-        embedded.put([document(each.id, each.version, codec.decode(each.state), rules) for each in stored])
+        embedded.put(
+            [document(each.id, each.version, FragmentState.decode(each.state), rules) for each in stored]
+        )
         yield resources.index, embedded
     embedded.close()
 

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from idgraph.model.attributes import DataType, ReconciliationPolicy
 from idgraph.model.fragments import FragmentChange, Kind, Origin, Register
 from idgraph.model.stamps import SpecRef, Stamp
-from merge import codec
 from merge.fragments import FragmentState
 from merge.policies import POLICIES
 from tests.properties.test_sealing import INDEX, KEY, FixedProvider
@@ -42,7 +41,7 @@ def joined(
     start: dict[str, Register], found: list[tuple[Origin, dict[str, Register]]]
 ) -> dict[str, Register]:
     state = FragmentState()
-    state.registers = dict(start)
+    state.registers.update(start)
     for origin, mutations in found:
         state.apply(FragmentChange(NAME, origin, mutations, ()))
     return state.registers
@@ -54,7 +53,7 @@ def test_the_join_is_the_same(
 ) -> None:
     key = SealingKey(KEY, NAME)
     present = {path: Register(origin, Kind.PLAIN, "before") for path, origin in before.items()}
-    latest = SEALER.seal_latest(key, given_events, present)
+    latest = SEALER.seal_latest(key, given_events)
     all_of_them = [
         {what.path: SEALER.seal(key, origin, what) for what in values} for origin, values in given_events
     ]
@@ -68,7 +67,7 @@ def test_where_another_policy_than_latest_decides_all_are_sealed() -> None:
     sealer = RegisterSealer(PolicyTree(snapshot(declared=[attribute("a", policy="first")])), INDEX)
     came = [Origin(Stamp(0, ordinal, "shop", "e"), SpecRef("s", 1)) for ordinal in (1, 2)]
     values = [ValueToSeal("a", 1, False), ValueToSeal("b", 1, False)]
-    found = sealer.seal_latest(SealingKey(KEY, NAME), [(origin, values) for origin in came], {})
+    found = sealer.seal_latest(SealingKey(KEY, NAME), [(origin, values) for origin in came])
     assert [sorted(each) for each in found] == [["a"], ["a", "b"]]
 
 
@@ -87,7 +86,7 @@ def kept(written: list[tuple[Origin, list[Register]]], halves: int) -> bytes:
         part.normalise()
     parts[0].join(parts[1])
     parts[0].normalise()
-    return codec.encode(parts[0])
+    return parts[0].encode()
 
 
 @given(st.lists(st.tuples(origins, arrays), min_size=1, max_size=4), st.booleans(), st.integers(0, 4))

@@ -16,7 +16,6 @@ from idgraph.model.fragments import FragmentChange, Kind, Origin, Register
 from idgraph.model.identifiers import Identifier
 from idgraph.model.specs import SpecDocument
 from idgraph.model.stamps import SpecRef, Stamp
-from merge import codec
 from merge.fragments import FragmentState
 from tests.retail import Pipeline, attribute, order, raw, records, snapshot, spec
 from transforms.schema.data_types import MAX_ARRAY_DEPTH, canonical_value, problem
@@ -82,7 +81,7 @@ def test_what_is_let_through_is_stored_and_read_again(value: Any) -> None:
     registers = {"a": Register(ORIGIN, Kind.PLAIN, value)}
     state.apply(FragmentChange("u:1", ORIGIN, registers, (Identifier("u", "1"),)))
     state.normalise()
-    again = codec.decode(codec.encode(state))
+    again = FragmentState.decode(state.encode())
     assert canonical.encode(again.registers["a"].value) == canonical.encode(value)
 
 

@@ -6,7 +6,7 @@ grows here: what is sealed and need not be any more stays sealed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -72,23 +72,18 @@ class RegisterSealer(NotPicklable):
         self,
         key: SealingKey,
         events: Sequence[tuple[Origin, Sequence[ValueToSeal]]],
-        present: Mapping[str, Register],
     ) -> list[dict[str, Register]]:
-        """The registers of each of several events of one fragment, without those that another of them, or what is
-        `present` of the fragment, replaces: of several values at a path whose policy is `latest` only the later
-        ones are ever sealed. All of them must be joined then. Raises as `seal` does."""
+        """The registers of each of several events of one fragment. Of several values at a path whose policy is `latest`
+        only the latest ones are sealed, so all events must be joined. Raises as `seal` does."""
         seal = self.seal
-        if len(events) == 1 and not present:
+        if len(events) == 1:
             ((origin, values),) = events
             return [{what[0]: seal(key, origin, what) for what in values}]
         latest: dict[str, Origin] = {}
         for origin, values in events:
             for path, _, _ in values:
                 known = latest.get(path)
-                if known is None:
-                    known = present[path][0] if path in present else origin
-                    latest[path] = known
-                if known < origin:
+                if known is None or known < origin:
                     latest[path] = origin
         # Of one origin both are sealed: their bytes decide.
         all_count = self._all_count

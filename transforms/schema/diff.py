@@ -18,7 +18,6 @@ from idgraph.model.attributes import AttributeMetadata
 from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.errors import EventError
 from idgraph.model.fragments import Kind, Origin, Register
-from idgraph.model.identifiers import Identifier
 from idgraph.model.proposals import Proposal
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.model.specs import RESERVED_KEY
@@ -70,37 +69,9 @@ class AttributeTree(PolicyTree):
             raise
         return found
 
-    def leaves_and_state(
-        self, output: dict[str, Any], origin: Origin, identifiers: tuple[Identifier, ...]
-    ) -> tuple[Leaves, bytes | None]:
-        """`leaves`, and the state that its plain ones make with an event's identifiers, as the JSON in what
-        `merge.codec` writes: then none stands in `plain`. None for what is not of the common form, which has other
-        policies than `latest` or names with other characters than ASCII: then they stand in `plain`."""
-        if native.leaves is None or type(output) is not dict:
-            return self.leaves(output, origin), None
-        found = Leaves({}, [], [])
-        try:
-            state = native.leaves.state(
-                self._root,
-                output,
-                RESERVED_KEY,
-                origin,
-                identifiers,
-                self.policies,
-                found,
-                *found[:2],
-                self._walk,
-                canonical.encode,
-            )
-            _check_number(found)
-        except EventError:
-            self.take_back(found)
-            raise
-        return found, state
-
     def native_state(self) -> tuple[Any, ...] | None:
-        """What native code calls for `leaves_and_state`: the function, what it is given beside an event's own, and
-        how many leaves an event may have."""
+        """What native code takes for the leaves of an event as the bytes of a state: the function, its arguments beside
+        an event's own, and how many leaves an event may have."""
         if native.leaves is None:
             return None
         known = self._root, RESERVED_KEY, self.policies, self._walk, canonical.encode

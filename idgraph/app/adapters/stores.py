@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from idgraph.model.counts import BatchCounts
 from idgraph.model.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -55,16 +56,16 @@ def open_data_keys(config: dict[str, Any]) -> DataKeyStore:
     return SqliteDataKeys(Path(config["directory"]) / DATA_KEYS)
 
 
-def charged(*stores: ProfileStore | DataKeyStore) -> Callable[[], tuple[float, float]]:
-    """What gives the read and write units that the stores have consumed since it was last asked."""
+def charged(*stores: ProfileStore | DataKeyStore) -> Callable[[], BatchCounts]:
+    """A function that returns the read and write units which the stores have consumed since its last call."""
     budgeted = [store.consumed for store in stores if isinstance(store, Budgeted)]
     config = [(0.0, 0.0)]
 
-    def consumed() -> tuple[float, float]:
+    def consumed() -> BatchCounts:
         now = [each() for each in budgeted]
         total = sum(each[0] for each in now), sum(each[1] for each in now)
         (last,), config[:] = config, [total]
-        return total[0] - last[0], total[1] - last[1]
+        return BatchCounts(read_units=total[0] - last[0], write_units=total[1] - last[1])
 
     return consumed
 

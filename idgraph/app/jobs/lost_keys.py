@@ -14,7 +14,7 @@ from idgraph.model.errors import (
 )
 from idgraph.model.fragments import Kind
 from idgraph.model.store import FragmentStore, ProfileStore, StoredFragment, StoreMarks, scan_all
-from merge import codec
+from merge.fragments import FragmentState
 from transforms.privacy.keys import DataKeyStore, KeyProvider
 from transforms.privacy.sealing import context
 
@@ -117,7 +117,7 @@ def _holds_sealed_values(store: FragmentStore) -> bool:
 
 def _is_sealed(fragment: StoredFragment) -> bool:
     try:
-        state = codec.decode(fragment.state)
+        state = FragmentState.decode(fragment.state)
     except DamagedStateError:
         # Another loss, which is informed where the fragment is read.
         return False

@@ -21,7 +21,6 @@ from idgraph.model.stamps import Stamp
 from idgraph.model.store import FragmentWrite
 from ingestion.spark.workers import WorkerResources
 from ingestion.stages.commit import CommitStage, put_and_settle
-from merge import codec
 from merge.cells import Cell
 from merge.documents import document
 from merge.fragments import FragmentState
@@ -154,7 +153,9 @@ class Renaming(NotPicklable):
     ) -> None:
         """To fragments of other ids. What a tombstone refuses there belongs to somebody who was erased."""
         try:
-            committed = self._commit.run((each.name, states[each.stored.id]) for each in found)
+            committed = self._commit.run(
+                (each.name, states[each.stored.id].encode(), each.erasure_epoch) for each in found
+            )
         finally:
             # Whatever failed: what is gone by the next run is not looked at again.
             self._orphaned_keys.erase(self._commit.refused)
@@ -203,9 +204,7 @@ def _write_of(each: OutdatedFragment, state: FragmentState) -> FragmentWrite:
     identifiers = frozenset(state.identifiers)
     dropped = frozenset(each.state.identifiers) - identifiers
     version = each.stored.version
-    return FragmentWrite(
-        each.stored.id, version, codec.encode(state), identifiers, each.erasure_epoch, dropped
-    )
+    return FragmentWrite(each.stored.id, version, state.encode(), identifiers, each.erasure_epoch, dropped)
 
 
 def _has_sealed(state: FragmentState) -> bool:

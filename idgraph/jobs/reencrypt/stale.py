@@ -10,7 +10,6 @@ from idgraph.model.jobs import Progress
 from idgraph.model.store import StoredFragment
 from idgraph.model.tombstones import NO_EPOCH
 from ingestion.spark.workers import WorkerResources
-from merge import codec
 from merge.fragments import FragmentState
 from transforms.privacy.secret import NotPicklable
 from transforms.privacy.stored_names import StoredNames
@@ -97,7 +96,7 @@ class OutdatedSearch(NotPicklable):
             if stored is None:
                 continue
             try:
-                state = codec.decode(stored.state)
+                state = FragmentState.decode(stored.state)
             except DamagedStateError:
                 damaged.append(stored.id)
                 continue

@@ -30,7 +30,6 @@ from idgraph.model.store import FragmentWrite, scan_pages
 from idgraph.projection.outbox import drain_outbox
 from ingestion.spark.workers import WorkerResources
 from ingestion.stages.commit import put_and_settle
-from merge import codec
 from merge.documents import document
 from merge.fragments import FragmentState
 from transforms.privacy.sealing import SealingKey
@@ -198,7 +197,7 @@ class StoredSealing:
                 changes[name] = changed
                 each.state.restate(changed)
                 writes.append(
-                    FragmentWrite(name, version, codec.encode(each.state), frozenset(), each.erasure_epoch)
+                    FragmentWrite(name, version, each.state.encode(), frozenset(), each.erasure_epoch)
                 )
         refused = self._store.write(writes) if writes else set()
         # An erasure that came meanwhile may have gone by before their keys were made.

@@ -7,11 +7,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePath
 
+from idgraph.model.counts import BatchCounts
 from idgraph.model.events import RawRecord
 from idgraph.model.sources import FileSource
 from ingestion.sources.files.lines import DamagedRecord, read_records, size_of, unread
 from ingestion.sources.files.taken import folder_of, source_of
-from ingestion.sources.stream import SparkRow, Taken
+from ingestion.sources.stream import SparkRow
 from transforms.privacy.blind_index import BlindIndex
 from transforms.schema.detection.detection import shaped_key
 
@@ -89,8 +90,8 @@ class FileRecords:
             "again where a source takes it",
         )
 
-    def taken(self) -> Taken:
+    def taken(self) -> BatchCounts:
         """Files that were read to their end since this was last asked."""
-        counted = Taken(self._files, self._bytes)
+        counted = BatchCounts(files=self._files, file_bytes=self._bytes)
         self._files = self._bytes = 0
         return counted

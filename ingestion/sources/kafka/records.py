@@ -6,13 +6,14 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from idgraph.model.counts import BatchCounts
 from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.errors import ConfigError
 from idgraph.model.events import KAFKA, RawRecord
 from idgraph.model.kafka import KafkaSource
 from ingestion.sources.files.lines import DamagedRecord
 from ingestion.sources.kafka.envelope import Headers, frame
-from ingestion.sources.stream import SparkRow, Taken
+from ingestion.sources.stream import SparkRow
 
 RANGE = ("topic", "partition", "since", "until")
 """Columns of rows that are ranges of offsets, for records that Spark does not read itself."""
@@ -58,9 +59,9 @@ class KafkaRecords:
         for record in self._read_range(topic, partition, since, until):
             yield self._record(topic, partition, *record)
 
-    def taken(self) -> Taken:
+    def taken(self) -> BatchCounts:
         """There are no files."""
-        return Taken()
+        return BatchCounts()
 
     def _record(
         self,
