@@ -155,7 +155,23 @@ def test_a_dry_run_says_what_would_go_and_changes_nothing(filled: CommandLine) -
     assert not wiring.tombstone_file(filled.settings()).exists()
     (receipt,) = filled.json("erase", *WHOM, "--yes", "--json")
     assert [each["goes"] for each in reported.pop("letters")] == [True] * 3
+    assert len(reported.pop("found")) == reported["fragments"]
     assert receipt["counts"] == reported
+
+
+def test_a_dry_run_lists_whom_and_which_identifier_led_there(filled: CommandLine) -> None:
+    """Found by a new user: a fragment of somebody else had the address as its second one."""
+    mail = f"email:{MAIL}"
+    process(filled.settings(), [segment(20, userId="somebody-else", anonymousId="anonymous-somebody-else")])
+    (reported,) = filled.json("erase", mail, f"user_id:{USER}", "--dry-run", "--json")
+    found = {each["id"]: each["by"] for each in reported["found"]}
+    assert found["user_id:somebody-else"] == mail
+    assert found[f"user_id:{USER}"] == f"{mail}, user_id:{USER}"
+    assert len(found) == reported["fragments"] == 3
+    shown = filled("erase", mail, "--dry-run").stdout
+    assert "user_id:somebody-else" in shown
+    (receipt,) = filled.json("erase", mail, f"user_id:{USER}", "--yes", "--json")
+    assert len(receipt["asked"]) == 2
 
 
 def test_dead_letters_that_may_be_of_others_stay_and_are_told(filled: CommandLine) -> None:

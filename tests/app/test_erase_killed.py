@@ -13,6 +13,7 @@ import pytest
 
 from idgraph.app import wiring
 from idgraph.jobs.erase.receipt import receipt_hash
+from idgraph.model.identifiers import Identifier
 from idgraph.model.queries import Query
 from sinks.keyring.provider import KeyringFile
 from tests.app.conftest import CommandLine
@@ -72,7 +73,10 @@ def test_the_same_command_again_completes_it(filled: CommandLine, tmp_path: Path
     assert reported == json.loads(receipt.read_bytes())
     assert reported["hash"] == receipt_hash(reported)
     names = TombstoneNames(KeyringFile(settings.keyring_file()))
-    assert reported["fragments"] == sorted({*reported["asked"], *(names(each).hex() for each in ids)})
+    assert reported["asked"] == sorted(names(each).hex() for each in WHOM)
+    with wiring.opened(settings) as resources:
+        hashed = {str(resources.blind_index.identifier(Identifier.parse(each))) for each in WHOM}
+    assert reported["fragments"] == sorted({names(each).hex() for each in (*WHOM, *hashed, *ids)})
     assert reported["counts"]["fragments"] == 2
     assert reported["continued"] is (STEPS.index(step) >= 2)
 

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from idgraph.jobs.erase.dead_letter_search import FoundDeadLetter
     from idgraph.jobs.erase.erasure import Erased, Preview
     from idgraph.model.identifiers import Identifier
+    from idgraph.model.tombstones import FragmentSummary
     from ingestion.spark.workers import WorkerResources
+    from transforms.privacy.blind_index import BlindIndex
 
 
 def erase(
@@ -70,7 +72,7 @@ def erase(
                 _show(done, as_json)
                 _report_kept(done)
                 return
-            asked = _names(identifiers or [], resources)
+            asked = _names(identifiers or [], resources.blind_index)
             ids = sorted({*(fragments or []), *(i for name in asked for i in resources.store.find(name))})
             if not (asked or ids):
                 raise QueryError("name whom to erase: TYPE:VALUE, or --fragment ID")
@@ -89,7 +91,7 @@ def _erase(
     settings: Settings,
     resources: WorkerResources,
     ids: list[str],
-    asked: set[str],
+    asked: dict[str, str],
     dry_run: bool,
     receipt_file: Path | None,
     yes: bool,
@@ -114,12 +116,15 @@ def _erase(
         _show_dead_letters(found.dead_letters)
         _report_kept(found.counts)
         raise typer.Exit(Exit.NOT_FOUND)
+    led_there = {each.fragment_id: _led_there(each, asked) for each in found.fragments}
     if dry_run:
-        _show_preview(found, as_json)
+        _show_preview(found, led_there, as_json)
         return
     if receipt_file is not None:
         require_place(receipt_file)
     if not yes:
+        for name, because in led_there.items():
+            print(escape_control_chars(f"{name}  by {because}"), file=sys.stderr)
         _show(found.counts, as_json=False, to_people=True)
         if not confirmed("erase this for good?"):
             print("nothing was erased", file=sys.stderr)
@@ -127,7 +132,7 @@ def _erase(
     moment = datetime.now(UTC)
     until = int((moment.timestamp() + settings.flow.max_future_skew_seconds) * 1000)
     erased = erasure.erase(named, until, asked)
-    reported_of = receipt(moment, until, named, asked, erasure.names, erased, bool(cut_short))
+    reported_of = receipt(moment, until, named, set(asked.values()), erasure.names, erased, bool(cut_short))
     if receipt_file is not None:
         try:
             write_receipt(receipt_file, reported_of)
@@ -169,10 +174,10 @@ def _parsed(text: str) -> Identifier:
         raise QueryError(str(error)) from None
 
 
-def _names(identifiers: list[str], resources: WorkerResources) -> set[str]:
-    """The identifiers as they may be stored: in the clear, and hashed."""
-    parsed = [_parsed(text) for text in identifiers]
-    return {str(each) for i in parsed for each in (i, resources.blind_index.identifier(i))}
+def _names(identifiers: list[str], blind_index: BlindIndex) -> dict[str, str]:
+    """The identifiers as they may be stored, in the clear and hashed; by each what the command line has."""
+    parsed = [(text, _parsed(text)) for text in identifiers]
+    return {str(each): text for text, i in parsed for each in (i, blind_index.identifier(i))}
 
 
 def _show(counts: Erased, as_json: bool, to_people: bool = False) -> None:
@@ -186,14 +191,24 @@ def _show(counts: Erased, as_json: bool, to_people: bool = False) -> None:
         print_table(("place", "number"), rows)
 
 
-def _show_preview(found: Preview, as_json: bool) -> None:
+def _led_there(found: FragmentSummary, asked: dict[str, str]) -> str:
+    """Which of the identifiers on the command line a fragment carries."""
+    names = found.identifiers | {found.fragment_id}
+    carried = sorted({text for name, text in asked.items() if name in names})
+    return ", ".join(carried) or "its id, or an erasure that was interrupted"
+
+
+def _show_preview(found: Preview, led_there: dict[str, str], as_json: bool) -> None:
     if as_json:
         dead_letters = [
             {"id": each.id, "position": each.position, "why": each.why, "goes": each.certain}
             for each in found.dead_letters
         ]
-        print_json({**found.counts._asdict(), "letters": dead_letters})
+        found_by = [{"id": name, "by": because} for name, because in led_there.items()]
+        print_json({**found.counts._asdict(), "found": found_by, "letters": dead_letters})
         return
+    if led_there:
+        print_table(("fragment", "found by"), list(led_there.items()))
     _show(found.counts, as_json)
     if found.dead_letters:
         print_table(

@@ -59,9 +59,10 @@ class Erased(NamedTuple):
 
 
 class Preview(NamedTuple):
-    """What an erasure would find, and of dead letters which and why."""
+    """What an erasure would find: which fragments, and of dead letters which and why."""
 
     counts: Erased
+    fragments: list[FragmentSummary]
     dead_letters: list[FoundDeadLetter]
 
 
@@ -96,7 +97,8 @@ class Erasure:
         certain = sum(each.certain for each in dead_letters)
         keys = len(self._data_keys.existing(ids))
         documents = len(self._index.versions(ids))
-        return Preview(_counted(found, keys, documents, certain, len(dead_letters) - certain), dead_letters)
+        counts = _counted(found, keys, documents, certain, len(dead_letters) - certain)
+        return Preview(counts, [each for each in found if each.version > 0], dead_letters)
 
     def erase(self, ids: Sequence[str], until: int, identifiers: Iterable[str] = ()) -> Erased:
         """Erase these fragments, and the dead letters that certainly carry one of their identifiers or of

@@ -28,8 +28,8 @@ def receipt(
     erased: Erased,
     continued: bool,
 ) -> dict[str, Any]:
-    """`fragments` are those with a tombstone now, `asked` what the command line named; of both only the
-    keyed hash is in the receipt, so that who holds the keyring can show that somebody was erased. `continued` says that an erasure that was
+    """`fragments` are those with a tombstone now, `asked` the identifiers on the command line, one hash each, as they were
+    written there; of both only the keyed hash is in the receipt, so that who holds the keyring can show that somebody was erased. `continued` says that an erasure that was
     interrupted went on: what it had removed by then is not among the counts."""
     content = {
         "format": 1,
