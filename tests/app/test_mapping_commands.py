@@ -208,6 +208,51 @@ def test_check_warns_of_paths_that_no_operation_makes(idgraph: CommandLine) -> N
     assert [warning["pointer"] for warning in reported["warnings"]] == ["/id", "/identifiers/0/path"]
 
 
+def test_check_warns_beside_mistakes(idgraph: CommandLine) -> None:
+    """Found by a new user: a mistake hid the warnings of the same file."""
+    shift = {"operation": "shift", "spec": {"a": "identity.email"}}
+    wrong = {"operation": "modify-overwrite-beta", "spec": {"a": "=toUpperr(@(1,b))"}}
+    document = {
+        **{"name": "shop", "source": "orders", "operations": [shift, wrong]},
+        "identifiers": [{"type": "email", "path": "identity.emial", "primary": True}],
+    }
+    reported = json.loads(idgraph("check", written(idgraph.folder, document), "--json").stdout)
+    assert len(reported["problems"]) == 1
+    assert [warning["pointer"] for warning in reported["warnings"]] == ["/identifiers/0/path"]
+    definitions = [
+        {"path": "a..b", "data_type": "string"},
+        {"path": "c", "data_type": "string", "encryption": "searchable"},
+    ]
+    definitions.append({"path": "d", "data_type": "boolean", "encryption": "searchable"})
+    reported = json.loads(idgraph("check", written(idgraph.folder, definitions), "--json").stdout)
+    assert [len(reported[kind]) for kind in ("problems", "warnings")] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("source", "envelope", "warned"),
+    [
+        ("loyalti", "", True),
+        ("loyalty", "", False),
+        ("loy*", "", False),
+        ("loyalty", 'source = { const = "crm" }', True),
+        ("crm", 'source = { const = "crm" }', False),
+        ("loyalti", 'source = { path = "system" }', False),
+    ],
+)
+def test_check_warns_of_a_source_that_there_is_not(
+    source: str, envelope: str, warned: bool, idgraph: CommandLine
+) -> None:
+    text = f'[[sources]]\nname = "loyalty"\npath = "inbox"\n{envelope}\n'
+    (idgraph.folder / "idgraph.toml").write_text(text)
+    document = {
+        **{"name": "shop", "source": source, "operations": RENAME},
+        "identifiers": [{"type": "email", "path": "b", "primary": True}],
+    }
+    done = idgraph("check", written(idgraph.folder, document))
+    assert done.exit_code == 0
+    assert ("/source: " in done.stderr) is warned
+
+
 def test_check_reports_every_mistake_of_an_operation(idgraph: CommandLine) -> None:
     shift = {"operation": "shift", "spec": {"a": 5, "b": "&9", "c": {"d": "x.*", "e": "fine"}}}
     jmespath = {"operation": "jmespath", "spec": {"k": "trm(b)", "l": {"m": "b[", "n": "b"}}}

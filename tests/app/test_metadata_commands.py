@@ -133,6 +133,13 @@ def test_attributes_are_declared_found_and_shown(served: CommandLine) -> None:
     )
 
 
+def test_a_spec_for_a_source_that_there_is_not_is_saved_with_a_warning(served: CommandLine) -> None:
+    done = served("specs", "apply", changed(served.folder, "typo.json", source="order"))
+    assert done.exit_code == 0
+    assert "warning: /source: no source is called 'order' (did you mean 'orders'?)" in done.stderr
+    assert served("specs", "apply", ORDERS).stderr == ""
+
+
 def test_a_list_shows_the_protection_in_force(served: CommandLine) -> None:
     served("attributes", "apply", EXAMPLE / "attributes.json")
     send(served, discovered("identity.name.full"), discovered("shop.persona"))

@@ -19,6 +19,7 @@ from idgraph.app.terminal.output import (
     escape_control_chars,
     print_listing,
     report_cut,
+    report_warnings,
     visible_lines,
 )
 from idgraph.model.errors import ApprovalNeededError, MetadataError, RefusedError
@@ -131,9 +132,7 @@ def apply_attributes(
     with error_handler():
         given = [placed for file in files for placed in read_attributes(file)]
         for placed in given:
-            for warning in placed.warnings():
-                said = f"{placed.file.file}:{warning.line}:{warning.column}: warning: {warning.reported}"
-                print(escape_control_chars(said), file=sys.stderr)
+            report_warnings(placed.file.file, placed.warnings())
         waiting: list[ApprovalNeededError] = []
         with wiring.metadata_client(settings_of(context)) as client:
             for number, placed in enumerate(given):

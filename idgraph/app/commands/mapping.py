@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from idgraph.app.commands.context import settings_of
 from idgraph.app.exits import Exit, error_handler
-from idgraph.app.terminal.output import escape_control_chars, json_writer, print_json
+from idgraph.app.terminal.output import escape_control_chars, json_writer, print_json, report_warnings
 from idgraph.model import canonical
 from idgraph.model.errors import ConfigError, TransformError
 
 if TYPE_CHECKING:
+    from idgraph.app.documents.json_files import Problem
     from idgraph.app.documents.reading import SpecOperations
     from idgraph.app.payload_lines import PayloadLine
 
@@ -55,7 +57,7 @@ def map_payloads(
         raise typer.BadParameter("--reveal-values and --json belong to --trace")
     with error_handler():
         operations = read_operations(spec)
-        lines = read_payloads(None if file == Path("-") else file, operations.of_events)
+        lines = read_payloads(None if file == Path("-") else file, operations.definition is not None)
         if trace:
             bad = sum(_traced(operations, lines, reveal_values, as_json))
         else:
@@ -118,6 +120,7 @@ def _traced(
 
 
 def check(
+    context: typer.Context,
     files: Annotated[
         list[Path], typer.Argument(help="Mapping specs, and definitions of attributes or lists of them.")
     ],
@@ -131,27 +134,24 @@ def check(
 ) -> None:
     """Check mapping specs and definitions of attributes. What is wrong is reported as `file:line:column: pointer: message`.
 
-    Exit code 1 if one is wrong, 2 if a file cannot be read. A warning changes no exit code.
+    Exit code 1 if one is wrong, 2 if a file cannot be read. A warning changes no exit code. A spec is compared with the
+    sources of the configuration, where their events all have known names.
     """
     from idgraph.app.documents.json_files import DocumentError
     from idgraph.app.documents.reading import check_document
 
+    with error_handler():
+        sources = settings_of(context).event_sources()
     worst = 0
     for file in files:
         problems: list[dict[str, Any]] = []
-        warnings: list[dict[str, Any]] = []
+        found: tuple[Problem, ...] = ()
         shown_as = f"{file}: ok"
         code = Exit.FAILED
         try:
-            found = check_document(file)
-            warnings = [warning._asdict() for warning in found]
-            if not as_json:
-                for warning in found:
-                    print(
-                        f"{file}:{warning.line}:{warning.column}: warning: {warning.reported}",
-                        file=sys.stderr,
-                    )
+            found = check_document(file, sources.names if sources.are_all else frozenset())
         except DocumentError as error:
+            found = error.warnings
             problems = [problem._asdict() for problem in error.problems]
             shown_as = str(error)
         except ConfigError as error:
@@ -160,8 +160,10 @@ def check(
             code = Exit.USAGE
         worst = max(worst, code if problems else 0)
         if as_json:
+            warnings = [warning._asdict() for warning in found]
             print_json({"file": str(file), "ok": not problems, "problems": problems, "warnings": warnings})
         else:
+            report_warnings(file, found)
             print(shown_as, file=sys.stderr if problems else sys.stdout)
     if worst:
         raise typer.Exit(worst)

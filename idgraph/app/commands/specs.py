@@ -12,7 +12,7 @@ import typer
 from idgraph.app import wiring
 from idgraph.app.commands.context import Json, Why, settings_of
 from idgraph.app.exits import Exit, error_handler
-from idgraph.app.terminal.output import escape_control_chars, print_listing, visible_lines
+from idgraph.app.terminal.output import escape_control_chars, print_listing, report_warnings, visible_lines
 from idgraph.model.errors import SpecError
 
 if TYPE_CHECKING:
@@ -36,12 +36,22 @@ def apply_specs(context: typer.Context, files: list[Path], reason: Why = "") -> 
 
     A spec that did not change makes no new version.
     """
-    from idgraph.app.documents.reading import read_definition, refused_by_service
+    from idgraph.app.documents.reading import (
+        locate_in,
+        read_definition,
+        refused_by_service,
+        unknown_source,
+    )
 
     with error_handler():
+        sources = settings_of(context).event_sources()
         definitions = [(file, read_definition(file)) for file in files]
         with wiring.metadata_client(settings_of(context)) as client:
+            known = sources.names
+            if known and not sources.are_all and (answer := client.snapshot()) is not None:
+                known |= {each.source for each in answer.snapshot.attributes if each.source}
             for file, definition in definitions:
+                report_warnings(file, locate_in(file, unknown_source(definition, known)))
                 before = client.get_spec(definition.name)
                 try:
                     saved = client.put_spec(definition, reason)

@@ -41,11 +41,12 @@ class Problem(NamedTuple):
 
 
 class DocumentError(IdgraphError):
-    """A file that a person wrote is wrong: one line of text for each problem."""
+    """A file that a person wrote is wrong: one line of text for each problem. `warnings` are of what is not wrong."""
 
-    def __init__(self, file: Path, problems: Iterable[Problem]) -> None:
+    def __init__(self, file: Path, problems: Iterable[Problem], warnings: Iterable[Problem] = ()) -> None:
         self.file = file
         self.problems = sorted(problems)
+        self.warnings = tuple(warnings)
         super().__init__("\n".join(f"{file}:{problem}" for problem in self.problems))
 
 
@@ -79,9 +80,9 @@ class JsonFile:
             offset = offset_within(self.text, spot.value, error.offset)
         return Problem(*place_at(self.text, offset), error.pointer, error.message, error.hint)
 
-    def refuse(self, errors: Iterable[SpecError]) -> DocumentError:
+    def refuse(self, errors: Iterable[SpecError], warnings: Iterable[Problem] = ()) -> DocumentError:
         """The error that reports all of these."""
-        return DocumentError(self.file, map(self.locate, errors))
+        return DocumentError(self.file, map(self.locate, errors), warnings)
 
     def _decoded(self, raw: bytes) -> str:
         if raw.startswith(_UTF16):

@@ -6,6 +6,7 @@ read.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from idgraph.model.attributes import AttributeDefinition
 from idgraph.model.classification import ClassificationLevels
 from idgraph.model.errors import SpecError
 from idgraph.model.paths import join, split
+from idgraph.model.snapshots import pattern_matches
 from idgraph.model.specs import SpecDefinition
 from idgraph.web.refusals import RefusedRequestError
 from metadata_service.attributes.rules import check_attribute
@@ -28,17 +30,20 @@ class SpecOperations(NamedTuple):
 
     operations: Any
     place: str
-    of_events: bool
-    """Whether the file is a spec document: what it maps are events, and those are objects."""
+    definition: SpecDefinition | None = None
+    """The document, if the file is one: what it maps are events, and those are objects."""
     warnings: tuple[Problem, ...] = ()
 
 
-def check_document(file: Path) -> tuple[Problem, ...]:
+def check_document(file: Path, sources: frozenset[str] = frozenset()) -> tuple[Problem, ...]:
     """Read a spec or attribute definitions, whichever the file holds; gives the warnings. Definitions are judged by
-    the classification levels that a metadata service begins with: it may have others."""
+    the classification levels that a metadata service begins with: it may have others. A spec is compared with the names
+    of `sources`, if there are any."""
     document = JsonFile(file)
     if not _holds_attributes(document.content):
-        return _read_operations(document).warnings
+        found = _read_operations(document)
+        unknown = unknown_source(found.definition, sources) if found.definition is not None else []
+        return *map(document.locate, unknown), *found.warnings
     problems: list[SpecError] = []
     levels = ClassificationLevels()
     placed = _read_attributes(document)
@@ -48,9 +53,10 @@ def check_document(file: Path) -> tuple[Problem, ...]:
             check_attribute(definition.model_copy(update=unstated))
         except RefusedRequestError as error:
             problems.append(SpecError(error.message, f"{place}{error.pointer}", error.hint))
+    warnings = tuple(warning for each in placed for warning in each.warnings())
     if problems:
-        raise document.refuse(problems)
-    return tuple(warning for each in placed for warning in each.warnings())
+        raise document.refuse(problems, warnings)
+    return warnings
 
 
 def read_operations(file: Path) -> SpecOperations:
@@ -62,14 +68,30 @@ def _read_operations(spec: JsonFile) -> SpecOperations:
     if _is_document(spec.content):
         definition = _definition(spec)
         warnings = tuple(map(spec.locate, unproduced_paths(definition)))
-        return SpecOperations(definition.operations, "/operations", True, warnings)
+        return SpecOperations(definition.operations, "/operations", definition, warnings)
     place = "/operations" if _holds_operations_only(spec.content) else ""
-    return SpecOperations(_operations(spec, place), place, False)
+    return SpecOperations(_operations(spec, place), place)
 
 
 def read_definition(file: Path) -> SpecDefinition:
     """The spec document of a file."""
     return _definition(JsonFile(file))
+
+
+def unknown_source(definition: SpecDefinition, sources: frozenset[str]) -> list[SpecError]:
+    """Whether a spec is of none of these sources: it then maps nothing. Empty where no source is known."""
+    from transforms.spec.pointers import nearest
+
+    if not sources or any(pattern_matches(definition.source, source) for source in sources):
+        return []
+    message = f"no source is called '{definition.source}'"
+    return [SpecError(message, "/source", nearest(definition.source, sorted(sources)))]
+
+
+def locate_in(file: Path, problems: Iterable[SpecError]) -> list[Problem]:
+    """Where these stand in a file that is known to be JSON."""
+    document = JsonFile(file)
+    return [document.locate(problem) for problem in problems]
 
 
 class PlacedAttribute(NamedTuple):
@@ -204,5 +226,13 @@ def _definition(spec: JsonFile) -> SpecDefinition:
         except SpecError as error:
             problems.append(error)
     if problems:
-        raise spec.refuse(problems)
+        raise spec.refuse(problems, map(spec.locate, _unproduced_beside(definition)))
     return definition
+
+
+def _unproduced_beside(definition: SpecDefinition) -> list[SpecError]:
+    """`unproduced_paths` of a document with mistakes; none where a mistake hides which paths there are."""
+    try:
+        return unproduced_paths(definition)
+    except Exception:  # of whatever kind: the operations are wrong
+        return []

@@ -11,7 +11,7 @@ import re
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import (
     AfterValidator,
@@ -144,6 +144,13 @@ class IndexSettings(BaseModel):
     replicas: int = Field(default=1, ge=0, le=10, description="Copies of each shard of a new index version.")
 
 
+class EventSources(NamedTuple):
+    """Names of sources as events have them. `are_all`: no event brings its own."""
+
+    names: frozenset[str]
+    are_all: bool
+
+
 class Settings(BaseSettings):
     """All that idgraph can be determined."""
 
@@ -220,6 +227,19 @@ class Settings(BaseSettings):
     def sources_by_name(self) -> dict[str, FileSource | KafkaSource]:
         """Sources by name, in the order of the file."""
         return {source.name: source for source in self.sources}
+
+    def event_sources(self) -> EventSources:
+        """How the sources of the configuration are called in their events."""
+        names: set[str] = set()
+        are_all = True
+        for source in self.sources:
+            if source.source is None:
+                names.add(source.name)
+            elif source.source.const is not None:
+                names.add(str(source.source.const))
+            else:
+                are_all = False
+        return EventSources(frozenset(names), are_all)
 
     def source(self, name: str) -> FileSource | KafkaSource:
         """One source. Raises ConfigError with the names that there are."""

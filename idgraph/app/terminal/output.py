@@ -10,8 +10,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from idgraph.model import canonical
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pydantic import BaseModel
     from rich.console import Console
+
+    from idgraph.app.documents.json_files import Problem
 
 _STEERING = (
     r"\x00-\x1f\x7f-\x9f"  # C0, delete and C1: colours, titles, the cursor, new lines
@@ -63,6 +67,13 @@ def report_cut(shown: int, total: int, is_least: bool = False) -> None:
     if total > shown:
         of = "more than " if is_least else ""
         print(f"{shown:,} of {of}{total:,}; more with --limit", file=sys.stderr)
+
+
+def report_warnings(file: Path, warnings: Iterable[Problem]) -> None:
+    """Say on standard error what may not be meant in a file that a person wrote."""
+    for each in warnings:
+        said = f"{file}:{each.line}:{each.column}: warning: {each.reported}"
+        print(escape_control_chars(said), file=sys.stderr)
 
 
 def print_json(value: Any) -> None:
