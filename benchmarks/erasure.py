@@ -29,10 +29,9 @@ from sinks.sqlite.index.index import SqliteProfileIndex
 from sinks.sqlite.profiles import SqliteProfileStore
 from sinks.tombstone_file import TombstoneFile
 from transforms.privacy.blind_index import BlindIndex
-from transforms.privacy.dead_letter_sealing import DeadLetterSealer
+from transforms.privacy.protected_names import TombstoneNames
+from transforms.privacy.record_sealing import DeadLetterSealer, ShuffleBlockKeys
 from transforms.privacy.sealing import DataKeys
-from transforms.privacy.shuffle_sealing import ShuffleBlockKeys
-from transforms.privacy.stored_names import TombstoneNames
 
 FRAGMENTS = 50_000
 LETTERS = 1_000

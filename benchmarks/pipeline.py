@@ -22,7 +22,7 @@ from ingestion.stages.map_output import EncodedChange, MapOutput
 from ingestion.stages.map_stage import MapStage
 from sinks.keyring.provider import KeyringFile
 from transforms.privacy.sealing import DataKeys
-from transforms.spec.snapshot import CompiledSnapshot
+from transforms.spec.mapping import CompiledSnapshot
 
 
 class Pipeline:

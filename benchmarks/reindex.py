@@ -31,8 +31,8 @@ from sinks.keyring.provider import KeyringFile
 from sinks.sqlite.index.index import SqliteProfileIndex
 from sinks.sqlite.index.versions import SqliteIndexVersions
 from sinks.sqlite.profiles import SqliteProfileStore
-from transforms.privacy.dead_letter_sealing import DeadLetterSealer
-from transforms.privacy.stored_names import TombstoneNames
+from transforms.privacy.protected_names import TombstoneNames
+from transforms.privacy.record_sealing import DeadLetterSealer
 
 PROFILES = 20_000
 

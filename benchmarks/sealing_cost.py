@@ -19,7 +19,7 @@ from sinks.keyring.provider import KeyringFile
 from sinks.sqlite.data_keys import SqliteDataKeys
 from transforms.privacy.keys import WrappedKey
 from transforms.privacy.sealing import DataKeys, SealingKey
-from transforms.spec.snapshot import CompiledSnapshot
+from transforms.spec.mapping import CompiledSnapshot
 
 ROUNDS = 3
 

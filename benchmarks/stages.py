@@ -16,7 +16,7 @@ from benchmarks.workload import SOURCES, clear, write_inbox
 from idgraph.app import wiring
 from idgraph.app.settings.document import Settings
 from ingestion.sources.files.lines import read_records
-from transforms.spec.snapshot import CompiledSnapshot
+from transforms.spec.mapping import CompiledSnapshot
 
 
 def measure(folder: Path, shops: int) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from benchmarks.workload import SOURCES, write_inbox
 from idgraph.jobs.reencrypt.stored_sealing import StoredSealing
 from idgraph.model.jobs import Progress
 from ingestion.sources.files.lines import read_records
-from transforms.spec.snapshot import CompiledSnapshot
+from transforms.spec.mapping import CompiledSnapshot
 
 
 def measure(folder: Path) -> dict[str, Any]:

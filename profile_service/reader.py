@@ -21,8 +21,8 @@ from idgraph.model.store import FragmentStore, StoredFragment, sorted_all
 from merge.fragments import FragmentState
 from merge.resolution import Shown, shown, tree
 from transforms.privacy.blind_index import BlindIndex
+from transforms.privacy.protected_names import StoredNames
 from transforms.privacy.sealing import DataKeys
-from transforms.privacy.stored_names import StoredNames
 from transforms.schema.data_types import DATA_TYPES, declared_types
 from transforms.schema.policy_tree import PolicyTree
 

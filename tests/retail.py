@@ -40,11 +40,10 @@ from sinks.memory.profiles import MemoryProfileStore
 from sinks.sqlite.data_keys import SqliteDataKeys
 from sinks.sqlite.dead_letters import SqliteDeadLetters
 from transforms.privacy.blind_index import BlindIndex
-from transforms.privacy.dead_letter_sealing import DeadLetterSealer
 from transforms.privacy.keys import DataKeyStore
+from transforms.privacy.record_sealing import DeadLetterSealer, ShuffleBlockKeys
 from transforms.privacy.sealing import DataKeys
-from transforms.privacy.shuffle_sealing import ShuffleBlockKeys
-from transforms.spec.snapshot import CompiledSnapshot
+from transforms.spec.mapping import CompiledSnapshot
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "retail"
 CREATED = datetime(2024, 1, 1, tzinfo=UTC)

@@ -10,7 +10,7 @@ from idgraph.jobs.reencrypt.stored_sealing import PAGE, StoredSealing
 from idgraph.model.jobs import Progress
 from ingestion.spark.workers import WorkerResources
 from tests.retail import Pipeline
-from transforms.spec.snapshot import CompiledSnapshot
+from transforms.spec.mapping import CompiledSnapshot
 
 
 @dataclass

@@ -69,7 +69,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "cryptography": ("transforms/privacy/", "sinks/keyring/"),
     "phonenumbers": ("transforms/schema/detection/",),
     "stdnum": ("transforms/schema/detection/",),
-    "jmespath": ("transforms/spec/jmespath/", "transforms/spec/operations/"),
+    "jmespath": ("transforms/spec/jmespath/",),
 }
 """Other people's packages that are used in one place only: files, or folders with a slash at the end."""
 

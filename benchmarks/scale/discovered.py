@@ -23,7 +23,7 @@ from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.snapshot_file import PinnedSnapshot, SnapshotFile
 from ingestion.spark.sent_snapshots import SnapshotSender
 from sinks.http.metadata import MetadataClient
-from transforms.spec.snapshot import CompiledSnapshot
+from transforms.spec.mapping import CompiledSnapshot
 
 SIZES = (1000, 10_000, 100_000)
 AT_ONCE = 5000

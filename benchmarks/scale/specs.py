@@ -12,7 +12,7 @@ from benchmarks.sealing_cost import snapshot
 from benchmarks.workload import events
 from idgraph.model.events import RawRecord
 from idgraph.model.snapshots import MetadataSnapshot
-from transforms.spec.snapshot import MAX_CACHED_ROUTES, CompiledSnapshot
+from transforms.spec.mapping import MAX_CACHED_ROUTES, CompiledSnapshot
 
 SIZES = (10, 100, 1000)
 EVENTS = 10_000

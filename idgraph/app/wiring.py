@@ -77,10 +77,9 @@ def open_resources(settings: str) -> WorkerResources:
     from ingestion.spark.workers import WorkerResources
     from sinks.sqlite.dead_letters import SqliteDeadLetters
     from transforms.privacy.blind_index import BlindIndex
-    from transforms.privacy.dead_letter_sealing import DeadLetterSealer
+    from transforms.privacy.protected_names import TombstoneNames
+    from transforms.privacy.record_sealing import DeadLetterSealer, ShuffleBlockKeys
     from transforms.privacy.sealing import DataKeys
-    from transforms.privacy.shuffle_sealing import ShuffleBlockKeys
-    from transforms.privacy.stored_names import TombstoneNames
 
     reported = json.loads(settings)
     directory = Path(reported["directory"])
@@ -126,7 +125,7 @@ def opened_keys(settings: Settings, own: bool = False) -> Iterator[tuple[Rotatin
     """The key provider and the data keys alone. Raises KeyProviderError, with `own` also when the keyring is another
     one's; StoreError when the data keys are lost: an empty file in their place would count none in use."""
     from idgraph.app.jobs import lost_keys
-    from transforms.privacy.stored_names import TombstoneNames
+    from transforms.privacy.protected_names import TombstoneNames
 
     provider = provider_of(settings)
     reported = worker_config(settings)
@@ -241,7 +240,7 @@ def erasure(settings: Settings, resources: WorkerResources) -> Erasure:
     from idgraph.jobs.erase.dead_letter_search import DeadLetterSearch
     from idgraph.jobs.erase.erasure import Erasure
     from sinks.tombstone_file import TombstoneFile
-    from transforms.privacy.stored_names import TombstoneNames
+    from transforms.privacy.protected_names import TombstoneNames
 
     def dead_letters() -> DeadLetterSearch:
         pinned = newest_snapshot(settings)
@@ -271,7 +270,7 @@ def job_log(settings: Settings) -> Iterator[JobLog]:
 def job_runner(settings: Settings) -> Iterator[JobRunner]:
     """Runs jobs, and keeps them in the log."""
     from idgraph.jobs.job import JobRunner
-    from transforms.privacy.dead_letter_sealing import DeadLetterSealer
+    from transforms.privacy.record_sealing import DeadLetterSealer
 
     with job_log(settings) as log:
         yield JobRunner(log, DeadLetterSealer(provider_of(settings)))

@@ -25,7 +25,7 @@ from ingestion.stages.map_output import EncodedChange, MapOutput
 from ingestion.stages.map_stage import MapStage
 from ingestion.stages.outcomes import StageReport, reported_changes
 from merge.fragments import FragmentState
-from transforms.spec.snapshot import CompiledSnapshot
+from transforms.spec.mapping import CompiledSnapshot
 
 log = logging.getLogger(__name__)
 

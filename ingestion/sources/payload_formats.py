@@ -9,7 +9,7 @@ from typing import NamedTuple
 from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.errors import ConfigError, EventError, PayloadSchemaError, SchemaRegistryError
 from idgraph.model.kafka import KafkaSource
-from transforms.payloads.schemas import Decode, PayloadSchema, SchemaRegistry
+from transforms.payloads import Decode, PayloadSchema, SchemaRegistry
 
 PREFIX_BYTES = 5
 KEPT = 1000

@@ -17,7 +17,7 @@ from idgraph.model.snapshot_changes import SnapshotChanges, changes_between
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.snapshot_file import PinnedSnapshot, SnapshotFile, kept_snapshot, most_changes
 from ingestion.spark.checkpoints import is_done, query_id
-from transforms.spec.snapshot import CompiledSnapshot
+from transforms.spec.mapping import CompiledSnapshot
 
 _BATCH = "batch.json"
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from idgraph.model.errors import SealError, StoreError
 from ingestion.stages.map_output import EncodedChange
 from ingestion.stages.outcomes import StageReport
-from transforms.privacy.shuffle_sealing import ShuffleBlockSealer
+from transforms.privacy.record_sealing import ShuffleBlockSealer
 
 ROW_SCHEMA = "part int, body binary"
 """A shuffle block, and which commit task it is for."""

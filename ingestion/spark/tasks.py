@@ -37,7 +37,7 @@ from ingestion.stages.decrypt import Decryption
 from ingestion.stages.map_output import EncodedChange, MapOutput
 from ingestion.stages.map_stage import MapStage
 from ingestion.stages.outcomes import MAX_REPORTED_DEAD_LETTERS, SetAside, StageReport, reported_changes
-from transforms.privacy.shuffle_sealing import ShuffleBlockSealer
+from transforms.privacy.record_sealing import ShuffleBlockSealer
 
 QUICK_EVENTS = 1000
 """After so many events a quick task commits: some tens of milliseconds, of which the flushes take a part."""

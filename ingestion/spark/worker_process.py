@@ -20,7 +20,7 @@ from idgraph.projection.patient_index import PatientIndex
 from ingestion.spark.sent_snapshots import SentSnapshot
 from ingestion.spark.workers import WorkerPlan, WorkerResources
 from ingestion.stages.dead_letters import BatchAttempt
-from transforms.spec.snapshot import CompiledSnapshot
+from transforms.spec.mapping import CompiledSnapshot
 
 T = TypeVar("T")
 

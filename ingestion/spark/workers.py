@@ -19,8 +19,8 @@ from ingestion.stages.dead_letters import PayloadSealer
 from ingestion.stages.decrypt import Decryptors
 from ingestion.stages.orphaned_keys import KeyGuard, OrphanedKeys
 from transforms.privacy.blind_index import BlindIndex
+from transforms.privacy.record_sealing import ShuffleBlockKeys
 from transforms.privacy.sealing import DataKeys
-from transforms.privacy.shuffle_sealing import ShuffleBlockKeys
 
 
 @dataclass(slots=True)

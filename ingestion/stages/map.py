@@ -24,8 +24,7 @@ from ingestion.stages.event_states import event_states
 from ingestion.stages.map_output import MapOutput, MappedChunk, MappedEvent, Record
 from ingestion.stages.protect import Protector
 from transforms.schema.attribute_nodes import Leaves
-from transforms.spec.mapping import MappedPayload, MappingSpec
-from transforms.spec.snapshot import MAX_CACHED_ROUTES, CompiledSnapshot
+from transforms.spec.mapping import MAX_CACHED_ROUTES, CompiledSnapshot, MappedPayload, MappingSpec
 
 _Route = tuple[Callable[[Event], Any], SpecRef, tuple[str, ...]]
 """A spec's function, its reference, and the signs of ids that may have to be hashed."""

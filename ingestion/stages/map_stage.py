@@ -22,7 +22,7 @@ from ingestion.stages.map_output import MapOutput, MappedChunk, Record
 from ingestion.stages.protect import Protector
 from transforms.privacy.blind_index import BlindIndex
 from transforms.privacy.sealing import DataKeys
-from transforms.spec.snapshot import CompiledSnapshot
+from transforms.spec.mapping import CompiledSnapshot
 
 CHUNK_EVENTS = 20_000
 CHUNK_BYTES = 16 << 20

@@ -24,8 +24,7 @@ from transforms.privacy.sealing import DataKeys, SealingKey
 from transforms.privacy.sealing_key import UnusableKey
 from transforms.privacy.stored_values import RegisterSealer
 from transforms.schema.attribute_nodes import Leaves
-from transforms.spec.mapping import MappedPayload
-from transforms.spec.snapshot import CompiledSnapshot
+from transforms.spec.mapping import CompiledSnapshot, MappedPayload
 
 _SURELY_SHORT = MOST_BYTES // 4
 """A character has at most four bytes."""

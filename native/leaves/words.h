@@ -1,4 +1,4 @@
-/* transforms.schema.detection.detection.shaped: the texts in which it never finds anything. */
+/* transforms.schema.detection.shaped: the texts in which it never finds anything. */
 #pragma once
 
 #include "nodes.h"
@@ -63,7 +63,7 @@ static bool read_name(PyObject *text, struct name *name)
     return !(kinds & ODD);
 }
 
-/* Whether it may be a national identity number: see the shapes in transforms.schema.detection.national_id. */
+/* Whether it may be a national identity number: see the shapes in transforms.schema.detection.account_numbers. */
 static bool may_be_national(const struct name *name, Py_UCS1 first)
 {
     if (name->size < 9 || name->size > 21 || name->kinds & UNDERSCORE) {

@@ -15,7 +15,7 @@ import httpx
 from idgraph.model.backoff import Backoff
 from idgraph.model.errors import ConfigError, PayloadSchemaError, SchemaRegistryError
 from sinks.credentials import secret
-from transforms.payloads.schemas import PayloadSchema
+from transforms.payloads import PayloadSchema
 
 PASSWORD = "IDGRAPH_SCHEMA_REGISTRY_PASSWORD"  # noqa: S105 - the name of a variable
 """Environment variable that holds what `password_file` holds else."""

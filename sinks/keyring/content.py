@@ -27,8 +27,7 @@ from typing import Any
 
 from idgraph.model import canonical
 from sinks.keyring.envelope import ROOT, Envelope, SecretName, key_name
-from transforms.privacy.keys import KeyStatus, KeyVersion
-from transforms.privacy.secret import NotPicklable
+from transforms.privacy.keys import KeyStatus, KeyVersion, NotPicklable
 
 FORMAT_VERSION = 2
 FORMATS = {"idgraph-keyring": "file", "idgraph-kms-keyring": "kms"}

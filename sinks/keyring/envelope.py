@@ -6,7 +6,7 @@ import math
 import secrets
 from typing import NamedTuple, Protocol
 
-from transforms.privacy.secret import Secret
+from transforms.privacy.keys import Secret
 
 SECRET_BYTES = 64
 

@@ -17,8 +17,7 @@ from sinks.keyring.content import Keyring
 from sinks.keyring.envelope import BARE, Envelope
 from sinks.keyring.file import FileStamp
 from sinks.keyring.secrets import OpenedSecrets
-from transforms.privacy.keys import KeyStatus, KeyVersion, WrappedKey
-from transforms.privacy.secret import NotPicklable, Secret
+from transforms.privacy.keys import KeyStatus, KeyVersion, NotPicklable, Secret, WrappedKey
 
 FORMAT_VERSION = b"\x01"
 PURPOSE_KEY_BYTES = 64

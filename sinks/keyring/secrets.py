@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 from idgraph.model.errors import KeyProviderError, KeyServiceError
 from sinks.keyring.content import Keyring
 from sinks.keyring.envelope import ROOT, SECRET_BYTES, Envelope, SecretName, key_name
-from transforms.privacy.secret import NotPicklable, Secret
+from transforms.privacy.keys import NotPicklable, Secret
 
 REFUSED_SECONDS = 5.0
 """After a key service was away for all retries, it is not asked again for so long: thousands of data keys may wait

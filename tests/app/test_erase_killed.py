@@ -18,7 +18,7 @@ from idgraph.model.queries import Query
 from sinks.keyring.provider import KeyringFile
 from tests.app.conftest import CommandLine
 from tests.app.test_erase_command import MAIL, WHOM, export, filled, ids_of, person, process, seen
-from transforms.privacy.stored_names import TombstoneNames
+from transforms.privacy.protected_names import TombstoneNames
 
 __all__ = ["filled"]
 

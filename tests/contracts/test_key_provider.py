@@ -15,8 +15,7 @@ from idgraph.model.errors import KeyInUseError, KeyProviderError, UnknownKeyVers
 from sinks.keyring.provider import KeyringFile
 from tests.servers.kms import Kms, running_kms
 from tests.transforms.key_canary import shown
-from transforms.privacy.keys import RotatingKeyProvider
-from transforms.privacy.secret import Secret
+from transforms.privacy.keys import RotatingKeyProvider, Secret
 
 if TYPE_CHECKING:
     from sinks.kms.envelope import KmsKey

@@ -21,7 +21,7 @@ from sinks.sqlite.index.index import SqliteProfileIndex
 from sinks.sqlite.profiles import SqliteProfileStore
 from tests.servers.dynamodb import emptied_place, place
 from transforms.privacy.keys import DataKeyStore
-from transforms.privacy.stored_names import TombstoneNames
+from transforms.privacy.protected_names import TombstoneNames
 
 
 @cache

@@ -11,8 +11,7 @@ from idgraph.model.index import IndexDocument
 from idgraph.model.store import FragmentWrite
 from idgraph.model.tombstones import FragmentSummary
 from tests.convergence.adapters import Adapters, provider
-from transforms.privacy.keys import WrappedKey
-from transforms.privacy.secret import NotPicklable, Secret
+from transforms.privacy.keys import NotPicklable, Secret, WrappedKey
 
 T = TypeVar("T")
 

@@ -28,10 +28,9 @@ from tests.convergence.ledger import Pair
 from tests.convergence.ways import Way, runs
 from tests.retail import NOW
 from transforms.privacy.blind_index import BlindIndex
-from transforms.privacy.dead_letter_sealing import DeadLetterSealer
+from transforms.privacy.record_sealing import DeadLetterSealer, ShuffleBlockKeys
 from transforms.privacy.sealing import DataKeys
-from transforms.privacy.shuffle_sealing import ShuffleBlockKeys
-from transforms.spec.snapshot import CompiledSnapshot
+from transforms.spec.mapping import CompiledSnapshot
 
 AT_ONCE = Backoff(12, 0.0)
 """Retries do not wait."""
@@ -75,7 +74,7 @@ class FlowSite:
         self._tombstones = TombstoneFile(folder / "tombstones.jsonl")
         self._blind_index = BlindIndex(provider())
         self._sealer = DeadLetterSealer(provider())
-        self._parcel_keys = ShuffleBlockKeys(provider())
+        self._block_keys = ShuffleBlockKeys(provider())
         self.held: list[Held] = []
         self.way = Way.QUICK
         self.flow = A_FEW
@@ -107,7 +106,7 @@ class FlowSite:
             keys,
             self._blind_index,
             self._sealer,
-            self._parcel_keys,
+            self._block_keys,
         )
 
     def map(self, pairs: Sequence[Pair], is_again: bool = False) -> list[MapOutput]:

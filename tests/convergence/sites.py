@@ -17,8 +17,8 @@ from profile_service.reader import ProfileReader
 from tests.convergence.adapters import provider
 from tests.convergence.events import PERSONS
 from tests.convergence.flows import A_FEW, AT_ONCE, FlowSite
+from transforms.privacy.protected_names import TombstoneNames
 from transforms.privacy.sealing import DataKeys
-from transforms.privacy.stored_names import TombstoneNames
 
 
 class Site(FlowSite):

@@ -11,7 +11,7 @@ import pytest
 
 from ingestion.spark.shuffle_blocks import ShuffleBlock, read_blocks, sealed_rows
 from ingestion.stages.map_output import EncodedChange, MapOutput
-from transforms.privacy.shuffle_sealing import ShuffleBlockSealer
+from transforms.privacy.record_sealing import ShuffleBlockSealer
 
 
 @contextmanager

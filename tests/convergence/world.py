@@ -40,7 +40,7 @@ from tests.convergence.ways import Way, small_chunks
 from tests.folders import in_memory
 from tests.policies import small_blocks, small_bounds
 from tests.retail import raw
-from transforms.spec.snapshot import CompiledSnapshot
+from transforms.spec.mapping import CompiledSnapshot
 
 persons = st.sampled_from([*PERSONS])
 sources = st.sampled_from([*SOURCES])

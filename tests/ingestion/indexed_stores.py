@@ -31,7 +31,7 @@ from tests.contracts.implementations import (
     reversed_name,
 )
 from tests.servers.elasticsearch import place_of_index
-from transforms.privacy.dead_letter_sealing import DeadLetterSealer
+from transforms.privacy.record_sealing import DeadLetterSealer
 
 KINDS = INDEX_VERSIONS
 

@@ -16,7 +16,7 @@ from idgraph.model.store import ProfileStore
 from sinks.memory.profiles import MemoryProfileStore
 from sinks.tombstone_file import TombstoneFile
 from tests.retail import NOW, UNDETECTED, Pipeline, attribute, order, snapshot
-from transforms.privacy.stored_names import TombstoneNames
+from transforms.privacy.protected_names import TombstoneNames
 
 PLAIN = "email:p1@example.com"
 BEFORE = snapshot(1, declared=[attribute("identity.email")], defaults=UNDETECTED)

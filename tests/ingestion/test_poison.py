@@ -44,7 +44,7 @@ from tests.ingestion.test_commit_stage import EVERYTHING, one
 from tests.ingestion.test_tasks import Worker
 from tests.retail import Pipeline, attribute, snapshot, spec
 from transforms.schema.diff import AttributeTree
-from transforms.spec.snapshot import CompiledSnapshot
+from transforms.spec.mapping import CompiledSnapshot
 
 POISON = 666
 UNION = ReconciliationPolicy.UNION

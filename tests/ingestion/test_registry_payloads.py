@@ -29,7 +29,7 @@ from tests.retail import CREATED, UNDETECTED, Pipeline, snapshot
 from tests.servers.schema_registry import Registry, schema_registry
 from tests.transforms.payloads.misfits import fits_or_is_reported
 from tests.transforms.payloads.protobuf_files import MONEY, ORDER, message_class
-from transforms.payloads.schemas import PayloadSchema
+from transforms.payloads import PayloadSchema
 
 CUSTOMER = {
     "type": "record",

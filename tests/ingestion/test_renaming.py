@@ -25,7 +25,7 @@ from tests.ingestion.renamed_orders import AFTER, BEFORE, OTHER, PLAIN, hashed, 
 from tests.ingestion.stored_orders import beside, from_the_start, states, stored_orders
 from tests.retail import NOW, UNDETECTED, Pipeline, attribute, attributes, order, raw, records, snapshot, spec
 from tests.sealing import previewed, sealed
-from transforms.privacy.stored_names import TombstoneNames
+from transforms.privacy.protected_names import TombstoneNames
 
 
 @pytest.fixture

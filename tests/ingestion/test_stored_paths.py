@@ -15,7 +15,7 @@ from merge.fragments import FragmentState
 from tests.ingestion.test_map_stage import WHOLE, event, passing
 from tests.retail import UNDETECTED, Pipeline, attribute, attributes, snapshot
 from tests.sealing import previewed, sealed
-from transforms.spec.snapshot import CompiledSnapshot
+from transforms.spec.mapping import CompiledSnapshot
 
 KEY = "bob@example.com"
 SHOWN = f"prefs.{paths.escape(KEY)}"

@@ -21,7 +21,7 @@ from sinks.sqlite.profiles import SqliteProfileStore
 from tests.ingestion.stored_orders import AwayIndex, Meddled, beside, from_the_start, states, stored_orders
 from tests.retail import UNDETECTED, Pipeline, attribute, attributes, order, records, snapshot
 from tests.sealing import Sealed, previewed, sealed, sealing_of, steps
-from transforms.privacy.stored_names import TombstoneNames
+from transforms.privacy.protected_names import TombstoneNames
 
 OPEN = [each for each in attributes() if each.path == "identity.email"]
 BEFORE = snapshot(1, declared=OPEN, defaults=UNDETECTED)

@@ -17,7 +17,7 @@ from idgraph.model.jobs import JobKind, JobRecord, JobState, Origin, Point, Prog
 from sinks.keyring.provider import KeyringFile
 from sinks.sqlite.jobs import SqliteJobLog
 from tests.contracts.processes import start
-from transforms.privacy.dead_letter_sealing import DeadLetterSealer
+from transforms.privacy.record_sealing import DeadLetterSealer
 
 ORIGIN = Origin("ada", "a test")
 

@@ -31,7 +31,7 @@ from tests.lanes import examples
 from tests.properties import odd_values
 from tests.properties.references import both
 from tests.retail import NOW, Pipeline, attribute, records, snapshot, spec
-from transforms.spec.snapshot import CompiledSnapshot
+from transforms.spec.mapping import CompiledSnapshot
 
 pytestmark = pytest.mark.skipif(
     native.built_events is None or native.built_leaves is None, reason=f"the native loops are {native.state}"

@@ -20,8 +20,8 @@ from tests.properties import odd_values
 from tests.properties.references import both, outcome
 from tests.retail import attribute, snapshot, spec
 from transforms.privacy.protected_names import ProtectedNames
-from transforms.schema.detection import detection
-from transforms.schema.detection.detection import shaped
+from transforms.schema import detection
+from transforms.schema.detection import shaped
 from transforms.spec.mapping import MOST_NATIVE_PLACES, MappingSpec
 
 pytestmark = pytest.mark.skipif(

@@ -28,8 +28,8 @@ from merge.fragments import FragmentState
 from tests.lanes import examples
 from tests.properties import odd_values
 from tests.properties.references import ORIGIN, both, outcome
+from transforms.schema import detection
 from transforms.schema.attribute_nodes import Leaves
-from transforms.schema.detection import detection
 from transforms.schema.diff import AttributeTree, _check_number
 
 pytestmark = pytest.mark.skipif(native.built_leaves is None, reason=f"the native loops are {native.state}")

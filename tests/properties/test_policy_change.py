@@ -28,7 +28,7 @@ from tests.folders import in_memory
 from tests.lanes import examples
 from tests.retail import UNDETECTED, Pipeline, attribute, attributes, order, records, snapshot
 from tests.sealing import sealed
-from transforms.spec.snapshot import CompiledSnapshot
+from transforms.spec.mapping import CompiledSnapshot
 
 EVENTS = records(60)
 ARRAYS = [

@@ -15,9 +15,8 @@ from idgraph.model.attributes import DataType
 from idgraph.model.errors import SealError
 from idgraph.model.identifiers import Identifier
 from transforms.privacy.blind_index import BlindIndex, normalise
-from transforms.privacy.keys import WrappedKey
+from transforms.privacy.keys import Secret, WrappedKey
 from transforms.privacy.sealing_key import SealingKey
-from transforms.privacy.secret import Secret
 
 KEY = bytes(range(64))
 text = st.text(st.characters(exclude_categories=["Cs"]))

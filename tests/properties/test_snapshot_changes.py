@@ -33,7 +33,7 @@ from tests.properties.references import ORIGIN
 from transforms.schema import policy_tree
 from transforms.schema.attribute_nodes import AttributeNode
 from transforms.schema.diff import AttributeTree
-from transforms.spec.snapshot import CompiledSnapshot
+from transforms.spec.mapping import CompiledSnapshot
 
 PATHS = ["a", "a.a", "a.b", "a.b.c", "b", "b.c", "email", "c", "d.e", "d", "d.e.f.g", r"e\.f", r"a\b", ""]
 PROBES = [*PATHS, "a.b.c.d", "z", "d.e.f", "b.c.x", "e.f", "ab"]

@@ -25,7 +25,7 @@ from sinks.keyring import provider as keyring_module
 from sinks.keyring.provider import KeyringFile
 from tests.transforms.key_canary import shown
 from tests.transforms.siv_reference import siv_encrypt
-from transforms.privacy.secret import Secret
+from transforms.privacy.keys import Secret
 
 DATA_KEY = bytes(range(64))
 ROOT = Path(__file__).parents[2]

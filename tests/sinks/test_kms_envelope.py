@@ -19,8 +19,8 @@ from sinks.memory.data_keys import MemoryDataKeys
 from tests.servers.faulty_proxy import Answer, broken, cut, faulty_proxy, half_an_answer
 from tests.servers.kms import Kms, running_kms
 from tests.transforms.key_canary import shown
+from transforms.privacy.keys import Secret
 from transforms.privacy.sealing import DataKeys, SealingKey
-from transforms.privacy.secret import Secret
 
 if TYPE_CHECKING:
     from sinks.kms.envelope import KmsKey

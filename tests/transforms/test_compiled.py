@@ -18,7 +18,7 @@ from tests.retail import spec
 from transforms import compile_spec
 from transforms.spec import mapping
 from transforms.spec.chain import Transform
-from transforms.spec.snapshot import CompiledSnapshot
+from transforms.spec.mapping import CompiledSnapshot
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from idgraph.model.errors import SealError
 from sinks.keyring.provider import KeyringFile
 from tests.transforms.key_canary import shown
 from tests.transforms.siv_reference import siv_encrypt
-from transforms.privacy.dead_letter_sealing import DeadLetterSealer
+from transforms.privacy.record_sealing import DeadLetterSealer
 
 PAYLOAD = b'{"email": "canary-71@example.com'
 

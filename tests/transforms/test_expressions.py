@@ -10,7 +10,7 @@ import pytest
 
 from idgraph.model.errors import SpecError, TransformError
 from transforms import compile_spec
-from transforms.spec.jmespath import compile_expression
+from transforms.spec.jmespath.compilation import compile_expression
 from transforms.spec.jmespath.functions import CUSTOM_FUNCTIONS
 from transforms.spec.limits import SpecLimits
 

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from idgraph.model.errors import SpecError, TransformError
 from tests.lanes import examples
 from transforms import compile_spec
-from transforms.spec.generation import nodes, verification
-from transforms.spec.generation.code import Code
-from transforms.spec.generation.verification import VerificationError, build, verify
+from transforms.spec.generation import code, nodes
+from transforms.spec.generation.code import Code, VerificationError, build, verify
 
 HOSTILE = [
     "__import__('os').system('x')",
@@ -92,7 +91,7 @@ def check_tree(tree: ast.AST, names: frozenset[str], bound: dict[str, Any]) -> N
         if isinstance(node, ast.Name):
             assert node.id in names
         if isinstance(node, ast.Attribute):
-            assert node.attr in verification.METHODS
+            assert node.attr in code.METHODS
         assert not isinstance(node, ast.Import | ast.ImportFrom | ast.Lambda | ast.JoinedStr | ast.Global)
 
 
@@ -168,7 +167,7 @@ def test_what_is_on_no_list_is_refused(statement: ast.stmt) -> None:
 
 
 def test_generated_code_sees_no_builtins() -> None:
-    run = verification.compiled(_function(nodes.Return(V0)), {})
+    run = code.compiled(_function(nodes.Return(V0)), {})
     assert run.__globals__["__builtins__"] == {}
     assert run(5) == 5
 

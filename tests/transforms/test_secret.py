@@ -17,9 +17,8 @@ from sinks.keyring.provider import KeyringFile
 from sinks.memory.data_keys import MemoryDataKeys
 from tests.transforms.key_canary import shown
 from transforms.privacy.blind_index import BlindIndex
-from transforms.privacy.keys import WrappedKey
+from transforms.privacy.keys import Secret, WrappedKey
 from transforms.privacy.sealing import DataKeys
-from transforms.privacy.secret import Secret
 
 KEY = bytes(range(64))
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from idgraph.model.errors import TransformError
-from transforms.spec.jolt.functions.separators import split
+from transforms.spec.jolt.functions.patterns import split
 
 
 @pytest.mark.parametrize(

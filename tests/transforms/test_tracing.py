@@ -12,8 +12,7 @@ from idgraph.model.errors import SpecError, TransformError
 from tests.oracle.generation import CONTEXT, chain, document
 from tests.transforms.jolt_cases import cases, exact
 from transforms import compile_spec
-from transforms.spec.compiler import find_problems
-from transforms.spec.tracing import compile_trace
+from transforms.spec.compiler import compile_trace, find_problems
 
 
 def last(spec: Any, payload: Any, context: Any) -> Any:

@@ -21,7 +21,7 @@ from fastavro.schema import SchemaParseException, UnknownType, parse_schema
 from idgraph.model import canonical
 from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.errors import EventError, PayloadSchemaError
-from transforms.payloads.schemas import Decode, exact_decimal
+from transforms.payloads import Decode, exact_decimal
 
 _EXACT = "exact-decimal"
 """Our reading of `decimal`: the library's rounds a number that has more digits than its schema says."""

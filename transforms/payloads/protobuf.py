@@ -32,7 +32,7 @@ from google.protobuf.message import DecodeError
 from idgraph.model import canonical
 from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.errors import EventError, PayloadSchemaError
-from transforms.payloads.schemas import Decode, exact_decimal
+from transforms.payloads import Decode, exact_decimal
 
 _KNOWN = (
     *(any_pb2, descriptor_pb2, duration_pb2, empty_pb2, field_mask_pb2, struct_pb2, timestamp_pb2),

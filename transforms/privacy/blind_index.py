@@ -15,8 +15,7 @@ from cryptography.hazmat.primitives.hmac import HMAC
 from idgraph.model import canonical
 from idgraph.model.attributes import DataType
 from idgraph.model.identifiers import HASHED_PREFIX, Identifier
-from transforms.privacy.keys import KeyProvider
-from transforms.privacy.secret import NotPicklable
+from transforms.privacy.keys import KeyProvider, NotPicklable
 
 PURPOSE = "blind-index"
 MAX_NAMES = 4096

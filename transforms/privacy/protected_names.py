@@ -1,21 +1,27 @@
-"""Which identifiers and event ids are written as keyed hashes: a pure function of snapshot, type and value.
+"""Which identifiers and event ids are keyed hashes: a pure function of snapshot, type and value.
 
-They name fragments and order values, so an answer must never change by a proposal that arrives, only by an
-admin's decision: before and after discovery the same type and value give the same answer.
+Identifiers name fragments and event ids order values. So an answer changes only by an admin's decision, never by a
+proposal: before and after discovery the same type and value give the same answer. `StoredNames` applies today's policy
+to identifiers and event ids that are stored already.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hmac
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 
 from idgraph import native
 from idgraph.model import paths
+from idgraph.model.fragments import Origin
 from idgraph.model.identifiers import Identifier
 from idgraph.model.proposals import Proposal
 from idgraph.model.snapshots import DetectionMode, MetadataSnapshot
 from idgraph.model.specs import RESERVED_KEY
-from transforms.schema.detection.detection import named, shaped
+from idgraph.model.stamps import Stamp
+from transforms.privacy.blind_index import BlindIndex, is_hashed
+from transforms.privacy.keys import KeyProvider, NotPicklable
+from transforms.schema.detection import named, shaped
 
 _SIGNS = ("@", "%40")
 
@@ -87,3 +93,79 @@ class ProtectedNames:
 @lru_cache(maxsize=4096)
 def _is_stored(place: str | None) -> bool:
     return place is not None and place.split(".", 1)[0] != RESERVED_KEY
+
+
+TOMBSTONE_PURPOSE = "tombstones"
+NAME_BYTES = 16
+
+
+class TombstoneNames(NotPicklable):
+    """HMAC-SHA-256 of a fragment's id under the purpose key `tombstones`, cut to 128 bits.
+
+    Without the key nobody can test whether a person was erased; with it one can test a guess, which is
+    what a tombstone is for. Safe for several threads.
+    """
+
+    __slots__ = ("_start",)
+
+    def __init__(self, provider: KeyProvider) -> None:
+        """Raises KeyProviderError."""
+        self._start = hmac.new(provider.purpose_key(TOMBSTONE_PURPOSE), digestmod="sha256")
+
+    def __call__(self, fragment_id: str) -> bytes:
+        # Copied: to begin again with the key costs twice as much.
+        keyed = self._start.copy()
+        keyed.update(fragment_id.encode("utf-8", "surrogatepass"))
+        return keyed.digest()[:NAME_BYTES]
+
+
+EVENT = "event"
+"""Stands for ids of events where types of identifiers are reported."""
+
+
+class StoredNames(NotPicklable):
+    """Names under one snapshot. What is hashed already stays as it is, whatever policy says by now."""
+
+    def __init__(
+        self, snapshot: MetadataSnapshot, blind_index: BlindIndex, protected: ProtectedNames | None = None
+    ) -> None:
+        self._protected = protected or ProtectedNames(snapshot)
+        self._event_id_places = {spec.name: spec.id for spec in snapshot.specs}
+        self._scopes: dict[str, set[str | None]] = {}
+        for spec in (each for each in snapshot.specs if each.mode == "snapshot"):
+            self._scopes.setdefault(spec.scope, set()).add(spec.id)
+        self._blind_index = blind_index
+
+    def identifier(self, text: str) -> str:
+        """An identifier, or a fragment's id, as it is written today."""
+        name = Identifier.parse(text)
+        if is_hashed(name.value) or not self._protected.protects(name):
+            return text
+        return str(self._blind_index.identifier(name))
+
+    def origin(self, origin: Origin) -> Origin:
+        """An origin with the event's id as it is written today; the same object where nothing changes."""
+        stamp = origin.stamp
+        if not self._protects_event_id(self._event_id_places.get(origin.spec.name), stamp.event_id):
+            return origin
+        return origin._replace(stamp=self._hashed(stamp))
+
+    def marker(self, scope: str, stamp: Stamp) -> Stamp:
+        """The stamp of a snapshot event that covered a scope; which spec mapped it is not stored."""
+        places = self._scopes.get(scope, {None})
+        is_protected = any(self._protects_event_id(place, stamp.event_id) for place in places)
+        return self._hashed(stamp) if is_protected else stamp
+
+    def readable(self, identifiers: Iterable[str], origins: Iterable[Origin]) -> set[str]:
+        """The types of those identifiers that are written otherwise today, with `EVENT` for ids of events."""
+        found = {Identifier.parse(text).type for text in identifiers if self.identifier(text) != text}
+        if any(self.origin(origin) is not origin for origin in origins):
+            found.add(EVENT)
+        return found
+
+    def _protects_event_id(self, place: str | None, event_id: str) -> bool:
+        return not is_hashed(event_id) and self._protected.protects_event_id(place, event_id)
+
+    def _hashed(self, stamp: Stamp) -> Stamp:
+        hashed = self._blind_index.identifier(Identifier(EVENT, stamp.event_id))
+        return stamp._replace(event_id=hashed.value)

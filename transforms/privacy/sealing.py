@@ -10,9 +10,8 @@ from contextlib import suppress
 from typing import TypeVar
 
 from idgraph.model.errors import ClosedVersionError, KeyProviderError, KeyServiceError, StoreError
-from transforms.privacy.keys import DataKeyStore, KeyProvider, WrappedKey
+from transforms.privacy.keys import DataKeyStore, KeyProvider, NotPicklable, Secret, WrappedKey
 from transforms.privacy.sealing_key import DATA_KEY_BYTES, SealingKey, UnusableKey
-from transforms.privacy.secret import NotPicklable, Secret
 
 __all__ = ["DataKeys", "SealingKey"]
 

@@ -28,7 +28,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 
 from idgraph.model.canonical import decode, encode
 from idgraph.model.errors import KeyProviderError, KeyServiceError, SealError
-from transforms.privacy.secret import NotPicklable
+from transforms.privacy.keys import NotPicklable
 
 DATA_KEY_BYTES = 64
 FORMAT_VERSION = b"\x01"

@@ -16,12 +16,12 @@ from idgraph.model.classification import SealedValue
 from idgraph.model.errors import SealError
 from idgraph.model.fragments import Kind, Origin, Register
 from transforms.privacy.blind_index import BlindIndex
+from transforms.privacy.keys import NotPicklable
 from transforms.privacy.sealing import SealingKey
-from transforms.privacy.secret import NotPicklable
 from transforms.schema.attribute_nodes import ValueToSeal
 from transforms.schema.data_types import DATA_TYPES
 from transforms.schema.policy_tree import PolicyTree
-from transforms.spec.snapshot import CompiledSnapshot
+from transforms.spec.mapping import CompiledSnapshot
 
 # What a NamedTuple's own constructor does, without its call; and a look-up in an enum is dear.
 _new: Callable[[type[Register], tuple[Origin, Kind, Any]], Register] = tuple.__new__

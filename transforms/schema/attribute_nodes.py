@@ -11,8 +11,8 @@ from idgraph.model.classification import LevelPolicy
 from idgraph.model.fragments import Kind, Register
 from idgraph.model.proposals import Proposal
 from idgraph.model.snapshots import DiscoveryDefaults
-from transforms.schema.detection import detection
-from transforms.schema.detection.detection import ValueTests, tests_of
+from transforms.schema import detection
+from transforms.schema.detection import ValueTests, tests_of
 
 
 class AttributePolicy(NamedTuple):

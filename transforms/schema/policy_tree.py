@@ -26,7 +26,7 @@ from idgraph.model.proposals import Proposal
 from idgraph.model.snapshots import DetectionMode, MetadataSnapshot
 from transforms.schema.attribute_nodes import AttributeNode, AttributePolicy, policy_of, protect_above
 from transforms.schema.data_types import DATA_TYPES, declared_type, is_text
-from transforms.schema.detection.detection import shaped_key
+from transforms.schema.detection import shaped_key
 
 MAX_DEPTH = 64
 MAX_PATH = 1024

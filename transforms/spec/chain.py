@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from idgraph.model.errors import SpecError, TransformError
-from transforms.spec.emit_context import EmitContext
 from transforms.spec.generation.code import Code
 from transforms.spec.generation.nodes import (
     NONE,
@@ -24,7 +23,7 @@ from transforms.spec.generation.nodes import (
     is_,
     name,
 )
-from transforms.spec.jolt.numbers import unmark
+from transforms.spec.jolt.scalars import unmark
 from transforms.spec.jolt.writers import BorrowedError
 from transforms.spec.limits import SpecLimits, measure
 from transforms.spec.nesting import bound_depth
@@ -32,6 +31,7 @@ from transforms.spec.operation import (
     ALL_OWNED,
     EVENT,
     EVERYTHING,
+    EmitContext,
     Operation,
     Ownership,
     PathTree,

@@ -1,18 +1,100 @@
-"""From a spec to one function: the chain of its operations."""
+"""From a spec to one function, after a check of its size; and operation by operation, to find a mistake.
+
+The size counts the keys that every `a|b` stands for, before any of them is read: `{"a|b": {"a|b": ...}}` doubles with
+each level, so a short spec could stand for millions of keys.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+import re
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any, NamedTuple, TypeAlias
 
-from idgraph.model.errors import SpecError
+from idgraph.model.errors import SpecError, TransformError
 from transforms.spec.chain import Chain, Transform
 from transforms.spec.generation.code import Code
+from transforms.spec.jmespath.operation import failing_targets
+from transforms.spec.jolt.scalars import split_or, unmark
 from transforms.spec.limits import DEFAULT_LIMITS, SpecLimits
-from transforms.spec.operation import EVENT, Operation, Ownership
-from transforms.spec.operations import JOLT_CLASSES, OPERATIONS, WITHOUT_SPEC
+from transforms.spec.operation import EVENT, Operation, Ownership, copy_all
+from transforms.spec.operations import JOLT_CLASSES, OPERATIONS, WITH_ALTERNATIVES, WITHOUT_SPEC
 from transforms.spec.pointers import found, nearest, pointer, without
-from transforms.spec.spec_size import check_size
+
+MAX_KEY = 10_000
+"""Characters of one key."""
+_CHARACTERS_A_VALUE = 20
+_TOKENS_A_VALUE = 2
+_TOKEN = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`(?:[^`\\]|\\.)*`|\w+|\S""", re.DOTALL)
+"""Of a JMESPath expression, whose tokens are what takes time to read."""
+
+
+def check_size(entries: list[Any], most: int, single: bool = False) -> None:
+    """Raises SpecError with a pointer if the operations hold too much, or a key that is too long."""
+    left = most - len(entries)
+    for index, entry in enumerate(entries):
+        try:
+            left = _counted(entry, left, most)
+        except SpecError as error:
+            raise error if single else error.under(pointer(index)) from None
+
+
+def _counted(entry: Any, left: int, most: int) -> int:
+    """What is left of the bound after one operation."""
+    # A part, how often it is read, whether its keys may be alternatives, and where it stands.
+    expressions = _operation(entry) == "jmespath"
+    waiting: list[tuple[Any, int, bool, Any]] = [(entry, 1, False, None)]
+    while waiting:
+        part, times, splits, place = waiting.pop()
+        if isinstance(part, str):
+            left -= times * (len(part) // _CHARACTERS_A_VALUE)
+            left -= len(_TOKEN.findall(part)) // _TOKENS_A_VALUE if expressions else 0
+        for key, below in _items(part):
+            at = (place, key)
+            ways = times
+            if isinstance(key, str):
+                if len(key) > MAX_KEY:
+                    raise SpecError(f"a key is longer than {MAX_KEY} characters", _pointer(place))
+                ways *= max(1, len(split_or(key))) if splits else 1
+                left -= times * (len(key) // _CHARACTERS_A_VALUE)
+            left -= ways
+            if left < 0:
+                _refuse(most, at, ways)
+            splits_below = splits or (
+                place is None and key == "spec" and _operation(entry) in WITH_ALTERNATIVES
+            )
+            waiting.append((below, ways, splits_below, at))
+        if left < 0:
+            _refuse(most, place, times)
+    return left
+
+
+def _items(part: Any) -> Any:
+    if isinstance(part, dict):
+        return part.items()
+    return enumerate(part) if isinstance(part, list) else ()
+
+
+def _operation(entry: Any) -> str:
+    """The name of an operation; empty if it has none."""
+    name = entry.get("operation") if isinstance(entry, dict) else None
+    return JOLT_CLASSES.get(name, name) if isinstance(name, str) else ""
+
+
+def _refuse(most: int, place: Any, times: int) -> None:
+    """The whole operation is to blame, unless alternatives make much of little."""
+    message = f"the spec is too large: more than {most} keys, elements and texts"
+    if times == 1:
+        raise SpecError(message)
+    raise SpecError(f"{message}, where each 'a|b' counts as its keys with all that is below", _pointer(place))
+
+
+def _pointer(place: Any) -> str:
+    keys: list[Any] = []
+    while place is not None:
+        place, key = place
+        keys.append(key)
+    return pointer(*reversed(keys))
 
 
 def compile_spec(spec: Any, limits: SpecLimits = DEFAULT_LIMITS) -> Transform:
@@ -153,3 +235,68 @@ def _check_depth(spec: Any, left: int) -> None:
     below = spec.values() if isinstance(spec, dict) else spec if isinstance(spec, list) else ()
     for part in below:
         _check_depth(part, left - 1)
+
+
+class TracedStep(NamedTuple):
+    """What one operation gave. `value` belongs to the caller; it shares nothing with other steps."""
+
+    pointer: str
+    operation: str
+    value: Any
+
+
+Trace: TypeAlias = Callable[[Any, Any], Iterator[TracedStep]]
+"""`f(payload, context)`: the steps in their order. The last value is what `compile_spec` gives."""
+
+
+def compile_trace(spec: Any, limits: SpecLimits = DEFAULT_LIMITS) -> Trace:
+    """A spec as a function that shows its steps. Raises SpecError as `compile_spec` does.
+
+    The function raises TransformError at the operation that fails, after it gave the steps before it. It is
+    many times slower than the compiled spec and changes neither payload nor context.
+    """
+    operations = compile_operations(spec, limits)
+
+    def trace(payload: Any, context: Any = None) -> Iterator[TracedStep]:
+        value = payload
+        for place, name, run in operations:
+            try:
+                value = run(value, context)
+                shown = unmark(copy_all(value))
+            except TransformError as error:
+                raise TransformError(error.message, place) from None
+            except RecursionError:
+                raise TransformError("the payload is nested too deeply", place) from None
+            except Exception as error:
+                # The message could quote the payload; the type cannot.
+                raise TransformError(f"unexpected {type(error).__name__}", place) from None
+            yield TracedStep(place, name, shown)
+
+    return trace
+
+
+_MOST_ERRORS = 20
+
+
+def compile_errors(spec: Any, limits: SpecLimits = DEFAULT_LIMITS) -> Callable[..., list[TransformError]]:
+    """A spec as the function `f(payload, context=None)` that gives all errors of the operation at which a payload fails,
+    20 at most: one for each target of `jmespath`, one for any other. Empty for a payload that does not fail. Raises
+    SpecError as `compile_spec` does."""
+    operations = compile_operations(spec, limits)
+    entries = [spec] if isinstance(spec, dict) else spec
+
+    def errors(payload: Any, context: Any = None) -> list[TransformError]:
+        value = payload
+        for (place, name, run), entry in zip(operations, entries, strict=True):
+            try:
+                value = run(value, context)
+            except TransformError as error:
+                own = TransformError(error.message, place)
+                if name != "jmespath":
+                    return [own]
+                return list(islice(failing_targets(entry["spec"], value, place, limits), _MOST_ERRORS)) or [
+                    own
+                ]
+        return []
+
+    return errors

@@ -15,7 +15,6 @@ from gc import get_referents, is_tracked
 from typing import Any
 
 from idgraph.model.errors import TransformError
-from transforms.spec.emit_context import EmitContext
 from transforms.spec.generation.code import Code
 from transforms.spec.generation.nodes import (
     NONE,
@@ -32,6 +31,7 @@ from transforms.spec.generation.nodes import (
 )
 from transforms.spec.jolt.places import PathElement
 from transforms.spec.limits import SpecLimits
+from transforms.spec.operation import EmitContext
 
 _MARGIN = 2
 """An object of scalars, or an array of the spec's constants, may stand below the deepest known container."""

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 
 from idgraph.model import paths
 from transforms.spec.jolt.elements import Literal, parse_path
-from transforms.spec.jolt.text import split_or
+from transforms.spec.jolt.scalars import split_or
 from transforms.spec.operations import JOLT_CLASSES
 
 ANYTHING: Final = None

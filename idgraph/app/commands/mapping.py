@@ -71,7 +71,7 @@ def map_payloads(
 def _mapped(spec: SpecOperations, lines: Iterable[PayloadLine]) -> Iterator[bool]:
     """Maps each line; yields whether it is bad."""
     from transforms import compile_spec
-    from transforms.spec.tracing import compile_errors
+    from transforms.spec.compiler import compile_errors
 
     transform, errors_of = compile_spec(spec.operations), compile_errors(spec.operations)
     write = json_writer()
@@ -93,7 +93,7 @@ def _traced(
 ) -> Iterator[bool]:
     """Shows the steps of each line; yields whether it is bad."""
     from idgraph.app.tracing.view import TraceView
-    from transforms.spec.tracing import compile_trace
+    from transforms.spec.compiler import compile_trace
 
     write = json_writer()
     view = TraceView(compile_trace(spec.operations), spec.operations, spec.place, reveal)

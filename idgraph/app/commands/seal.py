@@ -54,7 +54,7 @@ def seal(
     from idgraph.jobs.reencrypt.policy_change import Reencryption, is_complete
     from idgraph.jobs.reencrypt.stored_sealing import PAGE, StoredSealing
     from idgraph.model.jobs import Progress
-    from transforms.spec.snapshot import CompiledSnapshot
+    from transforms.spec.mapping import CompiledSnapshot
 
     with error_handler():
         settings = settings_of(context)
@@ -111,7 +111,7 @@ def _described(done: Progress, version: int) -> dict[str, Any]:
 
 
 def _show_report(done: Progress, dry_run: bool) -> None:
-    from transforms.privacy.stored_names import EVENT
+    from transforms.privacy.protected_names import EVENT
 
     values = done.parts("values")
     if values:

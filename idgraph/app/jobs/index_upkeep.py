@@ -32,7 +32,7 @@ _POINT = "place.json"
 @contextmanager
 def opened_versions(settings: Settings) -> Iterator[IndexVersions]:
     """The versions of the index, closed at the end. Raises ConfigError."""
-    from transforms.privacy.stored_names import TombstoneNames
+    from transforms.privacy.protected_names import TombstoneNames
 
     ensure_keyring(settings)
     with closing(open_versions(settings, TombstoneNames(provider_of(settings)))) as versions:

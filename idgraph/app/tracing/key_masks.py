@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from idgraph.model.errors import TransformError
-from transforms.schema.detection.detection import shaped_key
+from transforms.schema.detection import shaped_key
 from transforms.schema.value_keys import ValueKeys
 
 

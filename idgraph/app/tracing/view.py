@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 from idgraph.app.tracing.key_masks import KeyMasks
 from idgraph.model import canonical, paths
-from transforms.spec.tracing import Trace, TracedStep
+from transforms.spec.compiler import Trace, TracedStep
 
 ABSENT = object()
 """Nothing there, as opposed to null."""

@@ -27,7 +27,7 @@ from ingestion.sources.payload_formats import NOT_OF_THE_EVENT, PayloadFormats
 from ingestion.stages.dead_letters import read_changes
 from ingestion.stages.decrypt import Decryption, Decryptors
 from transforms.privacy.blind_index import BlindIndex
-from transforms.spec.snapshot import CompiledSnapshot
+from transforms.spec.mapping import CompiledSnapshot
 
 _BETWEEN_VALUES = re.compile(r'((?:["\s,;:{}\[\]|&=<>()]|\\[nrt"])+)')
 _NOT_A_LETTER = re.compile(r"[\W_]+")

@@ -11,7 +11,7 @@ from ingestion.spark.workers import WorkerResources
 from ingestion.stages.dead_letters import BatchAttempt, DeadLetterWriter, read_changes
 from merge.fragments import FragmentState
 from merge.isolation import CommitFailure
-from transforms.privacy.stored_names import StoredNames
+from transforms.privacy.protected_names import StoredNames
 
 log = logging.getLogger(__name__)
 

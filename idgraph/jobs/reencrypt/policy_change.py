@@ -27,7 +27,7 @@ from idgraph.model.snapshots import DiscoveryDefaults, MetadataSnapshot
 from idgraph.model.store import ProfileStore
 from idgraph.snapshot_file import PinnedSnapshot
 from ingestion.spark.workers import WorkerResources
-from transforms.spec.snapshot import CompiledSnapshot
+from transforms.spec.mapping import CompiledSnapshot
 
 log = logging.getLogger(__name__)
 

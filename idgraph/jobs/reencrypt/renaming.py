@@ -24,9 +24,9 @@ from ingestion.stages.commit import CommitStage, put_and_settle
 from merge.cells import Cell
 from merge.documents import document
 from merge.fragments import FragmentState
+from transforms.privacy.keys import NotPicklable
+from transforms.privacy.protected_names import StoredNames
 from transforms.privacy.sealing import SealingKey
-from transforms.privacy.secret import NotPicklable
-from transforms.privacy.stored_names import StoredNames
 from transforms.privacy.stored_values import StoredValues
 
 Keys = tuple[SealingKey | None, SealingKey | None]

@@ -11,8 +11,8 @@ from idgraph.model.store import StoredFragment
 from idgraph.model.tombstones import NO_EPOCH
 from ingestion.spark.workers import WorkerResources
 from merge.fragments import FragmentState
-from transforms.privacy.secret import NotPicklable
-from transforms.privacy.stored_names import StoredNames
+from transforms.privacy.keys import NotPicklable
+from transforms.privacy.protected_names import StoredNames
 from transforms.privacy.stored_values import OutdatedValue, StoredValues
 
 PATH = "path"

@@ -32,10 +32,10 @@ from ingestion.spark.workers import WorkerResources
 from ingestion.stages.commit import put_and_settle
 from merge.documents import document
 from merge.fragments import FragmentState
+from transforms.privacy.protected_names import StoredNames
 from transforms.privacy.sealing import SealingKey
-from transforms.privacy.stored_names import StoredNames
 from transforms.privacy.stored_values import Restatement, StoredValues
-from transforms.spec.snapshot import CompiledSnapshot
+from transforms.spec.mapping import CompiledSnapshot
 
 PAGE = 500
 

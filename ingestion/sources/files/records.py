@@ -14,7 +14,7 @@ from ingestion.sources.files.lines import DamagedRecord, read_records, size_of, 
 from ingestion.sources.files.taken import folder_of, source_of
 from ingestion.sources.stream import SparkRow
 from transforms.privacy.blind_index import BlindIndex
-from transforms.schema.detection.detection import shaped_key
+from transforms.schema.detection import shaped_key
 
 # Hyphens stand within numbers as well as between words, so both readings count.
 _BETWEEN_WORDS = (re.compile(r"[_=,; ]+"), re.compile(r"[-_=,; ]+"))

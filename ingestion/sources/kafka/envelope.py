@@ -19,7 +19,7 @@ from idgraph.model.sources import SourceConfig, ValuePlace
 from idgraph.model.stamps import read_ordinal
 from ingestion.sources.payload_formats import PayloadFormats
 from ingestion.stages.decode import EnvelopeReader, event_name, event_text
-from transforms.payloads.schemas import Decode
+from transforms.payloads import Decode
 
 _MARK = b"base64:"
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from idgraph.model import paths
 from idgraph.model.proposals import Proposal, SensitiveKind
-from transforms.schema.detection.detection import detect, named
+from transforms.schema.detection import detect, named
 
 SAMPLE = Path(__file__).with_name("samples") / "labelled.jsonl.gz"
 

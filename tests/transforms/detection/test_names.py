@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from idgraph.model.proposals import SensitiveKind as Kind
-from transforms.schema.detection.detection import DETECTORS, detect, named
-from transforms.schema.detection.names import words
+from transforms.schema.detection import DETECTORS, detect, named
+from transforms.schema.detection.detector import words
 
 NAMED = [
     (Kind.EMAIL, "user.email"),

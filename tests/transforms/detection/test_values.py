@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from idgraph.model.proposals import SensitiveKind as Kind
-from transforms.schema.detection.detection import detect, shaped
+from transforms.schema.detection import detect, shaped
 
 REPORTED = [
     (Kind.EMAIL, "ann.lee@example.com"),

@@ -87,7 +87,7 @@ def _entropy(text: str) -> float:
     return -sum(count / len(text) * log2(count / len(text)) for count in Counter(text).values())
 
 
-DETECTOR = Detector(
+SECRET = Detector(
     _KIND,
     (
         NameRule(

@@ -7,8 +7,7 @@ from gc import is_tracked
 from typing import Any
 
 from transforms.spec.generation import nodes
-from transforms.spec.generation.counters import MOST
-from transforms.spec.generation.program import Label
+from transforms.spec.generation.program import MOST, Label
 from transforms.spec.generation.values import Place, Values
 
 

@@ -11,8 +11,14 @@ from typing import Any, TypeAlias
 
 from idgraph import native
 from transforms.spec.generation import nodes
-from transforms.spec.generation.counters import counters_of, counts_down, keys_asked_for
-from transforms.spec.generation.program import Label, Program, UnknownToMachineError
+from transforms.spec.generation.program import (
+    Label,
+    Program,
+    UnknownToMachineError,
+    counters_of,
+    counts_down,
+    keys_asked_for,
+)
 
 Place: TypeAlias = "tuple[str, object]"
 """A variable that holds an object, and a key of it."""

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from idgraph.model.errors import SpecError
 from transforms.spec.budget import FREE, paid, pay, pay_for, pay_for_all
-from transforms.spec.jolt.output_paths import size_of
+from transforms.spec.jolt.writers import size_of
 from transforms.spec.operation import copy_all
 
 

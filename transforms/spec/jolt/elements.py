@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from idgraph.model.errors import SpecError
-from transforms.spec.jolt.numbers import parse_int
+from transforms.spec.jolt.scalars import is_blank, parse_int, split_path, unescaped, without_escaped
 from transforms.spec.jolt.stars import Star
-from transforms.spec.jolt.text import is_blank, split_path, unescaped, without_escaped
 
 
 class Reference(NamedTuple):

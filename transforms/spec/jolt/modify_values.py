@@ -27,8 +27,7 @@ from transforms.spec.jolt.functions import (
 )
 from transforms.spec.jolt.functions.calling import Shorten
 from transforms.spec.jolt.levels import Walk, path_lookup, transposed
-from transforms.spec.jolt.numbers import to_number, unmark
-from transforms.spec.jolt.text import is_blank
+from transforms.spec.jolt.scalars import is_blank, to_number, unmark
 from transforms.spec.jolt.views import MISSING
 from transforms.spec.operation import copy_all
 from transforms.spec.pointers import nearest, pointer

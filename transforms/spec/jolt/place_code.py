@@ -26,9 +26,8 @@ from transforms.spec.generation.nodes import (
     when,
 )
 from transforms.spec.jolt.levels import Text, text_node
-from transforms.spec.jolt.output_paths import Kind, room_for
 from transforms.spec.jolt.places import PathElement, Shared, State, Target
-from transforms.spec.jolt.writers import element_finder, put, put_again, writer
+from transforms.spec.jolt.writers import Kind, element_finder, put, put_again, room_for, writer
 from transforms.spec.limits import SpecLimits
 from transforms.spec.nesting import watch
 

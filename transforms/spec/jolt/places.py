@@ -1,20 +1,21 @@
-"""Where the output of a `shift` is written: which containers are certain, and which writes cannot meet another.
+"""Where `shift` and `modify-*` write: which containers are certain, and which writes cannot meet another.
 
-A container is certain when every path that leads to its place goes on below it: then nothing but a new object (or
-array) can ever stand there, and the generated function keeps it in a variable. A write is exclusive when no other
-write can reach its place. In Jolt a place that is empty or null takes a value, a second value turns it into a list: an
-exclusive write need not look. What is neither goes through the functions of `writers`.
+A container is certain when every path that leads to its place continues below it. Then only a new object or array can
+stand there, and the generated function keeps it in a variable. A write is exclusive when no other write can reach its
+place. Jolt turns a place into a list at its second value: an exclusive write need not test for that. All other writes
+go through the functions of `writers`.
 """
 
 from __future__ import annotations
 
+import ast
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import NamedTuple
 
 from transforms.spec.generation.code import Code
 from transforms.spec.jolt.levels import Level, Source, Text
-from transforms.spec.jolt.output_paths import Kind, OutputPath
+from transforms.spec.jolt.writers import Kind, OutputPath
 
 
 class State(Enum):
@@ -230,3 +231,19 @@ def _index_level(output: OutputPath, step: int) -> Level | None:
     level = text.source.level
     goes_on = len(output.kinds) > step + 1 and output.kinds[step + 1] is Kind.KEY
     return level if goes_on and level in output.loops else None
+
+
+@dataclass(slots=True)
+class Spot:
+    """Where a child's value stands: the container's variable, and the key in it."""
+
+    container: str
+    key: ast.expr
+    size: ast.expr
+    """How long the container was, if it is an array, before this operation made it longer."""
+    is_object: bool = True
+    """Whether the container is an object for certain."""
+    place: PathElement | None = None
+    """The container, if more is known of it."""
+    is_watched: bool = False
+    """Whether the code notes what is put there (see `nesting`)."""

@@ -12,9 +12,9 @@ from transforms.spec.budget import CHARACTERS_A_STEP
 from transforms.spec.generation.code import Code
 from transforms.spec.jolt.elements import Amp, Array, At, Dollar, Element, Hash, Literal, Transpose, parse_key
 from transforms.spec.jolt.levels import Level, Text, Walk, key_text, transposed
-from transforms.spec.jolt.output_paths import OutputPath, output_path, root_path
+from transforms.spec.jolt.scalars import is_blank, sort_key, split_or
 from transforms.spec.jolt.stars import Star, precedence
-from transforms.spec.jolt.text import is_blank, sort_key, split_or
+from transforms.spec.jolt.writers import OutputPath, output_path, root_path
 from transforms.spec.pointers import found, pointer
 
 Loops: TypeAlias = "tuple[Level, ...] | None"

@@ -9,9 +9,8 @@ from typing import Any, Final
 from idgraph import native
 from idgraph.model.errors import TransformError
 from transforms.spec.budget import CHARACTERS_A_STEP, pay
-from transforms.spec.jolt.numbers import parse_int, to_int
+from transforms.spec.jolt.scalars import parse_int, text_of, to_int
 from transforms.spec.jolt.stars import Match
-from transforms.spec.jolt.text import text_of
 
 
 def items_walked(value: dict[str, Any]) -> Iterator[tuple[str, Any]]:

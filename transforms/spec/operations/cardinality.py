@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from idgraph.model.errors import SpecError, TransformError
 from transforms.spec.budget import pay
-from transforms.spec.emit_context import EmitContext
 from transforms.spec.generation.code import Code
 from transforms.spec.generation.nodes import (
     NONE,
@@ -33,10 +32,10 @@ from transforms.spec.generation.nodes import (
     when,
 )
 from transforms.spec.jolt.places import PathElement, forget, forget_all, known_object
+from transforms.spec.jolt.scalars import text_of
 from transforms.spec.jolt.stars import GROUPS_A_STEP, Star
-from transforms.spec.jolt.text import text_of
 from transforms.spec.limits import SpecLimits
-from transforms.spec.operation import EVERYTHING, Operation, PathTree
+from transforms.spec.operation import EVERYTHING, EmitContext, Operation, PathTree
 from transforms.spec.pointers import found, nearest, pointer
 
 

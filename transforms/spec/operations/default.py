@@ -8,7 +8,6 @@ from typing import Any, TypeAlias
 
 from idgraph.model.errors import SpecError, TransformError
 from transforms.spec.budget import pay
-from transforms.spec.emit_context import EmitContext
 from transforms.spec.generation.code import Code
 from transforms.spec.generation.nodes import (
     NONE,
@@ -27,12 +26,11 @@ from transforms.spec.generation.nodes import (
     when,
 )
 from transforms.spec.jolt.modify_values import constant_node
-from transforms.spec.jolt.numbers import parse_int
-from transforms.spec.jolt.output_paths import Room, fill, room_for, size_of, take
 from transforms.spec.jolt.places import PathElement, forget, forget_all, known_object
-from transforms.spec.jolt.text import sort_key, split_or
+from transforms.spec.jolt.scalars import parse_int, sort_key, split_or
+from transforms.spec.jolt.writers import Room, fill, room_for, size_of, take
 from transforms.spec.limits import SpecLimits
-from transforms.spec.operation import EVERYTHING, Operation, PathTree, copy_all, merge_trees
+from transforms.spec.operation import EVERYTHING, EmitContext, Operation, PathTree, copy_all, merge_trees
 from transforms.spec.pointers import found, pointer
 
 Apply: TypeAlias = Callable[[Any, Room], None]

@@ -8,16 +8,14 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from transforms.spec.emit_context import EmitContext
 from transforms.spec.generation.code import Code
 from transforms.spec.generation.nodes import NONE, Block, assign, call, do, is_, is_not, name, when
 from transforms.spec.jolt.elements import Array, Literal, parse_key
-from transforms.spec.jolt.modify_children import Children, ChildShape, Mode
 from transforms.spec.jolt.modify_code import ModifyCode
-from transforms.spec.jolt.modify_spec import Reader
-from transforms.spec.jolt.text import split_or
+from transforms.spec.jolt.modify_spec import Children, ChildShape, Mode, Reader
+from transforms.spec.jolt.scalars import split_or
 from transforms.spec.limits import SpecLimits, measure
-from transforms.spec.operation import EVERYTHING, Operation, PathTree
+from transforms.spec.operation import EVERYTHING, EmitContext, Operation, PathTree
 
 
 def compile_overwrite(spec: Any, limits: SpecLimits, code: Code) -> Operation:

@@ -8,7 +8,6 @@ from typing import Any
 
 from idgraph.model.errors import SpecError
 from transforms.spec.budget import pay
-from transforms.spec.emit_context import EmitContext
 from transforms.spec.generation.code import Code
 from transforms.spec.generation.nodes import (
     NONE,
@@ -25,12 +24,11 @@ from transforms.spec.generation.nodes import (
     name,
     when,
 )
-from transforms.spec.jolt.numbers import parse_int
 from transforms.spec.jolt.places import PathElement, forget, forget_all, known_object
+from transforms.spec.jolt.scalars import parse_int, split_or
 from transforms.spec.jolt.stars import GROUPS_A_STEP, Star
-from transforms.spec.jolt.text import split_or
 from transforms.spec.limits import SpecLimits
-from transforms.spec.operation import EVERYTHING, Operation, PathTree, merge_trees
+from transforms.spec.operation import EVERYTHING, EmitContext, Operation, PathTree, merge_trees
 from transforms.spec.pointers import found, pointer
 
 _NODES_A_STEP = 4

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from transforms.spec.emit_context import EmitContext
 from transforms.spec.generation.code import Code
 from transforms.spec.generation.nodes import (
     NONE,
@@ -28,7 +27,7 @@ from transforms.spec.jolt.shift_code import ShiftCode
 from transforms.spec.jolt.shift_spec import Node, read_spec
 from transforms.spec.jolt.views import joined
 from transforms.spec.limits import SpecLimits, measure
-from transforms.spec.operation import UNBOUNDED, Operation, PathTree
+from transforms.spec.operation import UNBOUNDED, EmitContext, Operation, PathTree
 
 
 def compile_shift(spec: Any, limits: SpecLimits, code: Code) -> Operation:

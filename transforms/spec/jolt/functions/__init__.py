@@ -2,8 +2,7 @@
 
 from transforms.spec.jolt.functions.calling import Function
 from transforms.spec.jolt.functions.numeric import LONG_MAKERS, NUMERIC_FUNCTIONS, PLAIN_TO_LONG
-from transforms.spec.jolt.functions.texts import TEXT_FUNCTIONS
-from transforms.spec.jolt.functions.values import EXTRA_FUNCTIONS, SQUASHERS, VALUE_FUNCTIONS
+from transforms.spec.jolt.functions.values import EXTRA_FUNCTIONS, SQUASHERS, TEXT_FUNCTIONS, VALUE_FUNCTIONS
 
 FUNCTIONS: dict[str, Function] = {
     **TEXT_FUNCTIONS,

@@ -9,9 +9,8 @@ from typing import Any
 
 from idgraph import native
 from transforms.spec.budget import pay
-from transforms.spec.jolt.functions.calling import Function, after, for_each, on_array
-from transforms.spec.jolt.functions.quick import short_sum, short_text
-from transforms.spec.jolt.numbers import (
+from transforms.spec.jolt.functions.calling import Function, after, for_each, on_array, short_sum, short_text
+from transforms.spec.jolt.scalars import (
     INT_MAX,
     INT_MIN,
     LONG_MAX,

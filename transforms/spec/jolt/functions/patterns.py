@@ -1,12 +1,14 @@
-"""Patterns that separate texts, each search in time that grows with the text and not faster.
+"""Splitting text as Java's `String.split` does, in bounded time.
 
-Python's own engine tries again and again: twenty `a?` take it a million steps for a text of twenty dead letters. It is used
-where it cannot: for patterns without repetition, or with one at their end. The others are searched by keeping all ways
-to a match side by side, each place of the pattern at most once, the preferred ways first.
+Java reads a separator as a regular expression. Plain ones, and single escaped characters, are split as text.
 
-The next search starts where a match ended, and reads again what was read past it: of ` +,| ` in a text of spaces each
-match takes one space, after the search for a comma has come to the end. So all matches together can take the square of
-the text, and a character is paid each time it is read.
+Python's own engine backtracks: twenty `a?` take it a million steps for a text of twenty letters. It is used for
+patterns without repetition, or with one at their end, which cannot backtrack. All others are searched by keeping all
+ways to a match side by side, each position of the pattern at most once, the preferred ways first.
+
+The next search starts where a match ended, and may read characters again: of ` +,| ` in a text of spaces each match
+takes one space, after the search for a comma has come to the end. So all matches together can take time quadratic in
+the text, and a character is charged each time it is read.
 """
 
 from __future__ import annotations
@@ -14,10 +16,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from idgraph.model.errors import SpecError
-from transforms.spec.budget import pay
+from idgraph.model.errors import SpecError, TransformError
+from transforms.spec.budget import check_length, limits_at_hand, pay
 
 LONGEST_PATTERN = 500
 _MOST_STEPS = 1_000
@@ -227,3 +229,61 @@ def _reached(
                 yield began, place
             elif step.look.match(text, at):
                 waiting.append(place + 1)
+
+
+_META = frozenset(".$|()[{^?*+\\")
+_STEPS_A_CHARACTER = 4
+
+
+def split(separator: str, text: str) -> list[str]:
+    """The parts of `text`; empty ones at the end are dropped. Raises TransformError for a separator or a
+    text out of bounds."""
+    check_length(len(text))
+    limits = limits_at_hand()
+    plain = plain_separator(separator)
+    if plain is not None:
+        parts = text.split(plain, limits.max_nodes) if plain else list(text) or [""]
+    else:
+        if len(text) > limits.max_pattern_text:
+            raise TransformError("a text is too long to be split by a pattern")
+        parts = _split_by(separator, text)
+    if len(parts) > limits.max_nodes:
+        raise TransformError(f"a text splits into more than {limits.max_nodes} parts")
+    while len(parts) > 1 and not parts[-1]:
+        parts.pop()
+    # Java gives no part at all for a text that is separators only, but the text itself if there is none.
+    return [] if parts == [""] and text else parts
+
+
+@lru_cache(maxsize=256)
+def plain_separator(separator: str) -> str | None:
+    """The text that a separator stands for, if it is no pattern."""
+    if _META.isdisjoint(separator):
+        return separator
+    if len(separator) == 2 and separator[0] == "\\" and not separator[1].isalnum():
+        return separator[1]
+    return None
+
+
+def check_separator(separator: Any) -> None:
+    """Raises SpecError for a constant that can separate no text."""
+    if type(separator) is str and plain_separator(separator) is None:
+        read_pattern(separator)
+
+
+def _split_by(separator: str, text: str) -> list[str]:
+    # A pattern that is known already costs as much as a new one: the same event must end the same.
+    pay(_STEPS_A_CHARACTER * len(separator))
+    try:
+        pattern = read_pattern(separator)
+    except SpecError as error:
+        raise TransformError(error.message) from None
+    parts: list[str] = []
+    start = 0
+    for begin, end in pattern.spans(text):
+        if end == 0 or begin == end == len(text):
+            continue
+        parts.append(text[start:begin])
+        start = end
+    parts.append(text[start:])
+    return parts

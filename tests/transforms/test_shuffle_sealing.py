@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from idgraph.model.errors import SealError
 from sinks.keyring.provider import KeyringFile
 from tests.transforms.key_canary import shown
-from transforms.privacy.shuffle_sealing import ShuffleBlockKeys, ShuffleBlockSealer
+from transforms.privacy.record_sealing import ShuffleBlockKeys, ShuffleBlockSealer
 
 PARCEL = b'["fragment","canary-71@example.com"]'
 
@@ -37,7 +37,7 @@ def test_another_process_opens_it(keyring: KeyringFile, tmp_path: Path, block: b
 
 
 def test_the_wire_format_is_the_documented_one(keyring: KeyringFile) -> None:
-    key = HKDF(SHA256(), 32, salt=None, info=b"run").derive(keyring.purpose_key("parcels"))
+    key = HKDF(SHA256(), 32, salt=None, info=b"run").derive(keyring.purpose_key("shuffle-blocks"))
     sealed = ShuffleBlockKeys(keyring).sealer("run").seal(PARCEL, 3)
     assert sealed[:1] == b"\x01"
     assert AESGCM(key).decrypt(sealed[1:13], sealed[13:], b"\x01\x00\x00\x00\x03") == PARCEL
@@ -56,7 +56,7 @@ def test_every_altered_byte_is_refused(keyring: KeyringFile) -> None:
             opened(sealer, sealed[:length])
 
 
-def test_a_parcel_belongs_to_its_run_task_and_keyring(keyring: KeyringFile, tmp_path: Path) -> None:
+def test_a_block_belongs_to_its_run_task_and_keyring(keyring: KeyringFile, tmp_path: Path) -> None:
     sealer = ShuffleBlockKeys(keyring).sealer("run")
     sealed = sealer.seal(PARCEL, 3)
     other = KeyringFile.create(tmp_path / "other.json")
@@ -69,7 +69,7 @@ def test_a_parcel_belongs_to_its_run_task_and_keyring(keyring: KeyringFile, tmp_
             opened(opener, sealed, part)
 
 
-def test_equal_parcels_are_not_seen_to_be_equal(keyring: KeyringFile) -> None:
+def test_equal_blocks_do_not_look_equal(keyring: KeyringFile) -> None:
     sealer = ShuffleBlockKeys(keyring).sealer("run")
     assert len({sealer.seal(PARCEL, 3) for _ in range(100)}) == 100
 
@@ -77,7 +77,7 @@ def test_equal_parcels_are_not_seen_to_be_equal(keyring: KeyringFile) -> None:
 def test_key_material_is_not_shown_and_does_not_leave_the_process(keyring: KeyringFile) -> None:
     keys = ShuffleBlockKeys(keyring)
     for holder in (keys, keys.sealer("run")):
-        assert not shown(keyring.purpose_key("parcels"), repr(holder) + str(holder))
+        assert not shown(keyring.purpose_key("shuffle-blocks"), repr(holder) + str(holder))
         for leave in (pickle.dumps, copy.copy, copy.deepcopy):
             with pytest.raises(TypeError):
                 leave(holder)

@@ -12,7 +12,7 @@ from idgraph.model.tombstones import NO_EPOCH
 from ingestion.spark.shuffle_blocks import ShuffleBlock, decode_reports, read_blocks, report_row, sealed_rows
 from ingestion.stages.outcomes import StageReport
 from sinks.keyring.provider import KeyringFile
-from transforms.privacy.shuffle_sealing import ShuffleBlockKeys, ShuffleBlockSealer
+from transforms.privacy.record_sealing import ShuffleBlockKeys, ShuffleBlockSealer
 
 NAME = "user_id:canary-71"
 PARCELS = [
@@ -26,7 +26,7 @@ def sealer(tmp_path: Path) -> ShuffleBlockSealer:
     return ShuffleBlockKeys(KeyringFile.create(tmp_path / "keyring.json")).sealer("run")
 
 
-def test_parcels_come_as_they_went_and_show_nothing_on_their_way(sealer: ShuffleBlockSealer) -> None:
+def test_blocks_arrive_unchanged_and_show_nothing(sealer: ShuffleBlockSealer) -> None:
     batch = sealed_rows(PARCELS, sealer)
     assert list(read_blocks([batch, batch], sealer)) == [block for _, block in PARCELS] * 2
     assert batch.column("part").to_pylist() == [0, 5]
@@ -35,7 +35,7 @@ def test_parcels_come_as_they_went_and_show_nothing_on_their_way(sealer: Shuffle
         assert b"its state" not in body
 
 
-def test_a_damaged_parcel_has_the_batch_given_again(sealer: ShuffleBlockSealer) -> None:
+def test_a_damaged_block_fails_the_batch_for_a_retry(sealer: ShuffleBlockSealer) -> None:
     batch = sealed_rows(PARCELS, sealer)
     bodies = [bytearray(body) for body in batch.column("body").to_pylist()]
     bodies[1][40] ^= 1
