@@ -69,6 +69,7 @@ def worker_plan(settings: Settings) -> WorkerPlan:
         indexes=settings.index.fed_by == "flow",
         # Of other machines, where the flow's folder is not.
         dead_letters_by_driver=not is_local(settings.flow.master),
+        closed=(settings.directory, settings.keyring_file()),
     )
 
 

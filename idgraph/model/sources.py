@@ -172,6 +172,11 @@ class FileSource(SourceConfig):
         description="File names hold personal data: positions show a keyed hash in their place. Names in which a "
         "detector finds personal data are hashed anyway.",
     )
+    follow_links: bool = Field(
+        default=False,
+        description="Read files behind symbolic links, wherever they lie; never those of idgraph's own folder. Without it "
+        "such a file becomes a dead letter: whoever may write into the directory could have any file read.",
+    )
 
     @field_validator("path", mode="before")
     @classmethod

@@ -77,4 +77,5 @@ def record_reader(
     limit = plan.flow.max_event_bytes
     if topics := kafka_sources(plan.sources):
         return KafkaRecords(topics, limit, rows, tools.read_range)
-    return FileRecords(file_sources(plan.sources), limit, FileNames(tools.blind_index), rows, is_last)
+    names = FileNames(tools.blind_index)
+    return FileRecords(file_sources(plan.sources), limit, names, rows, is_last, plan.closed)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from idgraph.model.counts import BatchCounts
@@ -65,3 +66,5 @@ class WorkerPlan:
     indexes: bool = True
     """Whether what is committed is indexed by the task as well; else it waits in the outbox for who does."""
     dead_letters_by_driver: bool = False
+    closed: tuple[Path, ...] = ()
+    """Files, and folders with all below them, that are no events, whatever a source's directory holds or links to."""

@@ -5,6 +5,7 @@ import gzip
 import io
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -92,11 +93,7 @@ def test_what_a_disk_does_not_give_may_pass_until_the_last_attempt(
     """Found by review: any such error stopped the flow at each of its starts, and named no file."""
     path = write(tmp_path / name, b"\n".join(LINES))
 
-    def opened(path: Path) -> io.BufferedIOBase:
-        stored = _BadSector(path.read_bytes())
-        return gzip.GzipFile(fileobj=stored) if path.suffix == ".gz" else stored
-
-    monkeypatch.setattr(files, "_open", opened)
+    monkeypatch.setattr(files, "_open", lambda path, *_: _BadSector(path.read_bytes()))
     *good, bad = read_records(path, "s", 1000)
     assert isinstance(bad, DamagedRecord)
     assert bad.reason is DeadLetterReason.CORRUPT_SOURCE
@@ -117,10 +114,10 @@ def test_a_file_that_cannot_be_opened(
 ) -> None:
     path = write(tmp_path / "x.jsonl", b"{}")
 
-    def refuse(path: Path, mode: str) -> io.BufferedIOBase:
+    def refuse(path: Path, flags: int) -> int:
         raise OSError(number, os.strerror(number), str(path))
 
-    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr(os, "open", refuse)
     (bad,) = read_records(path, "s", 1000)
     assert isinstance(bad, DamagedRecord)
     assert os.strerror(number) in bad.detail
@@ -130,6 +127,46 @@ def test_a_file_that_cannot_be_opened(
             list(read_records(path, "s", 1000, is_last=False))
     else:
         assert list(read_records(path, "s", 1000, is_last=False)) == [bad]
+
+
+def refused(path: Path, root: Path, **options: Any) -> str:
+    """Why a file is not read."""
+    (bad,) = read_records(path, "s", 1000, root, is_last=False, **options)
+    assert isinstance(bad, DamagedRecord)
+    assert (bad.reason, bad.record.value) == (DeadLetterReason.CORRUPT_SOURCE, b"")
+    assert str(root.parent) not in bad.detail
+    return bad.detail
+
+
+def test_links_are_not_followed_unless_the_source_says_so(tmp_path: Path) -> None:
+    """Found by review: a link in an inbox had any file read that the flow may read, its keyring too."""
+    own, inbox, elsewhere = tmp_path / "own", tmp_path / "inbox", tmp_path / "elsewhere"
+    for folder in (own, inbox, elsewhere):
+        folder.mkdir()
+    keyring = write(own / "keyring.json", b'{"root": "secret"}')
+    write(elsewhere / "a.jsonl", b'{"a": 1}')
+    (inbox / "k.jsonl").symlink_to(keyring)
+    (inbox / "a.jsonl").symlink_to(elsewhere / "a.jsonl")
+    (inbox / "folder").symlink_to(elsewhere)
+    for name in ("k.jsonl", "a.jsonl", "folder/a.jsonl"):
+        assert "follow_links" in refused(inbox / name, inbox)
+    for name in ("a.jsonl", "folder/a.jsonl"):
+        (record,) = read_records(inbox / name, "s", 1000, inbox, follow_links=True, closed=[own])
+        assert isinstance(record, RawRecord)
+    assert "own folder" in refused(inbox / "k.jsonl", inbox, follow_links=True, closed=[own])
+    assert "own folder" in refused(keyring, tmp_path, closed=[own])
+    # The source's directory may be a link itself: its owner said so.
+    (tmp_path / "in").symlink_to(inbox)
+    write(inbox / "b.jsonl", b"{}")
+    (record,) = read_records(tmp_path / "in" / "b.jsonl", "s", 1000, tmp_path / "in")
+    assert isinstance(record, RawRecord)
+
+
+def test_what_is_no_regular_file_is_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    (tmp_path / "folder.jsonl").mkdir()
+    for name in ("pipe.jsonl", "folder.jsonl"):
+        assert "no regular file" in refused(tmp_path / name, tmp_path)
 
 
 def test_a_byte_order_mark_is_not_part_of_the_first_record(tmp_path: Path) -> None:

@@ -220,6 +220,8 @@ def test_a_file_that_cannot_be_read_is_set_aside_at_the_last_attempt_only(
 ) -> None:
     # To read it gives EIO, whoever asks.
     (worker.folder / "inbox" / "orders" / "0.jsonl").symlink_to("/proc/self/mem")
+    orders = worker.plan.sources["orders"].model_copy(update={"follow_links": True})
+    worker.plan = replace(worker.plan, sources={**worker.plan.sources, "orders": orders})
     dead_letters = worker.resources.dead_letters
     with pytest.raises(
         SourceUnavailableError, match=r"source orders: file:orders/0\.jsonl#1: Input/output error"

@@ -63,6 +63,7 @@ def test_every_kind_of_bad_input_among_good_events(tmp_path: Path, shop: Shop) -
     (inbox / "refused.jsonl").symlink_to("/sys/class/net/lo/speed")
     # Spark takes what is below a directory that a glob matches.
     config = installation.config.read_text()
+    config = config.replace('path = "inbox/amplitude"', 'path = "inbox/amplitude"\nfollow_links = true')
     installation.config.write_text(config.replace('path = "inbox/orders"', 'path = "inbox/orders/*"'))
     (installation.folder / "inbox" / "orders" / "done").mkdir(parents=True)
     (installation.folder / "inbox" / "orders" / "done" / "a.jsonl").write_bytes(retail("orders")[0])

@@ -6,10 +6,13 @@ truncated gzip file either fails the whole batch or drops the rest in silence (d
 
 from __future__ import annotations
 
+import errno
 import gzip
 import hashlib
+import os
+import stat
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from io import BufferedIOBase
 from pathlib import Path
 from typing import NamedTuple
@@ -51,12 +54,15 @@ def read_records(
     root: Path | None = None,
     shown: Callable[[str], str] = str,
     is_last: bool = True,
+    follow_links: bool = False,
+    closed: Sequence[Path] = (),
 ) -> Iterator[RawRecord | DamagedRecord]:
     """The lines of a file in order, blank ones left out; at most about `max_bytes` in memory.
 
     Positions name the file below `root`, the source's directory, by default the file's own; `shown` says as
     what, for names that are personal data.
-    Damage is given in place of the lines that it hides: the lines before it are whole.
+    Damage is given in place of the lines that it hides: the lines before it are whole. So is a file that is no regular
+    one, that lies below one of the paths `closed`, or, unless `follow_links`, that a link leads to.
 
     What the file's disk or share refuses may pass: unless `is_last`, which says that nobody reads the file again,
     raises SourceUnavailableError, which names the position.
@@ -64,7 +70,10 @@ def read_records(
     number = 0
     name = _name(path, root, shown)
     try:
-        with _open(path) as stream:
+        with (
+            _open(path, path.parent if root is None else root, follow_links, closed) as file,
+            _unpacked(path, file) as stream,
+        ):
             for lines, length in _blocks(stream, max_bytes):
                 if not number:
                     lines[0] = lines[0].removeprefix(_BOM)
@@ -100,12 +109,47 @@ class _Damage(Exception):  # noqa: N818 - never leaves this module
         super().__init__(reason)
 
 
-def _open(path: Path) -> BufferedIOBase:
+def _open(path: Path, root: Path, follow_links: bool, closed: Sequence[Path]) -> BufferedIOBase:
+    # Not blocking: else a pipe that nobody writes to would hold the flow.
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow_links else os.O_NOFOLLOW)
     try:
-        return gzip.GzipFile(path, "rb") if path.suffix == ".gz" else path.open("rb")
+        descriptor = os.open(path, flags)
     except OSError as error:
+        if error.errno == errno.ELOOP and not follow_links:
+            raise _Damage(_LINK, b"") from None
         stays = isinstance(error, FileNotFoundError | PermissionError | IsADirectoryError)
         raise _Damage(_refusal(error), b"", may_pass=not stays) from None
+    try:
+        _require_own(os.fstat(descriptor), Path(os.path.realpath(path)), root, follow_links, closed)
+        return os.fdopen(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+_LINK = "it is a link, or lies behind one, and follow_links of its source is off"
+
+
+def _require_own(
+    opened: os.stat_result, place: Path, root: Path, follow_links: bool, closed: Sequence[Path]
+) -> None:
+    """Raises _Damage for what is open if it is no file of the source. `place` is where it lies without links."""
+    try:
+        found = place.stat()
+    except OSError:
+        found = None
+    if found is None or not os.path.samestat(opened, found):
+        raise _Damage("it was replaced while it was opened", b"", may_pass=True)
+    if not stat.S_ISREG(opened.st_mode):
+        raise _Damage("it is no regular file", b"")
+    if not follow_links and not place.is_relative_to(os.path.realpath(root)):
+        raise _Damage(_LINK, b"")
+    if any(place.is_relative_to(os.path.realpath(each)) for each in closed):
+        raise _Damage("it lies in idgraph's own folder", b"")
+
+
+def _unpacked(path: Path, file: BufferedIOBase) -> BufferedIOBase:
+    return gzip.GzipFile(fileobj=file) if path.suffix == ".gz" else file
 
 
 def _refusal(error: OSError) -> str:

@@ -11,7 +11,7 @@ from idgraph.model.counts import BatchCounts
 from idgraph.model.events import RawRecord
 from idgraph.model.sources import FileSource
 from ingestion.sources.files.lines import DamagedRecord, read_records, size_of, unread
-from ingestion.sources.files.taken import folder_of, source_of
+from ingestion.sources.files.taken import folder_of, path_below, source_of
 from ingestion.sources.stream import SparkRow
 from transforms.privacy.blind_index import BlindIndex
 from transforms.schema.detection import shaped_key
@@ -43,7 +43,8 @@ def looks_sensitive(name: str) -> bool:
 
 
 class FileRecords:
-    """Reads the files whose paths the rows hold, and counts them. `is_last`: these rows are not retried."""
+    """Reads the files whose paths the rows hold, and counts them. `is_last`: these rows are not retried. Nothing below
+    `closed` is read, unless the source itself lies there."""
 
     def __init__(
         self,
@@ -52,12 +53,14 @@ class FileRecords:
         names: FileNames,
         rows: Iterable[SparkRow],
         is_last: bool,
+        closed: Iterable[Path] = (),
     ) -> None:
         self._sources = sources
         self._max_event_bytes = max_event_bytes
         self._names = names
         self._rows = rows
         self._is_last = is_last
+        self._closed = tuple(closed)
         self._files = self._bytes = 0
 
     def records(self) -> Iterator[RawRecord | DamagedRecord]:
@@ -72,8 +75,11 @@ class FileRecords:
                 continue
             config = self._sources[name]
             shown = functools.partial(self._names.shown, source=config)
+            folder = folder_of(config)
+            closed = [each for each in self._closed if path_below(each, folder) is None]
             yield from read_records(
-                path, config.name, self._max_event_bytes, folder_of(config), shown, self._is_last
+                *(path, config.name, self._max_event_bytes, folder, shown, self._is_last),
+                *(config.follow_links, closed),
             )
             self._files += 1
             self._bytes += size_of(path)
