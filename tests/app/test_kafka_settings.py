@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import pickle
 from pathlib import Path
 
 import pytest
 
+from idgraph.app.adapters.input_streams import _opened_ranges
 from idgraph.app.adapters.payloads import formats_config, open_formats, require_formats
 from idgraph.app.settings.document import Settings, load
+from idgraph.app.wiring import worker_plan
 from idgraph.model.errors import ConfigError
 from idgraph.model.kafka import REFUSED, KafkaSource
 from ingestion.sources.kafka.stream import KafkaStream
@@ -102,6 +106,22 @@ def test_the_environment_gives_secrets(tmp_path: Path, monkeypatch: pytest.Monke
     message = refused(tmp_path, KAFKA)
     assert "group.id cannot be set" in message
     assert "s3cret" not in message
+
+
+def test_no_secret_is_in_what_workers_are_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found by review: passwords of the client were in each task's closure."""
+    text = f'{KAFKA}[kafka]\nbootstrap_servers = "there:9"\n[kafka.producer]\n"sasl.password" = "s3cret"\n'
+    monkeypatch.setenv("IDGRAPH_KAFKA__PRODUCER", '{"ssl.key.password": "hidden"}')
+    settings = loaded(tmp_path, text)
+    plan = worker_plan(settings)
+    for shown in (repr(plan).encode(), plan.settings.encode(), pickle.dumps(plan.settings)):
+        assert b"s3cret" not in shown
+        assert b"hidden" not in shown
+    ranges = _opened_ranges(json.loads(plan.settings)["ranges"]["config"])
+    given = {
+        name: ranges._settings[name] for name in ("sasl.password", "ssl.key.password", "bootstrap.servers")
+    }
+    assert list(given.values()) == ["s3cret", "hidden", "there:9"]
 
 
 def test_topics_of_all_sources_are_one_subscription(tmp_path: Path) -> None:

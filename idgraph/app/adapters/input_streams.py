@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from idgraph.app.settings.document import Settings
     from ingestion.sources.kafka.records import ReadRange
     from ingestion.sources.stream import InputStream
+    from sinks.kafka.ranges import KafkaRanges
 
 SPARK_KAFKA = JarSet(
     "spark-kafka-4.2.0",
@@ -51,19 +53,29 @@ def input_stream(settings: Settings) -> InputStream:
 
 
 def ranges_config(settings: Settings) -> dict[str, Any]:
-    """What a worker needs to know to read what Spark cannot, as Spark's own readers are given it."""
+    """What a worker needs to know to read what Spark cannot: where its own configuration is, not the options of Kafka's
+    client, which may be passwords."""
     from idgraph.model.kafka import kafka_sources
 
     if not kafka_sources(settings.sources_by_name()):
         return {}
-    kafka = settings.kafka
-    return {"ranges": {"bootstrap_servers": kafka.bootstrap_servers, "options": kafka.producer_options()}}
+    return {"ranges": {"config": str(settings.file) if settings.file else None}}
 
 
 def open_ranges(config: dict[str, Any]) -> ReadRange | None:
     """What reads ranges of offsets; None without Kafka or its client."""
     if "ranges" not in config or find_spec("confluent_kafka") is None:
         return None
+    file = config["ranges"]["config"]
+    # Read when it is needed, which is hardly ever.
+    opened = cache(partial(_opened_ranges, file))
+    return lambda topic, partition, since, until: opened().records(topic, partition, since, until)
+
+
+def _opened_ranges(file: str | None) -> KafkaRanges:
+    """Raises ConfigError where the file of the configuration is not on this machine."""
+    from idgraph.app.settings.document import Settings, load
     from sinks.kafka.ranges import KafkaRanges
 
-    return KafkaRanges(**config["ranges"]).records
+    kafka = (Settings() if file is None else load(Path(file))).kafka
+    return KafkaRanges(kafka.bootstrap_servers, kafka.producer_options())

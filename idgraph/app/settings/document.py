@@ -18,6 +18,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    PrivateAttr,
     ValidationError,
     field_validator,
     model_validator,
@@ -178,6 +179,12 @@ class Settings(BaseSettings):
     kafka: KafkaSettings = KafkaSettings()
     metrics: MetricsSettings = MetricsSettings()
     sources: tuple[Source, ...] = Field(default=(), description="Sources of the flow, as [[sources]].")
+    _file: Path | None = PrivateAttr(default=None)
+
+    @property
+    def file(self) -> Path | None:
+        """Where it was read from; None where the environment and the defaults are all."""
+        return self._file
 
     @field_validator("directory", "keyring", mode="before")
     @classmethod
@@ -285,6 +292,7 @@ def load(path: Path | None = None) -> Settings:
     if len(names) != len(set(names)):
         raise ConfigError(f"{file}: two sources have the same name")
     settings = _absolute(settings, (file.parent if found else Path()).resolve())
+    settings._file = file.resolve() if found else None
     of_path: dict[str, str] = {}
     for name, source in file_sources(settings.sources_by_name()).items():
         if (other := of_path.setdefault(os.path.realpath(source.path), name)) != name:
