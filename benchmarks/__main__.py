@@ -23,6 +23,7 @@ from benchmarks.index import measure as measure_index
 from benchmarks.keys import measure as measure_keys
 from benchmarks.machine import machine
 from benchmarks.mapping import measure as measure_mapping
+from benchmarks.modules import measure as measure_modules
 from benchmarks.peers.comparison import measure as measure_peers
 from benchmarks.policies import measure as measure_policies
 from benchmarks.reindex import measure as measure_reindex
@@ -40,6 +41,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "latency": lambda folder, arguments: latency.measure(folder, arguments.seconds),
     "mapping": lambda folder, arguments: measure_mapping(),
     "stages": lambda folder, arguments: stages.measure(folder, min(arguments.shops, 2)),
+    "modules": lambda folder, arguments: measure_modules(folder),
     "store": lambda folder, arguments: dict(measure_store()),
     "dynamodb": lambda folder, arguments: _dynamodb(arguments.fragments or 2_000),
     "kafka": lambda folder, arguments: _kafka(folder, min(arguments.shops, 5), arguments.seconds),

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from pathlib import Path
 
 from idgraph.app import wiring
@@ -30,13 +31,16 @@ from ingestion.metadata.schema_buffer import SchemaBuffer
 from ingestion.metadata.schema_journal import SchemaJournal
 from ingestion.metadata.schema_sender import SchemaSender
 from ingestion.sources.files.taken import folder_of, path_below
-from ingestion.sources.stream import Intake
+from ingestion.sources.stream import InputStream, Intake
 from ingestion.spark import checkpoints
+from ingestion.spark.micro_batch import MicroBatches, MicroBatchRunner
 from ingestion.spark.query import Flow
+from ingestion.spark.sent_snapshots import BatchPins
 from ingestion.spark.session import start_session, stop_session
 from ingestion.spark.workers import WorkerResources
 from ingestion.stages.dead_letters import failure_handler
 from ingestion.stages.outcomes import BatchReport
+from sinks.http.metadata import MetadataClient
 
 
 def require_shared(settings: Settings) -> None:
@@ -81,6 +85,36 @@ def run_flow(
     Raises ConfigError for what must be repaired before anything runs, UnauthorizedError and MetadataError
     when there is no snapshot to start with, and whatever stopped the flow.
     """
+    jars = _prepared(settings, stop)
+    running: list[Flow] = []
+    with ExitStack() as stack:
+        stack.enter_context(_own_state(settings))
+        client = stack.enter_context(closing(wiring.metadata_client(settings)))
+        resources = stack.enter_context(_ready(settings))
+        snapshots = stack.enter_context(SnapshotFollower(client, wiring.snapshot_file(settings)))
+        schema = stack.enter_context(_schema_changes(settings, client))
+        stack.enter_context(_projecting(settings, resources, snapshots))
+        stream = input_stream(settings)
+        is_running = partial(_is_any_running, running)
+        watched = observed(settings, resources, snapshots, stream.waiting, is_running, on_batch)
+        on_batch = stack.enter_context(watched)
+        on_start()
+        metadata = snapshots, schema
+        flow = stack.enter_context(_started(settings, stop, jars, stream, metadata, resources, on_batch))
+        running.append(flow)
+        stack.enter_context(_following_policy(settings, resources, snapshots, flow, sealed_by))
+        try:
+            flow.run(stop, intake)
+        finally:
+            running.clear()
+
+
+def _is_any_running(flows: list[Flow]) -> bool:
+    return any(flow.is_running() for flow in flows)
+
+
+def _prepared(settings: Settings, stop: threading.Event) -> Sequence[Path]:
+    """Check the settings and make folders and keys before anything runs; returns the jars that Spark needs."""
     if not settings.sources:
         raise ConfigError("no sources are configured; add a [[sources]] table to idgraph.toml")
     failure_handler(settings.flow.on_failure)
@@ -91,70 +125,94 @@ def run_flow(
     wiring.prepare_directory(settings)
     ensure_keyring(settings)
     _make_folders(settings)
+    return jars
+
+
+@contextmanager
+def _own_state(settings: Settings) -> Iterator[None]:
+    """The flow's folder for this process alone, its checkpoint whole.
+
+    Spark asks for no modes for its checkpoint and its temporary files, so the process does. The sources' folders are for
+    publishers and have the user's own."""
     state = settings.flow_state()
-    with ExitStack() as stack:
-        # Spark asks for no modes for its checkpoint and its temporary files. The sources' folders, made above,
-        # are for publishers and have the user's own.
-        stack.enter_context(owner_only())
-        stack.enter_context(exclusive_lock(state))
+    with owner_only(), exclusive_lock(state):
         checkpoints.mend(state / "checkpoint", keeps_files=not kafka_sources(settings.sources_by_name()))
-        client = stack.enter_context(closing(wiring.metadata_client(settings)))
-        resources = stack.enter_context(wiring.opened(settings))
+        yield
+
+
+@contextmanager
+def _ready(settings: Settings) -> Iterator[WorkerResources]:
+    """The adapters, once the keyring is theirs and an interrupted erasure is finished."""
+    with wiring.opened(settings) as resources:
         wiring.require_own_keyring(settings, resources)
         require_formats(settings, resources.formats)
         wiring.erasure(settings, resources).mend()
-        snapshots = stack.enter_context(SnapshotFollower(client, wiring.snapshot_file(settings)))
-        schema = stack.enter_context(
-            SchemaBuffer(
-                SchemaSender(client, wiring.refused_changes_file(settings)),
-                SchemaJournal(wiring.schema_journal(settings)),
-                settings.metadata.max_updates,
-                settings.metadata.schema_update_interval,
-            )
+        yield resources
+
+
+def _schema_changes(settings: Settings, client: MetadataClient) -> SchemaBuffer:
+    return SchemaBuffer(
+        SchemaSender(client, wiring.refused_changes_file(settings)),
+        SchemaJournal(wiring.schema_journal(settings)),
+        settings.metadata.max_updates,
+        settings.metadata.schema_update_interval,
+    )
+
+
+@contextmanager
+def _projecting(
+    settings: Settings, resources: WorkerResources, snapshots: SnapshotFollower
+) -> Iterator[None]:
+    """The outbox is drained beside the flow, where the flow feeds the index."""
+    if settings.index.fed_by != "flow":
+        yield
+        return
+    _report_of_another_store(resources)
+    policies = IndexPolicies(lambda: snapshots.current().snapshot)
+    with OutboxDrainer(resources.store, resources.index, lambda: policies().rules):
+        yield
+
+
+@contextmanager
+def _started(
+    settings: Settings,
+    stop: threading.Event,
+    jars: Sequence[Path],
+    stream: InputStream,
+    metadata: tuple[SnapshotFollower, SchemaBuffer],
+    resources: WorkerResources,
+    on_batch: Callable[[BatchReport], None],
+) -> Iterator[Flow]:
+    """The flow over a Spark session of its own."""
+    state, plan = settings.flow_state(), wiring.worker_plan(settings)
+    with _keeping_interrupt_handler(), _reporting_of_interruption(stop):
+        session = start_session(
+            settings.flow, settings.spark, state / "spark", state / "spark.log", class_archives(), jars
         )
-        if settings.index.fed_by == "flow":
-            _report_of_another_store(resources)
-            policies = IndexPolicies(lambda: snapshots.current().snapshot)
-            stack.enter_context(OutboxDrainer(resources.store, resources.index, lambda: policies().rules))
-        running: list[Flow] = []
-        stream = input_stream(settings)
-        on_batch = stack.enter_context(
-            observed(
-                settings,
-                resources,
-                snapshots,
-                stream.waiting,
-                lambda: any(flow.is_running() for flow in running),
-                on_batch,
-            )
-        )
-        on_start()
-        with _keeping_interrupt_handler(), _reporting_of_interruption(stop):
-            session = start_session(
-                settings.flow, settings.spark, state / "spark", state / "spark.log", class_archives(), jars
-            )
-        stack.callback(stop_session, session)
-        plan = wiring.worker_plan(settings)
-        orphaned_keys = resources.orphaned_keys()
-        flow = Flow(
-            session,
-            plan,
-            stream,
-            state,
-            snapshots,
-            schema,
-            resources.dead_letters,
-            orphaned_keys,
-            on_batch,
-        )
-        running.append(flow)
-        jobs = stack.enter_context(wiring.job_runner(settings))
+    runner = MicroBatchRunner(session, plan, stream.without_secrets)
+    orphaned_keys = resources.orphaned_keys()
+    batches = MicroBatches(
+        plan.flow, stream, runner, BatchPins(state), *metadata, resources.dead_letters, orphaned_keys
+    )
+    try:
+        yield Flow(session, plan.flow, stream, state / "checkpoint", batches, on_batch)
+    finally:
+        stop_session(session)
+
+
+@contextmanager
+def _following_policy(
+    settings: Settings,
+    resources: WorkerResources,
+    snapshots: SnapshotFollower,
+    flow: Flow,
+    sealed_by: str | None,
+) -> Iterator[None]:
+    """A change of policy starts its re-encryption while the flow runs."""
+    with wiring.job_runner(settings) as jobs:
         name = settings.flow.name
-        stack.enter_context(PolicyChanges(name, jobs, resources, snapshots.current, flow.is_past, sealed_by))
-        try:
-            flow.run(stop, intake)
-        finally:
-            running.clear()
+        with PolicyChanges(name, jobs, resources, snapshots.current, flow.is_past, sealed_by):
+            yield
 
 
 @contextmanager

@@ -1,9 +1,14 @@
-"""One micro-batch as one Spark job: the snapshot broadcast when it is another one, the stages run, the tasks'
-reports added up. Spark is the shell: what happens to an event is in the stages, which know nothing of it."""
+"""One micro-batch: a snapshot is pinned, one Spark job runs the stages, and what the tasks report is settled.
+
+The snapshot is broadcast when its version changed. A job that failed runs again while that may help.
+"""
 
 from __future__ import annotations
 
 import io
+import logging
+import threading
+import uuid
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -15,17 +20,29 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.functions import vectorized_udf  # type: ignore[attr-defined] # its stub leaves it out
 from pyspark.util import PythonEvalType
 
-from idgraph.model.errors import FlowStoppedError
-from idgraph.model.sources import DeadLetterLimits
+from idgraph.model.backoff import Backoff
+from idgraph.model.dead_letters import DeadLetters
+from idgraph.model.errors import FlowStoppedError, IdgraphError, StoreError, UnreadableRecordError
+from idgraph.model.sources import DeadLetterLimits, FlowConfig
 from idgraph.snapshot_file import PinnedSnapshot
-from ingestion.spark.sent_snapshots import SnapshotSender
+from ingestion.metadata.follower import SnapshotFollower
+from ingestion.metadata.schema_buffer import SchemaBuffer
+from ingestion.sources.stream import InputStream
+from ingestion.spark.sent_snapshots import BatchPins, SnapshotSender
 from ingestion.spark.shuffle_blocks import ROW_SCHEMA, decode_reports
 from ingestion.spark.tasks import commit_task, map_task, quick_row_task, quick_task, whole_task
-from ingestion.spark.worker_errors import error_of_spark, is_of_spark
+from ingestion.spark.worker_errors import error_of_spark, is_of_spark, may_pass_again
 from ingestion.spark.worker_process import BatchOrder
 from ingestion.spark.workers import WorkerPlan
 from ingestion.stages.dead_letters import BatchAttempt
-from ingestion.stages.outcomes import StageReport
+from ingestion.stages.orphaned_keys import OrphanedKeys
+from ingestion.stages.outcomes import BatchReport, StageReport
+
+log = logging.getLogger(__name__)
+
+BATCH_PAUSE_SECONDS = 1.0
+LONGEST_BATCH_PAUSE_SECONDS = 30.0
+"""Before a micro-batch that failed is retried: a random time up to the first, doubled each time."""
 
 
 class DeadLetterGuard:
@@ -49,6 +66,104 @@ class DeadLetterGuard:
                 f"{self._limits.max_rate:g} (most in this batch: {worst}). The micro-batch is not marked done and "
                 "will be read again. See `idgraph dead-letters list`, repair the cause, then run again"
             )
+
+
+class MicroBatches:
+    """Takes the micro-batches of one flow, one after the other."""
+
+    def __init__(
+        self,
+        config: FlowConfig,
+        stream: InputStream,
+        runner: MicroBatchRunner,
+        pins: BatchPins,
+        snapshots: SnapshotFollower,
+        schema: SchemaBuffer,
+        dead_letters: DeadLetters,
+        orphaned_keys: OrphanedKeys,
+    ) -> None:
+        self._stream = stream
+        self._runner = runner
+        self._pins = pins
+        self._snapshots = snapshots
+        self._schema = schema
+        self._dead_letters = dead_letters
+        self._orphaned_keys = orphaned_keys
+        self._guard = DeadLetterGuard(config.dead_letters)
+        self._backoff = Backoff(config.batch_retries, BATCH_PAUSE_SECONDS, LONGEST_BATCH_PAUSE_SECONDS)
+
+    def run(self, rows: DataFrame, number: int, batch: str, stop: threading.Event) -> BatchReport:
+        """Run micro-batch `number`, named `batch`, to its end. Raises FlowStoppedError for too many dead letters, and the
+        error of the last attempt when all failed or `stop` was set."""
+        is_again = self._pins.has_begun(batch)
+        pinned = self._pins.pin(batch, self._snapshots.current())
+        for attempted in range(self._backoff.retries + 1):
+            attempt = BatchAttempt(batch, uuid.uuid4().hex, is_again or attempted > 0)
+            is_last = attempted == self._backoff.retries
+            try:
+                tasks, counts = self._run_job(rows, number, attempt, pinned, is_last)
+                self._take_over(counts)
+            except IdgraphError as error:
+                if is_last or not may_pass_again(error) or stop.is_set():
+                    raise
+                log.warning("a micro-batch failed and is retried: %s", error)
+                if stop.wait(self._backoff.pause(attempted)):
+                    raise
+            else:
+                self._settle(counts, attempt, pinned)
+                return BatchReport(number, 0.0, pinned.snapshot.version, tasks, counts, attempted + 1, batch)
+        raise AssertionError("unreachable")
+
+    def unfinished(self) -> str | None:
+        """The ETag of the snapshot of a micro-batch that Spark will give again, if there is one."""
+        return self._pins.unfinished()
+
+    def close(self) -> None:
+        """Forget what the workers were given."""
+        self._runner.close()
+
+    def _run_job(
+        self, rows: DataFrame, number: int, attempt: BatchAttempt, pinned: PinnedSnapshot, is_last: bool
+    ) -> tuple[int, StageReport]:
+        try:
+            tasks, counts = self._runner.run(rows, attempt, pinned, is_last)
+        except UnreadableRecordError:
+            other = self._stream.in_other_tasks(number)
+            if other is None:
+                raise
+        else:
+            is_whole = self._stream.is_whole(number, counts.files)
+            other = None if is_whole else self._stream.in_other_tasks(number)
+            if other is None:
+                return tasks, counts
+        # A part of it is done twice, which changes nothing.
+        return self._runner.run(other, attempt._replace(is_again=True), pinned, is_last)
+
+    def _take_over(self, counts: StageReport) -> None:
+        """Put the dead letters that tasks could not put, and erase keys of refused fragments. The report keeps neither."""
+        self._dead_letters.put(counts.dead_letters)
+        counts.dead_letters.clear()
+        # All of the micro-batch is committed or a dead letter by now.
+        self._compact_after(self._orphaned_keys.erase(counts.refused))
+        counts.refused.clear()
+
+    def _settle(self, counts: StageReport, attempt: BatchAttempt, pinned: PinnedSnapshot) -> None:
+        self._schema.follow(pinned)
+        self._schema.add(counts.schema_changes())
+        try:
+            self._guard.check(counts)
+        except FlowStoppedError:
+            self._pins.unpin()
+            raise
+        dropped = self._dead_letters.settle_batch(attempt.batch, attempt.attempt)
+        self._compact_after(self._orphaned_keys.erase_of_dead_letters(dropped))
+
+    def _compact_after(self, erased: int) -> None:
+        if erased:
+            try:
+                self._orphaned_keys.compact()
+            except StoreError as error:
+                log.warning("ids of erased data keys may stand in free pages of their file: %s", error)
 
 
 SPLITS_A_TASK = 16

@@ -1,7 +1,6 @@
-"""A flow: one Structured Streaming query from its sources to committed, indexed profiles.
+"""A flow: one Structured Streaming query over its sources.
 
-Each micro-batch pins a snapshot, broadcasts it when its version changed, and runs one Spark job. Spark is
-the shell: what happens to an event is in the stages, which know nothing of Spark.
+Spark is the shell: what happens to an event is in the stages, which know nothing of Spark.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-import uuid
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
@@ -17,31 +15,21 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from idgraph.model.backoff import Backoff
-from idgraph.model.dead_letters import DeadLetters
 from idgraph.model.errors import (
     FlowInterruptedError,
     FlowStoppedError,
     IdgraphError,
     JavaLostError,
     SparkStoppedError,
-    StoreError,
-    UnreadableRecordError,
     WorkerInterruptedError,
     WorkerLostError,
 )
-from idgraph.snapshot_file import PinnedSnapshot
-from ingestion.metadata.follower import SnapshotFollower
-from ingestion.metadata.schema_buffer import SchemaBuffer
+from idgraph.model.sources import FlowConfig
 from ingestion.sources.stream import InputStream, Intake, Throttle
-from ingestion.spark.micro_batch import DeadLetterGuard, MicroBatchRunner
-from ingestion.spark.sent_snapshots import BatchPins
+from ingestion.spark.micro_batch import MicroBatches
 from ingestion.spark.session import unless_gone, was_java_asked_to_end
-from ingestion.spark.worker_errors import error_of_spark, is_of_spark, may_pass_again, stopped_by_spark
-from ingestion.spark.workers import WorkerPlan
-from ingestion.stages.dead_letters import BatchAttempt
-from ingestion.stages.orphaned_keys import OrphanedKeys
-from ingestion.stages.outcomes import BatchReport, StageReport
+from ingestion.spark.worker_errors import error_of_spark, is_of_spark, stopped_by_spark
+from ingestion.stages.outcomes import BatchReport
 
 log = logging.getLogger(__name__)
 
@@ -52,40 +40,26 @@ JAVA_END_SECONDS = 20.0
 """How long Spark's Java process takes for its end, at most, after it was asked to: half a second, on a machine that has read
 none of it yet more than five."""
 
-BATCH_PAUSE_SECONDS = 1.0
-LONGEST_BATCH_PAUSE_SECONDS = 30.0
-"""Before a micro-batch that failed is retried: a random time up to the first, doubled each time."""
-
 
 class Flow:
-    """Runs one flow once. `state` is its directory: checkpoint, journal, last snapshot."""
+    """Runs one flow once: its query begins, goes on and ends here. `MicroBatches` takes each micro-batch."""
 
     def __init__(
         self,
         session: SparkSession,
-        plan: WorkerPlan,
+        config: FlowConfig,
         stream: InputStream,
-        state: Path,
-        snapshots: SnapshotFollower,
-        schema: SchemaBuffer,
-        dead_letters: DeadLetters,
-        orphaned_keys: OrphanedKeys,
+        checkpoint: Path,
+        batches: MicroBatches,
         on_batch: Callable[[BatchReport], None],
     ) -> None:
         self._session = session
-        self._plan = plan
+        self._config = config
         self._stream = stream
-        self._state = state
-        self._snapshots = snapshots
-        self._schema = schema
-        self._dead_letters = dead_letters
-        self._orphaned_keys = orphaned_keys
+        self._checkpoint = checkpoint
+        self._batches = batches
         self._on_batch = on_batch
-        self._runner = MicroBatchRunner(session, plan, stream.without_secrets)
-        self._backoff = Backoff(plan.flow.batch_retries, BATCH_PAUSE_SECONDS, LONGEST_BATCH_PAUSE_SECONDS)
-        self._guard = DeadLetterGuard(plan.flow.dead_letters)
         self._query_id: Future[str] = Future()
-        self._pins = BatchPins(state)
         self._failure: IdgraphError | None = None
         self._in_batch = threading.Lock()
         self._stop = threading.Event()
@@ -127,7 +101,7 @@ class Flow:
                     query.stop()
             self._stream.close()
             with unless_gone():
-                self._runner.close()
+                self._batches.close()
 
     def _is_interruption(self, failure: Exception) -> bool:
         """Whether the flow was asked to stop by a signal that went to Spark's processes, too: what they say in their end may be
@@ -148,7 +122,7 @@ class Flow:
         """Whether no micro-batch under another snapshot than the present one, of this ETag, can come any more.
         Waits for the micro-batch that is in progress. For another thread than that of `run`."""
         with self._in_batch:
-            return self._pins.unfinished() in (None, etag)
+            return self._batches.unfinished() in (None, etag)
 
     def _let_end(self, query: StreamingQuery) -> None:
         """Let the micro-batch end and no other begin: Spark's own stop would break it off."""
@@ -167,14 +141,15 @@ class Flow:
         return self._start(intake)
 
     def _start(self, intake: Intake) -> StreamingQuery:
-        flow = self._plan.flow
         rows = self._stream.load(self._session, intake)
-        writer = rows.writeStream.foreachBatch(self._process).queryName(flow.name)
-        writer = writer.option("checkpointLocation", str(self._state / "checkpoint"))
+        writer = rows.writeStream.foreachBatch(self._process).queryName(self._config.name)
+        writer = writer.option("checkpointLocation", str(self._checkpoint))
         if intake.until_done:
             writer = writer.trigger(availableNow=True)
         else:
-            writer = writer.trigger(processingTime=f"{round(flow.trigger_seconds * 1000)} milliseconds")
+            writer = writer.trigger(
+                processingTime=f"{round(self._config.trigger_seconds * 1000)} milliseconds"
+            )
         query = writer.start()
         if not self._query_id.done():
             # The checkpoint's, whichever run of the query it is.
@@ -207,80 +182,13 @@ class Flow:
     def _run_batch(self, rows: DataFrame, number: int) -> None:
         started = time.monotonic()
         # The query's id keeps the batches of two checkpoints of one flow apart.
-        batch = f"{self._plan.flow.name}/{self._query_id.result()}/{number}"
-        is_again = self._pins.has_begun(batch)
-        pinned = self._pins.pin(batch, self._snapshots.current())
-        attempt, report = self._run_stages(rows, number, batch, pinned, is_again)
-        counts = report.counts
-        self._schema.follow(pinned)
-        self._schema.add(counts.schema_changes())
-        try:
-            self._guard.check(counts)
-        except FlowStoppedError:
-            self._pins.unpin()
-            raise
-        dropped = self._dead_letters.settle_batch(batch, attempt.attempt)
-        self._compact_after(self._orphaned_keys.erase_of_dead_letters(dropped))
-        self._throttle.took(counts.events, started)
+        batch = f"{self._config.name}/{self._query_id.result()}/{number}"
+        report = self._batches.run(rows, number, batch, self._stop)
+        events = report.counts.events
+        self._throttle.took(events, started)
         seconds = time.monotonic() - started
-        lag = self._stream.took(number, counts.events, seconds)
-        self._on_batch(report._replace(number=number, seconds=seconds, lag=lag))
-
-    def _run_stages(
-        self, rows: DataFrame, number: int, batch: str, pinned: PinnedSnapshot, is_again: bool
-    ) -> tuple[BatchAttempt, BatchReport]:
-        """Run the job, again and again while that may help; gives the attempt that came through."""
-        for attempted in range(self._backoff.retries + 1):
-            attempt = BatchAttempt(batch, uuid.uuid4().hex, is_again or attempted > 0)
-            is_last = attempted == self._backoff.retries
-            try:
-                tasks, counts = self._run_job(rows, number, attempt, pinned, is_last)
-                self._put_dead_letters(counts)
-                self._erase_leftover_keys(counts)
-            except IdgraphError as error:
-                if is_last or not may_pass_again(error) or self._stop.is_set():
-                    raise
-                log.warning("a micro-batch failed and is retried: %s", error)
-                if self._stop.wait(self._backoff.pause(attempted)):
-                    raise
-            else:
-                report = BatchReport(0, 0.0, pinned.snapshot.version, tasks, counts, attempted + 1, batch)
-                return attempt, report
-        raise AssertionError("unreachable")
-
-    def _put_dead_letters(self, counts: StageReport) -> None:
-        """Those that tasks could not put. What adds reports up holds none of them any longer."""
-        self._dead_letters.put(counts.dead_letters)
-        counts.dead_letters.clear()
-
-    def _erase_leftover_keys(self, counts: StageReport) -> None:
-        """Once all of the micro-batch is written or set aside."""
-        self._compact_after(self._orphaned_keys.erase(counts.refused))
-        counts.refused.clear()
-
-    def _compact_after(self, erased: int) -> None:
-        if erased:
-            try:
-                self._orphaned_keys.compact()
-            except StoreError as error:
-                log.warning("ids of erased data keys may stand in free pages of their file: %s", error)
-
-    def _run_job(
-        self, rows: DataFrame, number: int, attempt: BatchAttempt, pinned: PinnedSnapshot, is_last: bool
-    ) -> tuple[int, StageReport]:
-        try:
-            tasks, counts = self._runner.run(rows, attempt, pinned, is_last)
-        except UnreadableRecordError:
-            other = self._stream.in_other_tasks(number)
-            if other is None:
-                raise
-        else:
-            is_whole = self._stream.is_whole(number, counts.files)
-            other = None if is_whole else self._stream.in_other_tasks(number)
-            if other is None:
-                return tasks, counts
-        # What was done of it is done once more, which changes nothing.
-        return self._runner.run(other, attempt._replace(is_again=True), pinned, is_last)
+        lag = self._stream.took(number, events, seconds)
+        self._on_batch(report._replace(seconds=seconds, lag=lag))
 
     def _await_commit(self, query: StreamingQuery) -> None:
         """Spark writes that a micro-batch is done after `_process` returned, and reports progress after

@@ -17,8 +17,10 @@ from idgraph.model.errors import FlowInterruptedError, FlowStoppedError, StoreEr
 from idgraph.model.sources import FlowConfig
 from idgraph.snapshot_file import PinnedSnapshot
 from ingestion.sources.stream import Intake
-from ingestion.spark import query as flows
+from ingestion.spark import micro_batch
+from ingestion.spark.micro_batch import MicroBatches
 from ingestion.spark.query import Flow
+from ingestion.spark.sent_snapshots import BatchPins
 from ingestion.spark.workers import WorkerPlan
 from ingestion.stages.dead_letters import BatchAttempt
 from ingestion.stages.orphaned_keys import OrphanedKeys
@@ -122,19 +124,25 @@ class Driver:
         self.job, self.stream = Job(), Stream()
         self.pipeline = pipeline = Pipeline(folder, now=lambda: NOW + 60 * 86_400)
         session = SimpleNamespace(sparkContext=SimpleNamespace(_gateway=None))
-        self.flow = Flow(
-            cast(Any, session),
-            plan,
+        batches = MicroBatches(
+            plan.flow,
             cast(Any, self.stream),
-            folder,
+            cast(Any, self.job),
+            BatchPins(folder),
             follower,
             cast(Any, Schema()),
             dead_letters,
             OrphanedKeys(pipeline.store, pipeline.data_keys, dead_letters),
+        )
+        self.flow = Flow(
+            cast(Any, session),
+            plan.flow,
+            cast(Any, self.stream),
+            folder / "checkpoint",
+            batches,
             self.reported.append,
         )
         self.flow._query_id.set_result("query")
-        self.flow._runner = cast(Any, self.job)
 
     def take(self) -> None:
         self.flow._process(cast(Any, None), 0)
@@ -142,7 +150,7 @@ class Driver:
 
 @pytest.fixture(autouse=True)
 def without_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flows, "BATCH_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(micro_batch, "BATCH_PAUSE_SECONDS", 0.001)
 
 
 @pytest.mark.parametrize("times", [0, 1, 2])

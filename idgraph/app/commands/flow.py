@@ -19,6 +19,7 @@ from idgraph.app.commands.context import settings_of
 from idgraph.app.exits import error_handler
 from idgraph.app.observation.json_logs import log_batch, say
 from idgraph.app.terminal.output import counted, print_json
+from idgraph.model.counts import COUNTERS
 from idgraph.model.errors import AlreadyRunningError, ConfigError, FlowInterruptedError, PublishError
 
 if TYPE_CHECKING:
@@ -238,36 +239,16 @@ def print_batch_json(report: BatchReport) -> None:
 
 
 def described(report: BatchReport) -> dict[str, Any]:
-    """A micro-batch as JSON reports it."""
-    counts = report.counts
+    """A micro-batch as JSON reports it: each counter by its name, `dropped_changes` as `untold`."""
+    counted = {name: getattr(report.counts, name) for name in COUNTERS if name != "file_bytes"}
+    counted["untold"] = counted.pop("dropped_changes")
     return {
         "batch": report.number,
         "seconds": round(report.seconds, 4),
         "attempts": report.attempts,
         "snapshot": report.snapshot_version,
         "tasks": report.tasks,
-        "files": counts.files,
-        "events": counts.events,
-        "bytes": counts.bytes,
-        "skipped": counts.skipped,
-        "dead_letters": counts.dead,
-        "protected": counts.protected,
-        "decrypted": counts.decrypted,
-        "undecrypted": counts.undecrypted,
-        "decrypt_retries": counts.decrypt_retries,
-        "written": counts.written,
-        "unchanged": counts.unchanged,
-        "conflicts": counts.conflicts,
-        "retries": counts.retries,
-        "isolated": counts.isolated,
-        "unindexed": counts.unindexed,
-        "erased": counts.erased,
-        "untold": counts.dropped_changes,
-        "decrypt_seconds": round(counts.decrypt_seconds, 4),
-        "map_seconds": round(counts.map_seconds, 4),
-        "commit_seconds": round(counts.commit_seconds, 4),
-        "index_seconds": round(counts.index_seconds, 4),
-        "read_units": counts.read_units,
-        "write_units": counts.write_units,
+        "dead_letters": report.counts.dead,
+        **{name: round(each, 4) if name.endswith("_seconds") else each for name, each in counted.items()},
         "lag": dict(report.lag),
     }
