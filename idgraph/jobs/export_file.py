@@ -1,4 +1,4 @@
-"""The file of an export: written whole or not at all, readable by its owner only."""
+"""The export as a job, and its file: written whole or not at all, readable by its owner only."""
 
 from __future__ import annotations
 
@@ -8,12 +8,17 @@ import glob
 import os
 import re
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from idgraph.files import sync_folder
+from idgraph.jobs.job import Job, Plan, Run
 from idgraph.model.errors import ConfigError
+from idgraph.model.jobs import JobKind, Point
+
+PAGE = 1000
+"""Profiles after which progress is counted."""
 
 _MOST_LINKS = 40
 """As Linux has it."""
@@ -22,6 +27,30 @@ _EXPORT = b'{"attributes":'
 """How each line of an export begins: its keys are sorted."""
 
 _PART = re.compile(r"\.[0-9a-f]+\.part$")
+
+
+class Export(Job):
+    """All profiles as lines. It cannot resume: a file is written whole or not at all."""
+
+    kind = JobKind.EXPORT
+
+    def __init__(self, profiles: int, output: Path | None, options: Mapping[str, bool]) -> None:
+        self.target = f"standard output of {os.getpid()}" if output is None else str(output.absolute())
+        self.what = {"output": self.target, **options}
+        self._profiles = profiles
+
+    def plan(self, _point: Point) -> Plan:
+        return Plan("the export", self._profiles)
+
+    @staticmethod
+    def counted(run: Run, lines: Iterable[bytes], show: Callable[[Run], None]) -> Iterator[bytes]:
+        """The lines, counted page by page. Raises JobStoppedError when the job must end."""
+        for line in lines:
+            yield line
+            run.progress.done += 1
+            if run.progress.done % PAGE == 0:
+                show(run)
+                run.page({})
 
 
 def require_place(path: Path) -> None:

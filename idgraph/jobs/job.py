@@ -12,6 +12,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
 from idgraph.model.errors import IdgraphError, JobStoppedError, SealError
@@ -45,14 +46,16 @@ class Job(ABC):
     target: str = ""
     """What it works on: of one kind and target, one job runs at a time."""
 
-    @property
-    def what(self) -> Mapping[str, Any]:
-        """Its parameters as JSON data, for the log: no personal data."""
-        return {}
+    what: Mapping[str, Any] = MappingProxyType({})
+    """Its parameters as JSON data, for the log: no personal data."""
 
     @abstractmethod
     def plan(self, point: Point) -> Plan:
         """What it is about to do from a point; called once, under the job's lock."""
+
+    def paced(self, progress: Progress) -> int:
+        """What a rate bounds."""
+        return progress.done
 
 
 class PagedJob(Job):
@@ -63,16 +66,13 @@ class PagedJob(Job):
         """Do the work behind `point`; gives after each page the point where the next begins. Raises what the stores
         raise; run it again then."""
 
-    def paced(self, progress: Progress) -> int:
-        """What a rate bounds."""
-        return progress.done
-
 
 class Run:
     """One run of a job: what `JobRunner.started` gives."""
 
     def __init__(
         self,
+        job: Job,
         job_id: str,
         plan: Plan,
         progress: Progress,
@@ -82,19 +82,24 @@ class Run:
     ) -> None:
         self.id = job_id
         self.plan = plan
+        self.watch: Callable[[Run], None] = lambda _: None
+        """Called after each page, and before it is stopped."""
         self.progress = progress
         self.point = point
+        self._job = job
+        self._before = job.paced(progress)
         self._pace = pace
         self._keep = keep
         self._kept = time.monotonic()
 
-    def page(self, point: Point, count: int | None = None, durable: bool = False) -> None:
-        """A page is done; the next begins at `point`. `count` is what a rate bounds. `durable` keeps it at once.
+    def page(self, point: Point, durable: bool = False) -> None:
+        """A page is done; the next begins at `point`. `durable` keeps it at once.
 
         Raises JobStoppedError when the job must end here.
         """
         self.point = point
-        pause = self._pace.pause(self.progress.done if count is None else count)
+        self.watch(self)
+        pause = self._pace.pause(self._job.paced(self.progress) - self._before)
         ends = time.monotonic() + pause
         is_due = durable or pause > HEARTBEAT_SECONDS
         while True:
@@ -104,6 +109,7 @@ class Run:
                 if self._keep(self):
                     raise JobStoppedError(f"job {self.id} was cancelled; the same command resumes it")
             if self._pace.wait(min(HEARTBEAT_SECONDS, ends - now)):
+                self.watch(self)
                 message = f"job {self.id} was stopped; the same command resumes it"
                 raise JobStoppedError(message, is_cancelled=False)
             if time.monotonic() >= ends:
@@ -153,16 +159,17 @@ class JobRunner:
         pace: Pace | None = None,
         watch: Callable[[Run], None] = lambda _: None,
     ) -> Progress:
-        """Run a job to its end; gives how it ended. `watch` is called at the start and after each page.
+        """Run a job to its end; gives how it ended. `watch` is called at the start, after each page, and before it is
+        stopped; it may set the point.
 
         Blocks. Raises AlreadyRunningError, JobStoppedError when it was cancelled or stopped, and what the job raises.
         `again` begins again what an earlier run left undone.
         """
         with self.started(job, origin, again, pace) as run:
             watch(run)
+            run.watch = watch
             for point in job.pages(run.progress, run.point):
-                watch(run)
-                run.page(point, job.paced(run.progress))
+                run.page(point)
         return run.progress
 
     @contextmanager
@@ -179,7 +186,7 @@ class JobRunner:
             else:
                 point, progress = {}, Progress()
             progress.total, progress.unit, progress.resumed = plan.total, plan.unit, plan.resumes
-            run = Run(record.id, plan, progress, point, pace or Pace(), self._keep)
+            run = Run(job, record.id, plan, progress, point, pace or Pace(), self._keep)
             self._keep(run)
             state, error = JobState.INTERRUPTED, ""
             try:
@@ -206,6 +213,14 @@ class JobRunner:
             log.warning("job %s begins again: its resume point cannot be opened by this keyring", record.id)
             return {}
         return kept if isinstance(kept, dict) else {}
+
+    def forget_notes(self) -> None:
+        """Drop the examples and errors of jobs that are not running: they may name somebody who was erased."""
+        for record in self.log.scan():
+            kept = self.private(record) if record.state is not JobState.RUNNING else {}
+            if kept.get("notes") or kept.get("error"):
+                point = json.dumps({"point": kept["point"]}).encode()
+                self.log.reseal(record.id, self._sealer.seal(point, record.id, _SEALED))
 
     def _keep(self, run: Run) -> bool:
         return self.log.keep(run.id, run.progress, self._sealed(run, ""))

@@ -6,14 +6,15 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import partial
 
+from idgraph.jobs.job import PagedJob, Plan
 from idgraph.jobs.reencrypt.stored_sealing import StoredSealing
 from idgraph.model.batch_size import BatchSize
 from idgraph.model.dead_letters import FRAGMENT, DeadLetter, DeadLetterReason
 from idgraph.model.errors import DamagedStateError, KeyProviderError, ProfileIndexError, SealError, StoreError
 from idgraph.model.events import RawRecord
+from idgraph.model.jobs import JobKind, Point, Progress
 from idgraph.model.schema_changes import SchemaChange
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.projection.outbox import drain_outbox
@@ -37,38 +38,6 @@ DEAD_LETTER_BYTES_AT_ONCE = 16 << 20
 """Of sealed payloads; opened, mapped and committed they take several times as much memory. A slice ends at either."""
 
 
-@dataclass(slots=True)
-class ReplayReport:
-    """What became of the dead letters."""
-
-    replayed: int = 0
-    still_dead: int = 0
-    partial: int = 0
-    unreadable: int = 0
-
-
-def replay(
-    dead_letters: Iterable[DeadLetter],
-    plan: WorkerPlan,
-    resources: WorkerResources,
-    snapshot: MetadataSnapshot,
-    open_payload: Callable[[bytes, str, str], bytes],
-    send_changes: Callable[[list[SchemaChange]], None],
-) -> ReplayReport:
-    """Replay dead letters; those that pass are dropped once committed, the others stay with today's reason.
-
-    `send_changes` takes the schema changes that dead letters brought, and returns when they are safe: only then
-    are these dead letters dropped. What it raises ends the replay.
-    Safe beside a running flow and safe to repeat: a record keeps its position, and commits are idempotent.
-    """
-    work = _Replay(plan, resources, snapshot, open_payload, send_changes)
-    for some in _slices(dead_letters):
-        work.replay_fragments(some)
-        work.replay_records(some)
-    work.finish()
-    return work.report
-
-
 def _slices(dead_letters: Iterable[DeadLetter]) -> Iterator[list[DeadLetter]]:
     """The dead letters, as many at a time as memory has room for; one at least."""
     some: list[DeadLetter] = []
@@ -85,18 +54,34 @@ def _slices(dead_letters: Iterable[DeadLetter]) -> Iterator[list[DeadLetter]]:
         yield some
 
 
-class _Replay:
-    """One replay: the stages under one snapshot, and what became of the dead letters so far."""
+class Replay(PagedJob):
+    """Replays dead letters under one snapshot; those that pass are dropped once committed, the others stay with today's
+    reason. Counts those `replayed`, `still_dead`, `partial` (their file must be retried) and `unreadable`.
+
+    Safe beside a running flow and safe to repeat: a record keeps its position, and commits are idempotent. What was
+    replayed is gone from the list, so it needs no point.
+    """
+
+    kind = JobKind.REPLAY
 
     def __init__(
         self,
+        dead_letters: Iterable[DeadLetter],
         plan: WorkerPlan,
         resources: WorkerResources,
         snapshot: MetadataSnapshot,
         open_payload: Callable[[bytes, str, str], bytes],
         send_changes: Callable[[list[SchemaChange]], None],
+        total: int = 0,
+        target: str = "",
     ) -> None:
-        self.report = ReplayReport()
+        """`send_changes` takes the schema changes that dead letters brought, and returns when they are safe: only then
+        are these dead letters dropped. What it raises ends the replay. `target` tells one choice of dead letters from
+        another."""
+        self.target = target
+        self._chosen = dead_letters
+        self._total = total
+        self._progress = Progress()
         self._sources = plan.sources
         self._decryption = Decryption(plan.sources, resources.decryptors)
         self._version = snapshot.version
@@ -137,6 +122,18 @@ class _Replay:
         self._join_renamed = stage(self._guard, gives_up=True)
         self._join = stage()
 
+    def plan(self, _point: Point) -> Plan:
+        return Plan("the replay", self._total, "dead letter")
+
+    def pages(self, progress: Progress, _point: Point) -> Iterator[Point]:
+        self._progress = progress
+        for some in _slices(self._chosen):
+            self.replay_fragments(some)
+            self.replay_records(some)
+            progress.done += len(some)
+            yield {}
+        self.finish()
+
     def replay_fragments(self, dead_letters: list[DeadLetter]) -> None:
         """Join to their fragments what dead letters hold for them, where these can be read again."""
         found = list(self._read([each for each in dead_letters if each.holds_changes()]))
@@ -152,8 +149,8 @@ class _Replay:
             failures = stage.run(change for _, change in some).failed
             failed = {failure.fragment_id for failure in failures}
             joined |= {dead_letter_id: name for dead_letter_id, (name, *_) in some if name not in failed}
-        self.report.replayed += len(joined)
-        self.report.still_dead += len(found) - len(joined)
+        self._progress.counts["replayed"] += len(joined)
+        self._progress.counts["still_dead"] += len(found) - len(joined)
         self._dead_letters.drop([*joined])
         # Of what was refused, and of what stood under another name.
         names = {*joined.values(), *(positions[each].removeprefix(FRAGMENT) for each in joined)}
@@ -165,7 +162,7 @@ class _Replay:
             try:
                 change = read_changes(payload)
             except StoreError:
-                self.report.unreadable += 1
+                self._progress.counts["unreadable"] += 1
                 continue
             yield dead_letter, change
 
@@ -217,8 +214,8 @@ class _Replay:
         # The new dead letters first: a crash in between leaves two letters of a record, never none.
         self._guard.set_aside(failed, lambda: self._dead_letters.put(dead_letters))
         self._erased_keys += self._orphaned_keys.erase(refused)
-        self.report.still_dead += len(dead_letters)
-        self.report.replayed += output.events - len(output.dead_letters)
+        self._progress.counts["still_dead"] += len(dead_letters)
+        self._progress.counts["replayed"] += output.events - len(output.dead_letters)
         return [dead_letter.id for dead_letter in dead_letters]
 
     def _whole(self, dead_letters: list[DeadLetter]) -> Iterator[DeadLetter]:
@@ -227,7 +224,7 @@ class _Replay:
             if dead_letter.holds_changes():
                 continue
             if dead_letter.reason in PARTIAL or dead_letter.source not in self._sources:
-                self.report.partial += 1
+                self._progress.counts["partial"] += 1
             else:
                 yield dead_letter
 
@@ -239,7 +236,7 @@ class _Replay:
                     self._open_payload(dead_letter.payload, dead_letter.id, dead_letter.position),
                 )
             except SealError:
-                self.report.unreadable += 1
+                self._progress.counts["unreadable"] += 1
 
 
 def _changes(output: MapOutput) -> list[SchemaChange]:

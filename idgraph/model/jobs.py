@@ -135,6 +135,10 @@ class JobLog(Protocol):
         """Keep how far it is; says whether somebody asked to cancel it."""
         ...
 
+    def reseal(self, job_id: str, private: bytes) -> None:
+        """Replace what is sealed of a job that is not running."""
+        ...
+
     def end(self, job_id: str, state: JobState, progress: Progress, private: bytes) -> None: ...
 
     def cancel(self, job_id: str) -> bool:

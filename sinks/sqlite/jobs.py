@@ -109,6 +109,13 @@ class SqliteJobLog:
         )
         return bool(rows and rows[0][0])
 
+    def reseal(self, job_id: str, private: bytes) -> None:
+        self._file.write(
+            lambda connection: connection.execute(
+                "UPDATE jobs SET private = ? WHERE id = ? AND state <> ?", (private, job_id, JobState.RUNNING)
+            )
+        )
+
     def end(self, job_id: str, state: JobState, progress: Progress, private: bytes) -> None:
         self._file.write(
             lambda connection: connection.execute(

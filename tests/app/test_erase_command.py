@@ -11,7 +11,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -27,6 +27,7 @@ from idgraph.model.events import RawRecord
 from idgraph.model.identifiers import Identifier
 from idgraph.model.queries import Query
 from idgraph.model.tombstones import NO_EPOCH, FragmentSummary, Tombstone
+from sinks.sqlite.data_keys import SqliteDataKeys
 from sinks.sqlite.index.index import SqliteProfileIndex
 from sinks.sqlite.profiles import SqliteProfileStore
 from sinks.tombstone_file import TombstoneFile
@@ -652,3 +653,39 @@ def test_the_name_of_the_file_of_tombstones_outlives_a_power_cut(
     assert synced == [True, False]
     file.append({b"b": Tombstone(1, 1)})
     assert synced == [True, False, False]
+
+
+def test_erasures_replays_and_exports_are_jobs_and_name_nobody(filled: CommandLine) -> None:
+    output = filled.folder / "out.jsonl"
+    why = ("--who", "ada", "--why", "ticket 7")
+    assert filled("export", "-o", output, *why).exit_code == 0
+    assert filled("dead-letters", "replay", "--all", *why).exit_code in (0, 1)
+    assert filled("erase", *WHOM, "--yes", *why).exit_code == 0
+    assert filled("erase", "--again", *why).exit_code == 0
+    assert filled("erase", "--cancel", *WHOM, *why).exit_code == 0
+    jobs = filled.json("jobs", "list", "--json")
+    assert [(each["kind"], each["what"].get("action")) for each in jobs] == [
+        ("erase", "cancel"),
+        ("erase", "again"),
+        ("erase", "erase"),
+        ("replay", None),
+        ("export", None),
+    ]
+    assert {(each["state"], each["who"], each["why"]) for each in jobs} == {("done", "ada", "ticket 7")}
+    assert jobs[-1]["done"] == jobs[-1]["total"] == len(output.read_bytes().splitlines())
+    assert jobs[2]["counts"]["fragments"] > 0
+    for file in filled.settings().directory.glob("jobs.db*"):
+        assert b"canary" not in file.read_bytes()
+
+
+def test_an_erasure_drops_examples_that_may_name_the_person(filled: CommandLine) -> None:
+    with closing(SqliteDataKeys(filled.settings().directory / "data-keys.db")) as store:
+        ((name, key),) = store.wrapped_by(1, "", 1).items()
+        store.replace({name: (key, key._replace(wrapped=bytes(len(key.wrapped))))})
+    assert filled("keys", "rotate").exit_code == 1
+    (job,) = filled.json("jobs", "list", "--json")
+    (shown,) = filled.json("jobs", "show", job["id"], "--json")
+    assert shown["notes"] == {"unusable": [name]}
+    assert filled("erase", *WHOM, "--yes").exit_code == 0
+    (shown,) = filled.json("jobs", "show", job["id"], "--json")
+    assert shown["notes"] == {}

@@ -11,6 +11,7 @@ import pytest
 
 from idgraph.app.jobs import view
 from idgraph.app.jobs.view import duration, line
+from idgraph.jobs.export_file import Export
 from idgraph.jobs.job import Pace, Plan, Run
 from idgraph.model.jobs import Progress
 from tests.app.conftest import CommandLine
@@ -62,7 +63,15 @@ def test_a_job_is_cancelled_from_another_process(filled: CommandLine) -> None:
 
 
 def runs(progress: Progress) -> Run:
-    return Run("1", Plan("the work", progress.total), progress, {}, Pace(), lambda _: False)
+    return Run(
+        Export(progress.total, None, {}),
+        "1",
+        Plan("the work", progress.total),
+        progress,
+        {},
+        Pace(),
+        lambda _: False,
+    )
 
 
 def test_without_a_terminal_there_are_lines(

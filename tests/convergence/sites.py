@@ -7,7 +7,6 @@ from typing import Any
 from idgraph.jobs.erase.dead_letter_search import DeadLetterSearch
 from idgraph.jobs.erase.erasure import Erasure
 from idgraph.jobs.reencrypt.stored_sealing import PAGE, StoredSealing
-from idgraph.jobs.replay import replay
 from idgraph.model import canonical
 from idgraph.model.dead_letters import FRAGMENT
 from idgraph.model.jobs import Progress
@@ -17,6 +16,7 @@ from profile_service.reader import ProfileReader
 from tests.convergence.adapters import provider
 from tests.convergence.events import PERSONS
 from tests.convergence.flows import A_FEW, AT_ONCE, FlowSite
+from tests.replaying import replay
 from transforms.privacy.protected_names import TombstoneNames
 from transforms.privacy.sealing import DataKeys
 

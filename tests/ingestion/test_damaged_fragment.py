@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from idgraph.jobs.replay import replay
 from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.events import RawRecord
 from idgraph.model.index import IndexRules
@@ -17,6 +16,7 @@ from idgraph.projection.outbox import drain_outbox
 from ingestion.stages.dead_letters import BatchAttempt, DeadLetterWriter
 from merge.fragments import FragmentState
 from merge.isolation import CommitFailure
+from tests.replaying import replay
 from tests.retail import Pipeline, records, states_of
 
 

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from idgraph.app.adapters.payloads import open_decryptor
-from idgraph.jobs.replay import replay
 from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.errors import DecryptionError
 from idgraph.model.events import RawRecord
@@ -23,6 +22,7 @@ from ingestion.sources.files.lines import DamagedRecord
 from ingestion.sources.kafka.envelope import frame, unframe
 from ingestion.spark.worker_errors import error_of_worker, may_pass_again
 from ingestion.stages.decrypt import Decryption, Decryptors
+from tests.replaying import replay
 from tests.retail import SOURCES, Pipeline, order, records, snapshot, spec
 from tests.servers.decryption_service import Service, decryption_service, encrypted, status
 

@@ -9,7 +9,6 @@ import pytest
 
 from idgraph.jobs.erase.dead_letter_search import DeadLetterSearch
 from idgraph.jobs.erase.erasure import Erasure
-from idgraph.jobs.replay import replay
 from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.errors import ConflictError, ProfileIndexError, StoreError
 from idgraph.model.events import RawRecord
@@ -25,6 +24,7 @@ from sinks.memory.data_keys import MemoryDataKeys
 from sinks.sqlite.profiles import SqliteProfileStore
 from sinks.tombstone_file import TombstoneFile
 from tests.ingestion.test_tombstones import at, may
+from tests.replaying import replay
 from tests.retail import NOW, UNDETECTED, Pipeline, attributes, durable_keys, order, snapshot, states_of
 from tests.sealing import sealing_of, steps
 from transforms.privacy.keys import WrappedKey

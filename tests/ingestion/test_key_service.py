@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from idgraph.jobs.replay import replay
 from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.errors import KeyServiceError
 from idgraph.model.sources import FlowConfig
 from ingestion.spark.worker_errors import error_of_worker, may_pass_again
 from sinks.memory.data_keys import MemoryDataKeys
+from tests.replaying import replay
 from tests.retail import Pipeline, order, raw, states_of
 from tests.servers.kms import Kms, running_kms
 from transforms.privacy.sealing import DataKeys

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from idgraph.jobs.replay import ReplayReport, replay
 from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.errors import ConflictError, StoreError, UnstorableError
 from idgraph.model.snapshots import MetadataSnapshot
@@ -27,6 +26,7 @@ from sinks.sqlite.dead_letters import SqliteDeadLetters
 from tests.ingestion.renamed_orders import AFTER, BEFORE, PLAIN, hashed, later
 from tests.ingestion.stored_orders import beside
 from tests.ingestion.test_renaming_races import ordinal_of
+from tests.replaying import ReplayReport, replay
 from tests.retail import Pipeline, order, states_of
 from tests.sealing import sealed
 

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from idgraph import native
-from idgraph.jobs.replay import replay
 from idgraph.model import canonical
 from idgraph.model.attributes import Reconciliation, ReconciliationPolicy
 from idgraph.model.errors import StoreError
@@ -42,6 +41,7 @@ from sinks.memory.profiles import MemoryProfileStore
 from sinks.sqlite.index.index import SqliteProfileIndex
 from tests.ingestion.test_commit_stage import EVERYTHING, one
 from tests.ingestion.test_tasks import Worker
+from tests.replaying import replay
 from tests.retail import Pipeline, attribute, snapshot, spec
 from transforms.schema.diff import AttributeTree
 from transforms.spec.mapping import CompiledSnapshot

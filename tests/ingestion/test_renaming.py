@@ -9,7 +9,6 @@ import pytest
 
 from idgraph.jobs.erase.dead_letter_search import DeadLetterSearch
 from idgraph.jobs.erase.erasure import Erased, Erasure
-from idgraph.jobs.replay import replay
 from idgraph.model.dead_letters import DeadLetter
 from idgraph.model.queries import Query, Term
 from idgraph.model.specs import IdentifierPlace, SpecDocument
@@ -23,6 +22,7 @@ from sinks.sqlite.dead_letters import SqliteDeadLetters
 from sinks.tombstone_file import TombstoneFile
 from tests.ingestion.renamed_orders import AFTER, BEFORE, OTHER, PLAIN, hashed, later
 from tests.ingestion.stored_orders import beside, from_the_start, states, stored_orders
+from tests.replaying import replay
 from tests.retail import NOW, UNDETECTED, Pipeline, attribute, attributes, order, raw, records, snapshot, spec
 from tests.sealing import previewed, sealed
 from transforms.privacy.protected_names import TombstoneNames

@@ -11,7 +11,6 @@ import pytest
 
 from idgraph.jobs.erase.dead_letter_search import DeadLetterSearch
 from idgraph.jobs.erase.erasure import Erasure
-from idgraph.jobs.replay import replay
 from idgraph.model import canonical
 from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.errors import ConflictError, ProfileIndexError, StoreError
@@ -25,6 +24,7 @@ from sinks.memory.profiles import MemoryProfileStore
 from sinks.tombstone_file import TombstoneFile
 from tests.ingestion.renamed_orders import AFTER, BEFORE, OTHER, PLAIN, hashed, later
 from tests.ingestion.stored_orders import AwayIndex, Meddled, beside, from_the_start, states, stored_orders
+from tests.replaying import replay
 from tests.retail import Pipeline, order, states_of
 from tests.sealing import sealed, sealing_of, steps
 from transforms.privacy.keys import WrappedKey

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from idgraph.jobs.replay import ReplayReport, replay
 from idgraph.model.dead_letters import COMMIT, FRAGMENT, DeadLetter, DeadLetterReason
 from idgraph.model.errors import KeyProviderError, MetadataError, StoreError
 from idgraph.model.events import RawRecord
@@ -18,6 +17,7 @@ from ingestion.sources.files.lines import DamagedRecord
 from ingestion.spark.workers import WorkerResources
 from ingestion.stages.dead_letters import DeadLetterWriter
 from merge import codec
+from tests.replaying import ReplayReport, replay
 from tests.retail import Pipeline, order, raw, records, snapshot, spec
 
 Reason = DeadLetterReason

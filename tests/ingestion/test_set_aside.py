@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from idgraph.jobs.replay import ReplayReport, replay
 from idgraph.model import canonical
 from idgraph.model.dead_letters import DeadLetter, DeadLetterReason
 from ingestion.sources.files.lines import read_records
 from ingestion.spark.workers import WorkerResources
 from ingestion.stages.dead_letters import BatchAttempt
+from tests.replaying import ReplayReport, replay
 from tests.retail import Pipeline, order, snapshot, spec
 
 INBOX = BatchAttempt("main/q/0", "first")

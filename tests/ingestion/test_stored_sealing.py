@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from idgraph.jobs.replay import replay
 from idgraph.model.errors import ConflictError, ProfileIndexError, StoreError
 from idgraph.model.queries import FullText, Query, Term
 from idgraph.model.snapshots import MetadataSnapshot
@@ -19,6 +18,7 @@ from sinks.memory.profiles import MemoryProfileStore
 from sinks.sqlite.index.index import SqliteProfileIndex
 from sinks.sqlite.profiles import SqliteProfileStore
 from tests.ingestion.stored_orders import AwayIndex, Meddled, beside, from_the_start, states, stored_orders
+from tests.replaying import replay
 from tests.retail import UNDETECTED, Pipeline, attribute, attributes, order, records, snapshot
 from tests.sealing import Sealed, previewed, sealed, sealing_of, steps
 from transforms.privacy.protected_names import TombstoneNames

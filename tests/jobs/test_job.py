@@ -32,11 +32,7 @@ class Counting(PagedJob):
         self.pages_done: list[int] = []
         self._total = total
         self._fails_at = fails_at
-        self._what = what
-
-    @property
-    def what(self) -> dict[str, str]:
-        return {"what": self._what}
+        self.what = {"what": what}
 
     def plan(self, point: Point) -> Plan:
         return Plan("counting", self._total, "unit", bool(point))
@@ -234,11 +230,12 @@ def test_a_job_is_paced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
 
     def paced(pace: Pace) -> Run:
-        return Run("1", Plan("", 0), Progress(), {}, pace, lambda _: False)
+        return Run(Counting(), "1", Plan("", 0), Progress(done=5000), {}, pace, lambda _: False)
 
     run = paced(Pace(rate=50, stop=Stop()))
     for done in range(0, 1001, 100):
-        run.page({}, done)
+        run.progress.done = 5000 + done
+        run.page({})
     assert clock[0] == pytest.approx(20)
     run = paced(Pace(share=0.1, stop=Stop()))
     for _ in range(10):

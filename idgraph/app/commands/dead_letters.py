@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import sys
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
@@ -12,7 +13,7 @@ import typer
 
 from idgraph.app import wiring
 from idgraph.app.adapters.key_providers import ensure_keyring
-from idgraph.app.commands.context import settings_of
+from idgraph.app.commands.context import JobWho, JobWhy, origin_of, settings_of
 from idgraph.app.exits import Exit, error_handler
 from idgraph.app.terminal.output import (
     escape_control_chars,
@@ -108,36 +109,42 @@ def replay(
     reason: Reason = None,
     source: Source = None,
     everything: All = False,
+    who: JobWho = "",
+    why: JobWhy = "",
 ) -> None:
     """Give dead letters through the pipeline again, under the specs of now.
 
     Those that pass leave the list; the others stay with their new reason. Exit code 1 if some stay, else 3 if one
     that was named is not there.
     """
-    from idgraph.jobs.replay import replay as replay_dead_letters
+    from idgraph.app.jobs.view import run_shown
+    from idgraph.jobs.replay import Replay
 
     with error_handler():
         settings = _ready(context)
         pinned = wiring.newest_snapshot(settings)
         if pinned is None:
             raise MetadataError("there is no metadata to replay under: start the metadata service")
-        with wiring.opened(settings) as resources:
+        with wiring.opened(settings) as resources, wiring.job_runner(settings) as runner:
             wiring.require_own_keyring(settings, resources)
             dead_letters = resources.dead_letters
             chosen, missing = _chosen(dead_letters, ids, reason, source, everything)
-            report = replay_dead_letters(
+            job = Replay(
                 _one_by_one(dead_letters, chosen),
                 wiring.worker_plan(settings),
                 resources,
                 pinned.snapshot,
                 resources.sealer.open,
                 functools.partial(_send, settings),
+                len(chosen),
+                hashlib.sha256("\n".join(sorted(chosen)).encode()).hexdigest()[:16],
             )
+            counts = run_shown(runner, job, origin_of(who, why)).counts
         print(
-            f"replayed {report.replayed}, still dead {report.still_dead}, to be retried as files "
-            f"{report.partial}, unreadable {report.unreadable}"
+            f"replayed {counts['replayed']}, still dead {counts['still_dead']}, to be retried as files "
+            f"{counts['partial']}, unreadable {counts['unreadable']}"
         )
-        if report.still_dead or report.partial or report.unreadable:
+        if counts["still_dead"] or counts["partial"] or counts["unreadable"]:
             raise typer.Exit(Exit.FAILED)
         if missing:
             raise typer.Exit(Exit.NOT_FOUND)

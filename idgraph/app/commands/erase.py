@@ -12,7 +12,7 @@ import typer
 
 from idgraph.app import wiring
 from idgraph.app.adapters.key_providers import ensure_keyring
-from idgraph.app.commands.context import settings_of
+from idgraph.app.commands.context import JobWho, JobWhy, origin_of, settings_of
 from idgraph.app.exits import Exit, error_handler
 from idgraph.app.terminal.output import counted, escape_control_chars, print_json, print_table
 from idgraph.app.terminal.stdio import confirmed
@@ -23,8 +23,10 @@ from idgraph.model.tombstones import NO_EPOCH
 if TYPE_CHECKING:
     from idgraph.app.settings.document import Settings
     from idgraph.jobs.erase.dead_letter_search import FoundDeadLetter
-    from idgraph.jobs.erase.erasure import Erased, Preview
+    from idgraph.jobs.erase.erasure import Erased, ErasureJob, Preview
+    from idgraph.jobs.job import JobRunner
     from idgraph.model.identifiers import Identifier
+    from idgraph.model.jobs import Origin
     from idgraph.model.tombstones import FragmentSummary
     from ingestion.spark.workers import WorkerResources
     from transforms.privacy.blind_index import BlindIndex
@@ -50,6 +52,8 @@ def erase(
         ),
     ] = False,
     cancel: Annotated[bool, typer.Option("--cancel", help="Let events bring the fragments back.")] = False,
+    who: JobWho = "",
+    why: JobWhy = "",
     as_json: Annotated[bool, typer.Option("--json", help="The receipt, or the counts, as JSON.")] = False,
 ) -> None:
     """Erase persons: data keys, profiles, index, outbox, the dead letters that certainly are theirs.
@@ -58,17 +62,23 @@ def erase(
     nothing was kept away that could be lifted.
     Source files are not touched.
     """
-    named = [*(identifiers or []), *(fragments or [])]
-    _refuse_what_cannot_be(again, cancel, dry_run, receipt, named)
+    from idgraph.jobs.erase.erasure import ErasureJob
+
+    given = [*(identifiers or []), *(fragments or [])]
+    _refuse_what_cannot_be(again, cancel, dry_run, receipt, given)
     with error_handler():
         for each in fragments or []:
             _parsed(each)
         settings = settings_of(context)
         ensure_keyring(settings)
-        with wiring.opened(settings) as resources:
+        origin = origin_of(who, why)
+        with wiring.opened(settings) as resources, wiring.job_runner(settings) as runner:
             wiring.require_own_keyring(settings, resources)
+            erasure = wiring.erasure(settings, resources)
             if again:
-                done = wiring.erasure(settings, resources).again()
+                job = ErasureJob("again", [], erasure.names, erasure.again)
+                _run(runner, job, origin)
+                done = job.erased
                 _show(done, as_json)
                 _report_kept(done)
                 return
@@ -78,18 +88,30 @@ def erase(
                 raise QueryError("name whom to erase: TYPE:VALUE, or --fragment ID")
             if cancel:
                 # What is erased is found by nothing but its own name.
-                count, finished = wiring.erasure(settings, resources).cancel(sorted({*ids, *asked}))
+                named = sorted({*ids, *asked})
+                count = 0
+
+                def cancel_them() -> Erased:
+                    nonlocal count
+                    count, finished = erasure.cancel(named)
+                    return finished
+
+                job = ErasureJob("cancel", named, erasure.names, cancel_them)
+                _run(runner, job, origin)
+                finished = job.erased
                 print(f"lifted {count}")
                 _report_kept(finished)
                 if not count:
                     raise typer.Exit(Exit.NOT_FOUND)
                 return
-            _erase(settings, resources, ids, asked, dry_run, receipt, yes, as_json)
+            _erase(settings, resources, runner, origin, ids, asked, dry_run, receipt, yes, as_json)
 
 
 def _erase(
     settings: Settings,
     resources: WorkerResources,
+    runner: JobRunner,
+    origin: Origin,
     ids: list[str],
     asked: dict[str, str],
     dry_run: bool,
@@ -97,6 +119,7 @@ def _erase(
     yes: bool,
     as_json: bool,
 ) -> None:
+    from idgraph.jobs.erase.erasure import ErasureJob
     from idgraph.jobs.erase.receipt import receipt, write_receipt
 
     erasure = wiring.erasure(settings, resources)
@@ -131,8 +154,12 @@ def _erase(
             raise typer.Exit(Exit.FAILED)
     moment = datetime.now(UTC)
     until = int((moment.timestamp() + settings.flow.max_future_skew_seconds) * 1000)
-    erased = erasure.erase(named, until, asked)
-    reported_of = receipt(moment, until, named, set(asked.values()), erasure.names, erased, bool(cut_short))
+    job = ErasureJob("erase", named, erasure.names, lambda: erasure.erase(named, until, asked))
+    _run(runner, job, origin)
+    erased = job.erased
+    reported_of = receipt(
+        moment, origin, until, named, set(asked.values()), erasure.names, erased, bool(cut_short)
+    )
     if receipt_file is not None:
         try:
             write_receipt(receipt_file, reported_of)
@@ -146,6 +173,11 @@ def _erase(
         _show(erased, as_json)
     _show_dead_letters([each for each in found.dead_letters if not each.certain])
     _report_kept(erased)
+
+
+def _run(runner: JobRunner, job: ErasureJob, origin: Origin) -> None:
+    runner.run(job, origin)
+    runner.forget_notes()
 
 
 def _refuse_what_cannot_be(

@@ -12,10 +12,9 @@ import typer
 
 from idgraph.app import wiring
 from idgraph.app.adapters.key_providers import ensure_keyring
-from idgraph.app.commands.context import settings_of
+from idgraph.app.commands.context import JobWho, JobWhy, origin_of, settings_of
 from idgraph.app.exits import Exit, error_handler
 from idgraph.app.terminal.output import console, counted, escape_control_chars, json_writer, print_json
-from idgraph.jobs.export_file import require_export, write_export
 from idgraph.model.errors import QueryError
 from idgraph.model.queries import Query, Term
 
@@ -113,12 +112,16 @@ def export(
         bool, typer.Option("--provenance", help="With each value's stamp and spec version.")
     ] = False,
     reveal: Reveal = False,
+    who: JobWho = "",
+    why: JobWhy = "",
 ) -> None:
     """Write all profiles, one canonical JSON line each, sorted by id.
 
     Two stores that hold the same profiles give the same bytes, so `cmp` compares them, once what is stored is
     sealed as policy says today. Protected values are masked, unless --reveal.
     """
+    from idgraph.app.jobs.view import showing
+    from idgraph.jobs.export_file import Export, require_export, write_export
     from idgraph.model import canonical
 
     with error_handler():
@@ -126,18 +129,22 @@ def export(
         ensure_keyring(settings)
         if output is not None:
             require_export(output)
-        with wiring.opened(settings) as resources:
+        with wiring.opened(settings) as resources, wiring.job_runner(settings) as runner:
             reader = wiring.profile_reader(settings, resources)
-            lines = (
+            job = Export(resources.store.count(), output, {"provenance": provenance, "reveal": reveal})
+            profiles = (
                 canonical.encode(profile.canonical(provenance)) + b"\n" for profile in reader.scan(reveal)
             )
-            if output is None:
-                write = json_writer()
-                for line in lines:
-                    write(line)
-                sys.stdout.flush()
-            else:
-                write_export(output, lines)
+            with runner.started(job, origin_of(who, why)) as run:
+                if output is None:
+                    write = json_writer()
+                    for line in job.counted(run, profiles, lambda _: None):
+                        write(line)
+                    sys.stdout.flush()
+                else:
+                    with showing() as show:
+                        show(run)
+                        write_export(output, job.counted(run, profiles, show))
             _report_exceptions(reader)
 
 

@@ -6,7 +6,7 @@ import hashlib
 import shutil
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -106,12 +106,8 @@ class Backfill(Job):
     def __init__(self, archive: Archive, source: str, path: Path) -> None:
         self.archive = archive
         self.target = archive.settings.flow.name
+        self.what = {"source": source, "archive": str(path)}
         self._source = source
-        self._path = path
-
-    @property
-    def what(self) -> Mapping[str, Any]:
-        return {"source": self._source, "archive": str(self._path)}
 
     def plan(self, point: Point) -> Plan:
         # Of a checkpoint that was removed nothing counts.

@@ -15,15 +15,18 @@ File and store are changed by one at a time: else the one might end with an eras
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
 from idgraph.jobs.erase.dead_letter_search import DeadLetterSearch, FoundDeadLetter
+from idgraph.jobs.job import PagedJob, Plan
 from idgraph.model.errors import StoreError
 from idgraph.model.identifiers import Identifier
 from idgraph.model.index import search_pages
+from idgraph.model.jobs import JobKind, Point, Progress
 from idgraph.model.store import scan_pages
 from idgraph.model.tombstones import NO_EPOCH, FragmentSummary, Tombstone, TombstoneNames
 from ingestion.spark.workers import WorkerResources
@@ -64,6 +67,30 @@ class Preview(NamedTuple):
     counts: Erased
     fragments: list[FragmentSummary]
     dead_letters: list[FoundDeadLetter]
+
+
+class ErasureJob(PagedJob):
+    """One call of an erasure as a job. It has no point: what was interrupted is noted in the store, and done again."""
+
+    kind = JobKind.ERASE
+
+    def __init__(
+        self, action: str, names: Sequence[str], hashes: TombstoneNames, work: Callable[[], Erased]
+    ) -> None:
+        """`action` is `erase`, `again` or `cancel`; `names` are the fragments that it names."""
+        self.target = hashlib.sha256(b"".join(sorted(map(hashes, names)))).hexdigest()[:16]
+        self.what = {"action": action, "fragments": len(names)}
+        self.erased = Erased()
+        self._work = work
+
+    def plan(self, _point: Point) -> Plan:
+        return Plan("the erasure", 1, "step")
+
+    def pages(self, progress: Progress, _point: Point) -> Iterator[Point]:
+        self.erased = self._work()
+        progress.done = 1
+        progress.counts.update(self.erased._asdict())
+        yield {}
 
 
 class Erasure:

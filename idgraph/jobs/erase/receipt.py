@@ -6,7 +6,6 @@ receipt was altered by accident or by somebody careless; who can write it can al
 
 from __future__ import annotations
 
-import getpass
 import hashlib
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -16,11 +15,13 @@ from typing import Any
 from idgraph.jobs.erase.erasure import Erased
 from idgraph.jobs.export_file import write_export
 from idgraph.model import canonical
+from idgraph.model.jobs import Origin
 from idgraph.model.tombstones import TombstoneNames
 
 
 def receipt(
     moment: datetime,
+    origin: Origin,
     until: int,
     fragments: Iterable[str],
     asked: Iterable[str],
@@ -34,7 +35,8 @@ def receipt(
     content = {
         "format": 1,
         "erased_at": moment.astimezone(UTC).isoformat(timespec="milliseconds"),
-        "erased_by": _user(),
+        "erased_by": origin.who,
+        "reason": origin.why,
         "refused_until": until,
         "fragments": sorted(names(each).hex() for each in fragments),
         "asked": sorted(names(each).hex() for each in asked),
@@ -53,10 +55,3 @@ def receipt_hash(receipt: dict[str, Any]) -> str:
 def write_receipt(path: Path, content: dict[str, Any]) -> None:
     """Raises ConfigError when it cannot be written."""
     write_export(path, [canonical.encode(content) + b"\n"])
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return "unknown"

@@ -12,8 +12,7 @@ import hashlib
 import logging
 import secrets
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator
 
 from idgraph.jobs.job import JobRunner, Pace, PagedJob, Plan, Run
 from idgraph.jobs.reencrypt.stored_sealing import PAGE, StoredSealing
@@ -60,15 +59,9 @@ class Reencryption(PagedJob):
         self._sealing = sealing
         self._snapshot = snapshot
         self._store = store
-        self._flow = flow
+        self.what = {"flow": flow, "protection": protection_of(snapshot)}
         self._page = page
         self._is_ready = is_ready
-        self.is_outdated = False
-        """Whether protection changed since it began: what was mapped meanwhile may stand behind it."""
-
-    @property
-    def what(self) -> Mapping[str, Any]:
-        return {"flow": self._flow, "protection": protection_of(self._snapshot)}
 
     def plan(self, point: Point) -> Plan:
         resumes = "after" in point and self._store.remembers(point["mark"])
@@ -81,7 +74,7 @@ class Reencryption(PagedJob):
         while not self._is_ready():
             yield {"mark": mark}
         for after in self._sealing.run(progress, self._page, point.get("after", "")):
-            yield {"mark": mark} if self.is_outdated else {"mark": mark, "after": after}
+            yield {"mark": mark, "after": after}
         progress.counts["refused"] = self._sealing.finish()
         # Another mark: a backup from before this moment holds what was in the clear.
         sealed = secrets.token_hex(8)
@@ -202,9 +195,11 @@ class PolicyChanges:
         ready = self._is_ready
         job = Reencryption(sealing, snapshot, self._resources.store, self._flow, FLOW_PAGE, ready)
 
-        def watch(_: Run) -> None:
+        def watch(run: Run) -> None:
             self._look()
-            job.is_outdated |= self._changed
+            if self._changed:
+                # What was mapped meanwhile may stand before this point.
+                run.point = {key: value for key, value in run.point.items() if key != "after"}
 
         origin = Origin(f"flow {self._flow}", f"snapshot {snapshot.version} may protect what is stored")
         done = self._runner.run(job, origin, pace=Pace(share=self._share, stop=self._stop), watch=watch)
