@@ -23,7 +23,7 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 def write_unflushed(path: Path, content: bytes) -> None:
     """Replace a file so that a crash leaves the old or the new content; a power cut may leave anything. Raises OSError."""
-    part = _part(path)
+    part = part_of(path)
     with _opened(part) as stream:
         stream.write(content)
     part.replace(path)
@@ -32,7 +32,7 @@ def write_unflushed(path: Path, content: bytes) -> None:
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
     """A stream whose content takes the place of a file when the block ends. Raises OSError."""
-    part = _part(path)
+    part = part_of(path)
     with _opened(part) as stream:
         yield stream
         stream.flush()
@@ -50,7 +50,8 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _part(path: Path) -> Path:
+def part_of(path: Path) -> Path:
+    """Where a file's new content is until it is whole."""
     return path.with_name(f".{path.name}.part")
 
 

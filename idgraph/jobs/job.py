@@ -42,7 +42,7 @@ class Job(ABC):
 
     kind: ClassVar[JobKind]
     reopens: ClassVar[bool] = False
-    """Whether one that is done goes on when there is more to do."""
+    """Whether a job that is done is taken up again when there is more to do."""
     target: str = ""
     """What it works on: of one kind and target, one job runs at a time."""
 

@@ -1,4 +1,4 @@
-"""Giving dead letters through the stages again, without Spark, under today's snapshot."""
+"""Replaying dead letters through the stages, without Spark, under today's snapshot."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ class Replay(PagedJob):
         target: str = "",
     ) -> None:
         """`send_changes` takes the schema changes that dead letters brought, and returns when they are safe: only then
-        are these dead letters dropped. What it raises ends the replay. `target` tells one choice of dead letters from
-        another."""
+        are these dead letters dropped. What it raises ends the replay. `target` distinguishes one choice of dead
+        letters from another."""
         self.target = target
         self._chosen = dead_letters
         self._total = total

@@ -240,7 +240,7 @@ def test_what_is_not_there(filled: CommandLine) -> None:
     assert filled("erase", "no colon", "--yes").exit_code == 2
     assert filled("erase", "--yes").exit_code == 2
     cancelled = filled("erase", "--cancel", "email:nobody@example.com")
-    assert (cancelled.exit_code, cancelled.stdout) == (3, "lifted 0\n")
+    assert (cancelled.exit_code, cancelled.stdout) == (3, "cancelled 0\n")
 
 
 @pytest.mark.parametrize("name", ["", "w9", "nonsense"])
@@ -338,7 +338,7 @@ def test_a_dry_run_finds_what_stands_under_the_other_name(filled: CommandLine) -
 def test_a_lift_of_nobody_writes_nothing(filled: CommandLine) -> None:
     """Later flows took it for an erasure that was lost, and said so."""
     result = filled("erase", "--cancel", "--fragment", "user_id:typo")
-    assert (result.exit_code, result.stdout) == (3, "lifted 0\n")
+    assert (result.exit_code, result.stdout) == (3, "cancelled 0\n")
     file = wiring.tombstone_file(filled.settings())
     assert not file.exists() or file.read_bytes() == b""
 
@@ -354,7 +354,7 @@ def test_the_same_events_again_bring_nothing_back_until_lifted(filled: CommandLi
     process(filled.settings(), [*person(), *person(5)])
     assert export(filled) == after
     fragments = [word for each in ids for word in ("--fragment", each)]
-    assert filled("erase", "--cancel", *fragments).output == "lifted 2\n"
+    assert filled("erase", "--cancel", *fragments).output == "cancelled 2\n"
     process(filled.settings(), [*person(), *person(5)])
     assert ids_of(filled) == ids
     assert filled.json("search", "--json", f"activity.platform={ITEM}")
@@ -401,7 +401,7 @@ def test_what_was_cut_short_is_finished_before_it_is_lifted(
         kept = filled("erase", "--cancel", *fragments)
         assert (kept.exit_code, kept.stdout) == (1, "")
         assert "the index is away" in kept.stderr
-    assert filled("erase", "--cancel", *fragments).output == "lifted 2\n"
+    assert filled("erase", "--cancel", *fragments).output == "cancelled 2\n"
     with wiring.opened(filled.settings()) as resources:
         assert resources.store.unfinished() == []
         (theirs,) = resources.dead_letters.scan()

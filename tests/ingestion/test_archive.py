@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from idgraph.jobs.backfill.archive import archive_files, archive_path, bytes_an_event
+from idgraph.jobs.archive import archive_files, archive_path, bytes_an_event
 from idgraph.model.errors import ConfigError
 from idgraph.model.sources import FileSource
 

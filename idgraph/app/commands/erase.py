@@ -59,7 +59,7 @@ def erase(
     """Erase persons: data keys, profiles, index, outbox, the dead letters that certainly are theirs.
 
     Events up to now (and the allowed skew of clocks) do not bring them back. Exit code 3 if nothing is there, or
-    nothing was kept away that could be lifted.
+    there is no erasure to cancel.
     Source files are not touched.
     """
     from idgraph.jobs.erase.erasure import ErasureJob
@@ -99,7 +99,7 @@ def erase(
                 job = ErasureJob("cancel", named, erasure.names, cancel_them)
                 _run(runner, job, origin)
                 finished = job.erased
-                print(f"lifted {count}")
+                print(f"cancelled {count}")
                 _report_kept(finished)
                 if not count:
                     raise typer.Exit(Exit.NOT_FOUND)
@@ -187,13 +187,13 @@ def _refuse_what_cannot_be(
     if again and cancel:
         raise typer.BadParameter("--again and --cancel are two commands")
     if again and named:
-        raise typer.BadParameter("--again goes on with what was begun: it takes no names")
+        raise typer.BadParameter("--again resumes what was begun: it takes no names")
     if dry_run and receipt_file is not None:
         raise typer.BadParameter("--dry-run erases nothing that a --receipt could report")
     for what, is_given in (("--dry-run", dry_run), ("--receipt", receipt_file is not None)):
         if is_given and (again or cancel):
             raise typer.BadParameter(
-                f"{what} is for an erasure, and not for {'--again' if again else '--lift'}"
+                f"{what} is for an erasure, and not for {'--again' if again else '--cancel'}"
             )
 
 

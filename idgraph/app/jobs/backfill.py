@@ -17,7 +17,7 @@ from idgraph.app.flow_runner import run_flow
 from idgraph.app.settings.document import Settings
 from idgraph.app.settings.tables import MetricsSettings
 from idgraph.files import exclusive_lock
-from idgraph.jobs.backfill.archive import archive_files, archive_path, bytes_an_event
+from idgraph.jobs.archive import archive_files, archive_path, bytes_an_event
 from idgraph.jobs.job import Job, JobRunner, Plan, Run
 from idgraph.jobs.reencrypt.policy_change import protection_of, sealed_by
 from idgraph.model.errors import ConfigError, JobStoppedError
@@ -56,9 +56,9 @@ def find_archive(settings: Settings, source: str, path: Path) -> Archive:
     """The archive, and the settings of the flow that takes it. Raises ConfigError."""
     config = _in_files(settings.source(source), archive_path(path))
     _check_apart(settings, config)
-    # A long name is cut, so it counts among what distinguishes backfills .
-    reported = f"{source}\n{config.path}" if len(source) > _NAMED else str(config.path)
-    name = f"backfill-{source[:_NAMED]}-{hashlib.sha256(reported.encode()).hexdigest()[:8]}"
+    # A long name is cut, so the whole one counts in the hash.
+    target = f"{source}\n{config.path}" if len(source) > _NAMED else str(config.path)
+    name = f"backfill-{source[:_NAMED]}-{hashlib.sha256(target.encode()).hexdigest()[:8]}"
     flow = settings.flow.model_copy(update={"name": name, "trigger_seconds": 0.0})
     found = sorted(archive_files(config))
     size = sum(map(size_of, found))
@@ -78,9 +78,9 @@ def _in_files(source: FileSource | KafkaSource, path: Path) -> FileSource:
     """The source as one of files; of one in Kafka too, if its records say all themselves. Raises ConfigError."""
     if isinstance(source, FileSource):
         return source.model_copy(update={"path": path})
-    reported = source.model_dump(include=set(SourceConfig.model_fields))
+    common = source.model_dump(include=set(SourceConfig.model_fields))
     try:
-        return FileSource(**reported, path=path)
+        return FileSource(**common, path=path)
     except ValidationError:
         raise ConfigError(
             f"source {source.name}: its envelope stands in keys, headers or timestamps, which a file has not"

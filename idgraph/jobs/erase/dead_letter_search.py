@@ -2,7 +2,7 @@
 
 A dead letter is a person's when its position names a fragment of theirs, when its spec reads one of their
 identifiers in it, or when a value anywhere in the record is one of them: as it stands, without outer white
-space, or in small letters too. A value that others may have by chance (`_is_reporting`) is proof only under a
+space, or in small letters too. A value that others may have by chance (`_is_distinctive`) is proof only under a
 key that names the identifier's type; elsewhere it is a guess, and the dead letter may be somebody else's. What none
 of this finds: an identifier that a spec builds out of several values, or that stands encoded within one, in a
 record that cannot be mapped.
@@ -241,7 +241,7 @@ class _Wanted:
         guess = None
         for text, places in values(payload).items():
             for kind in sorted(self._types(text)):
-                if _is_reporting(text):
+                if _is_distinctive(text):
                     return f"a value is the {kind}", True
                 if any(names(place, kind) for place in places):
                     return f"a value under a key that names it is the {kind}", True
@@ -256,7 +256,7 @@ class _Wanted:
         return plain | hashed
 
 
-def _is_reporting(text: str) -> bool:
+def _is_distinctive(text: str) -> bool:
     """Whether hardly anything but an identifier has this value. Short numbers, short texts, dates and words
     stand in the records of anybody."""
     text = text.strip()

@@ -3,14 +3,14 @@
 The order, and what a crash behind each step leaves:
 
 1. Tombstones, in a file apart from the store. Nothing else is changed; the same command begins again.
-2. Data keys. Protected values are unreadable wherever copies are; a flow that goes on makes new keys.
+2. Data keys. Protected values are unreadable wherever copies are; a running flow makes new keys.
 3. The store, in one transaction: rows gone, tombstone set, the fragments noted as unfinished. From here on
-   no event that was taken before can bring them back, and `again` and `cancel` go on by themselves.
+   no event that was taken before can bring them back, and `again` and `cancel` finish the erasure.
 4. Index documents; data keys that a worker made in between (see `KeyGuard`), and dead letters; then the files of
    keys, dead letters and index are compacted.
 5. The store's file is, and what was noted is forgotten.
 
-File and store are changed by one at a time: else the one might end with an erasure and the other with the lift of it.
+One process at a time changes file and store: else one might end with an erasure and the other with its cancellation.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ class Erasure:
         ]
 
     def mend(self) -> None:
-        """Before a flow writes: give a restored store its tombstones back, and go on with what was interrupted."""
+        """Before a flow writes: give a restored store its tombstones back, and finish what was interrupted."""
         with self._keeper.alone():
             lost = self._store.reinstate(self._keeper.read())
             if lost or self._store.unfinished():
@@ -203,7 +203,7 @@ class Erasure:
         self._store.cancel(others)
         if begun := {each.fragment_id for each in self._store.unfinished()}.intersection([*ids, *others]):
             raise StoreError(
-                f"{len(begun)} of them are being erased just now, elsewhere; lift again when that has ended"
+                f"{len(begun)} of them are being erased just now, elsewhere; cancel again when that has ended"
             )
         return cancelled, finished
 
@@ -275,7 +275,7 @@ class Erasure:
             tombstoned = self._store.tombstones([each.id for each in page])
             for fragment in page:
                 tombstone = tombstoned.get(fragment.id)
-                # One that later events made goes on behind the erased version.
+                # One that later events made has a version behind the erased one.
                 if tombstone and tombstone.covers(fragment.version):
                     yield fragment.id
 

@@ -112,5 +112,5 @@ class DeadLetterRenaming:
         try:
             return read_changes(payload)
         except StoreError as error:
-            # Of a later format, which is no fault of a store: the rest goes on.
+            # Of a later format, which is no fault of a store: the others can be renamed.
             raise DamagedStateError(str(error)) from None

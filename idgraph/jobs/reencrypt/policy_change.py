@@ -239,7 +239,7 @@ def protection_of(snapshot: MetadataSnapshot) -> str:
 
 
 def protect_alike(known: MetadataSnapshot, newer: MetadataSnapshot) -> bool:
-    """Whether two snapshots have equal hashes, reported by what changed; False where that does not report it."""
+    """Whether two snapshots have equal hashes, as far as their changes show it; else False."""
     changes = changes_between(known, "", newer, "")
     if (
         changes is None

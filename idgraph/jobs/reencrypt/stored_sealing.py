@@ -2,7 +2,7 @@
 
 A page of fragments is read, what is stale in them is rewritten under the origins it has, and each fragment
 is replaced where its version is still the one read: nothing that a flow writes meanwhile is lost. What is left to
-do is in the values themselves, so a run that was interrupted may begin again, or go on behind the last page. The last step
+do is in the values themselves, so an interrupted run may begin again, or resume behind the last page. The last step
 takes the old bytes out of the files. Why law 1 holds is in docs/adr/0014-policy-change.md.
 """
 

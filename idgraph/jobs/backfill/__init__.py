@@ -1,1 +1,0 @@
-"""An archive of one source through the stages, beside the flow."""
