@@ -9,7 +9,10 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
+DOCUMENTS = [
+    *(ROOT / each for each in ("README.md", "CONTRIBUTING.md", "deploy/README.md", "benchmarks/README.md")),
+    *sorted(DOCS.rglob("*.md")),
+]
 FOLDERS = "benchmarks docs examples idgraph ingestion merge metadata_service native profile_service scripts sinks tests transforms"
 
 
@@ -22,6 +25,22 @@ def test_links_lead_somewhere(document: Path) -> None:
     text = document.read_text(encoding="utf-8")
     targets = [link.partition("#")[0] for link in re.findall(r"\]\((?!https?:)([^)\s]+)\)", text)]
     assert [target for target in targets if target and not (document.parent / target).exists()] == []
+
+
+def anchors(document: Path) -> set[str]:
+    text = re.sub(r"^```.*?^```$", "", document.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name)
+def test_links_lead_to_a_heading(document: Path) -> None:
+    links = re.findall(r"\]\((?!https?:)([^)\s#]*)#([^)\s]+)\)", document.read_text(encoding="utf-8"))
+    assert [
+        f"{target}#{heading}"
+        for target, heading in links
+        if heading not in anchors(document.parent / target if target else document)
+    ] == []
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name)
