@@ -24,7 +24,7 @@ CHANGES_SHARE = 4
 
 
 class PinnedSnapshot(NamedTuple):
-    """A snapshot with the ETag that reports it from all others."""
+    """A snapshot with the ETag that distinguishes it from all others."""
 
     etag: str
     snapshot: MetadataSnapshot

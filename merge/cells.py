@@ -181,7 +181,7 @@ class Cell:
         return self.policy.chosen(Kept(tuple(self.entries.values()), best, tuple(sources)))
 
     def is_complete(self, removals: Removals) -> bool:
-        """Whether no entry that counts was dropped for the bound, as far as can be determined."""
+        """Whether the bound dropped no counting entry, as far as known."""
         if not self.policy.null_deletes or self.size < self.policy.bound:
             return True
         of_each = Counter(source for source, _ in self.entries)

@@ -1,6 +1,6 @@
 """Write the tables of docs/configuration.md from the configuration's types: python scripts/configuration_reference.py
 
-What stands between the two markers is replaced; tests/docs/test_configuration.py fails when it is out of date.
+It replaces the text between the two markers; tests/docs/test_configuration.py fails if the text is out of date.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ BEGIN = "<!-- made by scripts/configuration_reference.py: begin -->"
 END = "<!-- made by scripts/configuration_reference.py: end -->"
 
 TABLES: tuple[tuple[str, type[BaseModel], str], ...] = (
-    ("Top level", Settings, "These stand before the first `[table]` of the file."),
-    ("`[keys]`", KeySettings, "What the keys of the keyring are kept in."),
+    ("Top level", Settings, "These keys come before the first `[table]` of the file."),
+    ("`[keys]`", KeySettings, "The service that wraps the keys of the keyring."),
     ("`[metadata]`", MetadataSettings, ""),
     ("`[store]`", StoreSettings, ""),
     ("`[index]`", IndexSettings, ""),
@@ -42,7 +42,7 @@ TABLES: tuple[tuple[str, type[BaseModel], str], ...] = (
     (
         "`[spark]`",
         SparkSettings,
-        "Executors on other machines, when `[flow] master` is a cluster: [cluster.md](cluster.md).",
+        "Executors on other machines, if `[flow] master` is a cluster: [cluster.md](cluster.md).",
     ),
     ("`[kafka]`", KafkaSettings, "The cluster of sources in Kafka: [kafka.md](kafka.md)."),
     ("`[kafka.registry]`", RegistrySettings, 'For sources with `format = "registry"`.'),
@@ -50,24 +50,24 @@ TABLES: tuple[tuple[str, type[BaseModel], str], ...] = (
     (
         "`[[sources]]`",
         SourceConfig,
-        "One such table for each source. These keys are for all kinds; further ones depend on `kind`.",
+        "One table per source. These keys are for all kinds; more keys depend on `kind`.",
     ),
     ('`[[sources]]` with `kind = "files"`', FileSource, "The default."),
     ('`[[sources]]` with `kind = "kafka"`', KafkaSource, "See [kafka.md](kafka.md)."),
     (
         "`[sources.decryptor]`",
         DecryptorConfig,
-        "Below a `[[sources]]` table whose records arrive encrypted: [decryption.md](decryption.md).",
+        "Below a `[[sources]]` table with encrypted records: [decryption.md](decryption.md).",
     ),
     (
         "A place",
         ValuePlace,
-        'The keys `source`, `type`, `id` and `ordinal` of a source say where a field stands, as `{ path = "..." }`, '
-        '`{ const = ... }` or `{ content = true }`, and in Kafka `{ key = true }`, `{ header = "..." }` or '
-        "`{ timestamp = true }`: exactly one of these.",
+        'The keys `source`, `type`, `id` and `ordinal` of a source are places: exactly one of `{ path = "..." }`, '
+        '`{ const = ... }`, `{ content = true }`, and with Kafka `{ key = true }`, `{ header = "..." }`, '
+        "`{ timestamp = true }`.",
     ),
 )
-"""Heading, model and what to say before the table. A model that stands as a field of another has its own table."""
+"""Heading, model, and text before the table. A model that is a field of another has its own table."""
 _KINDS = (FileSource, KafkaSource)
 
 

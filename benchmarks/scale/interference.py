@@ -1,4 +1,4 @@
-"""A proxy before the metadata service that can be determined to be slow, to refuse changes, or to be away."""
+"""A proxy before the metadata service that can be slow, refuse changes, or be away, on request."""
 
 from __future__ import annotations
 

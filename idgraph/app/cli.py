@@ -39,9 +39,9 @@ from idgraph.app.observation.json_logs import BATCHES, JsonFormatter
 from idgraph.app.terminal.stdio import open_closed_streams
 
 EPILOG = (
-    "Exit codes: 0 done, 1 something failed, 2 wrong command line or configuration, or a file that cannot be read, 3 not found, "
-    "4 the flow stopped itself, 5 metadata service away or token refused, 6 index and store differ, 130 interrupted or cancelled, 141 the reader of the "
-    "output went away."
+    "Exit codes: 0 done, 1 failed, 2 wrong command line or configuration, or an unreadable file, 3 not found, "
+    "4 the flow stopped itself, 5 metadata service away or token refused, 6 index and store differ, "
+    "130 interrupted or cancelled, 141 the reader of the output ended."
 )
 
 app = typer.Typer(
@@ -50,14 +50,14 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=EPILOG,
-    help="One private profile per person, out of events from many systems.\n\n"
+    help="Private, searchable profiles from the events of many systems.\n\n"
     "A first look: `idgraph demo`. Then: `idgraph keys init`, `idgraph serve metadata`, `idgraph specs apply "
     "FILE`, `idgraph run`, and `idgraph search`.",
 )
 
 
 class LogFormat(StrEnum):
-    """How messages are written."""
+    """Format of messages."""
 
     TEXT = "text"
     JSON = "json"
@@ -82,20 +82,20 @@ def root(
             "--config", "-c", help="Configuration file. Default: $IDGRAPH_CONFIG, then ./idgraph.toml."
         ),
     ] = None,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say more on standard error.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print more on standard error.")] = False,
     log_format: Annotated[
         LogFormat,
-        typer.Option(help="How messages on standard error are written: `json` is one object a line."),
+        typer.Option(help="Format of messages on standard error; `json`: one object per line."),
     ] = LogFormat.TEXT,
     _show_version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and end.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Takes what belongs to every command."""
+    """Options of every command."""
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
     if log_format is LogFormat.JSON:
         logging.getLogger().handlers[0].setFormatter(JsonFormatter())
-    # Only ours: what libraries log at this level may hold URLs with what somebody searched for.
+    # Only ours: at this level libraries log URLs, which can contain search terms.
     for name in (
         "idgraph",
         "ingestion",
@@ -108,8 +108,7 @@ def root(
         logging.getLogger(name).setLevel(logging.DEBUG if verbose else logging.INFO)
     logging.getLogger(BATCHES).setLevel(logging.INFO if log_format is LogFormat.JSON else logging.CRITICAL)
     if not verbose:
-        # It reports a flow's failure with pages of JVM frames, which the flow itself reports in one line; some of it by
-        # the root's logger.
+        # It logs pages of JVM frames for a failure that the flow reports in one line; partly through the root logger.
         logging.getLogger("py4j").setLevel(logging.CRITICAL)
         for handler in logging.getLogger().handlers:
             handler.addFilter(lambda record: Path(record.pathname).parent.name != "py4j")
@@ -148,7 +147,7 @@ def main() -> None:
     """The entry point of `idgraph`."""
     open_closed_streams()
     try:
-        # Commands do it themselves; the help that is shown before one of them may fail to be written too.
+        # Commands do it themselves; writing the help can fail too.
         with error_handler():
             app()
     except typer.Exit as end:

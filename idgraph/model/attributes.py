@@ -1,4 +1,4 @@
-"""Attribute metadata: what is known and decided about one leaf of the unified schema."""
+"""Attribute metadata: findings and decisions about one leaf of the unified schema."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 
 
 class DataType(StrEnum):
-    """JSON's leaf types; `number` holds integers too. Arrays are one value."""
+    """Leaf types of JSON; `number` includes integers. An array is one value."""
 
     STRING = "string"
     INTEGER = "integer"
@@ -35,7 +35,7 @@ class DataType(StrEnum):
 
 
 class ReconciliationPolicy(StrEnum):
-    """How two values of one attribute are reconciled."""
+    """Policies that reconcile the values of one attribute."""
 
     LATEST = "latest"
     FIRST = "first"
@@ -49,16 +49,15 @@ class ReconciliationPolicy(StrEnum):
 
 
 class Reconciliation(NamedTuple):
-    """How the values of one attribute are reconciled: by a policy, and for `source_priority` by sources, the most
-    trusted first."""
+    """A policy, and for `source_priority` the sources, the most trusted first."""
 
     policy: ReconciliationPolicy
     sources: tuple[str, ...] = ()
 
 
 class AttributeStatus(StrEnum):
-    """`discovered` came from events and awaits an admin; `active` was declared or confirmed; `retired`
-    keeps its stored values but new ones are no longer indexed."""
+    """`discovered`: from events, undecided. `active`: declared or confirmed. `retired`: stored values stay, new ones
+    are not indexed."""
 
     DISCOVERED = "discovered"
     ACTIVE = "active"
@@ -69,7 +68,7 @@ Path = Annotated[str, Field(min_length=1, max_length=1024, description="Dotted p
 
 
 class AttributeDefinition(BaseModel):
-    """What an admin says of an attribute. `authorization_level` is the clearance (0 to 100) a reader needs."""
+    """An admin's definition of an attribute. A reader needs the clearance `authorization_level` (0 to 100)."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -79,7 +78,7 @@ class AttributeDefinition(BaseModel):
     )
     description: str = Field(default="", max_length=4000)
     data_type: DataType
-    source: str | None = Field(default=None, description="The source that first sent it or that owns it.")
+    source: str | None = Field(default=None, description="The first or owning source.")
     classification: Classification = Classification.INTERNAL
     encryption: EncryptionLevel = EncryptionLevel.NONE
     identifiable: bool = Field(default=False, description="Whether the value can single out a person.")
@@ -99,8 +98,8 @@ class AttributeDefinition(BaseModel):
 
 
 class TypeConflict(BaseModel):
-    """A type other than the declared one, seen in an event: `object` where events have attributes below the path.
-    Recorded, never an error."""
+    """A type in an event other than the declared one; `object` if events have attributes below the path. Never an
+    error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -111,26 +110,24 @@ class TypeConflict(BaseModel):
 
 
 class AttributeMetadata(AttributeDefinition):
-    """An attribute definition as stored: with its version, dates and what events showed."""
+    """A stored attribute definition: with its version, dates and findings in events."""
 
     version: int = Field(ge=1)
     created: datetime = Field(description="Date created.")
     first_event: str | None = Field(default=None, description="Position of the event that revealed it.")
     conflicts: tuple[TypeConflict, ...] = ()
-    proposal: Proposal | None = Field(
-        default=None, description="What a detector found in events, if one did."
-    )
+    proposal: Proposal | None = Field(default=None, description="A detector's finding in events.")
     sealed_for_review: bool = Field(
         default=False, description="Sealed because of the proposal alone, until an admin decides."
     )
 
     def accepts(self, seen: DataType | Literal["object"]) -> bool:
-        """Whether a value of this type is expected or its conflict already recorded."""
+        """Whether this type is expected, or already recorded as a conflict."""
         if seen is self.data_type or (seen is DataType.INTEGER and self.data_type is DataType.NUMBER):
             return True
         return any(conflict.data_type == seen for conflict in self.conflicts)
 
     @property
     def shown_type(self) -> DataType:
-        """The type of what its policy shows: of texts too a count is an integer."""
+        """The type of the value that the policy shows: a count is an integer."""
         return DataType.INTEGER if self.policy is ReconciliationPolicy.COUNT else self.data_type

@@ -1,4 +1,4 @@
-"""How long to wait before something that failed is tried again."""
+"""Pauses between retries."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Exponential backoff with full jitter: before retry n, sleep a random time up to `base * 2**n`,
-    at most `cap` seconds. Gives up after `retries`."""
+    """Exponential backoff with full jitter: before retry n, a random pause of at most `min(cap, base * 2**n)` seconds;
+    `retries` retries."""
 
     retries: int = 12
     base: float = 0.005

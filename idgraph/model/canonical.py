@@ -1,7 +1,7 @@
 """JSON in and out, exact and canonical.
 
-Integers keep every digit. A decimal number becomes a `float` when the float says the same number, else a
-`decimal.Decimal`, so that no digit is lost between an event and an export. Output is canonical: keys
+Integers keep every digit. A decimal number becomes a `float` if the float is the same number, otherwise a
+`decimal.Decimal`, so no digit is lost between an event and an export. Output is canonical: keys
 sorted, no white space, UTF-8; equal values give equal bytes.
 """
 
@@ -21,7 +21,7 @@ _SMALLEST_NORMAL = 1e-300  # nearer to zero a double keeps fewer digits, down to
 
 
 def exact_number(literal: str) -> float | Decimal:
-    """A decimal literal as the float that says the same number, else as a Decimal.
+    """A decimal literal as a float if that is the same number, otherwise as a Decimal.
 
     Raises ArithmeticError for an exponent out of all bounds.
     """
@@ -39,7 +39,7 @@ _ordered_encoder = msgspec.json.Encoder(decimal_format="number")
 _encoder = msgspec.json.Encoder(order="sorted", decimal_format="number")
 
 MalformedJSON = (msgspec.MsgspecError, RecursionError, UnicodeError, ArithmeticError)
-"""What `decode` raises for bytes that are not JSON. Their messages hold offsets, never content."""
+"""Errors of `decode` for bytes that are not JSON. Their messages have offsets, never content."""
 
 decode = _decoder.decode
 """Bytes or text of one JSON value to Python values; raises one of `MalformedJSON`."""
@@ -51,5 +51,5 @@ def encode(value: Any) -> bytes:
 
 
 def encode_ordered(value: Any) -> bytes:
-    """A JSON value as bytes with its keys in the order they have."""
+    """A JSON value as bytes, with its keys in their order."""
     return _ordered_encoder.encode(value)

@@ -1,4 +1,4 @@
-"""Classification levels, and what each means where an attribute says nothing else."""
+"""Classification levels, with the defaults of each for attributes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class SealedValue(NamedTuple):
-    """`ciphertext` is base64 text; `token` equals another token of the attribute when the values do."""
+    """`ciphertext` is base64 text; two `token`s of one attribute are equal if their values are."""
 
     ciphertext: str
     token: str | None = None
@@ -24,7 +24,7 @@ class SealedValue(NamedTuple):
 
 
 class Classification(StrEnum):
-    """How sensitive an attribute is, from least to most."""
+    """Sensitivity of an attribute, from least to most."""
 
     PUBLIC = "public"
     INTERNAL = "internal"
@@ -49,7 +49,7 @@ class EncryptionLevel(StrEnum):
 
     @property
     def strictness(self) -> int:
-        """Higher shows less: a token reports which values are equal."""
+        """Higher reveals less: tokens reveal which values are equal."""
         return _STRICTNESS.index(self)
 
 
@@ -57,8 +57,8 @@ _STRICTNESS = (EncryptionLevel.NONE, EncryptionLevel.SEARCHABLE, EncryptionLevel
 
 
 class LevelPolicy(BaseModel):
-    """What a level means. `authorization_level` is the clearance (0 to 100) a reader needs; `indexable` is
-    about plaintext: of a sealed value the index holds at most a token."""
+    """The defaults of a level. A reader needs the clearance `authorization_level` (0 to 100). `indexable` concerns
+    plaintext: of a sealed value the index has at most a token."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -72,7 +72,7 @@ class LevelPolicy(BaseModel):
 
 
 class ClassificationLevels(BaseModel):
-    """The policy of every level. An attribute overrides each field of it for itself."""
+    """The policy of every level. An attribute can override each field."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -84,13 +84,13 @@ class ClassificationLevels(BaseModel):
     )
 
     def policy(self, classification: Classification) -> LevelPolicy:
-        """What one level means."""
+        """The policy of one level."""
         found = getattr(self, classification.value)
-        assert isinstance(found, LevelPolicy)  # noqa: S101 - there is a field for each level
+        assert isinstance(found, LevelPolicy)  # noqa: S101 - each level has a field
         return found
 
     def unstated(self, stated: BaseModel, classification: Classification) -> dict[str, Any]:
-        """The fields of the level's policy that somebody left out."""
+        """The fields of the level's policy that `stated` leaves out."""
         return {
             field: value
             for field, value in self.policy(classification)

@@ -1,4 +1,4 @@
-"""Events that were set aside, with the reason."""
+"""Dead letters: failed events with the reason."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 
 class DeadLetterReason(StrEnum):
-    """Why an event was set aside."""
+    """Why an event became a dead letter."""
 
     NOT_JSON = "not_json"
     NOT_OBJECT = "not_object"
@@ -40,9 +40,9 @@ class DeadLetterReason(StrEnum):
 
 
 COMMIT = "commit"
-"""The stage of dead letters that hold a fragment's changes."""
+"""The stage of dead letters with a fragment's changes."""
 FRAGMENT = "fragment:"
-"""How their positions begin; the fragment's id follows."""
+"""Prefix of their positions; the fragment's id follows."""
 
 COMMIT_REASONS = (
     DeadLetterReason.DAMAGED_FRAGMENT,
@@ -54,14 +54,13 @@ COMMIT_REASONS = (
 
 
 class DeadLetter(NamedTuple):
-    """One set-aside event. `payload` is the raw record, sealed; nothing else here holds event values.
+    """One failed event. `payload` is the raw record, sealed; no other field has event values.
 
-    A dead letter of the stage `commit` holds, in place of a record, what some events together would have made of
-    a fragment (`merge.codec`); its `source` is empty and its position names the fragment.
+    A dead letter of the stage `commit` has the joined changes of several events to a fragment instead of a record
+    (`merge.codec`); its `source` is empty, and its position names the fragment.
 
-    `id` is derived from position, stage, reason and the record, so a replayed batch sets nothing aside twice, and what
-    another record of the same position left stays.
-    `batch` is `FLOW/NUMBER`; `attempt` differs each time the batch runs.
+    `id` is derived from position, stage, reason and record: a repeated batch replaces its dead letters, and different
+    records of one position have different ones. `batch` is `FLOW/NUMBER`; `attempt` differs with each run of the batch.
     """
 
     id: str
@@ -78,43 +77,41 @@ class DeadLetter(NamedTuple):
     set_aside_at: int
 
     def holds_changes(self) -> bool:
-        """Whether it holds changes of a fragment rather than a record."""
+        """Whether it has changes of a fragment instead of a record."""
         return self.stage == COMMIT
 
 
 class DeadLetters(Protocol):
-    """Where dead letters stay. All methods block; all raise StoreError, which is retryable."""
+    """The store of dead letters. All methods block; all raise StoreError, which is retryable."""
 
     def put(self, dead_letters: Sequence[DeadLetter]) -> None:
-        """Durable when it returns. The same id again replaces the dead letter."""
+        """Durable when it returns. A dead letter replaces an earlier one with its id."""
         ...
 
     def settle_batch(self, batch: str, attempt: str) -> dict[str, str]:
-        """The batch is done: drop its dead letters from earlier attempts. Gives those of fragments: position by id."""
+        """The batch is done: drop its dead letters of earlier attempts. Returns those of fragments, position by id."""
         ...
 
     def get(self, dead_letter_id: str) -> DeadLetter | None: ...
 
     def scan(self, reason: str | None = None, source: str | None = None) -> Iterator[DeadLetter]:
-        """Dead letters in the order of their ids. Those that are put or dropped meanwhile may be among them or not, and all
-        others are."""
+        """Dead letters in the order of their ids. One that is put or dropped during the scan can be missing or present."""
         ...
 
     def counts(self, source: str | None = None) -> dict[str, int]:
-        """Dead letters by reason: all, or those of one source."""
+        """Number of dead letters by reason: all, or of one source."""
         ...
 
     def at(self, positions: Collection[str]) -> dict[str, str]:
-        """The dead letters of fragments at these positions, which begin with `FRAGMENT`: position by id."""
+        """Dead letters of fragments at these positions (with the prefix `FRAGMENT`): position by id."""
         ...
 
     def drop(self, ids: Sequence[str]) -> int:
-        """Remove dead letters for good; gives how many there were."""
+        """Remove dead letters for good; returns their number."""
         ...
 
     def compact(self) -> None:
-        """Leave no byte in a file of what was dropped or replaced. May take seconds a gigabyte, in which nobody
-        else writes."""
+        """Leave no byte of dropped or replaced dead letters in a file. Can block other writers for seconds per gigabyte."""
         ...
 
     def close(self) -> None: ...

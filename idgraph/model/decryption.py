@@ -1,4 +1,4 @@
-"""Decrypting records that arrive encrypted, by a service of somebody else's."""
+"""Decryption of encrypted records by an external service."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from typing import NamedTuple, Protocol
 
 
 class Decrypted(NamedTuple):
-    """What was decrypted; or None, and why nothing was, in words that hold nothing of the record or of an answer.
-    `retries` is how often it was asked again; `is_final` is true where this record is refused, whenever it is asked for,
-    and false where the service is away or does not serve us at all."""
+    """The plaintext, or None with the reason; the reason contains nothing of the record or an answer. `is_final`: the
+    service refuses this record for good; otherwise the service failed."""
 
     content: bytes | None
     failure: str = ""
@@ -18,10 +17,10 @@ class Decrypted(NamedTuple):
 
 
 class Decryptor(Protocol):
-    """What decrypts the records of one source. Safe for several threads."""
+    """Decrypts the records of one source. Safe for several threads."""
 
     def submit(self, content: bytes, position: str) -> Future[Decrypted]:
-        """Begin to decrypt a record, and do not wait. The future raises nothing: a failure is an answer too."""
+        """Start to decrypt a record, without waiting. The future raises nothing: a failure is a result."""
         ...
 
     def close(self) -> None: ...

@@ -1,7 +1,7 @@
 """The one error tree.
 
-Every error that idgraph raises on purpose is an `IdgraphError`. A message names the place (file, key,
-JSON pointer, path) and never a value that came in an event: values may be personal data (law 3).
+Every error that idgraph raises on purpose is an `IdgraphError`. A message names the place (file, key, JSON pointer, path)
+and never a value of an event, because values can be personal data (law 3).
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ class AlreadyRunningError(ConfigError):
 
 
 class SpecError(IdgraphError):
-    """A mapping spec is malformed; raised when it is compiled or saved, never for an event.
+    """A mapping spec is malformed. Raised when it is compiled or saved, never for an event.
 
-    `pointer` is the JSON pointer (RFC 6901) of the wrong place within the spec that was given; `offset`
-    the character within the text there, if that is known.
+    `pointer` is the JSON pointer (RFC 6901) of the mistake within the spec; `offset` is the character within the text
+    there, if known.
     """
 
     def __init__(
@@ -37,14 +37,14 @@ class SpecError(IdgraphError):
         super().__init__(f"{place}: {message}" + (f" ({hint})" if hint else ""))
 
     def under(self, prefix: str) -> SpecError:
-        """The same error, its pointer seen from a document that holds the spec at `prefix`."""
+        """The same error, with its pointer within a document that has the spec at `prefix`."""
         return SpecError(self.message, prefix + self.pointer, self.hint, self.offset)
 
 
 class TransformError(IdgraphError):
     """A compiled spec could not be applied to a payload.
 
-    `pointer` is the JSON pointer of the operation within the spec. The message holds no payload values.
+    `pointer` is the JSON pointer of the operation within the spec. The message has no payload values.
     """
 
     def __init__(self, message: str, pointer: str = "") -> None:
@@ -54,7 +54,7 @@ class TransformError(IdgraphError):
 
 
 class SpecLimitError(TransformError):
-    """A payload makes a spec work longer, or make more, than it may: `try()` gives nothing in its place."""
+    """A payload takes a spec beyond a bound; `try()` does not catch it."""
 
 
 class EventError(IdgraphError):
@@ -67,7 +67,7 @@ class EventError(IdgraphError):
 
 
 class MetadataError(IdgraphError):
-    """Specs or attribute metadata were refused, or the metadata service gave no usable answer."""
+    """Specs or attribute metadata were refused, or the metadata service failed."""
 
 
 class UnauthorizedError(MetadataError):
@@ -75,16 +75,16 @@ class UnauthorizedError(MetadataError):
 
 
 class RefusedError(MetadataError):
-    """The metadata service refused what it was sent. Retrying does not help.
+    """The metadata service refused a request. Retrying does not help.
 
-    `problem` is what it found wrong in a document, its pointer seen from the document; None if it did not say.
+    `problem` is the mistake in a document, with its pointer there; None if unknown.
     """
 
     problem: SpecError | None = None
 
 
 class NotFoundError(RefusedError):
-    """The metadata service does not know what a request names."""
+    """The metadata service does not know the subject of a request."""
 
 
 class ApprovalNeededError(RefusedError):
@@ -97,7 +97,7 @@ class ApprovalNeededError(RefusedError):
 
 
 class PayloadSchemaError(IdgraphError):
-    """A schema that payloads were written with cannot be had, or cannot be used. The message says why."""
+    """The schema of a payload is missing or unusable. The message says why."""
 
 
 class SchemaRegistryError(IdgraphError):
@@ -105,7 +105,7 @@ class SchemaRegistryError(IdgraphError):
 
 
 class SourceUnavailableError(IdgraphError):
-    """What events are read from is away. Retryable."""
+    """The source of events is away. Retryable."""
 
 
 class StoreError(IdgraphError):
@@ -113,20 +113,20 @@ class StoreError(IdgraphError):
 
 
 class ClosedVersionError(StoreError):
-    """A data key was brought that is wrapped by a key version which was rotated out. Wrap it by the current
-    one; who has none that is newer has an old keyring."""
+    """A data key is wrapped by a key version that was rotated out. Wrap it by the current one; without a newer version
+    the keyring is old."""
 
 
 class DamagedStateError(StoreError):
-    """A fragment's stored bytes are none that idgraph wrote. Retrying does not help."""
+    """A fragment's stored bytes are damaged. Retrying does not help."""
 
 
 class UnstorableError(StoreError):
-    """A store can never take something of what it was given, or be asked for it: it is too large, or not valid
-    text. Retrying does not help; the rest can be given without it.
+    """A store can never take some of the given fragments: they are too large, or not valid text. Retrying does not
+    help; retry without them.
 
-    `ids` names what it is, where the store found out in the middle of a write: the rest is written then, but for
-    `refused`, which were refused as any write may be. Without `ids` nothing is written.
+    `ids` names them if the store found out during a write. The others are then written, except `refused`, which
+    failed their condition. Without `ids` nothing is written.
     """
 
     def __init__(
@@ -138,49 +138,48 @@ class UnstorableError(StoreError):
 
 
 class ConflictError(StoreError):
-    """A fragment kept changing under its writer until the retries were used up."""
+    """Other writers changed a fragment at each retry."""
 
 
 class DecryptionError(IdgraphError):
-    """A record that arrived encrypted was not decrypted, and its source says to stop. The message names its position.
+    """A record could not be decrypted, and its source has `on_failure = "stop"`. The message names its position.
     Retryable."""
 
 
 class TrimmedStreamError(StoreError):
-    """What a store's stream reported was dropped before it was read. What it reported is still in the store."""
+    """Entries of a store's stream expired before they were read. The store still has the fragments."""
 
 
 class ProfileIndexError(IdgraphError):
-    """A profile index failed; what it did not take stays in the outbox."""
+    """A profile index failed; unindexed profiles stay in the outbox."""
 
 
 class VersionNotFoundError(ProfileIndexError):
-    """There is no version of an index by that name."""
+    """The index has no version of that name."""
 
 
 class VersionInUseError(ProfileIndexError):
-    """A version of an index cannot be deleted: searches and writes go to it."""
+    """A version of an index cannot be deleted, because it is in use."""
 
 
 class QueryError(IdgraphError):
-    """A search query is malformed. The message shows the part that cannot be read."""
+    """A search query is malformed. The message shows the invalid part."""
 
 
 class KeyProviderError(IdgraphError):
-    """A key is missing, refused or damaged. The message never holds key material."""
+    """A key is missing, refused or damaged. The message never has key material."""
 
 
 class KeyServiceError(KeyProviderError):
-    """The service that holds the keys is away, throttles, or refuses their use: no key can be used, whosever it is.
-    Retryable; what was being sealed is not lost."""
+    """The key service is away, throttles, or refuses: no key can be used. Retryable, without loss."""
 
 
 class UnknownKeyVersionError(KeyProviderError):
-    """There is no key-encryption key of this version, or no longer."""
+    """The key-encryption key of this version does not exist, or no longer."""
 
 
 class KeyInUseError(KeyProviderError):
-    """A key-encryption key cannot be retired: it is the current one, or data keys are wrapped by it."""
+    """A key-encryption key cannot be retired: it is current, or it wraps data keys."""
 
 
 class SealError(IdgraphError):
@@ -188,36 +187,36 @@ class SealError(IdgraphError):
 
 
 class FlowStoppedError(IdgraphError):
-    """A flow stopped itself on purpose, for instance because too many events became dead letters."""
+    """A flow stopped itself on purpose, for example because of too many dead letters."""
 
 
 class UnreadableRecordError(FlowStoppedError):
-    """Spark's connector cannot take a record of the micro-batch; another reader may."""
+    """Spark's connector cannot read a record of the micro-batch; another reader can."""
 
 
 class WorkerLostError(FlowStoppedError):
-    """A worker process of the flow died under its task: it was killed, or ran out of memory. Retryable."""
+    """A worker process died during its task: it was killed, or ran out of memory. Retryable."""
 
 
 class WorkerInterruptedError(WorkerLostError):
-    """A worker process of the flow got a signal as Ctrl-C sends it: one that went to all processes. Retryable."""
+    """A worker process got a signal for all processes, as from Ctrl-C. Retryable."""
 
 
 class SparkStoppedError(FlowStoppedError):
-    """Spark ended the flow, and this is what it said."""
+    """Spark ended the flow; the message is Spark's."""
 
 
 class JavaLostError(FlowStoppedError):
-    """Spark's Java process is gone under the flow: it was killed, or got a signal that went to all of a group."""
+    """Spark's Java process died: it was killed, or got a signal for the process group."""
 
 
 class FlowInterruptedError(FlowStoppedError):
-    """The flow was asked to stop by a signal that went to Spark's Java process too, which did not wait."""
+    """A signal to stop the flow also ended Spark's Java process."""
 
 
 class JobStoppedError(IdgraphError):
-    """A job ended before its end because somebody asked for it; it resumes there. `is_cancelled` by a request in the
-    job log, otherwise by a signal to its process."""
+    """A job stopped early on request, and can resume. `is_cancelled`: by a request in the job log; otherwise by a signal
+    to its process."""
 
     def __init__(self, message: str, is_cancelled: bool = True) -> None:
         super().__init__(message)
@@ -225,7 +224,7 @@ class JobStoppedError(IdgraphError):
 
 
 class PublishError(IdgraphError):
-    """Events could not be published. `published` of them were, and may be published again without harm."""
+    """Events could not be published. `published` of them were; publishing them again is harmless."""
 
     def __init__(self, message: str, published: int) -> None:
         self.published = published
@@ -233,4 +232,4 @@ class PublishError(IdgraphError):
 
 
 class ServerUnavailableError(IdgraphError):
-    """A server for tests or development cannot be had on this machine. The message says why."""
+    """A server for tests or development is not available on this machine. The message says why."""

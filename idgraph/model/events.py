@@ -1,4 +1,4 @@
-"""Events as they were read and as they were decoded."""
+"""Events: records as read, and events as decoded."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ _NAMES = {dict: "an object", list: "an array", str: "text", bool: "true or false
 
 
 def kind(value: Any) -> str:
-    """What a value of an event is, without showing it."""
+    """The kind of a value, without the value."""
     return _NAMES.get(type(value), "a number")
 
 
 KAFKA = "kafka:"
-"""What positions of records of Kafka begin with."""
+"""Prefix of positions of Kafka records."""
 
 
 class RawRecord(NamedTuple):
-    """One record as a source gave it.
+    """One record of a source.
 
-    `position` says where: `file:NAME#LINE` (line from 1) or `kafka:TOPIC/PARTITION/OFFSET`.
-    `source` names the configured source that read it.
+    `position` is `file:NAME#LINE` (line from 1) or `kafka:TOPIC/PARTITION/OFFSET`. `source` names the configured
+    source.
     """
 
     source: str
@@ -29,18 +29,18 @@ class RawRecord(NamedTuple):
     value: bytes
 
     def as_arrived(self) -> bytes:
-        """The bytes that the source gave: what may be kept of a record, and is taken through the stages again."""
+        """The source's bytes, which dead letters keep and replays use."""
         return self.value
 
 
 class DecryptedRecord(RawRecord):
-    """A record that arrived encrypted: `value` is what was decrypted of it, and stays in the stages."""
+    """A record that arrived encrypted: `value` is its plaintext, which stays within the stages."""
 
     _arrived: bytes
 
     @classmethod
     def of(cls, record: RawRecord, value: bytes) -> Self:
-        """A record as it arrived, and what was decrypted of it."""
+        """A record as it arrived, with its plaintext."""
         decrypted = cls(record.source, record.position, value)
         decrypted._arrived = record.value
         return decrypted
@@ -51,16 +51,16 @@ class DecryptedRecord(RawRecord):
 
 
 class UndecryptedRecord(RawRecord):
-    """A record that arrived encrypted, could not be decrypted, and is passed on as it is."""
+    """An encrypted record that could not be decrypted and is passed on unchanged."""
 
 
 class Event(NamedTuple):
-    """What a source published, its envelope understood.
+    """A decoded event.
 
-    `payload` is None, and `raw` empty, for a record of Kafka that has only a key. `carried` is what stands beside the
-    payload: `key`, `headers` and `timestamp` of a record of Kafka, and `undecrypted` (true) of one that was passed on
-    without being decrypted. `id` and `ordinal` are None where the envelope has none;
-    the mapping spec may then name their place in the mapped output.
+    `payload` is None, and `raw` empty, for a Kafka record without a payload. `carried` has the values beside the
+    payload: `key`, `headers` and `timestamp` of a Kafka record, and `undecrypted` (true) of a record that was passed on
+    encrypted. `id` and `ordinal` are None if the envelope has none; the mapping spec can then name their paths in the
+    mapped output.
     """
 
     source: str
@@ -73,11 +73,11 @@ class Event(NamedTuple):
     carried: Mapping[str, Any] | None = None
 
     def is_deletion(self) -> bool:
-        """Whether it is a record of Kafka without a payload, which Kafka calls a tombstone."""
+        """Whether it is a Kafka record without a payload, a tombstone of Kafka."""
         return self.carried is not None and not self.raw
 
     def context(self) -> dict[str, Any]:
-        """What a mapping spec may look up with `^`: the envelope without the payload."""
+        """The values that a mapping spec reads with `^`: the envelope without the payload."""
         envelope: dict[str, Any] = {
             "source": self.source,
             "type": self.type,

@@ -1,4 +1,4 @@
-"""Registers, and what one event asks of one fragment."""
+"""Registers, and the change of one event to one fragment."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from idgraph.model.stamps import SpecRef, Stamp
 
 
 class Kind(IntEnum):
-    """What a register holds. The order is part of the tie-break, so it must not change."""
+    """Kind of a register's value. The order is part of the tie-break, so it must not change."""
 
     DELETED = 0
     PLAIN = 1
@@ -21,7 +21,7 @@ class Kind(IntEnum):
 
 
 class Origin(NamedTuple):
-    """The event that said something, and the spec version that mapped it. Ordered: by stamp, then spec."""
+    """The event of a value, and the spec version that mapped it. Ordered by stamp, then spec."""
 
     stamp: Stamp
     spec: SpecRef
@@ -30,7 +30,7 @@ class Origin(NamedTuple):
 class Register(NamedTuple):
     """One leaf's value with the stamp that decides it and the spec version that made it.
 
-    `value` is None when deleted, a JSON value when plain, base64 text of the sealed bytes when sealed.
+    `value` is None if deleted, a JSON value if plain, base64 text of the sealed bytes if sealed.
     """
 
     origin: Origin
@@ -48,17 +48,17 @@ class Register(NamedTuple):
 
 NO_ENTRIES: Mapping[str, Sequence[Register]] = MappingProxyType({})
 LATEST_ONLY: Mapping[str, Reconciliation] = MappingProxyType({})
-"""The policies of a snapshot in which every attribute has `latest`."""
+"""Policies of a snapshot in which every attribute has `latest`."""
 
 
 class FragmentChange(NamedTuple):
-    """All that one event asks of one fragment: its mutations by path, each with `origin` for origin.
+    """The change of one event to one fragment: its mutations by path, each with `origin`.
 
-    `scope` is None for a delta; for a snapshot event it is the path below which values that the same
-    source set earlier, and that are not among `mutations`, are deleted.
+    `scope` is None for a delta. For a snapshot event it is a path: earlier values of the same source below it that are
+    not among `mutations` are deleted.
 
-    `policies` are those of the snapshot that mapped the event, of paths that have another than `latest`.
-    `entries` are what a policy keeps of a mutation that does not report it: the elements of a sealed array.
+    `policies` are those of the mapping snapshot, for paths with another policy than `latest`. `entries` are kept values
+    that a mutation does not contain: the elements of a sealed array.
     """
 
     fragment_id: str

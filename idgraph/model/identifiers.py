@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import NamedTuple
 
 HASHED_PREFIX = "~"
-"""A value that starts so is a keyed hash: the identifier's type is protected by policy."""
+"""Prefix of a value that is a keyed hash, because policy protects the identifier."""
 
 MOST_BYTES = 2048
-"""Of the text form of a primary identifier: what the key of an item in DynamoDB may have, and so in every store, since
-the profiles must not depend on which it is."""
+"""Limit of a primary identifier's text form: that of an item key in DynamoDB. It holds for every store, because profiles
+must not depend on the store."""
 
 
 class Identifier(NamedTuple):
     """Names a person in some system: `realm_id:1000040055`.
 
-    Its text form, type and value joined by the first colon, is also the id of the fragment whose primary
-    identifier it is. `value` is a keyed hash (`~...`) where policy protects the identifier.
+    Its text form, `type:value`, is also the id of the fragment with this primary identifier. `value` is a keyed hash
+    (`~...`) if policy protects the identifier.
     """
 
     type: str
@@ -27,7 +27,7 @@ class Identifier(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Identifier:
-        """Read `type:value`; the value may hold colons. Raises ValueError without a colon."""
+        """Read `type:value`; the value can contain colons. Raises ValueError without a colon."""
         kind, colon, value = text.partition(":")
         if not (kind and colon and value):
             raise ValueError("an identifier is written type:value, for instance user_id:480")

@@ -43,20 +43,20 @@ class KafkaSource(SourceConfig):
     topic_pattern: str | None = Field(
         default=None,
         min_length=1,
-        description="A regular expression that the whole name of a topic matches, in place of `topics`; topics that "
-        "come later count too.",
+        description="A regular expression for the whole name of a topic, instead of `topics`; it also matches later "
+        "topics.",
     )
     tombstone_type: str = Field(
         default="tombstone",
         min_length=1,
         max_length=200,
-        description="The event's type of a record without a payload, unless its key or a header says it.",
+        description="Event type of a record without a payload, unless its key or a header gives the type.",
     )
 
     format: Literal["json", "avro", "protobuf", "registry"] = Field(
         default="json",
-        description="What payloads are written in. `avro` and `protobuf`: by `schema_file`. `registry`: the number of a "
-        "schema leads each payload, and `[kafka.registry]` has the schema.",
+        description="Format of the payloads. `avro`, `protobuf`: with `schema_file`. `registry`: each payload begins "
+        "with its schema's number, and `[kafka.registry]` has the schema.",
     )
     schema_file: Path | None = Field(
         default=None,
@@ -64,7 +64,7 @@ class KafkaSource(SourceConfig):
         "--descriptor_set_out=FILE`). Relative to the configuration file.",
     )
     message: str | None = Field(
-        default=None, min_length=1, description="Full name of the Protobuf message that payloads are."
+        default=None, min_length=1, description="Full name of the payloads' Protobuf message."
     )
 
     @model_validator(mode="after")
@@ -89,67 +89,69 @@ class KafkaSource(SourceConfig):
 
 
 class RegistrySettings(BaseModel):
-    """The registry that has the schemas of sources of the format `registry`."""
+    """The schema registry of sources with the format `registry`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     url: str | None = Field(
         default=None,
         pattern=r"^https?://[^/@\s]+(/[^?#\s]*)?$",
-        description="Where it is: `http://HOST:PORT`, without a password.",
+        description="URL of the registry: `http://HOST:PORT`, without a password.",
     )
     username: str | None = Field(
         default=None,
-        description="Whose password is in `password_file` or `IDGRAPH_SCHEMA_REGISTRY_PASSWORD`.",
+        description="User name; the password is in `password_file` or `IDGRAPH_SCHEMA_REGISTRY_PASSWORD`.",
     )
-    password_file: Path | None = Field(default=None, description="File that holds the password.")
+    password_file: Path | None = Field(default=None, description="File with the password.")
     ca_file: Path | None = Field(
-        default=None, description="PEM file of the authorities to trust for https. Default: the system's."
+        default=None, description="PEM file of trusted authorities for https. Default: the system's."
     )
     on_outage: Literal["wait", "dead_letter"] = Field(
         default="wait",
-        description="While the registry is away and a schema is not known yet: `wait` has the micro-batch retried, "
-        "and in the end the flow stop; `dead_letter` sets the events aside.",
+        description="If the registry is away and a schema is not cached: `wait` retries the micro-batch, then stops "
+        "the flow; `dead_letter` makes dead letters.",
     )
 
 
 class KafkaSettings(BaseModel):
-    """The cluster that the flow's topics are in, how it is read, and how `idgraph publish` writes to it."""
+    """The cluster of the flow's topics, and the options for reading and for `idgraph publish`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     bootstrap_servers: str = Field(
-        default="127.0.0.1:9092", min_length=1, description="`HOST:PORT` of some of its brokers, with commas."
+        default="127.0.0.1:9092",
+        min_length=1,
+        description="`HOST:PORT` of some brokers, separated by commas.",
     )
     starting_offsets: Literal["earliest", "latest"] | dict[str, dict[str, int]] = Field(
         default="earliest",
-        description="Where a flow without a checkpoint begins; or, by topic and partition, an offset each (-2 "
-        "earliest, -1 latest).",
+        description="Start of a flow without a checkpoint; or one offset per topic and partition (-2 earliest, -1 "
+        "latest).",
     )
     max_offsets_per_batch: int = Field(
-        default=100_000, ge=1, description="Most records of one micro-batch, of all partitions together."
+        default=100_000, ge=1, description="Most offsets of one micro-batch, over all partitions."
     )
     min_offsets_per_batch: int = Field(
         default=1_000,
         ge=1,
-        description="What a micro-batch may have however slow the stores are; as `max_offsets_per_batch`, the bound "
-        "stays as it is.",
+        description="Least bound of a micro-batch while stores are slow. Equal to `max_offsets_per_batch`: the bound "
+        "is constant.",
     )
     batch_seconds: float = Field(
         default=5.0,
         gt=0,
-        description="How long a micro-batch should take: its bound follows the rate of the last ones. Not with "
+        description="Target duration of a micro-batch; its bound follows the rate of the last ones. Not used with "
         "`--until-done`.",
     )
     consumer: dict[str, SecretStr] = Field(
         default={},
-        description="Further options of the Java consumer, such as `security.protocol`. Secrets are better in the "
+        description="Further options of the Java consumer, such as `security.protocol`. Set secrets in the "
         "environment: IDGRAPH_KAFKA__CONSUMER='{\"sasl.jaas.config\": ...}'.",
     )
     producer: dict[str, SecretStr] = Field(
         default={},
-        description="Further options of librdkafka, whose names for security are its own, for `idgraph publish`, "
-        "`idgraph flows`, and for records that Spark's connector cannot read.",
+        description="Further options of librdkafka, which has its own names for security options. For `idgraph "
+        "publish`, `idgraph flows`, and records that Spark's connector cannot read.",
     )
 
     registry: RegistrySettings = RegistrySettings()
@@ -171,11 +173,11 @@ class KafkaSettings(BaseModel):
         return options
 
     def producer_options(self) -> dict[str, str]:
-        """In the clear, for the client alone."""
+        """The options in the clear, only for the client."""
         return {name: value.get_secret_value() for name, value in self.producer.items()}
 
     def secrets(self) -> frozenset[str]:
-        """The texts that no message may show: values of options whose names say so, and what is quoted in them."""
+        """Texts that no message may show: values of options with a secret's name, and their quoted parts."""
         values = [
             value.get_secret_value()
             for options in (self.consumer, self.producer)

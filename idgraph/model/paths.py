@@ -1,7 +1,7 @@
 """Attribute paths: `payroll.insights.daysSinceSignup`.
 
-A path is the keys from the root of the unified schema to a leaf, joined by dots. A dot or a backslash
-inside a key is escaped with a backslash, so that every tuple of keys has exactly one path and back.
+A path joins the keys from the root of the unified schema to a leaf with dots. A backslash escapes a dot or a backslash
+inside a key, so paths and tuples of keys correspond one to one.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 
 def escape(key: str) -> str:
-    """One key as it stands in a path."""
+    """One key, escaped for a path."""
     if "." in key or "\\" in key:
         return key.replace("\\", "\\\\").replace(".", "\\.")
     return key
@@ -50,12 +50,12 @@ def ancestors(path: str) -> tuple[str, ...]:
 
 
 def is_within(path: str, scope: str) -> bool:
-    """Whether `path` is `scope` or lies below it; the empty scope holds everything."""
+    """Whether `path` is `scope` or below it; the empty scope contains every path."""
     return not scope or path == scope or path.startswith(scope + ".")
 
 
 def value_at(tree: Any, keys: tuple[str, ...]) -> Any:
-    """The value below nested objects at some keys; None where there is none."""
+    """The value of nested objects at these keys; None if there is none."""
     for key in keys:
         if type(tree) is not dict:
             return None

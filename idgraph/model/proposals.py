@@ -1,4 +1,4 @@
-"""Proposals: what a detector thinks of an attribute that nobody declared, for an admin to decide."""
+"""Proposals: a detector's findings about an undeclared attribute, for an admin to decide."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from idgraph.model.classification import Classification
 
 
 class SensitiveKind(StrEnum):
-    """What personal or secret data an attribute seems to hold."""
+    """Kinds of personal or secret data."""
 
     EMAIL = "email"
     PHONE = "phone"
@@ -27,7 +27,7 @@ class SensitiveKind(StrEnum):
 
 
 class Proposal(BaseModel):
-    """A classification with its kind, why, and how sure (0 to 1). Holds nothing of any value."""
+    """A classification with its kind, reason and confidence (0 to 1). Contains nothing of any value."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -37,8 +37,7 @@ class Proposal(BaseModel):
     confidence: float = Field(ge=0, le=1)
 
     def is_stronger(self, other: Proposal | None) -> bool:
-        """Whether this one takes the place of another. A total order: whatever order proposals come in,
-        the same one is left."""
+        """Whether this one replaces another. A total order, so the order of proposals does not matter."""
         return other is None or self._strength() > other._strength()
 
     def _strength(self) -> tuple[int, float, str, str]:

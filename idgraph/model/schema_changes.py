@@ -1,4 +1,4 @@
-"""What events showed about the schema, on its way to the metadata service."""
+"""Schema changes found in events, for the metadata service."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from idgraph.model.proposals import Proposal
 
 
 class SchemaChange(BaseModel):
-    """A path that no metadata knows, or a known path with a type it did not have, or with a value that proposes
-    more than the path did so far. Never a value."""
+    """An unknown path, or a known path with a new type or a stronger proposal. Never a value."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -24,17 +23,18 @@ class SchemaChange(BaseModel):
 
 
 class RefusedSchemaChange(NamedTuple):
-    """A change that the metadata service will never take, and why."""
+    """A change that the metadata service refuses for good, with the reason."""
 
     change: SchemaChange
     reason: str
 
 
 class SchemaUpdates(Protocol):
-    """Where schema changes go. Contract: sending the same change again has no effect."""
+    """Receiver of schema changes. Sending the same change again has no effect."""
 
     def send(self, changes: list[SchemaChange]) -> list[RefusedSchemaChange]:
-        """Blocks until all are taken but those it gives back. Raises MetadataError when the service is
-        away: keep the changes and retry; `UnauthorizedError` when it refused the token: retrying does not
-        help; `RefusedError` when it refuses them as they are sent: fewer at once may pass."""
+        """Blocks until the service has taken all changes except the returned ones.
+
+        Raises MetadataError if the service is away: retry; `UnauthorizedError` if it refused the token: retrying does
+        not help; `RefusedError` if it refused the request: fewer changes at once can pass."""
         ...

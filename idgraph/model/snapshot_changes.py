@@ -1,5 +1,4 @@
-"""What changed from one metadata snapshot to a later one: what a new version costs is about that, not about all there
-is."""
+"""Changes from one metadata snapshot to a later one, so that a new version costs by its changes only."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from idgraph.model.snapshots import DiscoveryDefaults, MetadataSnapshot
 from idgraph.model.specs import SpecDocument
 
 _RUN = 512
-"""So many attributes are compared at once: those of snapshots that were made of one another are the same objects."""
+"""Attributes compared at once: unchanged ones are the same objects in both snapshots."""
 
 _path = attrgetter("path")
 _name = attrgetter("name")
@@ -32,16 +31,16 @@ class SnapshotChanges(BaseModel):
     etag: str
     version: int = Field(ge=0)
     specs: tuple[SpecDocument, ...] = Field(
-        default=(), description="Those that are active in another version, by name."
+        default=(), description="Specs that are active in another version, by name."
     )
-    retired: tuple[str, ...] = Field(default=(), description="Names of specs that are active no more.")
+    retired: tuple[str, ...] = Field(default=(), description="Names of specs that are no longer active.")
     attributes: tuple[AttributeMetadata, ...] = Field(
-        default=(), description="Those that are new or have another version, by path."
+        default=(), description="New attributes, or with another version, by path."
     )
     defaults: DiscoveryDefaults = DiscoveryDefaults()
     levels: ClassificationLevels = ClassificationLevels()
-    active_specs: int = Field(ge=0, description="How many specs are active then.")
-    known_attributes: int = Field(ge=0, description="How many attributes there are then.")
+    active_specs: int = Field(ge=0, description="Number of active specs afterwards.")
+    known_attributes: int = Field(ge=0, description="Number of attributes afterwards.")
 
     @property
     def has_specs(self) -> bool:
@@ -49,12 +48,12 @@ class SnapshotChanges(BaseModel):
         return bool(self.specs or self.retired)
 
     def applied_to(self, snapshot: MetadataSnapshot) -> MetadataSnapshot:
-        """The later snapshot, which shares with this one what did not change. Raises MetadataError if these are no
-        changes of it; the ETag `since` is the caller's to compare."""
+        """The later snapshot; it shares unchanged parts with `snapshot`. Raises MetadataError if these are not changes of
+        it; the caller compares the ETag `since`."""
         specs = self._specs_of(snapshot) if self.has_specs else snapshot.specs
         attributes = _merged(snapshot.attributes, self.attributes)
         if len(specs) != self.active_specs or len(attributes) != self.known_attributes:
-            raise MetadataError(f"these are no changes of metadata snapshot {snapshot.version}")
+            raise MetadataError(f"these are not changes of metadata snapshot {snapshot.version}")
         return snapshot.model_copy(
             update={
                 "version": self.version,
@@ -72,7 +71,7 @@ class SnapshotChanges(BaseModel):
 
 
 def joined(followed: Sequence[SnapshotChanges]) -> SnapshotChanges:
-    """One or more changes, each of what the one before it led to, as one."""
+    """Successive changes as one."""
     specs: dict[str, SpecDocument] = {}
     attributes: dict[str, AttributeMetadata] = {}
     retired: set[str] = set()
@@ -95,8 +94,8 @@ def joined(followed: Sequence[SnapshotChanges]) -> SnapshotChanges:
 def changes_between(
     known: MetadataSnapshot, since: str, newer: MetadataSnapshot, etag: str
 ) -> SnapshotChanges | None:
-    """What leads from one snapshot to another; None where only the whole one does: something was deleted, as in a
-    database that was restored, or it is in another order than the service's."""
+    """The changes between two snapshots; None if something was deleted, as by a restored database, or the order differs
+    from the service's."""
     names = {spec.name: spec for spec in known.specs}
     changes = SnapshotChanges.model_construct(
         since=since,
@@ -114,7 +113,7 @@ def changes_between(
         made = changes.applied_to(known)
     except MetadataError:
         return None
-    # Of what is the same object, as nearly all is, nothing is compared.
+    # Identical objects, nearly all, are not compared.
     return changes if made == newer else None
 
 

@@ -1,4 +1,4 @@
-"""The metadata snapshot: all that a pipeline needs, at one version number."""
+"""The metadata snapshot: specs and attributes of a pipeline at one version number."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from idgraph.model.specs import SpecDocument
 
 
 class DetectionMode(StrEnum):
-    """What detectors do with attributes that no admin decided on: `seal` what looks sensitive and propose a
-    classification, `propose` only, or `off`."""
+    """For attributes that no admin decided on: `seal` sensitive values and propose a classification, `propose` only, or
+    `off`."""
 
     SEAL = "seal"
     PROPOSE = "propose"
@@ -26,7 +26,7 @@ class DetectionMode(StrEnum):
 
 
 class DiscoveryDefaults(BaseModel):
-    """What holds for an attribute that no metadata knows yet."""
+    """Defaults of an undeclared attribute."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -56,10 +56,9 @@ class MetadataSnapshot(BaseModel):
     def spec_for(self, source: str, event_type: str) -> SpecDocument | None:
         """The active spec that maps events of this source and type.
 
-        Of the specs whose two patterns match, the one with the more exact source wins, then the more exact
-        event type. A name without `*` is more exact than any pattern; of two patterns the one with more
-        literal characters is more exact. What is still equal is decided by name, the lower first, so that
-        the answer never depends on the order of the list.
+        Of the matching specs, the one with the more exact source wins, then the more exact event type. A name without
+        `*` is more exact than any pattern; of two patterns, the one with more literal characters. Then the lower name
+        wins, so the answer does not depend on the order of the list.
         """
         matching = [
             spec
@@ -69,27 +68,27 @@ class MetadataSnapshot(BaseModel):
         return min(matching, key=_precedence, default=None)
 
     def attribute(self, path: str) -> AttributeMetadata | None:
-        """The attribute of this path, if there is one, of a snapshot that has them in the order of their paths."""
+        """The attribute at this path, or None. The attributes must be ordered by path."""
         place = bisect_left(self.attributes, path, key=attrgetter("path"))
         found = self.attributes[place] if place < len(self.attributes) else None
         return found if found is not None and found.path == path else None
 
     def sealed_places(self, places: Iterable[str]) -> frozenset[str]:
-        """Those paths whose values an admin or the discovery defaults seal, whatever they look like.
+        """The paths that an admin or the discovery defaults protect.
 
-        What a proposal alone seals does not count: a name must not change by nobody's decision.
+        Paths that only a proposal protects are excluded: a name must not change without a decision.
         """
         known = {attribute.path: attribute for attribute in self.attributes}
         above = {ancestor for path in self._sealed_paths(known) for ancestor in paths.ancestors(path)}
         return frozenset(path for path in places if path in above or self._is_sealed(path, known))
 
     def undecided_places(self, places: Iterable[str]) -> frozenset[str]:
-        """Those paths on which no admin decided yet."""
+        """The paths without a decision of an admin."""
         decided = {a.path for a in self.attributes if a.status is not AttributeStatus.DISCOVERED}
         return frozenset(places) - decided
 
     def _sealed_paths(self, known: Mapping[str, AttributeMetadata]) -> Iterator[str]:
-        # Those that protect what stands above them, since a value there may hold what they held.
+        # They also protect paths above them, since a value there can contain their values.
         for attribute in self.attributes:
             if _is_decided_sealed(attribute):
                 yield attribute.path
@@ -97,7 +96,7 @@ class MetadataSnapshot(BaseModel):
                 yield from (path for path in paths.ancestors(attribute.path) if path not in known)
 
     def _is_sealed(self, path: str, known: Mapping[str, AttributeMetadata]) -> bool:
-        # What no admin declared inherits from the nearest attribute above it that one did.
+        # An undeclared attribute inherits from the nearest declared one above it.
         for place in (path, *paths.ancestors(path)):
             attribute = known.get(place)
             if attribute is not None and _is_decided_sealed(attribute):

@@ -50,32 +50,32 @@ class DecryptorConfig(BaseModel):
 
     url: str = Field(
         pattern=r"^https?://[^/@\s]+(/\S*)?$",
-        description="Where the bytes of a record are sent by POST; the answer is what they say in the clear.",
+        description="URL that receives a record by POST and answers with the plaintext.",
     )
     capacity: int = Field(
         default=32,
         ge=1,
         le=10_000,
-        description="Most records of a task that are with the service, or wait for one before them, at once.",
+        description="Most records of a task that are with the service, or wait for an earlier one.",
     )
-    timeout_seconds: float = Field(default=5.0, gt=0, description="For one whole answer of the service.")
+    timeout_seconds: float = Field(default=5.0, gt=0, description="Timeout of a whole answer.")
     retries: int = Field(
         default=5,
         ge=0,
-        description="How often a record is retried, each time after a longer random pause of at most two seconds, "
-        "when the service is away, slow, or says 408, 429 or 5xx.",
+        description="Retries of a record after an outage, a timeout, 408, 429 or 5xx, each after a longer random pause"
+        " of at most 2 s.",
     )
     on_failure: Literal["stop", "dead_letter", "pass_on"] = Field(
         default="stop",
-        description="What becomes of a record that is not decrypted in the end. `stop`: the micro-batch is retried, "
-        "then the flow stops; one that the service refuses for good (400, 413, 422) is set aside. `dead_letter`: it is "
-        "set aside as it arrived. `pass_on`: its spec is given it as it arrived, with the mark `^undecrypted`.",
+        description="For a record that cannot be decrypted. `stop`: the micro-batch is retried, then the flow stops; a"
+        " refused record (400, 413, 422) becomes a dead letter. `dead_letter`: it becomes a dead letter as"
+        " it arrived. `pass_on`: the spec gets it as it arrived, with `^undecrypted`.",
     )
     token_file: Path | None = Field(
-        default=None, description="File with a bearer token for the service, read by each worker."
+        default=None, description="File with a bearer token, read by each worker."
     )
     ca_file: Path | None = Field(
-        default=None, description="PEM file of the authorities to trust for https. Default: the system's."
+        default=None, description="PEM file of trusted authorities for https. Default: the system's."
     )
 
     @field_validator("url")
@@ -87,21 +87,23 @@ class DecryptorConfig(BaseModel):
 
 
 class ValuePlace(BaseModel):
-    """Where a field of the envelope comes from: exactly one of these keys."""
+    """Place of an envelope's field: exactly one of these keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     path: str | None = Field(default=None, min_length=1, description="Dotted path in the record.")
-    const: str | int | None = Field(default=None, description="The same for every record.")
-    content: bool = Field(default=False, description="A hash of the record's bytes; for `id` only.")
+    const: str | int | None = Field(default=None, description="A constant for all records.")
+    content: bool = Field(default=False, description="A hash of the record's bytes; only for `id`.")
     key: bool = Field(default=False, description="The key of a Kafka record, as text.")
     header: str | None = Field(
-        default=None, min_length=1, description="A header of a Kafka record, as text; the last of that name."
+        default=None,
+        min_length=1,
+        description="A header of a Kafka record, as text; the last one of that name.",
     )
     timestamp: bool = Field(
         default=False,
-        description="The timestamp of a Kafka record, in epoch milliseconds; for `ordinal` only. A record that its "
-        "producer sends again may get another.",
+        description="The timestamp of a Kafka record in epoch milliseconds; only for `ordinal`. A producer's retry can"
+        " have another timestamp.",
     )
 
     @model_validator(mode="after")
@@ -112,12 +114,12 @@ class ValuePlace(BaseModel):
         return self
 
     def is_carried(self) -> bool:
-        """Whether it stands beside the payload, as only Kafka carries it."""
+        """Whether it is beside the payload, which only Kafka has."""
         return self.key or self.timestamp or self.header is not None
 
 
 class SourceConfig(BaseModel):
-    """One source: what it is called, and where the envelope's fields stand in its records."""
+    """One source: its name, and the places of the envelope's fields in its records."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -127,21 +129,21 @@ class SourceConfig(BaseModel):
     )
     type: ValuePlace = Field(default=ValuePlace(const="event"), description="The event's type.")
     id: ValuePlace | None = Field(
-        default=None, description="The event's id. Not needed when the mapping spec names its place."
+        default=None, description="The event's id. Not needed if the mapping spec names its path."
     )
     ordinal: ValuePlace | None = Field(
         default=None,
-        description="What orders this source's events: an integer, or RFC 3339 text with an offset. Not needed "
-        "when the mapping spec names its place.",
+        description="The order of this source's events: an integer, or RFC 3339 text with an offset. Not needed if the"
+        " mapping spec names its path.",
     )
     ordinal_unit: Literal["epoch_ms", "sequence"] = Field(
-        default="epoch_ms", description="What the ordinal counts; only times are checked against the future."
+        default="epoch_ms", description="Unit of the ordinal. Only `epoch_ms` is checked against the future."
     )
     payload: str = Field(
-        default="", description="Dotted path of what the spec maps; empty: the whole record."
+        default="", description="Dotted path of the part that the spec maps; empty: the whole record."
     )
     decryptor: DecryptorConfig | None = Field(
-        default=None, description="The service that decrypts its records, if they arrive encrypted."
+        default=None, description="The service that decrypts the records."
     )
 
     @model_validator(mode="after")
@@ -164,18 +166,18 @@ class FileSource(SourceConfig):
 
     kind: Literal["files"] = Field(default="files", description="Files in a directory.")
     path: Path = Field(
-        description="A directory of JSON Lines files (.gz too), or a glob of such files. Relative to the "
-        "configuration file. Add files by renaming them into place; names that start with . or _ are ignored."
+        description="A directory of JSON Lines files (also .gz), or a glob of such files; relative to the "
+        "configuration file. Rename new files into place; names that start with . or _ are ignored."
     )
     hash_file_names: bool = Field(
         default=False,
-        description="File names hold personal data: positions show a keyed hash in their place. Names in which a "
-        "detector finds personal data are hashed anyway.",
+        description="Positions show keyed hashes of all file names. Without it, only names with detected personal data"
+        " are hashed.",
     )
     follow_links: bool = Field(
         default=False,
-        description="Read files behind symbolic links, wherever they lie; never those of idgraph's own folder. Without it "
-        "such a file becomes a dead letter: whoever may write into the directory could have any file read.",
+        description="Follow symbolic links to files, except into idgraph's own folder. Without it, a linked file becomes a dead "
+        "letter, so write access to the directory does not give read access to other files.",
     )
 
     @field_validator("path", mode="before")
@@ -204,15 +206,15 @@ def file_sources(sources: Mapping[str, SourceConfig]) -> dict[str, FileSource]:
 
 
 class DeadLetterLimits(BaseModel):
-    """When too many events are set aside, the flow stops instead of draining its input into dead letters."""
+    """The stop rate: with too many dead letters the flow stops."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     max_rate: float = Field(
-        default=0.2, ge=0, le=1, description="Share of the window's events; 1 never stops."
+        default=0.2, ge=0, le=1, description="Largest share of dead letters in the window; 1 never stops."
     )
-    minimum: int = Field(default=100, ge=1, description="Never stop for fewer dead letters than this.")
-    window: int = Field(default=10_000, ge=1, description="How many of the latest events are looked at.")
+    minimum: int = Field(default=100, ge=1, description="The flow never stops for fewer dead letters.")
+    window: int = Field(default=10_000, ge=1, description="Number of latest events in the window.")
 
 
 _MASTER = re.compile(
@@ -224,7 +226,7 @@ _LEAST_MEMORY = 512 << 20
 
 
 class FlowConfig(BaseModel):
-    """One flow: a set of sources that share fate, run as one Structured Streaming query."""
+    """One flow: a set of sources that run as one Structured Streaming query."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -233,7 +235,8 @@ class FlowConfig(BaseModel):
     )
     master: str = Field(
         default="local[2]",
-        description="Spark master: `local[N]`, N cores of this machine, or the URL of a cluster ([cluster.md](cluster.md)).",
+        description="Spark master: `local[N]` for N cores of this machine, or the URL of a cluster "
+        "([cluster.md](cluster.md)).",
     )
     driver_memory: str = Field(default="1g", description="Heap of the Spark driver.")
     partitions: int = Field(default=2, ge=1, le=10_000, description="Commit tasks of a large micro-batch.")
@@ -241,30 +244,32 @@ class FlowConfig(BaseModel):
         default=2 * 1024 * 1024,
         ge=1,
         le=2**40,
-        description="Files of a micro-batch up to this many bytes run as one task without a shuffle, which "
-        "halves the latency; more are spread over all cores, in tasks of up to sixteen times as much.",
+        description="A micro-batch with at most this many bytes runs as one task without a shuffle, which halves the "
+        "latency. A larger one uses all cores, with tasks of up to sixteen times as many bytes.",
     )
     max_files_per_batch: int = Field(
-        default=1000, ge=1, le=10**9, description="Most files that one micro-batch takes."
+        default=1000, ge=1, le=10**9, description="Most files in one micro-batch."
     )
     batch_retries: int = Field(
         default=3,
         ge=0,
-        description="How often a micro-batch is retried when a store was away, a file could not be read, a fragment "
-        "kept changing or a worker was killed, each time after a longer random pause; then what has no remedy is set "
-        "aside, or the flow stops.",
+        description="Retries of a micro-batch after an outage of a store, an unreadable file, conflicts or a killed "
+        "worker, each after a longer random pause. Then the failing part becomes dead letters, or the flow"
+        " stops.",
     )
     trigger_seconds: float = Field(
-        default=0.0, ge=0, description="Start a micro-batch at most this often; 0: as soon as there is input."
+        default=0.0,
+        ge=0,
+        description="Least seconds between two starts of micro-batches; 0: start as soon as there is input.",
     )
     combine_events: int = Field(
         default=60_000, ge=1, description="Events that a map task combines before it passes them on."
     )
     strategy: Literal["adaptive", "low_latency", "high_throughput"] = Field(
         default="adaptive",
-        description="`low_latency`: each task commits what it has mapped every 1,000 events. `high_throughput`: a "
-        "micro-batch is gathered, shuffled by fragment and written in large batches. `adaptive`: the first while a "
-        "micro-batch fits one task, so the flow keeps up; the second when it is behind.",
+        description="`low_latency`: each task commits every 1,000 mapped events. `high_throughput`: a micro-batch is "
+        "shuffled by fragment and written in large batches. `adaptive`: the first for a micro-batch of one"
+        " task, otherwise the second.",
     )
     commit_fragments: int = Field(
         default=8000,
@@ -274,26 +279,28 @@ class FlowConfig(BaseModel):
     commit_retries: int = Field(
         default=12,
         ge=0,
-        description="How often a fragment that another writer changed meanwhile, or a store that is away, is tried "
-        "again, each time after a longer random pause of at most a second.",
+        description="Retries of a commit after a conflict or an outage of the store, each after a longer random pause "
+        "of at most 1 s.",
     )
     on_failure: str = Field(
         default="dead_letter",
         pattern=r"^[A-Za-z_][\w.\-]*(:[A-Za-z_][\w.]*)?$",
-        description="What becomes of changes of a fragment that cannot be committed: `dead_letter`, `stop`, the name "
-        "of an entry point of the group idgraph.failure_handlers, or `module:name`.",
+        description="For changes of a fragment that cannot be committed: `dead_letter`, `stop`, an entry point of the "
+        "group idgraph.failure_handlers, or `module:name`.",
     )
     on_key_service_failure: Literal["stop", "dead_letter"] = Field(
         default="stop",
-        description="What becomes of events that cannot be sealed because the service that holds the keys is away or "
-        "refuses: the micro-batch is retried and at last the flow stops, or they become dead letters.",
+        description="If the key service fails: `stop` retries the micro-batch, then stops the flow; `dead_letter` "
+        "makes dead letters of events that need a key.",
     )
-    max_event_bytes: int = Field(default=1024 * 1024, ge=1, description="A larger record is a dead letter.")
+    max_event_bytes: int = Field(
+        default=1024 * 1024, ge=1, description="A larger record becomes a dead letter."
+    )
     max_future_skew_seconds: int = Field(
         default=86_400,
         ge=0,
         le=100 * 366 * 86_400,
-        description="An ordinal further in the future is a dead letter.",
+        description="An event with an ordinal further in the future becomes a dead letter.",
     )
     dead_letters: DeadLetterLimits = DeadLetterLimits()
 

@@ -38,22 +38,21 @@ class SparkSettings(BaseModel):
 
     driver_host: str | None = Field(
         default=None,
-        description="Where executors reach the driver. Default: the name of the driver's machine.",
+        description="The driver's address for executors. Default: its machine's name.",
     )
     archive: Path | None = Field(
         default=None,
-        description="What `idgraph package` made, which executors are sent. Without it, idgraph must be installed on "
-        "each machine for `python`.",
+        description="Archive of `idgraph package` for the executors. Without it, install idgraph for `python` on each "
+        "machine.",
     )
     python: str = Field(
         default="python3",
         min_length=1,
-        description="The executors' Python, of the driver's minor version, as a path there.",
+        description="Path of Python on the executors, of the driver's minor version.",
     )
     shared_files: bool = Field(
         default=False,
-        description="The folders of sources that are files are on a file system that all executors see under the same "
-        "paths.",
+        description="All executors see the folders of file sources under the same paths.",
     )
     options: dict[str, SecretStr] = Field(
         default={}, description="Further options of Spark, such as `spark.executor.memory`."
@@ -70,7 +69,7 @@ class SparkSettings(BaseModel):
         return options
 
     def without_secrets(self, text: str) -> str:
-        """A mistake in an option may be determined with its value."""
+        """The text without secret values of options; Spark's error messages can contain them."""
         for name, value in self.options.items():
             if _SECRET.search(name) and (secret := value.get_secret_value()):
                 text = text.replace(secret, "...")

@@ -1,4 +1,4 @@
-"""Mapping spec documents: which payloads a spec maps, how, and what its output means."""
+"""Mapping spec documents: the events of a spec, its operations, and the meaning of its output."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from idgraph.model.stamps import SpecRef
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.\-]{0,99}$"
 IDENTIFIER_TYPE_PATTERN = r"^[A-Za-z][A-Za-z0-9_]{0,63}$"
 RESERVED_KEY = "_event"
-"""Top-level key of the mapped output that serves `id`, `ordinal` and identifiers and is not stored."""
+"""Top-level key of the mapped output for `id`, `ordinal` and identifiers; it is not stored."""
 
 
 class SpecType(StrEnum):
-    """What kinds of operation the chain may hold: Jolt's, JMESPath's, or both."""
+    """Kinds of operations in the chain: Jolt's, JMESPath's, or both."""
 
     JOLT = "jolt"
     JMESPATH = "jmespath"
@@ -33,10 +33,10 @@ class SpecStatus(StrEnum):
 
 
 class IdentifierPlace(BaseModel):
-    """Where an identifier stands in the mapped output.
+    """Place of an identifier in the mapped output.
 
-    Exactly one place of a spec is `primary`. An event without it is named by the first place marked
-    `fallback` that it does carry, in the order of the list.
+    Exactly one place of a spec is `primary`. Without a value there, the first `fallback` place with a value names the
+    fragment, in the order of the list.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -50,12 +50,11 @@ class IdentifierPlace(BaseModel):
 class SpecDefinition(BaseModel):
     """A mapping spec as its author writes it.
 
-    `source` and `event_type` are exact names or patterns in which `*` stands for any run of characters;
-    which spec wins is reported in `MetadataSnapshot.spec_for`.
+    `source` and `event_type` are exact names, or patterns with `*` for any characters. `MetadataSnapshot.spec_for`
+    chooses among matching specs.
 
-    `id`, `ordinal` and the identifiers' paths are attribute paths in the mapped output. What a spec puts
-    below the top-level key `_event` serves only these places and is not stored. Without `id` or
-    `ordinal` the envelope's are used.
+    `id`, `ordinal` and the identifiers' paths are attribute paths in the mapped output. Values below the
+    top-level key `_event` serve only these paths and are not stored. Default for `id` and `ordinal`: the envelope's.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -71,7 +70,8 @@ class SpecDefinition(BaseModel):
     identifiers: tuple[IdentifierPlace, ...] = Field(min_length=1)
     mode: Literal["delta", "snapshot"] = "delta"
     scope: str = Field(
-        default="", description="For snapshots: the path below which what is not sent is deleted."
+        default="",
+        description="For snapshots: values below this path that the event does not send are deleted.",
     )
     priority: int = Field(default=0, ge=-1000, le=1000, description="First field of the stamp; higher wins.")
     status: SpecStatus = SpecStatus.DRAFT
@@ -88,7 +88,7 @@ class SpecDefinition(BaseModel):
 
 
 class SpecDocument(SpecDefinition):
-    """A mapping spec as stored: one immutable version of it."""
+    """One stored, immutable version of a mapping spec."""
 
     version: int = Field(ge=1)
     created: datetime

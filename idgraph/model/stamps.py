@@ -26,7 +26,7 @@ class Stamp(NamedTuple):
 
 
 class SpecRef(NamedTuple):
-    """Which version of which mapping spec made a value."""
+    """The mapping spec and version that made a value."""
 
     name: str
     version: int
@@ -40,9 +40,9 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 
 def read_ordinal(value: Any) -> int:
-    """An integer as it is; RFC 3339 text with an offset as epoch milliseconds, rounded down.
+    """An integer unchanged; RFC 3339 text with an offset as epoch milliseconds, rounded down.
 
-    Raises EventError `bad_ordinal` for anything else: text without an offset could mean any hour.
+    Raises EventError `bad_ordinal` for anything else. Text without an offset is ambiguous.
     """
     if type(value) is int:
         if ORDINAL_MIN <= value <= ORDINAL_MAX:

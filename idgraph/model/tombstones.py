@@ -1,7 +1,7 @@
-"""Tombstones: what an erasure leaves in place of a fragment, and the protocols of a store that erases.
+"""Tombstones, which replace erased fragments, and the protocols of a store that erases.
 
-A tombstone stands under a keyed hash of the fragment's id (`TombstoneNames`), never under the id. It says
-which events may not bring the fragment back, and which version a new fragment of this id starts from.
+The name of a tombstone is a keyed hash of the fragment's id (`TombstoneNames`), never the id. A tombstone refuses events
+that would restore the fragment, and sets the version from which a new fragment of this id starts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ NO_EPOCH = ORDINAL_MIN
 """The erasure epoch of an event whose fragment had no tombstone; also `until` of a cancelled tombstone."""
 
 TombstoneNames = Callable[[str], bytes]
-"""A fragment's id to the keyed hash its tombstone stands under."""
+"""A fragment's id to the keyed hash that names its tombstone."""
 
 
 class Tombstone(NamedTuple):
@@ -36,12 +36,12 @@ class Tombstone(NamedTuple):
         return self.until > NO_EPOCH and version <= self.version
 
     def joined(self, other: Tombstone) -> Tombstone:
-        """What both forbid."""
+        """The tombstone that refuses the events of both."""
         return Tombstone(max(self.until, other.until), max(self.version, other.version))
 
 
 class FragmentSummary(NamedTuple):
-    """What the store has, or had, of one fragment. `version` is 0 where there was none."""
+    """The stored state of one fragment, now or before its erasure. `version` is 0 if there was none."""
 
     fragment_id: str
     version: int
@@ -57,7 +57,7 @@ class Tombstones(Protocol):
         ...
 
     def summaries(self, ids: Sequence[str]) -> list[FragmentSummary]:
-        """What the store has of each of these fragments, in the order of `ids`."""
+        """The stored state of each of these fragments, in the order of `ids`."""
         ...
 
     def erase(self, ids: Sequence[str], until: int) -> list[FragmentSummary]:
@@ -86,7 +86,7 @@ class Tombstones(Protocol):
 
     def cancel(self, ids: Sequence[str]) -> int:
         """Let events of any ordinal bring these fragments back; returns how many tombstones forbade it. An `unfinished`
-        erasure goes on forbidding: its end would remove dead letters that arrive from now on."""
+        erasure stays in force: its end would remove dead letters that arrive from now on."""
         ...
 
 

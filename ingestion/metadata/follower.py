@@ -31,7 +31,7 @@ class SnapshotSource(Protocol):
         ...
 
     def newer(self, known: MetadataSnapshot, etag: str, wait: float) -> tuple[MetadataSnapshot, str] | None:
-        """`snapshot`, for who has a snapshot and its ETag: made of it and of what changed, where that can be determined."""
+        """`snapshot` for a caller with a snapshot and its ETag: made from it and its changes, if known."""
         ...
 
 

@@ -98,5 +98,5 @@ class InputStream(Protocol):
         ...
 
     def without_secrets(self, text: str) -> str:
-        """What Spark said, without what this stream reported it in confidence."""
+        """Spark's message without the secrets that this stream gave to Spark."""
         ...

@@ -257,12 +257,14 @@ def test_a_batch_is_logged_with_the_positions_of_what_it_set_aside(caplog: pytes
     lines = [json.loads(json_logs.JsonFormatter().format(record)) for record in caplog.records]
     assert [line["message"] for line in lines] == ["micro-batch done", "event set aside"]
     assert lines[0]["dead_letters"] == {"no_spec": 2}
-    assert {key: lines[1][key] for key in ("batch", "position", "reason", "stage", "letter", "level")} == {
+    assert {
+        key: lines[1][key] for key in ("batch", "position", "reason", "stage", "dead_letter", "level")
+    } == {
         "batch": "main/q/1",
         "position": "file:orders/x.jsonl#3",
         "reason": "no_spec",
         "stage": "map",
-        "letter": "ab12",
+        "dead_letter": "ab12",
         "level": "WARNING",
     }
 

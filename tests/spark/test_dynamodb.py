@@ -33,7 +33,7 @@ def test_the_first_thousand_events_give_the_same_export(
     dynamodb = Installation(tmp_path / "dynamodb", shop, store=store, index={"fed_by": "streams"})
     created = dynamodb.command("store", "create").stdout.decode().split()
     assert f"flow-{tmp_path.name}-fragments" in created
-    assert b"all tables are there" in dynamodb.command("store", "create").stdout
+    assert b"all tables exist" in dynamodb.command("store", "create").stdout
     publish_first(dynamodb)
     assert sum(batch["events"] for batch in dynamodb.run()) == sum(FIRST.values())
     assert dynamodb.profiles() == first_profiles

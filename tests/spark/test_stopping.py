@@ -36,7 +36,7 @@ def test_ctrl_c_ends_after_the_micro_batch_and_a_killed_jvm_with_one_message(
         if process.poll() is None:
             kill_tree(process)
     said = (installation.folder / "flow.err").read_text()
-    assert "the next run goes on from here" in said
+    assert "the next run continues from here" in said
     assert "Traceback" not in said
 
     installation.publish("orders", orders[10:20])

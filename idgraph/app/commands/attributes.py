@@ -30,16 +30,16 @@ if TYPE_CHECKING:
     from sinks.http.metadata import PolicyChange
     from transforms.schema.protection_in_force import ListedAttribute
 
-Number = Annotated[int, typer.Argument(min=1, help="Of `idgraph attributes changes`.")]
+Number = Annotated[int, typer.Argument(min=1, help="Number in `idgraph attributes changes`.")]
 
 commands = typer.Typer(no_args_is_help=True, help="Attribute metadata: find, show, change.")
 
 
 _MOST_COMPARED = 5_000
-"""Names that a misspelled one is compared with."""
+"""Most names to compare with a misspelt one."""
 
 _MOST_COUNTED = 10_000
-"""Attributes beyond the listed ones that are counted: each thousand of them is a request."""
+"""Most unlisted attributes to count: each thousand is one request."""
 
 
 def _proposed(attribute: AttributeMetadata) -> str:
@@ -67,13 +67,14 @@ def search_attributes(
     proposed: Annotated[
         bool,
         typer.Option(
-            "--proposed", help="Only with a detector's proposal; undecided ones unless --status is given."
+            "--proposed",
+            help="Only attributes with a detector's proposal; open ones unless --status is given.",
         ),
     ] = False,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, help="Most attributes to list.")] = 50,
     as_json: Json = False,
 ) -> None:
-    """Find attributes in the catalogue, also those that nobody declared, with the encryption that is in force."""
+    """Find attributes in the catalogue, declared or discovered, with the encryption in force."""
     from transforms.schema.protection_in_force import with_protection
 
     status = status or ("discovered" if proposed else None)
@@ -92,8 +93,7 @@ def search_attributes(
 
 @commands.command("show")
 def show_attribute(context: typer.Context, path: str) -> None:
-    """Print all that is known of an attribute, as JSON; `in_force` is what holds for it, inherited or not, and
-    why."""
+    """Print an attribute as JSON; `in_force` is its protection, with its origin."""
     from transforms.schema.protection_in_force import protection_in_force
     from transforms.spec.pointers import nearest
 
@@ -121,11 +121,11 @@ def apply_attributes(
     files: Annotated[list[Path], typer.Argument(help="JSON: a definition or a list of them.")],
     reason: Why = "",
 ) -> None:
-    """Declare or change attributes. Only what changed makes a new version.
+    """Declare or change attributes. An unchanged definition makes no new version.
 
-    It stops at the first that is refused, and says which are not applied. What weakens protection waits for a
-    second person, and the exit code is 1. New values of an attribute that becomes protected are sealed within
-    seconds; `idgraph seal` seals what is stored.
+    It stops at the first refused definition and lists those not applied. An edit that weakens protection waits
+    for a second person (exit code 1). New values of a newly protected attribute are sealed within seconds;
+    `idgraph seal` seals stored ones.
     """
     from idgraph.app.documents.reading import read_attributes
 
@@ -152,7 +152,7 @@ def apply_attributes(
 
 
 def _report_stopped(given: list[PlacedAttribute], done: int, waiting: list[ApprovalNeededError]) -> None:
-    """What became of several definitions when the one behind the first `done` failed."""
+    """Report the result of several definitions, of which the one after the first `done` failed."""
     for each in waiting:
         print(visible_lines(str(each)), file=sys.stderr)
     if len(given) > 1:
@@ -165,7 +165,7 @@ def _report_stopped(given: list[PlacedAttribute], done: int, waiting: list[Appro
 
 @commands.command("confirm")
 def confirm_proposal(context: typer.Context, path: str, reason: Why = "") -> None:
-    """Confirm what a detector proposed: the attribute is active, and as protected as its level says."""
+    """Confirm a detector's proposal: the attribute becomes active, protected as its level says."""
     with error_handler(), wiring.metadata_client(settings_of(context)) as client:
         found = client.decide_proposal(path, is_confirmed=True, reason=reason)
         print(
@@ -175,9 +175,9 @@ def confirm_proposal(context: typer.Context, path: str, reason: Why = "") -> Non
 
 @commands.command("dismiss")
 def dismiss_proposal(context: typer.Context, path: str, reason: Why = "") -> None:
-    """Refuse what a detector proposed: the attribute is active, and open. What is sealed stays sealed.
+    """Refuse a detector's proposal: the attribute becomes active and open. Sealed values stay sealed.
 
-    Where more than the proposal seals it, this waits for a second person (exit code 1).
+    If more than the proposal protects it, this waits for a second person (exit code 1).
     """
     with error_handler(), wiring.metadata_client(settings_of(context)) as client:
         found = client.decide_proposal(path, is_confirmed=False, reason=reason)
@@ -203,16 +203,16 @@ def list_changes(
     status: Annotated[str | None, typer.Option(help="pending, approved or refused.")] = None,
     as_json: Json = False,
 ) -> None:
-    """List edits that weaken protection: what waits for a second person, and what was decided."""
+    """List edits that weaken protection: pending and decided ones."""
     with error_handler(), wiring.metadata_client(settings_of(context)) as client:
         print_listing(list(client.policy_changes(status)), as_json, _CHANGE_COLUMNS)
 
 
 @commands.command("approve")
 def approve_change(context: typer.Context, number: Number, reason: Why = "") -> None:
-    """Approve an edit that weakens protection. Another person than who asked for it does this.
+    """Approve an edit that weakens protection, as another person than the one who asked for it.
 
-    New values are stored readable then; what is sealed stays sealed, and readable for those who may.
+    New values are then stored readable. Sealed values stay sealed, and readable for authorised readers.
     """
     with error_handler(), wiring.metadata_client(settings_of(context)) as client:
         done = client.decide_change(number, is_approved=True, reason=reason)
@@ -221,6 +221,6 @@ def approve_change(context: typer.Context, number: Number, reason: Why = "") -> 
 
 @commands.command("refuse")
 def refuse_change(context: typer.Context, number: Number, reason: Why = "") -> None:
-    """Refuse an edit that weakens protection, or take your own back."""
+    """Refuse an edit that weakens protection, or withdraw your own."""
     with error_handler(), wiring.metadata_client(settings_of(context)) as client:
         print(f"change {client.decide_change(number, is_approved=False, reason=reason).id} is refused")

@@ -16,10 +16,10 @@ CHECKOUT = Path(__file__).resolve().parents[3]
 
 
 def bench(context: typer.Context) -> None:
-    """Measure idgraph on this machine, each figure beside its peer or limit: what `make bench` does.
+    """Measure idgraph on this machine, each figure beside its peer or limit, like `make bench`.
 
-    `idgraph bench throughput --shops 10` is the main job, `idgraph bench mapping` the specs beside Java's Jolt;
-    without a name everything is measured, which takes half an hour. `idgraph bench -- --help` lists all.
+    `idgraph bench throughput --shops 10` measures the flow, `idgraph bench mapping` the specs beside Java's
+    Jolt. Without a name it measures everything, in half an hour. `idgraph bench -- --help` lists all names.
     """
     with error_handler():
         if not (CHECKOUT / "benchmarks").is_dir():
@@ -27,7 +27,7 @@ def bench(context: typer.Context) -> None:
                 "the benchmarks and their data are not installed: run this in a checkout of idgraph"
             )
         try:
-            # Not imported: a figure must not depend on what this process has loaded.
+            # A new process: figures must not depend on the modules that this one has loaded.
             measured = subprocess.run(  # noqa: S603 - ours
                 [sys.executable, "-m", "benchmarks", *context.args],
                 check=False,

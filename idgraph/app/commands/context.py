@@ -1,4 +1,4 @@
-"""What commands share: the configuration, read when first asked for, and options that several have."""
+"""Shared by commands: the configuration and common options."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from idgraph.model.jobs import Origin
 if TYPE_CHECKING:
     from idgraph.app.settings.document import Settings
 
-Why = Annotated[str, typer.Option("--reason", help="Why; kept with the change.")]
+Why = Annotated[str, typer.Option("--reason", help="Reason; stored with the change.")]
 JobWho = Annotated[str, typer.Option("--who", help="Who asks for it. Default: the user of this machine.")]
 JobWhy = Annotated[str, typer.Option("--why", help="Why; kept with the job.")]
 Json = Annotated[bool, typer.Option("--json", help="JSON for scripts.")]

@@ -1,4 +1,4 @@
-"""`idgraph demo`: the whole path on example data, in one command."""
+"""`idgraph demo`: the whole way of example data, in one command."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ def demo(
     example: Annotated[str, typer.Option(help="retail or security.")] = "retail",
     directory: Annotated[
         Path | None,
-        typer.Option(help="Where to run; default .idgraph/demo-EXAMPLE. Replaced if of an earlier demo."),
+        typer.Option(help="Folder; default .idgraph/demo-EXAMPLE. An earlier demo there is replaced."),
     ] = None,
 ) -> None:
-    """Run an example from events to searchable private profiles, and show what came out.
+    """Run an example from events to searchable private profiles, and show a profile.
 
-    Starts a metadata service with the example's specs and a flow. In a terminal both stay up afterwards,
-    to be tried out, until Ctrl-C; otherwise the command ends by itself.
+    It starts a metadata service with the example's specs, and a flow. In a terminal both run until Ctrl-C;
+    otherwise the command ends by itself.
     """
     from idgraph.app.demo.walk import run_demo
 
     for name in ("ingestion", "idgraph.jobs", "idgraph.projection"):
         background = logging.getLogger(name)
         if not background.isEnabledFor(logging.DEBUG):
-            # What the flow does in the background is not what the demo shows.
+            # The demo does not show the flow's background work.
             background.setLevel(logging.WARNING)
     with error_handler(), stopping_on_signals() as stop:
         run_demo(example, directory or Path(".idgraph") / f"demo-{example}", stop)

@@ -1,4 +1,4 @@
-"""`idgraph dev`: the production shape on a laptop."""
+"""`idgraph dev`: all servers on a laptop."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DEFAULT = Path(".idgraph") / "dev"
 
 commands = typer.Typer(
     no_args_is_help=True,
-    help="Kafka, DynamoDB Local and Elasticsearch on this machine, for who builds against them.",
+    help="Kafka, DynamoDB Local and Elasticsearch on this machine, for development.",
 )
 
 
@@ -23,21 +23,18 @@ commands = typer.Typer(
 def up(
     directory: Annotated[
         Path | None,
-        typer.Option(
-            help=f"Where servers and flow keep what they have; default {DEFAULT}. Made if it is not there."
-        ),
+        typer.Option(help=f"Folder of the servers and the flow; default {DEFAULT}. Created if missing."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a micro-batch.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per micro-batch.")] = False,
 ) -> None:
-    """Start Kafka, DynamoDB Local, Elasticsearch, the metadata service and the flow, and stop all on Ctrl-C.
+    """Start Kafka, DynamoDB Local, Elasticsearch, the metadata service and the flow; Ctrl-C stops all.
 
-    The first time it makes DIRECTORY/idgraph.toml, with free ports and the sources of `idgraph demo` as topics,
-    makes keyring, tables, index and topics, and gives the service the demo's specs. It prints how to publish and
-    look up. The configuration is yours to edit. Started again, it goes on with what is there; to begin again,
-    remove the directory.
+    The first start writes DIRECTORY/idgraph.toml with free ports and the sources of `idgraph demo` as topics,
+    creates keyring, tables, index and topics, and applies the demo's specs. You can edit the configuration. The
+    next start continues; to start from nothing, remove the directory.
 
-    Everything listens on 127.0.0.1 and asks nobody for a password. It takes some 3 GB of memory, and the first
-    time 140 MB from Maven Central (see `idgraph dev fetch`).
+    All servers listen on 127.0.0.1 without a password. They take about 3 GB of memory, and the first start
+    downloads 140 MB from Maven Central (see `idgraph dev fetch`).
     """
     with error_handler(), stopping_on_signals() as stop:
         from idgraph.app.dev import machine as dev
@@ -47,16 +44,16 @@ def up(
             dev.up(directory or DEFAULT, stop, reporter)
         except AlreadyRunningError as error:
             raise ConfigError(
-                f"{directory or DEFAULT} is {error}; for a second one give another --directory"
+                f"{directory or DEFAULT} is {error}; for a second one use another --directory"
             ) from None
         reporter.check()
 
 
 @commands.command("fetch")
 def fetch() -> None:
-    """Fetch the servers' jars from Maven Central, checked by digest, and print the folder that has them.
+    """Download the servers' jars from Maven Central, check their digests, and print their folder.
 
-    `up` does this by itself. For a machine without a way there, run it on one that has, and copy the folder.
+    `up` does this itself. For a machine without internet access, run it on another one and copy the folder.
     """
     with error_handler():
         from idgraph.app.dev import machine as dev

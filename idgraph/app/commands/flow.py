@@ -34,14 +34,14 @@ Reported = TypeVar("Reported")
 def run(
     context: typer.Context,
     until_done: Annotated[
-        bool, typer.Option("--until-done", help="Stop when what is there at the start is done.")
+        bool, typer.Option("--until-done", help="Stop after the input that is there at the start.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a micro-batch.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per micro-batch.")] = False,
 ) -> None:
-    """Run the flow: read what is new of all sources, build, store and index profiles.
+    """Run the flow: read new events of all sources, then build, store and index profiles.
 
-    Runs until Ctrl-C. However it ends, the next run goes on where it stopped. Exit code 4 when it stopped
-    itself: too many events became dead letters, or `flow.on_failure` says to stop.
+    It runs until Ctrl-C, and the next run continues. Exit code 4: the flow stopped itself, because too many
+    events became dead letters, or because of `flow.on_failure`.
     """
     from idgraph.app.flow_runner import run_flow
     from ingestion.sources.stream import Intake
@@ -70,12 +70,12 @@ def run(
             ) from None
         reporter.check()
         if stop.is_set() and not until_done:
-            say("stopped; the next run goes on from here")
+            say("stopped; the next run continues from here")
 
 
 class Reporter(Generic[Reported]):
-    """Reports micro-batches until nobody listens any more, or the disk is full that it reports it to; then the flow ends as
-    if it were asked to: a micro-batch that is done must not fail because of it."""
+    """Reports micro-batches. If writing a report fails (a closed pipe, a full disk), it stops the flow as a signal
+    would: a finished micro-batch must not fail because of its report."""
 
     def __init__(self, show_report: Callable[[Reported], None], stop: threading.Event) -> None:
         self._failure: OSError | None = None
@@ -90,7 +90,7 @@ class Reporter(Generic[Reported]):
             self._stop.set()
 
     def check(self) -> None:
-        """Raises why nobody listens any more, for `error_handler`."""
+        """Raise the error of the report, for `error_handler`."""
         if self._failure is not None:
             raise self._failure
 
@@ -101,15 +101,15 @@ def publish(
     files: Annotated[
         list[Path] | None,
         typer.Argument(
-            help="JSON Lines files, plain or gzip'd; standard input if left out or `-`.", show_default=False
+            help="JSON Lines files, plain or gzip; default, or `-`: standard input.", show_default=False
         ),
     ] = None,
     key: Annotated[
         str | None,
-        typer.Option(help="To Kafka: dotted path of what each record has as its key.", show_default=False),
+        typer.Option(help="Kafka only: dotted path of the record's key.", show_default=False),
     ] = None,
 ) -> None:
-    """Publish events to a source. Lines are passed on as they are; the flow judges them."""
+    """Publish events to a source. Lines pass unchanged; the flow checks them."""
     from idgraph.app.publish import publisher
 
     with error_handler(), publisher(settings_of(context), source, key) as give:
@@ -122,16 +122,16 @@ def publish(
             total += error.published
             raise
         finally:
-            # Also of a file that cannot be read to its end: who gives it again must know what is there already.
+            # Also after a file that cannot be read to its end: the user must know what was published.
             say(f"published {counted(total, 'event')} to {source}")
 
 
 def _check_readable(files: list[Path]) -> None:
-    """Raises ConfigError before anything of the others is published."""
+    """Raises ConfigError before any file is published."""
     for file in files:
         if file == _STANDARD_INPUT:
             continue
-        # Not by opening it: what comes through a pipe would be gone.
+        # Without opening it: the content of a pipe would be lost.
         if not file.exists():
             raise ConfigError(f"{file}: {os.strerror(errno.ENOENT)}")
         if file.is_dir():
@@ -141,7 +141,7 @@ def _check_readable(files: list[Path]) -> None:
 
 
 def _chunks(lines: Iterator[bytes]) -> Iterator[list[bytes]]:
-    """Lines, a file's worth at a time; those before an error too."""
+    """Lines in chunks of one published file; also the lines before an error."""
     chunk: list[bytes] = []
     try:
         for line in lines:
@@ -168,7 +168,7 @@ def _lines(files: list[Path]) -> Iterator[bytes]:
                 yield from (line for line in map(_ended, stream) if not line.isspace())
         except (OSError, EOFError, zlib.error) as error:
             reason = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
-            raise ConfigError(f"{named}: {reason}; what could be read before was published") from None
+            raise ConfigError(f"{named}: {reason}; the lines before it were published") from None
 
 
 def _ended(line: bytes) -> bytes:
@@ -177,7 +177,7 @@ def _ended(line: bytes) -> bytes:
 
 @contextmanager
 def stopping_on_signals(unit: str = "micro-batch") -> Iterator[threading.Event]:
-    """An event that Ctrl-C or SIGTERM sets; a second Ctrl-C interrupts at once. `unit` is what is finished first."""
+    """An event that Ctrl-C or SIGTERM sets; a second Ctrl-C interrupts at once. `unit` is finished first."""
     stop = threading.Event()
     previous = {}
 
@@ -192,7 +192,7 @@ def stopping_on_signals(unit: str = "micro-batch") -> Iterator[threading.Event]:
     try:
         yield stop
     except FlowInterruptedError as error:
-        # The signal went to all of the group, as a service manager's does.
+        # The signal went to the whole process group, as from a service manager.
         say(str(error))
         raise KeyboardInterrupt from None
     finally:
@@ -201,7 +201,7 @@ def stopping_on_signals(unit: str = "micro-batch") -> Iterator[threading.Event]:
 
 
 def print_batch(report: BatchReport) -> None:
-    """A line a micro-batch, for people."""
+    """One line per micro-batch, for people."""
     counts = report.counts
     if not counts.events:
         return
@@ -215,14 +215,14 @@ def print_batch(report: BatchReport) -> None:
 
 
 def _exceptions(report: BatchReport) -> str:
-    """What does not happen in most micro-batches."""
+    """Counts that are zero in most micro-batches."""
     counts = report.counts
     reported = (
         (counts.dead_letter_count(), counted(counts.dead_letter_count(), "dead letter")),
         (counts.isolated, f"{counts.isolated:,} isolated"),
         (counts.conflicts, counted(counts.conflicts, "conflict")),
-        (counts.retries, f"{counts.retries:,} tried again"),
-        (report.attempts > 1, f"given {report.attempts} times"),
+        (counts.retries, f"{counts.retries:,} retried"),
+        (report.attempts > 1, f"{report.attempts} attempts"),
         (counts.skipped, f"{counts.skipped:,} mapped to nothing"),
         (counts.undecrypted, f"{counts.undecrypted:,} not decrypted"),
         (counts.erased, f"{counts.erased:,} refused by tombstones"),
@@ -233,15 +233,14 @@ def _exceptions(report: BatchReport) -> str:
 
 
 def print_batch_json(report: BatchReport) -> None:
-    """A JSON line a micro-batch, for scripts."""
+    """One JSON line per micro-batch, for scripts."""
     print_json(described(report))
     sys.stdout.flush()
 
 
 def described(report: BatchReport) -> dict[str, Any]:
-    """A micro-batch as JSON reports it: each counter by its name, `dropped_changes` as `untold`."""
+    """The JSON object of a micro-batch: each counter by its name."""
     counted = {name: getattr(report.counts, name) for name in COUNTERS if name != "file_bytes"}
-    counted["untold"] = counted.pop("dropped_changes")
     return {
         "batch": report.number,
         "seconds": round(report.seconds, 4),

@@ -1,4 +1,4 @@
-"""`idgraph flows`: how far flows have come."""
+"""`idgraph flows`: progress of flows in Kafka."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def flows(context: typer.Context, as_json: Json = False) -> None:
-    """Show the flow's partitions in Kafka: what was taken of each, where it ends, and what is between."""
+    """Show the flow's partitions in Kafka: the taken offset, the end offset, and the lag."""
     from idgraph.app.flow_offsets import partition_states
 
     with error_handler():
@@ -31,7 +31,7 @@ def flows(context: typer.Context, as_json: Json = False) -> None:
         if any(state.end is None for state in states):
             servers = settings.kafka.bootstrap_servers
             raise SourceUnavailableError(
-                f"Kafka at {servers} does not say where each partition ends; is it up?"
+                f"Kafka at {servers} does not return the end offset of each partition; is it running?"
             )
 
 

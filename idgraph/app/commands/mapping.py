@@ -29,26 +29,27 @@ def map_payloads(
     spec: SpecFile,
     file: Annotated[
         Path | None,
-        typer.Argument(help="Payloads as JSON Lines, plain or gzip'd; standard input if left out or `-`."),
+        typer.Argument(help="Payloads as JSON Lines, plain or gzip; default, or `-`: standard input."),
     ] = None,
     trace: Annotated[
-        bool, typer.Option("--trace", help="Show what each operation did instead of the output.")
+        bool, typer.Option("--trace", help="Show the changes of each operation instead of the output.")
     ] = False,
     reveal_values: Annotated[
         bool,
         typer.Option(
             "--reveal-values",
-            help="With --trace: show values. Without it only their kind is shown, since they may be personal "
-            "data; keys are shown, but for those that look like an address or a number of somebody, or were made "
-            "of a value.",
+            help="With --trace: show values and all keys. By default it shows only the kind of a value, and masks keys "
+            "that look like personal data or were made from a value.",
         ),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="With --trace: one JSON object a payload.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="With --trace: one JSON object per payload.")
+    ] = False,
 ) -> None:
     """Map payloads with a spec: JSON Lines in, mapped JSON Lines out.
 
-    A payload that maps to nothing gives `null`. A bad line goes to standard error with its number, and
-    the exit code is 1 if there were any.
+    A payload that maps to nothing gives `null`. Errors go to standard error with the line's number, and the exit
+    code is then 1.
     """
     from idgraph.app.documents.reading import read_operations
     from idgraph.app.payload_lines import read_payloads
@@ -69,7 +70,7 @@ def map_payloads(
 
 
 def _mapped(spec: SpecOperations, lines: Iterable[PayloadLine]) -> Iterator[bool]:
-    """Maps each line; yields whether it is bad."""
+    """Map each line; yields whether it failed."""
     from transforms import compile_spec
     from transforms.spec.compiler import compile_errors
 
@@ -91,7 +92,7 @@ def _mapped(spec: SpecOperations, lines: Iterable[PayloadLine]) -> Iterator[bool
 def _traced(
     spec: SpecOperations, lines: Iterable[PayloadLine], reveal: bool, as_json: bool
 ) -> Iterator[bool]:
-    """Shows the steps of each line; yields whether it is bad."""
+    """Show the steps of each line; yields whether it failed."""
     from idgraph.app.tracing.view import TraceView
     from transforms.spec.compiler import compile_trace
 
@@ -122,20 +123,20 @@ def _traced(
 def check(
     context: typer.Context,
     files: Annotated[
-        list[Path], typer.Argument(help="Mapping specs, and definitions of attributes or lists of them.")
+        list[Path], typer.Argument(help="Mapping specs, or definitions of attributes (or lists of them).")
     ],
     as_json: Annotated[
         bool,
         typer.Option(
             "--json",
-            help="One JSON object a file: file, ok, problems and warnings (line, column, pointer, message, hint).",
+            help="One JSON object per file: file, ok, problems and warnings (line, column, pointer, message, hint).",
         ),
     ] = False,
 ) -> None:
-    """Check mapping specs and definitions of attributes. What is wrong is reported as `file:line:column: pointer: message`.
+    """Check mapping specs and definitions of attributes. A mistake is printed as `file:line:column: pointer: message`.
 
-    Exit code 1 if one is wrong, 2 if a file cannot be read. A warning changes no exit code. A spec is compared with the
-    sources of the configuration, where their events all have known names.
+    Exit code 1: a file has mistakes; 2: a file cannot be read. Warnings do not change the exit code. The source of a
+    spec is compared with the configured sources, if all their events have known source names.
     """
     from idgraph.app.documents.json_files import DocumentError
     from idgraph.app.documents.reading import check_document

@@ -16,14 +16,13 @@ def package(
     target: Annotated[Path, typer.Argument(help="File to write: .tar.gz, .tgz or .tar.")],
     include: Annotated[
         list[str] | None,
-        typer.Option(help="A further module or package, such as that of a failure handler; may be repeated."),
+        typer.Option(help="Another module or package, such as a failure handler's; can be repeated."),
     ] = None,
 ) -> None:
-    r"""Write idgraph and all that it depends on into an archive for the executors of a Spark cluster.
+    r"""Write idgraph and its dependencies into an archive for the executors of a Spark cluster.
 
-    Name it as `\[spark] archive`. It is for machines of this system and processor, with Python of this minor
-    version and Spark of this PySpark's version, and holds no configuration and no keys. Make it again after each
-    upgrade.
+    Set it as `\[spark] archive`. It fits machines with this system and processor, this minor version of Python,
+    and Spark of this PySpark's version. It has no configuration and no keys. Build it again after each upgrade.
     """
     with error_handler():
         from idgraph.app.package import write_archive

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from profile_service.reader import Profile, ProfileReader
 
 Reveal = Annotated[bool, typer.Option("--reveal", help="Show protected values; needs the keyring.")]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object a profile, for scripts.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object per profile, for scripts.")]
 
 
 def lookup(
@@ -32,7 +32,7 @@ def lookup(
     reveal: Reveal = False,
     as_json: Json = False,
 ) -> None:
-    """Show the profiles that carry an identifier. Exit code 3 if there is none."""
+    """Show the profiles with an identifier. Exit code 3: there is none."""
     from idgraph.model.identifiers import Identifier
 
     with error_handler():
@@ -46,12 +46,12 @@ def lookup(
             reader = wiring.profile_reader(settings, resources)
             found = reader.lookup(wanted, reveal)
             if not found:
-                # By another keyring's hashes nobody is found, which is no answer.
+                # With another keyring nobody is found, which is no answer.
                 wiring.require_own_keyring(settings, resources, notes=False)
         _show(found, as_json)
         _report_exceptions(reader)
         if not found:
-            print("no profile carries this identifier", file=sys.stderr)
+            print("no profile has this identifier", file=sys.stderr)
             raise typer.Exit(Exit.NOT_FOUND)
 
 
@@ -106,7 +106,9 @@ def export(
     context: typer.Context,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="A file, new or an earlier export; standard output if left out."),
+        typer.Option(
+            "--output", "-o", help="File to write, new or an earlier export. Default: standard output."
+        ),
     ] = None,
     provenance: Annotated[
         bool, typer.Option("--provenance", help="With each value's stamp and spec version.")
@@ -117,8 +119,8 @@ def export(
 ) -> None:
     """Write all profiles, one canonical JSON line each, sorted by id.
 
-    Two stores that hold the same profiles give the same bytes, so `cmp` compares them, once what is stored is
-    sealed as policy says today. Protected values are masked, unless --reveal.
+    Stores with equal profiles give equal bytes, once all stored values are sealed by the current policy. Without
+    --reveal, protected values are masked.
     """
     from idgraph.app.jobs.view import showing
     from idgraph.jobs.export_file import Export, require_export, write_export
@@ -151,20 +153,20 @@ def export(
 def _report_exceptions(reader: ProfileReader) -> None:
     if reader.stale:
         print(
-            f"{counted(reader.stale, 'profile')} stored under an id that policy protects by now; until a flow or "
-            "`idgraph seal` has renamed what is stored, one id can show twice",
+            f"{counted(reader.stale, 'profile')} stored under an identifier that is protected now; until a flow or "
+            "`idgraph seal` has renamed it, one id can appear twice",
             file=sys.stderr,
         )
     if reader.unreadable:
         print(
-            f"{counted(reader.unreadable, 'protected value')} cannot be opened: the data key is gone, or by this keyring it "
-            "cannot be unwrapped (`idgraph keys list` reports versions that are missing)",
+            f"{counted(reader.unreadable, 'protected value')} cannot be opened: the data key is missing, or this keyring cannot "
+            "unwrap it (`idgraph keys list` shows missing versions)",
             file=sys.stderr,
         )
     if reader.damaged:
         for fragment_id in reader.damaged:
             print(
-                f"left out: {escape_control_chars(fragment_id)}, whose stored state is damaged; restore it from a backup",
+                f"skipped {escape_control_chars(fragment_id)}: its stored state is damaged; restore it from a backup",
                 file=sys.stderr,
             )
         raise typer.Exit(Exit.FAILED)

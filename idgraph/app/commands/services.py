@@ -1,4 +1,4 @@
-"""`idgraph serve`: the services, each in a process of its own."""
+"""`idgraph serve`: the services, one process each."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def serve_metadata(
         int | None, typer.Option(min=0, max=65535, help="Default: from the configured URL.")
     ] = None,
 ) -> None:
-    """Run the metadata service until Ctrl-C. The first start makes an admin token and says where it is."""
+    """Run the metadata service until Ctrl-C. The first start makes an admin token and prints its path."""
     from idgraph.app import metadata_server
 
     with error_handler():

@@ -32,9 +32,9 @@ _COLUMNS: dict[str, Callable[[SpecSummary], str]] = {
 
 @commands.command("apply")
 def apply_specs(context: typer.Context, files: list[Path], reason: Why = "") -> None:
-    """Save spec documents as new versions; one whose status is `active` is in force at once.
+    """Save spec documents as new versions; one with status `active` is in force at once.
 
-    A spec that did not change makes no new version.
+    An unchanged spec makes no new version.
     """
     from idgraph.app.documents.reading import (
         locate_in,
@@ -80,7 +80,7 @@ def show_spec(
     name: str,
     version: Annotated[int | None, typer.Option(help="Default: the latest.")] = None,
 ) -> None:
-    """Print a spec document as JSON, ready to be edited and applied."""
+    """Print a spec document as JSON, ready to edit and apply."""
     from transforms.spec.pointers import nearest
 
     with error_handler(), wiring.metadata_client(settings_of(context)) as client:
@@ -108,7 +108,7 @@ def activate_spec(
     version: Annotated[int | None, typer.Option(help="Default: the latest.")] = None,
     reason: Why = "",
 ) -> None:
-    """Put a version of a spec in force."""
+    """Activate a version of a spec."""
     with error_handler(), wiring.metadata_client(settings_of(context)) as client:
         saved = client.activate(name, version, reason)
         print(f"{name}: version {saved.active_version} is active")
@@ -116,7 +116,7 @@ def activate_spec(
 
 @commands.command("retire")
 def retire_spec(context: typer.Context, name: str, reason: Why = "") -> None:
-    """Take a spec out of force. Events that only it mapped become dead letters, to be replayed."""
+    """Retire a spec. Events that only it mapped become dead letters, which can be replayed."""
     with error_handler(), wiring.metadata_client(settings_of(context)) as client:
         client.retire(name, None, reason)
         print(f"{name}: retired")

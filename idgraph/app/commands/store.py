@@ -1,4 +1,4 @@
-"""`idgraph store`: what a store of profiles needs before it is used."""
+"""`idgraph store`: set up a store of profiles."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ commands = typer.Typer(no_args_is_help=True, help="The store of profiles and dat
 
 @commands.command("create")
 def create(context: typer.Context) -> None:
-    """Make the DynamoDB tables that are missing, and switch on encryption, recovery and protection against
-    deletion for all of them. Doing it twice is no error."""
+    """Create missing DynamoDB tables, with encryption, recovery and protection against deletion.
+
+    Repeating it is no error.
+    """
     from idgraph.app.adapters import stores
 
     with error_handler():
@@ -21,4 +23,4 @@ def create(context: typer.Context) -> None:
         for name in made:
             print(f"created {name}")
         if not made:
-            print("all tables are there")
+            print("all tables exist")

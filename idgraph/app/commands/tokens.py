@@ -1,4 +1,4 @@
-"""`idgraph tokens`: who may call the metadata service. Works on its database, which need not be served."""
+"""`idgraph tokens`: tokens of the metadata service. Works on its database; the service need not run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ commands = typer.Typer(
     no_args_is_help=True, help="Tokens of the metadata service. Each person and each pipeline has its own."
 )
 
-Name = Annotated[str, typer.Argument(help="Who it is for: stands in the history as who made a change.")]
+Name = Annotated[str, typer.Argument(help="Its owner; the change log names it with each change.")]
 
 
 @commands.command()
@@ -29,9 +29,9 @@ def add(
     context: typer.Context,
     name: Name,
     role: Annotated[str, typer.Option(help="reader, pipeline or admin.")] = "admin",
-    days: Annotated[int | None, typer.Option(min=1, help="It expires after so many days.")] = None,
+    days: Annotated[int | None, typer.Option(min=1, help="Days until it expires.")] = None,
 ) -> None:
-    """Make a token. It is shown once, on standard output."""
+    """Make a token and print it once, on standard output."""
     from metadata_service.storage.tokens import Role, create_token
 
     with error_handler(), _database(context) as database:
@@ -43,7 +43,7 @@ def add(
 
 @commands.command("list")
 def list_tokens(context: typer.Context, as_json: Json = False) -> None:
-    """List tokens by name: role, dates; never the tokens."""
+    """List tokens by name, with role and dates; never the tokens themselves."""
     from metadata_service.storage.tokens import list_tokens as listed
 
     with error_handler(), _database(context) as database:
@@ -58,7 +58,7 @@ def list_tokens(context: typer.Context, as_json: Json = False) -> None:
 
 @commands.command()
 def revoke(context: typer.Context, name: Name) -> None:
-    """Refuse a token from now on."""
+    """Revoke a token at once."""
     from metadata_service.storage.tokens import revoke_token
 
     with error_handler(), _database(context) as database:
@@ -68,7 +68,7 @@ def revoke(context: typer.Context, name: Name) -> None:
 
 @contextmanager
 def _database(context: typer.Context) -> Iterator[Database]:
-    """The service's database. What it refuses is no matter of the service being away."""
+    """The service's database. Its refusals do not mean that the service is away."""
     from idgraph.model.errors import MetadataError, NotFoundError, RefusedError
     from idgraph.web.refusals import UnknownSubjectError
     from metadata_service.storage.database import open_database

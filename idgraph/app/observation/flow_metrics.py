@@ -18,31 +18,31 @@ from idgraph.model.errors import IdgraphError
 from ingestion.stages.outcomes import BatchReport, StageReport
 
 COUNTERS: dict[str, tuple[str, str]] = {
-    "files": ("files", "Files that were read to their end."),
-    "file_bytes": ("file_bytes", "Bytes of these files as they lie on disk."),
+    "files": ("files", "Files read to their end."),
+    "file_bytes": ("file_bytes", "Bytes of these files on disk."),
     "events": ("events", "Records read, good and bad."),
     "bytes": ("event_bytes", "Bytes of these records."),
     "skipped": ("events_skipped", "Events that mapped to nothing."),
     "erased": ("events_erased", "Events and changes that a tombstone refused."),
     "dropped_changes": (
-        "schema_changes_untold",
-        "New attributes and types that were too many to be reported at once.",
+        "schema_changes_dropped",
+        "New attributes and types beyond the limit of one micro-batch.",
     ),
-    "protected": ("values_sealed", "Values that were sealed."),
+    "protected": ("values_sealed", "Sealed values."),
     "decrypted": ("records_decrypted", "Records that arrived encrypted and were decrypted."),
     "undecrypted": ("records_undecrypted", "Records that arrived encrypted and were not decrypted."),
-    "decrypt_retries": ("decryption_retries", "Requests to a decryption service that were made again."),
+    "decrypt_retries": ("decryption_retries", "Retried requests to a decryption service."),
     "written": ("fragments_written", "Fragments that changed and were written."),
     "unchanged": ("fragments_unchanged", "Fragments that were read and did not change."),
     "isolated": ("fragments_isolated", "Fragments that could not be committed."),
     "unindexed": (
         "fragments_unindexed",
-        "Fragments that were left in the outbox, for the index to take later.",
+        "Fragments left in the outbox for the index.",
     ),
-    "conflicts": ("commit_conflicts", "Fragments that another writer was faster at."),
-    "retries": ("commit_retries", "Writes that were made again."),
-    "read_units": ("store_read_units", "Read units that the stores charged for; of DynamoDB its capacity."),
-    "write_units": ("store_write_units", "Write units that the stores charged for."),
+    "conflicts": ("commit_conflicts", "Fragments that another writer changed first."),
+    "retries": ("commit_retries", "Repeated writes."),
+    "read_units": ("store_read_units", "Capacity units of DynamoDB for reads."),
+    "write_units": ("store_write_units", "Capacity units of DynamoDB for writes."),
 }
 """By field of the report: name, to which `idgraph_` and `_total` belong, and help."""
 
@@ -139,7 +139,7 @@ class FlowMetrics(Collector):
                 seconds.add_metric([self._flow, stage], getattr(self._total, f"{stage}_seconds"))
             yield seconds
             dead_letters = CounterMetricFamily(
-                "idgraph_dead_letters", "Events that were set aside.", labels=["flow", "reason"]
+                "idgraph_dead_letters", "New dead letters.", labels=["flow", "reason"]
             )
             for reason, count in self._total.dead.items():
                 dead_letters.add_metric([self._flow, reason], count)
@@ -167,7 +167,7 @@ class FlowMetrics(Collector):
 
     def _waiting(self) -> Iterator[Metric]:
         waiting = GaugeMetricFamily(
-            "idgraph_dead_letters_waiting", "Dead letters that are there.", labels=["flow", "reason"]
+            "idgraph_dead_letters_waiting", "Stored dead letters.", labels=["flow", "reason"]
         )
         for reason, count in self._gauges.dead_letters().items():
             waiting.add_metric([self._flow, reason], count)

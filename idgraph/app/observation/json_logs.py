@@ -80,6 +80,6 @@ def log_batch(report: BatchReport) -> None:
             "position": each.position,
             "reason": each.reason,
             "stage": each.stage,
-            "letter": each.dead_letter,
+            "dead_letter": each.dead_letter,
         }
         log.warning("event set aside", extra={FIELDS: about})

@@ -55,49 +55,50 @@ _RELATIVE_DATABASE = re.compile(r"(sqlite(?:\+\w+)?:///)(?!/|:memory:|file:|\?)(
 
 
 class MetadataSettings(BaseModel):
-    """The metadata service: where it is for the pipeline, and where it listens when served from here."""
+    """The metadata service: its URL for the pipeline, and its database when it runs here."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     url: Annotated[str, AfterValidator(http_url)] = Field(
-        default="http://127.0.0.1:8410", description="Where the pipeline finds the service."
+        default="http://127.0.0.1:8410",
+        description="URL of the metadata service, for the pipeline and the commands.",
     )
     token: str | None = Field(
         default=None, description="Bearer token; better in `token_file` or the environment."
     )
     token_file: Path | None = Field(
-        default=None, description="File that holds the token. Default: metadata.token in `directory`."
+        default=None, description="File with the token. Default: metadata.token in `directory`."
     )
     database: str | None = Field(
         default=None,
-        description="SQLAlchemy URL of the service's database; an SQLite file is relative to the configuration "
-        "file. Default: metadata.db in `directory`.",
+        description="SQLAlchemy URL of the service's database; an SQLite path is relative to the configuration file. "
+        "Default: metadata.db in `directory`.",
     )
     max_updates: int = Field(default=500, ge=1, description="Send schema changes when this many wait.")
     schema_update_interval: float = Field(
         default=0.25,
         gt=0,
-        description="Fewer are sent at once if the last ones were sent so many seconds ago, else when these have passed.",
+        description="Least seconds between two sends of fewer schema changes.",
     )
 
 
 class StoreSettings(BaseModel):
-    """Where profiles and their data keys are."""
+    """The store of profiles and data keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     kind: Literal["sqlite", "dynamodb"] = Field(
         default="sqlite",
-        description="Files in `directory`, or tables in DynamoDB (see [dynamodb.md](dynamodb.md)).",
+        description="Files in `directory`, or tables in DynamoDB ([dynamodb.md](dynamodb.md)).",
     )
     table_prefix: str = Field(
         default="idgraph",
         pattern=r"^[A-Za-z0-9_.-]{2,200}$",
-        description="What the names of the DynamoDB tables begin with.",
+        description="Prefix of the DynamoDB tables' names.",
     )
     region: str | None = Field(default=None, description="AWS region of the DynamoDB tables.")
     endpoint: Annotated[str | None, AfterValidator(lambda url: url and without_credentials(url))] = Field(
-        default=None, description="URL of another DynamoDB than the region's own, such as DynamoDB Local."
+        default=None, description="URL of another DynamoDB, such as DynamoDB Local."
     )
 
     @model_validator(mode="after")
@@ -108,7 +109,7 @@ class StoreSettings(BaseModel):
 
 
 class IndexSettings(BaseModel):
-    """Where the search index is."""
+    """The search index."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -118,28 +119,29 @@ class IndexSettings(BaseModel):
     )
     fed_by: Literal["flow", "streams"] = Field(
         default="flow",
-        description="Who indexes what flows write: they themselves, or `idgraph index follow`, by the stream of the "
-        "DynamoDB table (see [dynamodb.md](dynamodb.md#indexing-by-streams)).",
+        description="Who indexes the flow's writes: the flow, or `idgraph index follow` from the stream of the "
+        "DynamoDB table ([dynamodb.md](dynamodb.md#indexing-by-streams)).",
     )
     url: Annotated[str, AfterValidator(without_credentials)] = Field(
-        default="http://127.0.0.1:9200", description="Where Elasticsearch is."
+        default="http://127.0.0.1:9200", description="URL of Elasticsearch."
     )
     name: str = Field(
         default="idgraph",
         pattern=r"^[a-z0-9][a-z0-9_-]{0,99}$",
-        description="The alias that searches and writes go through; index versions are called `NAME-000001` and on.",
+        description="Alias for searches and writes; index versions are named `NAME-000001` and so on.",
     )
     username: str | None = Field(
-        default=None, description="Whose password is in `password_file` or `IDGRAPH_ELASTICSEARCH_PASSWORD`."
+        default=None,
+        description="User name; the password is in `password_file` or `IDGRAPH_ELASTICSEARCH_PASSWORD`.",
     )
-    password_file: Path | None = Field(default=None, description="File that holds the password.")
+    password_file: Path | None = Field(default=None, description="File with the password.")
     api_key_file: Path | None = Field(
         default=None,
-        description="File that holds an API key, which may also be in `IDGRAPH_ELASTICSEARCH_API_KEY`. It goes before "
-        "a password.",
+        description="File with an API key; or set `IDGRAPH_ELASTICSEARCH_API_KEY`. It takes precedence over a "
+        "password.",
     )
     ca_file: Path | None = Field(
-        default=None, description="PEM file of the authorities to trust for https. Default: the system's."
+        default=None, description="PEM file of trusted authorities for https. Default: the system's."
     )
     shards: int = Field(default=1, ge=1, le=1024, description="Primary shards of a new index version.")
     replicas: int = Field(default=1, ge=0, le=10, description="Copies of each shard of a new index version.")
@@ -153,7 +155,7 @@ class EventSources(NamedTuple):
 
 
 class Settings(BaseSettings):
-    """All that idgraph can be determined."""
+    """All settings."""
 
     model_config = SettingsConfigDict(
         extra="forbid",
@@ -165,7 +167,7 @@ class Settings(BaseSettings):
 
     directory: Path = Field(
         default=Path(".idgraph"),
-        description="Where idgraph keeps what it writes: profiles, index, keys, dead letters, flow state.",
+        description="Folder for everything that idgraph writes: profiles, index, keys, dead letters, flow state.",
     )
     keyring: Path | None = Field(
         default=None, description="Keyring file. Default: keyring.json in `directory`."
@@ -216,11 +218,11 @@ class Settings(BaseSettings):
         return env_settings, init_settings
 
     def keyring_file(self) -> Path:
-        """Where the keyring is."""
+        """Path of the keyring."""
         return self.keyring or self.directory / "keyring.json"
 
     def token_file(self) -> Path:
-        """Where the metadata service's token is."""
+        """Path of the metadata service's token."""
         return self.metadata.token_file or self.directory / "metadata.token"
 
     def database_url(self) -> str:
@@ -249,7 +251,7 @@ class Settings(BaseSettings):
         return EventSources(frozenset(names), are_all)
 
     def source(self, name: str) -> FileSource | KafkaSource:
-        """One source. Raises ConfigError with the names that there are."""
+        """One source. Raises ConfigError with the configured names."""
         try:
             return self.sources_by_name()[name]
         except KeyError:
@@ -267,8 +269,7 @@ class Settings(BaseSettings):
 def load(path: Path | None = None) -> Settings:
     """Read the configuration: the given file, else $IDGRAPH_CONFIG, else ./idgraph.toml, else defaults.
 
-    Raises ConfigError that names the file, the line where it can be determined, the key, and the nearest right
-    key.
+    Raises ConfigError with the file, the line if known, the key, and the nearest valid key.
     """
     chosen = path or (Path(os.environ["IDGRAPH_CONFIG"]) if os.environ.get("IDGRAPH_CONFIG") else None)
     file = chosen or DEFAULT_FILE

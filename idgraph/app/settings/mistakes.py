@@ -152,7 +152,7 @@ def wrong_kind(file: Path, text: str, keys: Sequence[str], expected: str) -> str
 
 
 def place(file: Path, text: str, keys: Sequence[str]) -> str:
-    """Where a key is set, as well as it can be determined: a variable comes before the file."""
+    """Where a key is set, if known: a variable comes before the file."""
     for end in range(len(keys), 0, -1):
         name = PREFIX + "__".join(keys[:end]).upper()
         if any(each.upper() == name and _sets(value, keys[end:]) for each, value in os.environ.items()):

@@ -15,32 +15,32 @@ from idgraph.model.sources import FileSource
 
 
 class KeySettings(BaseModel):
-    """What wraps the keys of the keyring, and what happens without it."""
+    """The service that wraps the keys of the keyring, and retries during its outage."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     kind: Literal["file", "kms"] = Field(
         default="file",
-        description="`file`: the keyring holds the keys themselves. `kms`: it holds them encrypted by AWS KMS (see "
-        "[security.md](security.md#keys-in-aws-kms)).",
+        description="`file`: the keyring contains the keys. `kms`: it contains them encrypted by AWS KMS "
+        "([security.md](security.md#keys-in-aws-kms)).",
     )
     kms_key: str | None = Field(default=None, min_length=1, description="ARN or id of the KMS key.")
     region: str | None = Field(default=None, description="AWS region of the KMS key.")
     endpoint: Annotated[str | None, AfterValidator(lambda url: url and without_credentials(url))] = Field(
-        default=None, description="URL of another KMS than the region's own."
+        default=None, description="URL of another KMS."
     )
     cache_seconds: float = Field(
-        default=300.0, gt=0, description="How long a process uses a key before it asks KMS for it again."
+        default=300.0, gt=0, description="Seconds after which a process requests a key from KMS again."
     )
     cache_uses: int = Field(
         default=1_000_000,
         ge=1,
-        description="For how many data keys a process uses a key before it asks KMS again.",
+        description="Number of data keys after which a process requests a key from KMS again.",
     )
     retry_seconds: float = Field(
         default=10.0,
         ge=0,
-        description="For how long KMS is asked again when it throttles or does not answer.",
+        description="Seconds of retries when KMS throttles or does not answer.",
     )
 
     @model_validator(mode="after")
@@ -51,7 +51,7 @@ class KeySettings(BaseModel):
 
 
 class MetricsSettings(BaseModel):
-    """Where a running flow serves its metrics and health."""
+    """Address of the metrics and health of a running flow."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -59,17 +59,17 @@ class MetricsSettings(BaseModel):
         default=None,
         ge=1,
         le=65535,
-        description="Port of `/metrics`, `/health/live` and `/health/ready` while the flow runs. Default: none of them.",
+        description="Port of `/metrics`, `/health/live` and `/health/ready` while the flow runs. Default: none.",
     )
     host: str = Field(
         default="127.0.0.1",
         min_length=1,
-        description="Address to listen on. What is served there holds no values, and asks for no password.",
+        description="Address to listen on. The pages contain no values and need no password.",
     )
 
 
 def http_url(url: str) -> str:
-    """The URL. Raises ValueError for one that is not whole."""
+    """The URL. Raises ValueError for an incomplete one."""
     try:
         parts = urlsplit(url)
         is_whole = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
