@@ -39,7 +39,7 @@ SEALING = (
     after("fragments are joined to those of their new names", f"{STORE}.write"),
     after("the old ones are withdrawn", f"{STORE}.withdraw"),
     after("their documents are gone", f"{INDEX}.erase"),
-    after("their data keys are gone", "ingestion.stages.orphaned_keys:LeftoverKeys.erase"),
+    after("their data keys are gone", "ingestion.stages.orphaned_keys:OrphanedKeys.erase"),
     after("values are sealed in their places", f"{STORE}.write", 2),
     after("the index is compacted", f"{INDEX}.compact"),
 )

@@ -51,7 +51,7 @@ def test_what_the_flow_does_in_the_background_is_reported_on_request(
     heard: list[str] = []
 
     def run_demo(*_: object) -> None:
-        flow = logging.getLogger("idgraph.jobs.reencrypt.background_sealing")
+        flow = logging.getLogger("idgraph.jobs.reencrypt.policy_change")
         heard.extend(level for level in ("INFO", "WARNING") if flow.isEnabledFor(getattr(logging, level)))
 
     monkeypatch.setattr(demo, "run_demo", run_demo)

@@ -359,6 +359,17 @@ def test_changes_without_end_do_not_put_it_off(beside: Beside) -> None:
             assert time.monotonic() - begun < 15, "it never begins"
 
 
+def test_cancelled_it_rests_until_the_next_start(beside: Beside) -> None:
+    with beside.sealing(share=0.0001):
+        eventually(lambda: any(beside.jobs.cancel(each.id) for each in beside.jobs.scan()))
+        eventually(lambda: [each.state for each in beside.jobs.scan()] == [JobState.CANCELLED])
+        time.sleep(0.1)
+        assert beside.runs() == 1
+    with beside.sealing():
+        eventually(lambda: beside.kept() == protection_of(AFTER))
+    assert beside.found() == 0
+
+
 def test_two_flows_take_turns_and_each_answers_for_what_it_wrote(beside: Beside) -> None:
     other = PolicyChanges(
         "other", beside.runner, beside.pipeline.resources(), lambda: beside.current, beside.is_past, share=1.0

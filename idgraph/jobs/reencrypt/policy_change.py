@@ -146,14 +146,15 @@ class PolicyChanges:
 
     def _run(self) -> None:
         sealed: str | None = None
+        cancelled: str | None = None
         pause = 0.0
         while not self._stop.wait(pause):
             pause = POLL_SECONDS
             self._look()
             if self._changed:
                 # Also where it changed back: what was mapped in between is in the clear, wherever it stands.
-                self._changed, sealed = False, ""
-            if sealed == self._wanted:
+                self._changed, sealed, cancelled = False, "", None
+            if self._wanted in (sealed, cancelled):
                 continue
             try:
                 if sealed is None:
@@ -167,9 +168,9 @@ class PolicyChanges:
             except AlreadyRunningError:
                 # Another flow's, or an operator's: then it is this one's turn.
                 continue
-            except JobStoppedError as error:
-                log.info("%s; the next run of the flow does, and `idgraph seal` does it at once", error)
-                pause = RETRY_SECONDS
+            except JobStoppedError:
+                # With the flow; or cancelled: then until its next start, or another change.
+                cancelled = self._wanted
             except IdgraphError as error:
                 log.warning("what is stored is not sealed yet: %s", error)
                 pause = RETRY_SECONDS
@@ -195,14 +196,27 @@ class PolicyChanges:
         ready = self._is_ready
         job = Reencryption(sealing, snapshot, self._resources.store, self._flow, FLOW_PAGE, ready)
 
+        runs: list[Run] = []
+
         def watch(run: Run) -> None:
+            runs[:] = [run]
             self._look()
             if self._changed:
                 # What was mapped meanwhile may stand before this point.
                 run.point = {key: value for key, value in run.point.items() if key != "after"}
 
         origin = Origin(f"flow {self._flow}", f"snapshot {snapshot.version} may protect what is stored")
-        done = self._runner.run(job, origin, pace=Pace(share=self._share, stop=self._stop), watch=watch)
+        try:
+            done = self._runner.run(job, origin, pace=Pace(share=self._share, stop=self._stop), watch=watch)
+        except JobStoppedError:
+            if (stopped := runs[0].progress).done:
+                log.info(
+                    "sealing what is stored was interrupted after %d of %d profiles; the next run of the flow "
+                    "resumes it, and `idgraph seal` does it at once",
+                    stopped.done,
+                    stopped.total,
+                )
+            raise
         if done.counts["fragments"]:
             log.info(
                 "sealed %d values of %d profiles, as snapshot %d protects them",
@@ -215,7 +229,10 @@ class PolicyChanges:
         return is_complete(done)
 
     def _is_ready(self) -> bool:
-        return self._is_past(self._current().etag) or self._stop.wait(POLL_SECONDS)
+        if self._is_past(self._current().etag):
+            return True
+        self._stop.wait(POLL_SECONDS)
+        return False
 
 
 def protection_of(snapshot: MetadataSnapshot) -> str:
