@@ -234,20 +234,11 @@ def _commit(
         left[:] = task_dead_letters.left(dead_letters)
 
     tools.key_guard().set_aside(kept, put)
-    refused = sorted(tools.data_keys.existing(stage.refused))
     report = StageReport(
         dead_letters=left,
         dead=dict(Counter(str(failure.reason) for failure in kept)),
-        written=output.written,
-        unchanged=output.unchanged,
-        conflicts=output.conflicts,
-        retries=output.retries,
-        isolated=len(output.failed),
-        unindexed=output.unindexed,
-        erased=output.erased,
-        refused=refused,
-        commit_seconds=output.commit_seconds,
-        index_seconds=output.index_seconds,
+        refused=sorted(tools.data_keys.existing(stage.refused)),
     )
+    report.count(output)
     report.count(tools.consumed())
     return report

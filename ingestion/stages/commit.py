@@ -12,8 +12,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
+import msgspec
+
 from idgraph.model.backoff import Backoff
 from idgraph.model.batch_size import BatchSize
+from idgraph.model.counts import BatchCounts
 from idgraph.model.errors import ProfileIndexError, StoreError
 from idgraph.model.index import IndexDocument, IndexRules, ProfileIndex
 from idgraph.model.store import OutboxEntry, ProfileStore
@@ -34,20 +37,10 @@ _Gathered = dict[str, list[tuple[bytes, int]]]
 """By fragment id, the bytes of states and their erasure epochs."""
 
 
-@dataclass(slots=True)
-class CommitOutput:
-    """Counts of one task, and what cannot be committed: nothing is lost, it is to be set aside.
-    Seconds are those of the store and of the index."""
+class CommitOutput(BatchCounts, kw_only=True):
+    """Counters of one task, and the changes that cannot be committed: they become dead letters."""
 
-    written: int = 0
-    unchanged: int = 0
-    conflicts: int = 0
-    retries: int = 0
-    unindexed: int = 0
-    erased: int = 0
-    failed: list[CommitFailure] = field(default_factory=list)
-    commit_seconds: float = 0.0
-    index_seconds: float = 0.0
+    failed: list[CommitFailure] = msgspec.field(default_factory=list)
 
     def take(self, result: CommitResult) -> None:
         """Add what became of one read and write of the store."""
@@ -56,6 +49,7 @@ class CommitOutput:
         self.conflicts += result.conflicts
         self.retries += result.retries
         self.erased += len(result.erased)
+        self.isolated += len(result.failed)
         self.failed += result.failed.values()
 
 
@@ -158,6 +152,7 @@ class CommitStage:
             if not self.gives_up:
                 # Mapped again they may be whole.
                 raise StoreError(f"changes of a fragment were damaged on their way ({unread[0].detail})")
+            output.isolated += len(unread)
             output.failed += [failure._replace(fragment_id=fragment_id) for failure in unread]
         return states
 
