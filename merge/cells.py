@@ -24,8 +24,7 @@ from typing import NamedTuple
 from idgraph.model.fragments import Kind, Origin, Register
 from idgraph.model.stamps import Stamp
 from merge.packed import Packed
-from merge.policies.policy import Kept, Policy
-from merge.registers import later
+from merge.policies.policy import Kept, Policy, later
 
 _FEW = 8
 """A cell is joined in its bytes to one of so many times as many entries."""

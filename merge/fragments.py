@@ -36,7 +36,7 @@ from idgraph.model.tombstones import NO_EPOCH
 from merge import codec
 from merge.cells import Cell, Removals
 from merge.policies import POLICIES
-from merge.registers import tie_break
+from merge.policies.policy import tie_break
 
 _FEW = 100
 

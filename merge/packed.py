@@ -19,8 +19,7 @@ from idgraph.model import canonical
 from idgraph.model.errors import DamagedStateError
 from idgraph.model.fragments import Kind, Origin, Register
 from idgraph.model.stamps import SpecRef, Stamp
-from merge.policies.policy import Policy
-from merge.registers import later
+from merge.policies.policy import Policy, later
 
 LARGE = 128
 """Entries from which on a cell is kept so."""

@@ -151,7 +151,7 @@ class States(Protocol):
     SOURCE: int
 
     EventStates: Any
-    """A type: see `ingestion.stages.event_states.EventStates`."""
+    """A type: see `ingestion.stages.map_output.EventStates`."""
 
     def join(self, one: bytes, other: bytes, /) -> bytes | None: ...
     def join_all(self, bodies: tuple[bytes, ...], /) -> bytes | None: ...

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,7 +19,6 @@ from idgraph.model.errors import FlowStoppedError
 from idgraph.model.sources import FlowConfig
 from idgraph.model.spark import SparkSettings, is_local
 from ingestion.spark import local_disk
-from ingestion.spark.secret_options import given_by_file
 from ingestion.spark.session_options import is_authenticated, session_options
 from ingestion.spark.worker_errors import error_of_spark, is_of_spark
 
@@ -132,3 +132,34 @@ def _standard_error_to(file: Path) -> Iterator[None]:
         os.dup2(kept, 2)
         os.close(kept)
         os.close(target)
+
+
+_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
+
+
+@contextmanager
+def given_by_file(options: Mapping[str, str], file: Path) -> Iterator[None]:
+    """A JVM that PySpark starts inside has these options, as far as its command line does not say otherwise. The file
+    is the owner's alone, and gone afterwards: the JVM reads it once, before it answers."""
+    earlier = os.environ.get(_ARGUMENTS)
+    with os.fdopen(
+        os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii"
+    ) as lines:
+        lines.writelines(f"{_escaped(name)}={_escaped(value)}\n" for name, value in options.items())
+    # What a machine has in spark-defaults.conf holds as it would without our file.
+    ours = f"--properties-file {shlex.quote(str(file.absolute()))} --load-spark-defaults"
+    os.environ[_ARGUMENTS] = f"{ours} {earlier or 'pyspark-shell'}"
+    try:
+        yield
+    finally:
+        if earlier is None:
+            del os.environ[_ARGUMENTS]
+        else:
+            os.environ[_ARGUMENTS] = earlier
+        file.unlink(missing_ok=True)
+
+
+def _escaped(text: str) -> str:
+    # Java's properties give a meaning to separators, backslashes and blanks, and are read in one of two encodings.
+    units = text.encode("utf-16-be")
+    return "".join(f"\\u{high:02x}{low:02x}" for high, low in zip(units[::2], units[1::2], strict=True))

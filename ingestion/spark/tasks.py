@@ -13,7 +13,11 @@ import pyarrow as pa
 
 from idgraph.model.backoff import Backoff
 from idgraph.model.dead_letters import DeadLetter
-from ingestion.sources.stream import SparkRow
+from idgraph.model.kafka import kafka_sources
+from idgraph.model.sources import file_sources
+from ingestion.sources.files.records import FileNames, FileRecords
+from ingestion.sources.kafka.records import KafkaRecords
+from ingestion.sources.stream import RecordReader, SparkRow
 from ingestion.spark.shuffle_blocks import (
     BLOCK_FRAGMENTS,
     ShuffleBlock,
@@ -22,17 +26,17 @@ from ingestion.spark.shuffle_blocks import (
     report_row,
     sealed_rows,
 )
-from ingestion.spark.task_records import TaskDeadLetters, is_task_given_again, record_reader, rows_of
 from ingestion.spark.worker_process import (
     BatchOrder,
     commit_size,
     compiled,
+    is_task_given_again,
     only_our_errors,
     resources,
 )
-from ingestion.spark.workers import WorkerPlan
+from ingestion.spark.workers import WorkerPlan, WorkerResources
 from ingestion.stages.commit import CommitStage
-from ingestion.stages.dead_letters import DeadLetterWriter, failure_handler, to_set_aside
+from ingestion.stages.dead_letters import DeadLetterWriter, TaskDeadLetters, failure_handler, to_set_aside
 from ingestion.stages.decrypt import Decryption
 from ingestion.stages.map_output import EncodedChange, MapOutput
 from ingestion.stages.map_stage import MapStage
@@ -242,3 +246,20 @@ def _commit(
     report.count(output)
     report.count(tools.consumed())
     return report
+
+
+def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[SparkRow]:
+    """The rows of Arrow batches."""
+    for batch in batches:
+        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+
+def record_reader(
+    plan: WorkerPlan, tools: WorkerResources, rows: Iterable[SparkRow], is_last: bool
+) -> RecordReader:
+    """What reads the rows of the flow's sources, which are all of one kind. `is_last`: these rows are not retried."""
+    limit = plan.flow.max_event_bytes
+    if topics := kafka_sources(plan.sources):
+        return KafkaRecords(topics, limit, rows, tools.read_range)
+    names = FileNames(tools.blind_index)
+    return FileRecords(file_sources(plan.sources), limit, names, rows, is_last, plan.closed)

@@ -118,3 +118,12 @@ def only_our_errors(
             raise failure
 
     return guarded
+
+
+def is_task_given_again() -> bool:
+    """Whether Spark gives it again: an executor was lost under it."""
+    # Here, so that the stages are loaded where there is no Spark.
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return context is not None and context.attemptNumber() > 0

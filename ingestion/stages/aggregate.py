@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from idgraph import native
 from idgraph.model.attributes import Reconciliation
 from idgraph.model.fragments import FragmentChange, Register
-from ingestion.stages.event_states import EventStates
-from ingestion.stages.map_output import Fault, MapOutput, MappedEvent
+from ingestion.stages.map_output import EventStates, Fault, MapOutput, MappedEvent
 from ingestion.stages.protect import ProtectedChunk, Sealed
 from merge import codec
 from merge.fragments import FragmentState, join_all

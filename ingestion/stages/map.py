@@ -20,8 +20,7 @@ from ingestion.sources.files.lines import DamagedRecord
 from ingestion.sources.kafka.envelope import envelope_reader
 from ingestion.sources.payload_formats import NOT_OF_THE_EVENT, PayloadFormats
 from ingestion.stages.dead_letters import BatchDeadLetters
-from ingestion.stages.event_states import event_states
-from ingestion.stages.map_output import MapOutput, MappedChunk, MappedEvent, Record
+from ingestion.stages.map_output import MapOutput, MappedChunk, MappedEvent, Record, event_states
 from ingestion.stages.protect import Protector
 from transforms.schema.attribute_nodes import Leaves
 from transforms.spec.mapping import MAX_CACHED_ROUTES, CompiledSnapshot, MappedPayload, MappingSpec

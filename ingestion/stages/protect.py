@@ -16,8 +16,7 @@ from idgraph.model.fragments import NO_ENTRIES, Kind, Register
 from idgraph.model.identifiers import MOST_BYTES, Identifier
 from idgraph.model.stamps import Stamp
 from ingestion.stages.dead_letters import BatchDeadLetters
-from ingestion.stages.event_states import EventStates
-from ingestion.stages.map_output import MapOutput, MappedChunk, MappedEvent
+from ingestion.stages.map_output import EventStates, MapOutput, MappedChunk, MappedEvent
 from merge.policies import POLICIES
 from transforms.privacy.blind_index import BlindIndex
 from transforms.privacy.sealing import DataKeys, SealingKey

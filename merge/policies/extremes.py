@@ -10,8 +10,7 @@ from typing import Any
 
 from idgraph.model import canonical
 from idgraph.model.fragments import Register
-from merge.policies.policy import Kept, Policy, is_plain
-from merge.registers import later
+from merge.policies.policy import Kept, Policy, is_plain, later
 
 
 class Extreme(Policy):

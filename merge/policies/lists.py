@@ -9,8 +9,7 @@ from idgraph.model import canonical
 from idgraph.model.classification import SealedValue
 from idgraph.model.fragments import Kind, Register
 from merge.policies.extremes import magnitude
-from merge.policies.policy import Kept, Policy, is_plain
-from merge.registers import later
+from merge.policies.policy import Kept, Policy, is_plain, later
 
 
 class Append(Policy):

@@ -6,9 +6,22 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
+from idgraph.model import canonical
 from idgraph.model.fragments import Kind, Register
 from idgraph.model.stamps import Stamp
-from merge.registers import tie_break
+
+
+def later(a: Register, b: Register) -> Register:
+    """The winner of two registers: commutative, associative, idempotent."""
+    if a[0] != b[0]:
+        return a if a[0] > b[0] else b
+    return a if tie_break(a) >= tie_break(b) else b
+
+
+def tie_break(register: Register) -> tuple[int, bytes]:
+    """What decides between two values of one origin. Never by `==`: to Python 1, 1.0 and True are equal, and
+    the first to arrive would stay; and values of different types do not compare."""
+    return register[1], canonical.encode(register[2])
 
 
 class Kept(NamedTuple):

@@ -8,8 +8,7 @@ from typing import Any
 
 from idgraph.model.fragments import Kind, Register
 from merge.policies.extremes import Extreme
-from merge.policies.policy import Kept, Policy
-from merge.registers import later, tie_break
+from merge.policies.policy import Kept, Policy, later, tie_break
 
 
 class First(Extreme):

@@ -1,4 +1,4 @@
-/* ingestion.stages.event_states.EventStates: the states of events by fragment, in one piece of memory. An object for each would
+/* ingestion.stages.map_output.EventStates: the states of events by fragment, in one piece of memory. An object for each would
  * be cold again when its fragment is joined. */
 #pragma once
 

@@ -153,9 +153,9 @@ def test_dead_letters_that_only_the_driver_can_put(
         assert list(there.scan()) == []
         # As many bytes as there are is not too much, one byte less is.
         sealed = sum(len(dead_letter.payload) for dead_letter in report.dead_letters)
-        monkeypatch.setattr("ingestion.spark.task_records.REPORTED_BYTES", sealed)
+        monkeypatch.setattr("ingestion.stages.dead_letters.REPORTED_BYTES", sealed)
         assert worker.run_by(strategy).dead == report.dead
-        monkeypatch.setattr("ingestion.spark.task_records.REPORTED_BYTES", sealed - 1)
+        monkeypatch.setattr("ingestion.stages.dead_letters.REPORTED_BYTES", sealed - 1)
         with pytest.raises(FlowStoppedError, match="which the driver would have to hold"):
             worker.run_by(strategy)
 

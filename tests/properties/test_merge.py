@@ -12,7 +12,7 @@ from idgraph.model.fragments import FragmentChange, Kind, Origin, Register
 from idgraph.model.identifiers import Identifier
 from idgraph.model.stamps import SpecRef, Stamp
 from merge.fragments import FragmentState
-from merge.registers import later
+from merge.policies.policy import later
 from merge.resolution import tree
 from tests.policies import fold
 

@@ -16,7 +16,7 @@ from idgraph.model.fragments import FragmentChange, Kind, Origin, Register
 from idgraph.model.identifiers import Identifier
 from idgraph.model.index import IndexRules
 from idgraph.model.stamps import SpecRef, Stamp
-from ingestion.stages.event_states import event_states
+from ingestion.stages.map_output import event_states
 from merge import codec
 from merge.documents import EncodedFields, document
 from merge.fragments import FragmentState, join_all
