@@ -25,8 +25,8 @@ from ingestion.stages.dead_letters import BatchAttempt, DeadLetterWriter
 from sinks.keyring.provider import KeyringFile
 from sinks.sqlite.data_keys import SqliteDataKeys
 from sinks.sqlite.dead_letters import SqliteDeadLetters
-from sinks.sqlite.index.index import SqliteProfileIndex
 from sinks.sqlite.profiles import SqliteProfileStore
+from sinks.tantivy.index import TantivyProfileIndex
 from sinks.tombstone_file import TombstoneFile
 from transforms.privacy.blind_index import BlindIndex
 from transforms.privacy.protected_names import TombstoneNames
@@ -50,7 +50,7 @@ def measure(fragments: int = FRAGMENTS) -> dict[str, Any]:
         sealer = DeadLetterSealer(provider)
         resources = WorkerResources(
             SqliteProfileStore(folder / "profiles.db", names),
-            SqliteProfileIndex(folder / "index.db", names),
+            TantivyProfileIndex(folder / "index", names),
             SqliteDeadLetters(folder / "dead-letters.db"),
             DataKeys(provider, SqliteDataKeys(folder / "data-keys.db")),
             BlindIndex(provider),
@@ -102,7 +102,7 @@ def _fill(resources: WorkerResources, fragments: int, sealer: DeadLetterSealer) 
 
 
 def _bare(folder: Path, fragment_id: str) -> None:
-    """The rows of one person and nothing else: no tombstone, no dead letters, no emptied log, tokens left behind."""
+    """The rows of one person and nothing else: no tombstone, no dead letters, no emptied log, the index left as it is."""
     by_file = {
         "profiles.db": (
             "DELETE FROM identifiers WHERE fragment = (SELECT number FROM fragments WHERE id = ?)",
@@ -110,7 +110,6 @@ def _bare(folder: Path, fragment_id: str) -> None:
             "DELETE FROM fragments WHERE id = ?",
         ),
         "data-keys.db": ("DELETE FROM data_keys WHERE fragment = ?",),
-        "index.db": ("DELETE FROM documents WHERE id = ?",),
     }
     for name, statements in by_file.items():
         connection = sqlite3.connect(folder / name)

@@ -5,6 +5,7 @@ python -m benchmarks.index
 
 from __future__ import annotations
 
+import hashlib
 import random
 import sqlite3
 import tempfile
@@ -14,7 +15,7 @@ from pathlib import Path
 from idgraph.model import canonical
 from idgraph.model.index import IndexDocument
 from idgraph.model.queries import FullText, Prefix, Query, Range, Scalar, Term
-from sinks.sqlite.index.index import SqliteProfileIndex
+from sinks.tantivy.index import TantivyProfileIndex
 
 DOCUMENTS = 20_000
 BATCH = 1_000
@@ -39,7 +40,7 @@ def measure() -> dict[str, float]:
         for each in chance.sample(documents, len(documents))
     ]
     with tempfile.TemporaryDirectory() as folder:
-        index = SqliteProfileIndex(Path(folder) / "index.db")
+        index = TantivyProfileIndex(Path(folder) / "index", _name)
         rates = {"new": _put(index, documents), "update": _put(index, updates), "same": _put(index, updates)}
         fields = updates[0].fields
         for name, query in {
@@ -57,6 +58,10 @@ def measure() -> dict[str, float]:
     return rates
 
 
+def _name(document_id: str) -> bytes:
+    return hashlib.sha256(document_id.encode()).digest()[:16]
+
+
 def value_at(chance: random.Random, place: int) -> Scalar:
     """A value of the attribute that stands at a place of PATHS."""
     if place < 4:
@@ -72,14 +77,14 @@ def _scalar(value: Scalar | list[Scalar]) -> Scalar:
     return value[0] if isinstance(value, list) else value
 
 
-def _put(index: SqliteProfileIndex, documents: list[IndexDocument]) -> float:
+def _put(index: TantivyProfileIndex, documents: list[IndexDocument]) -> float:
     started = time.perf_counter()
     for start in range(0, len(documents), BATCH):
         index.put(documents[start : start + BATCH])
     return len(documents) / (time.perf_counter() - started)
 
 
-def _milliseconds(index: SqliteProfileIndex, query: Query, rounds: int = 50) -> float:
+def _milliseconds(index: TantivyProfileIndex, query: Query, rounds: int = 50) -> float:
     started = time.perf_counter()
     for _ in range(rounds):
         index.search(query)

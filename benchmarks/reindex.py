@@ -28,9 +28,9 @@ from idgraph.model.store import NEW, FragmentWrite, ProfileStore, scan_pages
 from idgraph.projection.indexing import IndexPolicy, documents_of
 from merge.fragments import FragmentState
 from sinks.keyring.provider import KeyringFile
-from sinks.sqlite.index.index import SqliteProfileIndex
-from sinks.sqlite.index.versions import SqliteIndexVersions
 from sinks.sqlite.profiles import SqliteProfileStore
+from sinks.tantivy.index import TantivyProfileIndex
+from sinks.tantivy.versions import TantivyIndexVersions
 from transforms.privacy.protected_names import TombstoneNames
 from transforms.privacy.record_sealing import DeadLetterSealer
 
@@ -116,9 +116,9 @@ def _embedded(folder: Path, names: TombstoneNames) -> Iterator[_Kind]:
         return lambda: [bare.put(page) for page in pages]
 
     with (
-        closing(SqliteProfileIndex(folder / "bare.db", names)) as bare,
-        closing(SqliteProfileIndex(folder / "index.db", names)) as index,
-        closing(SqliteIndexVersions(folder / "index.db", names)) as versions,
+        closing(TantivyProfileIndex(folder / "bare", names)) as bare,
+        closing(TantivyProfileIndex(folder / "index", names)) as index,
+        closing(TantivyIndexVersions(folder / "index", names)) as versions,
     ):
         yield _Kind(index, versions, put_bare)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable
 from decimal import Decimal
 from math import isinf
 from typing import Any
@@ -21,13 +21,13 @@ from merge.resolution import Shown, shown
 
 
 def document(fragment_id: str, version: int, state: FragmentState, rules: IndexRules) -> IndexDocument:
-    """The index document of a fragment's normalised state at a store version.
+    """The index document of a fragment's normalised state at a store version. Raises DamagedStateError.
 
     Of sealed values only the blind-index token goes in, where there is one.
     """
     if native.states is not None and state.encoded is not None and state.encoded[:1] == codec.FORMAT:
         # It has no cells, and need not be decoded.
-        return IndexDocument(fragment_id, version, EncodedFields(state.encoded, rules.is_indexable))
+        return IndexDocument(fragment_id, version, _fields_of_bytes(state.encoded, rules.is_indexable))
     fields = _fields_of_state(state, rules.is_indexable)
     if state.cells:
         _set_reconciled(fields, state, rules)
@@ -36,36 +36,6 @@ def document(fragment_id: str, version: int, state: FragmentState, rules: IndexR
 
 _Field = Scalar | list[Scalar] | None
 _Fields = dict[str, Scalar | list[Scalar]]
-
-
-class EncodedFields(Mapping[str, Scalar | list[Scalar]]):
-    """The fields of a document as the bytes of their state, read when one is asked for: an index that knows states
-    takes what it needs from `state` itself. Reading raises DamagedStateError for bytes that are none."""
-
-    __slots__ = ("_fields", "is_indexable", "state")
-
-    def __init__(self, state: bytes, is_indexable: Callable[[str], bool]) -> None:
-        self.state = state
-        self.is_indexable = is_indexable
-        self._fields: _Fields | None = None
-
-    def read(self) -> Mapping[str, Scalar | list[Scalar]]:
-        """All of them."""
-        if self._fields is None:
-            self._fields = _fields_of_bytes(self.state, self.is_indexable)
-        return self._fields
-
-    def __getitem__(self, path: str) -> Scalar | list[Scalar]:
-        return self.read()[path]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.read())
-
-    def __len__(self) -> int:
-        return len(self.read())
-
-    def __repr__(self) -> str:
-        return repr(self.read())
 
 
 def _fields_of_bytes(data: bytes, is_indexable: Callable[[str], bool]) -> _Fields:

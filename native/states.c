@@ -8,14 +8,12 @@
 #include "states/event_joining.h"
 #include "states/fields.h"
 #include "states/identifiers.h"
-#include "states/tokens.h"
 
 static PyMethodDef methods[] = {
     {"join", (PyCFunction)(void (*)(void))join, METH_FASTCALL, join_doc},
     {"join_all", join_all, METH_O, join_all_doc},
     {"identifiers", identifiers, METH_O, identifiers_doc},
     {"fields", (PyCFunction)(void (*)(void))fields, METH_FASTCALL, fields_doc},
-    {"tokens", (PyCFunction)(void (*)(void))tokens, METH_FASTCALL, tokens_doc},
     {NULL, NULL, 0, NULL},
 };
 

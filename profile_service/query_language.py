@@ -1,23 +1,42 @@
-"""The small search language of the command line.
+"""The search language of the command line.
 
-activity.search.query:guitar   the word stands in the attribute
+activity.search.query:guitar   the word is in the attribute; `guit*` a word that begins so
 demographics.gender=F          exactly this value ("F" in quotes: exactly this text)
-identity.userId=44*            starts with ("44"* when what it starts with has to stand in quotes)
+identity.userId=44*            begins with ("44"* where the beginning has to be in quotes)
+identity.email=*               the attribute has a value
 demographics.age>=30           also > <= <
-guitar                         the word stands anywhere in the indexed text
+guitar                         the word is anywhere in the indexed text; `guit*` as above
 "labels.cost centre"=7         quotes for a path with blanks or operators; a quote in it is written twice
+
+Clauses beside each other must all hold. `a OR b`, `NOT a`, and parentheses join them; these words are in capitals. NOT
+binds closest, OR loosest.
 """
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 from decimal import Decimal
 
 from idgraph.model import canonical
 from idgraph.model.attributes import DataType
 from idgraph.model.errors import QueryError
-from idgraph.model.queries import Clause, FullText, Prefix, Query, Range, Term
+from idgraph.model.queries import (
+    All,
+    AnyOf,
+    Clause,
+    Condition,
+    Exists,
+    FullText,
+    Not,
+    Prefix,
+    Query,
+    Range,
+    Term,
+    leaves,
+)
 
 # What looks like an operator is read whole, so that one of another language is no part of a path or value.
 _CLAUSE = re.compile(
@@ -27,14 +46,105 @@ _CLAUSE = re.compile(
 _OPERATORS = ("=", ":", ">=", ">", "<=", "<")
 _APART = re.compile(r"""(?:[^"\s]+\s+)?[!~]?[=<>]{1,3}(?:\s|$)|[^"\s]+\s+[!~]?[=<>]{1,3}\S""")
 _WITHOUT_PATH = re.compile(r"[!~]?[=<>]+")
+_TOKEN = re.compile(r"""(?:"(?:[^"]|"")*"|[^\s"])+|\S+""")
+_JOINING = ("AND", "OR", "NOT")
+_QUOTED = re.compile(r'"(?:[^"]|"")*"')
+_JOINED = re.compile(r"(?:^|\s|\()(?:AND|OR|NOT)(?:\s|\)|$)")
+MOST_NESTED = 50
+"""So deep parentheses may be nested."""
 
 
 def parse_query(words: Iterable[str], type_of: Callable[[str], DataType | None]) -> Query:
-    """Clauses, one a word, all of which must hold. `type_of` gives an attribute's declared type if known.
+    """Words of a command line, each a clause, or several with AND, OR, NOT and parentheses. `type_of` gives an attribute's
+    declared type if known.
 
     Raises QueryError that shows the clause which cannot be read, and where.
     """
-    return Query(tuple(_clause(word, type_of) for word in words))
+    parser = _Parser(_tokens(words), type_of)
+    if not parser.tokens:
+        return Query()
+    found = parser.any_of(0)
+    if parser.tokens:
+        raise QueryError("a `)` has no `(` before it")
+    return Query(found.conditions if isinstance(found, All) else (found,))
+
+
+def _tokens(words: Iterable[str]) -> list[str]:
+    """Clauses, operators and parentheses. A word is one clause, blanks and all, unless operators join clauses in it."""
+    tokens: list[str] = []
+    depth = 0
+    for word in words:
+        is_joined = _JOINED.search(_QUOTED.sub("", word)) or word.startswith("(")
+        for token in _TOKEN.findall(word) if is_joined else [word]:
+            clause = token
+            while clause.startswith("(") and clause != "(":
+                tokens.append("(")
+                depth, clause = depth + 1, clause[1:]
+            closed = 0
+            # Parentheses within a value are part of it.
+            while depth > closed and clause.endswith(")") and clause != ")" and _is_unbalanced(clause):
+                closed, clause = closed + 1, clause[:-1]
+            tokens += [clause, *(")" * closed)]
+            depth += (clause == "(") - (clause == ")") - closed
+    return tokens
+
+
+def _is_unbalanced(clause: str) -> bool:
+    bare = _QUOTED.sub("", clause)
+    return bare.count(")") > bare.count("(")
+
+
+class _Parser:
+    """Takes tokens from the front of `tokens`."""
+
+    def __init__(self, tokens: list[str], type_of: Callable[[str], DataType | None]) -> None:
+        self.tokens = tokens
+        self._type_of = type_of
+
+    def any_of(self, depth: int) -> Condition:
+        """Conditions joined by OR."""
+        found = [self._all_of(depth)]
+        while self._takes("OR"):
+            found.append(self._all_of(depth))
+        return found[0] if len(found) == 1 else AnyOf(tuple(found))
+
+    def _all_of(self, depth: int) -> Condition:
+        found: list[Condition] = []
+        while self.tokens and self.tokens[0] not in ("OR", ")"):
+            if found:
+                self._takes("AND")
+            self._require_clause()
+            found.append(self._one(depth))
+        self._require(bool(found))
+        return found[0] if len(found) == 1 else All(tuple(found))
+
+    def _one(self, depth: int) -> Condition:
+        if depth > MOST_NESTED:
+            raise QueryError(f"parentheses and NOT are nested more than {MOST_NESTED} deep")
+        if self._takes("NOT"):
+            self._require_clause()
+            return Not(self._one(depth + 1))
+        if self._takes("("):
+            found = self.any_of(depth + 1)
+            if not self._takes(")"):
+                raise QueryError("a `(` is never closed; a text with parentheses stands in double quotes")
+            return found
+        return _clause(self.tokens.pop(0), self._type_of)
+
+    def _takes(self, token: str) -> bool:
+        if self.tokens and self.tokens[0] == token:
+            self.tokens.pop(0)
+            return True
+        return False
+
+    def _require_clause(self) -> None:
+        self._require(bool(self.tokens) and self.tokens[0] not in ("AND", "OR", ")"))
+
+    def _require(self, is_there: bool) -> None:
+        if not is_there:
+            raise QueryError(
+                "AND, OR and NOT join clauses: one stands on each side. In double quotes they are words"
+            )
 
 
 def _clause(text: str, type_of: Callable[[str], DataType | None]) -> Clause:
@@ -47,8 +157,10 @@ def _clause(text: str, type_of: Callable[[str], DataType | None]) -> Clause:
         raise QueryError(_no_operator(text, found))
     if not value:
         raise QueryError(f"nothing stands after {operator!r} in {text!r}")
+    if value == "*" and operator in "=:":
+        return Exists(path)
     if operator == ":":
-        return FullText(value, path)
+        return _full_text(value, path)
     if operator == "=":
         if value.endswith("*") and not _is_quoted(value):
             return Prefix(path, _beginning(text, value[:-1]))
@@ -68,7 +180,14 @@ def _words(text: str) -> FullText:
         raise QueryError(f"{text!r}: write path, operator and value without blanks between: age>=65")
     if operator := _WITHOUT_PATH.match(text):
         raise QueryError(f"{text!r}: no path stands before {operator[0]!r}; write path=value, or words alone")
-    return FullText(text)
+    return _full_text(text, None)
+
+
+def _full_text(text: str, path: str | None) -> FullText:
+    """Words; the last may be a beginning."""
+    if text[-1:] == "*" and text[-2:-1].isalnum():
+        return FullText(text[:-1], path, is_prefix=True)
+    return FullText(text, path)
 
 
 def _no_operator(text: str, found: re.Match[str]) -> str:
@@ -105,3 +224,65 @@ def _value(text: str, declared: DataType | None) -> str | int | float | bool:
         # More digits or a larger exponent than a float has: a whole number is exact all the same.
         return int(value) if value == value.to_integral_value() else float(value)
     return value if isinstance(value, bool | int | float) else text
+
+
+def warnings(query: Query, types: Mapping[str, DataType], has_values: Callable[[str], bool]) -> Iterator[str]:
+    """What to say of clauses that never match, or mean another thing than they look like. `types` are those of the
+    catalogue; `has_values` reports whether a profile has an attribute that it does not know."""
+    for clause in leaves(query):
+        if isinstance(clause, FullText):
+            yield from _about_words(clause)
+        if clause.path is None:
+            continue
+        if clause.path not in types:
+            if not has_values(clause.path):
+                yield f"no attribute is called {clause.path}; {nearest(clause.path, types)}"
+        elif problem := _of_another_type(clause, types[clause.path]):
+            yield f"{clause.path} is of type {types[clause.path]}: {problem}"
+        if isinstance(clause, Term) and str(clause.value).endswith("*"):
+            yield f'within quotes a star is a star; a beginning is written {clause.path}="…"*'
+
+
+def nearest(path: str, known: Collection[str]) -> str:
+    """What to do about an attribute that nobody knows."""
+    near = difflib.get_close_matches(path, known, n=1)
+    return f"did you mean {near[0]}?" if near else "`idgraph attributes search` finds them"
+
+
+def _about_words(clause: FullText) -> Iterator[str]:
+    if not any(each.isalnum() for each in clause.words):
+        yield f"{clause.words!r} has no word, so it finds nothing"
+    elif clause.path is None and clause.words.upper() in _JOINING and not clause.is_prefix:
+        yield f"{clause.words!r} is searched as a word; {clause.words.upper()} in capitals joins clauses"
+
+
+_NUMERIC = (DataType.INTEGER, DataType.NUMBER)
+
+
+def _of_another_type(clause: Clause, declared: DataType) -> str | None:
+    """Why a clause finds no value of this type."""
+    if declared is DataType.ARRAY or isinstance(clause, Exists):
+        return None
+    if isinstance(clause, Prefix | FullText):
+        return None if declared is DataType.STRING else "it has no text to search"
+    given = [clause.value] if isinstance(clause, Term) else [clause.lower, clause.upper]
+    for value in given:
+        if value is None:
+            continue
+        if declared in _NUMERIC and (isinstance(value, str | bool)):
+            return f"{value!r} is no number{_as_milliseconds(value)}"
+        if declared is DataType.STRING and not isinstance(value, str):
+            return f"{value!r} is no text"
+        if declared is DataType.BOOLEAN and not isinstance(value, bool):
+            return f"{value!r} is neither true nor false"
+    return None
+
+
+def _as_milliseconds(value: str | bool) -> str:
+    """For a date that is compared with a number: the number that was most likely meant."""
+    try:
+        moment = datetime.fromisoformat(str(value))
+    except ValueError:
+        return ""
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return f"; in milliseconds since 1970 it is {int(moment.timestamp() * 1000)}"

@@ -14,8 +14,8 @@ from idgraph.model.classification import SealedValue
 from idgraph.model.errors import DamagedStateError, KeyProviderError, QueryError, SealError
 from idgraph.model.fragments import Kind, Origin, Register
 from idgraph.model.identifiers import Identifier
-from idgraph.model.index import ProfileIndex
-from idgraph.model.queries import Clause, Query, Term
+from idgraph.model.index import FacetCount, ProfileIndex
+from idgraph.model.queries import Clause, Exists, Order, Query, Term, rewritten
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.model.store import FragmentStore, StoredFragment, sorted_all
 from merge.fragments import FragmentState
@@ -73,7 +73,7 @@ class Profile(NamedTuple):
 
 
 class SearchResult(NamedTuple):
-    """A page of profiles, sorted by id."""
+    """A page of profiles, in the order of the search."""
 
     profiles: list[Profile]
     cursor: str | None
@@ -114,13 +114,26 @@ class ProfileReader:
         return list(self._profiles((stored[name] for name in ids if name in stored), reveal))
 
     def search(
-        self, query: Query, limit: int = 20, cursor: str | None = None, reveal: bool = False
+        self,
+        query: Query,
+        limit: int = 20,
+        cursor: str | None = None,
+        reveal: bool = False,
+        order: Order | None = None,
     ) -> SearchResult:
-        """Profiles that match. Raises QueryError for a query that a protected attribute cannot answer."""
-        page = self._index.search(self._rewrite(query), limit, cursor)
+        """Profiles that match: by `order`, else the best matches for its words first, else by id. Raises QueryError for a
+        query that a protected attribute cannot answer."""
+        if order is not None:
+            self._require_open(order.path, "sorted by")
+        page = self._index.search(self._rewrite(query), limit, cursor, order)
         stored = self._store.read(page.ids)
         found = list(self._profiles((stored[name] for name in page.ids if name in stored), reveal))
         return SearchResult(found, page.cursor)
+
+    def facets(self, query: Query, path: str, limit: int = 10) -> list[FacetCount]:
+        """The most frequent values of an attribute among profiles that match. Raises QueryError as `search` does."""
+        self._require_open(path, "counted by value")
+        return self._index.facets(self._rewrite(query), path, limit)
 
     def count(self, query: Query) -> int:
         """How many profiles match."""
@@ -137,8 +150,12 @@ class ProfileReader:
             except DamagedStateError:
                 self.damaged.append(fragment.id)
 
+    def _require_open(self, path: str, use: str) -> None:
+        if self._attributes.policy(path).is_protected:
+            raise QueryError(f"{path} is protected and cannot be {use}")
+
     def _rewrite(self, query: Query) -> Query:
-        return Query(tuple(self._rewrite_clause(clause) for clause in query.clauses))
+        return rewritten(query, self._rewrite_clause)
 
     def _rewrite_clause(self, clause: Clause) -> Clause:
         if clause.path is None:
@@ -148,6 +165,8 @@ class ProfileReader:
             return clause
         if not policy.is_searchable:
             raise QueryError(f"{clause.path} is protected and cannot be searched")
+        if isinstance(clause, Exists):
+            return clause
         if not isinstance(clause, Term):
             # The index holds tokens there: their order and their beginnings mean nothing.
             raise QueryError(

@@ -1,9 +1,8 @@
 """How an embedded index looks at values: three classes that never meet, and text as words.
 
-Limits, the same in every embedded index: `Prefix` and `Range` look at the first ORDERED_CHARACTERS of a
-string (`Term` at all of them), full text at the first SEARCHED_CHARACTERS of a value, and at the first
-WORD_CHARACTERS of a word. A NaN counts as absent; a number that is too large for a double is infinite for `Range`,
-and exact for `Term`.
+Limits, the same in every index: `Prefix`, `Range` and `Order` look at the first ORDERED_CHARACTERS of a string (`Term` at
+all of them); full text does not find words of more than WORD_BYTES. A NaN counts as absent; a number that is too large
+for a double is infinite for `Range`, and exact for `Term`.
 """
 
 from __future__ import annotations
@@ -12,33 +11,36 @@ import base64
 import binascii
 import hashlib
 import math
-import re
+import sys
 import unicodedata
 from decimal import Decimal
 from enum import Enum
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
+from tantivy import Filter, TextAnalyzer, TextAnalyzerBuilder, Tokenizer
+
+from idgraph.model import canonical
 from idgraph.model.errors import QueryError
-from idgraph.model.queries import Query
+from idgraph.model.queries import Clause, Exists, Order, Query, leaves
 
 _DIGEST = 6
 
 
-def cursor_after(document_id: str) -> str:
-    """An opaque cursor that goes on behind this id."""
-    data = document_id.encode()
+def cursor_of(place: Any) -> str:
+    """An opaque cursor that goes on behind a place, which is made of JSON values."""
+    data = canonical.encode(place)
     return base64.urlsafe_b64encode(_digest(data) + data).decode()
 
 
-def read_cursor(cursor: str) -> str:
-    """The id behind which to go on. Raises QueryError for what `cursor_after` did not make."""
+def read_cursor(cursor: str) -> Any:
+    """The place behind which to go on. Raises QueryError for what `cursor_of` did not make."""
     try:
         data = base64.b64decode(cursor.encode("ascii"), altchars=b"-_", validate=True)
-        digest, after = data[:_DIGEST], data[_DIGEST:]
-        if digest == _digest(after):
-            return after.decode()
-    except (binascii.Error, UnicodeError):
+        digest, place = data[:_DIGEST], data[_DIGEST:]
+        if digest == _digest(place):
+            return canonical.decode(place)
+    except (binascii.Error, *canonical.MalformedJSON):
         pass
     raise QueryError("the cursor is not one that this index gave out")
 
@@ -48,12 +50,7 @@ def _digest(data: bytes) -> bytes:
 
 
 ORDERED_CHARACTERS = 256
-SEARCHED_CHARACTERS = 4096
-WORD_CHARACTERS = 128
-
-_ascii_words = re.compile(r"[a-z0-9]+").findall
-_uuid = re.compile(r"\b[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}\b")
-_UUID_CHARACTERS = 36
+WORD_BYTES = 255
 
 
 class ValueClass(Enum):
@@ -115,39 +112,54 @@ def is_unicode(text: str) -> bool:
     return True
 
 
-def check_text(query: Query) -> None:
-    """Raises QueryError for a query of text that no document can hold."""
-    for clause in query.clauses:
+def in_column(number: float | Decimal) -> int | float:
+    """A number, which is no NaN, in order and facets: one that is too large for a double is the largest one."""
+    return max(-_LARGEST, min(_LARGEST, ordered(number) or 0))
+
+
+_LARGEST = sys.float_info.max
+
+
+def order_key(value: Any) -> tuple[int, Any]:
+    """Sorts values as `Order` does: booleans, strings, numbers."""
+    kind = class_of(value)
+    if kind is ValueClass.NUMBER:
+        return 2, float(in_column(value))
+    return (1, value) if kind is ValueClass.TEXT else (0, value)
+
+
+def check_text(query: Query, order: Order | None = None) -> None:
+    """Raises QueryError for a search of text that no document can hold."""
+    clauses: list[Clause] = list(leaves(query))
+    if order is not None:
+        clauses.append(Exists(order.path))
+    for clause in clauses:
         if not all(is_unicode(part) for part in clause if isinstance(part, str)):
             raise QueryError("the query holds text that is not valid Unicode")
 
 
 def words(text: str) -> list[str]:
-    """The words of a text without case and diacritics: `Zoë, zoe` gives `["zoe", "zoe"]`.
+    """The words of a text without case and Latin accents: `Zoë, zoe` gives `["zoe", "zoe"]`.
 
-    A word is a run of letters, digits and the marks that belong to them. A UUID is one word: nobody
-    looks for its parts, and as five words each it would be most of a profile's index.
+    A word is a run of letters and digits of at most WORD_BYTES. It is the analysis of the embedded index, so that every
+    index finds the same.
     """
-    text = text[:SEARCHED_CHARACTERS]
-    if "-" in text and len(text) >= _UUID_CHARACTERS:
-        text = _uuid.sub(lambda found: found[0].replace("-", ""), text)
-    if text.isascii():
-        found = _ascii_words(text.lower())
-    else:
-        folded = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).casefold())
-        found = "".join(map(_plain, folded)).split()
-    return [word[:WORD_CHARACTERS] for word in found] if len(text) > WORD_CHARACTERS else found
+    found: list[str] = analyzer().analyze(composed(text))
+    return found
 
 
-# Combining classes from 200 on sit above, below or across their dead letter: accents. Lower ones, such as
-# vowel signs and viramas, are part of the spelling.
-_FIRST_ACCENT = 200
+def composed(text: str) -> str:
+    """The text with each accent in its letter (NFC), as words are looked for in it."""
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
-@lru_cache(maxsize=65_536)
-def _plain(character: str) -> str:
-    if character.isalnum():
-        return character
-    if unicodedata.combining(character) >= _FIRST_ACCENT:
-        return ""
-    return character if unicodedata.category(character).startswith("M") else " "
+@cache
+def analyzer() -> TextAnalyzer:
+    """What makes words of a text."""
+    return (
+        TextAnalyzerBuilder(Tokenizer.simple())
+        .filter(Filter.remove_long(WORD_BYTES + 1))
+        .filter(Filter.ascii_fold())
+        .filter(Filter.lowercase())
+        .build()
+    )

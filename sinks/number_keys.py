@@ -14,18 +14,29 @@ BEYOND = b"\x00"
 AFTER_BEYOND = b"\x01"
 
 _pack = struct.Struct(">d").pack
+_unpack = struct.Struct(">Q").unpack
+_SIGN = 1 << 63
 _ALL = (1 << 64) - 1
 _EXACT = 2.0**53
+_PLAIN = frozenset({int, float})
 
 
 def number_key(value: Any) -> bytes | None:
     """Equal for equal numbers, exact for integers and beyond a double's range. None for NaN."""
+    if type(value) in _PLAIN and -_EXACT < value < _EXACT:
+        return bytes.fromhex(plain_key(value))
     key = number_order(value)
     if key not in INFINITE or value in (math.inf, -math.inf):
         return key
     whole = exact(value)
     digits = f"{whole:x}" if isinstance(whole, int) else f"{whole:f}".rstrip("0")
     return key + BEYOND + hashlib.sha256(digits.encode()).digest()
+
+
+def plain_key(value: float) -> str:
+    """The key, in hexadecimal, of a number of which every integer is a double."""
+    (bits,) = _unpack(_pack(value + 0.0))
+    return f"01{bits:016x}" if bits < _SIGN else f"00{bits ^ _ALL:016x}"
 
 
 def number_order(value: Any) -> bytes | None:

@@ -36,7 +36,6 @@ LONG = (
     "properties/test_policy_change.py",
     "sinks/test_dynamo_client.py",
     "sinks/test_dynamo_streams.py",
-    "sinks/test_elasticsearch_concurrent_versions.py",
     "sinks/test_elasticsearch_index.py",
     "sinks/test_kms_envelope.py",
     "spark/test_decryption.py",

@@ -66,6 +66,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "prometheus_client": ("idgraph/app/observation/", "metadata_service/api/request_metrics.py"),
     "typer": ("idgraph/app/",),
     "rich": ("idgraph/app/",),
+    "tantivy": ("sinks/tantivy/", "sinks/index_values.py"),
     "cryptography": ("transforms/privacy/", "sinks/keyring/"),
     "phonenumbers": ("transforms/schema/detection/",),
     "stdnum": ("transforms/schema/detection/",),

@@ -3,7 +3,6 @@ published can be read, and how much is done."""
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 import time
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from benchmarks.workload import clear, endless
 from idgraph.app import wiring
 from idgraph.app.publish import publish_lines
 from idgraph.app.settings.document import Settings
+from idgraph.files import file_lock
 from idgraph.model.store import ProfileStore
 
 RATE = 1000
@@ -46,7 +46,7 @@ def measure(folder: Path, rate: int = RATE) -> dict[str, Any]:
                     with _mood(proxy, mood):
                         figures[f"metadata service: {mood}"] = watch.held(SECONDS)
                     watch.held(SETTLE_SECONDS)
-                with _locked(settings.directory / "index.db"):
+                with file_lock(settings.directory / "index" / "lock"):
                     figures["index: locked"] = watch.held(SECONDS)
                 started = time.monotonic()
                 until(lambda: not tools.store.outbox(1), 120)
@@ -67,18 +67,6 @@ def _mood(proxy: Proxy, mood: Mood) -> Iterator[None]:
         yield
     finally:
         proxy.mood = Mood.HEALTHY
-
-
-@contextmanager
-def _locked(file: Path) -> Iterator[None]:
-    """Another process writes to the file all the time, as one that compacts it does."""
-    connection = sqlite3.connect(file, isolation_level=None, timeout=60)
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-    finally:
-        connection.execute("ROLLBACK")
-        connection.close()
 
 
 class _Publisher(threading.Thread):

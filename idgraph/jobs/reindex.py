@@ -1,16 +1,12 @@
 """The index again from the store, beside the flows that write, until it takes the place of the one in use.
 
-The order makes it whole, and each step can be done again:
+1. Another version of the index is begun. From here on everybody who puts into the index or erases there does so in both.
+2. Tombstones are brought into it.
+3. All fragments are read, page by page, and indexed under the newest snapshot.
+4. The version takes the place of the one in use, in one step; the replaced one is deleted.
 
-1. another version of the index is begun: what is put into the one in use from here on, or erased there, is followed;
-2. tombstones are brought into it;
-3. all fragments are read, page by page, and indexed under the newest snapshot. What a flow writes behind the walk it
-   puts into the version in use afterwards, so it is followed; what it has not put yet waits in the outbox;
-4. what was put meanwhile is read again from the store, until little is left;
-5. the version takes the place of the one in use, in a moment in which writers wait.
-
-How far the third step came is on disk. Both sides judge a document by its version, so whichever way it comes, and
-however often, the newest stays.
+How far the third step came is on disk. A document is judged by its version, so whichever way it comes, and however
+often, the newest stays.
 """
 
 from __future__ import annotations
@@ -20,19 +16,14 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from idgraph.jobs.resume_points import ResumePoint
-from idgraph.model.batch_size import BatchSize
 from idgraph.model.index_versions import IndexVersions
-from idgraph.model.store import ProfileStore, StoredFragment, read_pages, scan_pages
+from idgraph.model.store import ProfileStore, StoredFragment, scan_pages
 from idgraph.projection.indexing import IndexPolicy, documents_of
 from merge import isolation
 
 log = logging.getLogger(__name__)
 
 PAGE = 1000
-FEW = 100
-"""So little is left to follow that writers can wait for it."""
-MOST_ROUNDS = 100
-"""Looks at what was put meanwhile, after which writers wait however much is left."""
 SHOWN = 5
 """How many fragments are named where more may be meant."""
 
@@ -40,14 +31,13 @@ SHOWN = 5
 @dataclass(slots=True)
 class ReindexProgress:
     """How far it is. `total` fragments there were at the start, of which `looked_at` include those of the run that
-    was interrupted and is resumed (`resumed`); `followed` were put by others meanwhile. `refused` ones are not in
-    the index: it does not take them, or their state is damaged; the first are in `named`."""
+    was interrupted and is resumed (`resumed`). `refused` ones are not in the index: it does not take them, or their state
+    is damaged; the first are in `named`."""
 
     version: str
     total: int
     looked_at: int = 0
     indexed: int = 0
-    followed: int = 0
     resumed: bool = False
     refused: set[str] = field(default_factory=set)
     replaced: str = ""
@@ -72,23 +62,24 @@ class Reindexing:
         self._versions = versions
         self._policy = policy
         self._point = point
-        self._size = BatchSize(PAGE)
 
-    def run(self, page: int = PAGE, anew: bool = False) -> Generator[ReindexProgress, None, None]:
-        """Gives the progress at the start and after each page; the same object again and again.
+    def run(
+        self, page: int = PAGE, anew: bool = False, keep: bool = False
+    ) -> Generator[ReindexProgress, None, None]:
+        """Gives the progress at the start and after each page; the same object again and again. `anew` forgets what was
+        begun, `keep` leaves the replaced version.
 
-        Blocks. Raises ProfileIndexError and StoreError; run it again then. `anew` forgets what was begun.
+        Blocks. Raises ProfileIndexError and StoreError; run it again then.
         """
         begun = self._versions.begin(anew)
         progress = ReindexProgress(begun.name, self._store.count())
         while True:
             policy = self._policy()
             yield from self._fill(f"{begun.mark} {policy.fingerprint}", policy, page, progress)
-            yield from self._follow(progress)
             if self._policy().fingerprint == policy.fingerprint:
                 break
             log.warning("what may be indexed has changed: all profiles are indexed again")
-        progress.replaced = self._versions.switch(lambda ids: self._take(ids, progress))
+        progress.replaced = self._versions.switch(keep)
         self._point.forget()
         yield progress
 
@@ -100,8 +91,8 @@ class Reindexing:
         after = str(kept.get("after", ""))
         progress.looked_at, progress.resumed = int(kept.get("looked_at", 0)), bool(kept)
         if not kept:
+            # A writer that read a fragment before its erasure may put it after.
             self._versions.write_tombstones(self._store.all_tombstones())
-            self._point.keep(under, {"after": "", "looked_at": 0})
         yield progress
         for fragments in scan_pages(self._store, page, after):
             self._put(fragments, policy, progress)
@@ -110,21 +101,6 @@ class Reindexing:
             yield progress
             if self._policy().fingerprint != policy.fingerprint:
                 return
-
-    def _follow(self, progress: ReindexProgress) -> Iterator[ReindexProgress]:
-        for _ in range(MOST_ROUNDS):
-            ids = self._versions.changed()
-            self._take(ids, progress)
-            yield progress
-            if len(ids) < FEW:
-                return
-
-    def _take(self, ids: Sequence[str], progress: ReindexProgress) -> None:
-        """Index what the store has of fragments that others put. What it has no more was erased, which is followed
-        by itself."""
-        for some, found in read_pages(self._store, ids, self._size):
-            self._put(list(found.values()), self._policy(), progress)
-            progress.followed += len(some)
 
     def _put(
         self, fragments: Sequence[StoredFragment], policy: IndexPolicy, progress: ReindexProgress

@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 
 from idgraph.model.attributes import Reconciliation
 from idgraph.model.fragments import LATEST_ONLY
-from idgraph.model.queries import Query, Scalar
+from idgraph.model.queries import Order, Query, Scalar
 
 
 class IndexRules(NamedTuple):
@@ -39,10 +39,17 @@ class IndexDocument(NamedTuple):
 
 
 class SearchPage(NamedTuple):
-    """Ids of matching profiles, sorted, and where to go on; `cursor` is None on the last page."""
+    """Ids of matching profiles in the order asked for; `cursor` is None on the last page."""
 
     ids: list[str]
     cursor: str | None
+
+
+class FacetCount(NamedTuple):
+    """A value of an attribute, and how many matching profiles have it."""
+
+    value: Scalar
+    profiles: int
 
 
 class Indexed(NamedTuple):
@@ -93,9 +100,18 @@ class ProfileIndex(Protocol):
         wait for a minute. Raises `ProfileIndexError` when something may be left: to be done again."""
         ...
 
-    def search(self, query: Query, limit: int = 20, cursor: str | None = None) -> SearchPage:
-        """Full text without a word finds nothing. A page may hold fewer than `limit` although there are more:
-        `cursor` says so. Raises `QueryError` for a cursor that this index did not give out."""
+    def search(
+        self, query: Query, limit: int = 20, cursor: str | None = None, order: Order | None = None
+    ) -> SearchPage:
+        """Matching profiles: by `order`; else, where the query asks for words, by relevance (BM25), the best first; else
+        by id. Full text without a word finds nothing. A cursor goes on after its page with the same query and order. While
+        documents are written, a walk by order or id neither repeats nor misses others; one by relevance may, since
+        relevance changes. Raises QueryError for a cursor that this index did not give out."""
+        ...
+
+    def facets(self, query: Query, path: str, limit: int = 10) -> list[FacetCount]:
+        """The most frequent values of an attribute among matching profiles, then by value as `Order` sorts. Numbers are
+        right to 15 digits."""
         ...
 
     def count(self, query: Query) -> int: ...

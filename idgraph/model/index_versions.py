@@ -5,7 +5,7 @@ One contract suite (`tests/contracts/test_index_versions.py`) runs over every im
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
@@ -30,7 +30,7 @@ class IndexVersion(NamedTuple):
 
 
 class Begun(NamedTuple):
-    """A version that is being made. `mark` reports it from every other, also from one that had its name before."""
+    """A version that is being made. `mark` distinguishes it from every other, also from one that had its name before."""
 
     name: str
     mark: str
@@ -40,9 +40,8 @@ class IndexVersions(Protocol):
     """The versions of one index. Every method blocks and raises `ProfileIndexError` when the index is away, after
     which it may be called again.
 
-    Whoever writes to the index knows nothing of it: what is put into the version in use or erased there from `begin`
-    on comes into the one that is being made, at the latest when `changed` has no more to give. An erasure reaches
-    every version.
+    From `begin` on, `ProfileIndex.put` and `erase` of every process write to the version that is being made as well. So
+    what a store held when `begin` returned, put by `put` here, makes it whole.
     """
 
     def begin(self, anew: bool = False) -> Begun:
@@ -50,23 +49,17 @@ class IndexVersions(Protocol):
         ...
 
     def put(self, documents: Sequence[IndexDocument]) -> dict[str, str]:
-        """As `ProfileIndex.put`, into the version that is being made; found only when it is in use."""
+        """As `ProfileIndex.put`, only into the version that is being made; found when it is in use."""
         ...
 
     def write_tombstones(self, tombstones: Mapping[bytes, Tombstone]) -> None:
         """Keep what was erased out of the version that is being made: tombstones by name."""
         ...
 
-    def changed(self) -> list[str]:
-        """The next ids of documents that were put into the version in use since `begin` and that are yet to be put
-        into the one that is being made; none when there are no more for now. What was erased there is erased here
-        when it returns."""
-        ...
-
-    def switch(self, take: Callable[[Sequence[str]], None]) -> str:
-        """Put the version that is being made in the place of the one in use, whose name it gives. `take` is given
-        the last ids of `changed`; writers wait meanwhile. Whatever it raises, writers do not wait any longer, and it can be
-        made again: the version in use stays in use, unless it was replaced already and what came last is not there."""
+    def switch(self, keep: bool = False) -> str:
+        """Put the version that is being made in the place of the one in use, whose name it gives, in one step. The
+        replaced one is deleted. With `keep` it stays until `delete`, or until `ProfileIndex.compact`, which leaves
+        nothing of what was replaced; nothing but erasures is written to it."""
         ...
 
     def known(self) -> list[IndexVersion]:
@@ -74,7 +67,7 @@ class IndexVersions(Protocol):
         ...
 
     def delete(self, name: str) -> None:
-        """Remove a version for good. Raises `VersionInUseError` for the one in use, `ProfileIndexError` when there
+        """Remove a version for good. Raises `VersionInUseError` for the one in use, `VersionNotFoundError` when there
         is none of this name."""
         ...
 

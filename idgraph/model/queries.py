@@ -1,8 +1,23 @@
-"""What a search asks for, independent of the index that answers."""
+"""What a search asks for, independent of the index that answers, and its form in JSON.
+
+The JSON form of a condition is an object with one member that names it:
+
+    {"term": {"path": "activity.platform", "value": "ios"}}
+    {"prefix": {"path": "identity.userId", "prefix": "44"}}
+    {"range": {"path": "demographics.age", "lower": 30, "include_lower": true}}
+    {"words": {"words": "guitar lessons", "path": "activity.search.query", "is_prefix": false}}
+    {"exists": {"path": "identity.email"}}
+    {"all": [...]}, {"any": [...]}, {"not": {...}}
+
+A query is the list of the conditions that must all hold.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from idgraph.model.errors import QueryError
 
 Scalar = str | int | float | bool
 
@@ -33,16 +48,185 @@ class Range(NamedTuple):
 
 
 class FullText(NamedTuple):
-    """All these words stand in the attribute; without a path: in the indexed text of the whole profile."""
+    """All these words stand in the attribute; without a path: in the indexed text of the whole profile. With
+    `is_prefix` it is enough that a word begins with the last one."""
 
     words: str
     path: str | None = None
+    is_prefix: bool = False
 
 
-Clause = Term | Prefix | Range | FullText
+class Exists(NamedTuple):
+    """The attribute has a value."""
+
+    path: str
+
+
+class All(NamedTuple):
+    """Each of the conditions holds. No condition: every profile."""
+
+    conditions: tuple[Condition, ...]
+
+
+class AnyOf(NamedTuple):
+    """At least one of the conditions holds. No condition: no profile."""
+
+    conditions: tuple[Condition, ...]
+
+
+class Not(NamedTuple):
+    """The condition does not hold."""
+
+    condition: Condition
+
+
+Clause = Term | Prefix | Range | FullText | Exists
+Condition = Clause | All | AnyOf | Not
 
 
 class Query(NamedTuple):
-    """All clauses hold. No clause: every profile."""
+    """All conditions hold. None: every profile."""
 
-    clauses: tuple[Clause, ...] = ()
+    clauses: tuple[Condition, ...] = ()
+
+    @property
+    def is_ranked(self) -> bool:
+        """Whether it asks for words, by which answers are ranked."""
+        return any(isinstance(each, FullText) for each in positive(self))
+
+
+class Order(NamedTuple):
+    """By an attribute: booleans, strings by code point, numbers. An array stands at its first value in this order, a
+    profile without the attribute at the end. Equal ones are sorted by id."""
+
+    path: str
+    is_descending: bool = False
+
+
+def leaves(query: Query) -> Iterator[Clause]:
+    """All clauses, however deep."""
+    for condition in query.clauses:
+        yield from _leaves(condition, under_not=True)
+
+
+def positive(query: Query) -> Iterator[Clause]:
+    """The clauses that are not under a `Not`."""
+    for condition in query.clauses:
+        yield from _leaves(condition, under_not=False)
+
+
+def _leaves(condition: Condition, under_not: bool) -> Iterator[Clause]:
+    if isinstance(condition, All | AnyOf):
+        for each in condition.conditions:
+            yield from _leaves(each, under_not)
+    elif not isinstance(condition, Not):
+        yield condition
+    elif under_not:
+        yield from _leaves(condition.condition, under_not)
+
+
+def rewritten(query: Query, rewrite: Callable[[Clause], Condition]) -> Query:
+    """The query with another condition in the place of each clause."""
+
+    def visit(condition: Condition) -> Condition:
+        match condition:
+            case All(conditions):
+                return All(tuple(map(visit, conditions)))
+            case AnyOf(conditions):
+                return AnyOf(tuple(map(visit, conditions)))
+            case Not(negated):
+                return Not(visit(negated))
+            case _:
+                return rewrite(condition)
+
+    return Query(tuple(map(visit, query.clauses)))
+
+
+_NAMES: dict[str, type[Clause]] = {
+    "term": Term,
+    "prefix": Prefix,
+    "range": Range,
+    "words": FullText,
+    "exists": Exists,
+}
+_NAME_OF = {kind: name for name, kind in _NAMES.items()}
+_TYPES: dict[str, tuple[type, ...]] = {
+    "path": (str,),
+    "value": (str, int, float, bool),
+    "prefix": (str,),
+    "lower": (str, int, float),
+    "upper": (str, int, float),
+    "words": (str,),
+    "include_lower": (bool,),
+    "include_upper": (bool,),
+    "is_prefix": (bool,),
+}
+_OPTIONAL = {Range: ("lower", "upper"), FullText: ("path",)}
+MOST_NESTED = 50
+"""So deep conditions may be nested in JSON."""
+
+
+def to_json(query: Query) -> list[Any]:
+    """The query as JSON values; `from_json` gives it back."""
+    return [_condition_to_json(each) for each in query.clauses]
+
+
+def _condition_to_json(condition: Condition) -> dict[str, Any]:
+    match condition:
+        case All(conditions):
+            return {"all": [_condition_to_json(each) for each in conditions]}
+        case AnyOf(conditions):
+            return {"any": [_condition_to_json(each) for each in conditions]}
+        case Not(negated):
+            return {"not": _condition_to_json(negated)}
+        case _:
+            given = {name: value for name, value in condition._asdict().items() if value is not None}
+            return {_NAME_OF[type(condition)]: given}
+
+
+def from_json(value: Any) -> Query:
+    """The query of its JSON values. Raises QueryError that names the place."""
+    return Query(_conditions(value, "", 0))
+
+
+def _conditions(value: Any, place: str, depth: int) -> tuple[Condition, ...]:
+    if not isinstance(value, list):
+        raise QueryError(f"query{place}: a list of conditions is expected")
+    return tuple(_condition(each, f"{place}/{number}", depth) for number, each in enumerate(value))
+
+
+def _condition(value: Any, place: str, depth: int) -> Condition:
+    if depth > MOST_NESTED:
+        raise QueryError(f"query{place}: conditions are nested more than {MOST_NESTED} deep")
+    if not isinstance(value, dict) or len(value) != 1:
+        raise QueryError(f"query{place}: an object with one member is expected, which names the condition")
+    ((name, content),) = value.items()
+    place = f"{place}/{name}"
+    if name == "all":
+        return All(_conditions(content, place, depth + 1))
+    if name == "any":
+        return AnyOf(_conditions(content, place, depth + 1))
+    if name == "not":
+        return Not(_condition(content, place, depth + 1))
+    kind = _NAMES.get(name)
+    if kind is None:
+        raise QueryError(f"query{place}: there are {', '.join([*_NAMES, 'all', 'any', 'not'])}")
+    return _clause(kind, content, place)
+
+
+def _clause(kind: type[Clause], content: Any, place: str) -> Clause:
+    if not isinstance(content, dict):
+        raise QueryError(f"query{place}: an object is expected")
+    if unknown := content.keys() - set(kind._fields):
+        raise QueryError(f"query{place}: unknown member {min(unknown, key=str)!r}; there are {kind._fields}")
+    for name in kind._fields:
+        if name not in content:
+            if name not in kind._field_defaults:
+                raise QueryError(f"query{place}: {name!r} is missing")
+            continue
+        given, allowed = content[name], _TYPES[name]
+        if given is None and name in _OPTIONAL.get(kind, ()):
+            continue
+        if not isinstance(given, allowed) or (isinstance(given, bool) and bool not in allowed):
+            raise QueryError(f"query{place}/{name}: a {type(given).__name__} cannot stand here")
+    return kind(**content)

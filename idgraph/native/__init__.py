@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -159,35 +159,6 @@ class States(Protocol):
     def fields(
         self, data: bytes, is_indexable: Callable[[str], bool], odd: Callable[[int, bytes], Any], /
     ) -> dict[str, Any] | None: ...
-    def tokens(
-        self,
-        states: Sequence[bytes],
-        plan: dict[str, Any],
-        paths: dict[str, Any],
-        odd: Callable[[str, int, bytes], bytes],
-        /,
-    ) -> list[bytes | None]: ...
-
-
-Part = tuple[tuple[bytes, ...], int, bytes | None]
-"""Blocks of a segment, what is added to its documents, and a byte for each that is not 0 if it is to stay."""
-
-
-class Postings(Protocol):
-    """The index's tokens and blocks: native/postings.c says of each function what it does and names its reference implementation."""
-
-    SOURCE: int
-
-    def tokens(
-        self,
-        fields: Mapping[str, Any],
-        paths: Mapping[str, tuple[bytes, ...]],
-        odd: Callable[[str, Any], bytes],
-        /,
-    ) -> bytes: ...
-    def build(self, documents: Sequence[bytes], /) -> list[tuple[bytes, bytes]]: ...
-    def merge(self, parts: tuple[Part, ...], /) -> list[tuple[bytes, bytes]]: ...
-    def find(self, block: bytes, lower: bytes, upper: bytes, first: int, /) -> list[int]: ...
 
 
 class Programs(Protocol):
@@ -221,7 +192,7 @@ class Functions(Protocol):
     ) -> Callable[..., Any]: ...
 
 
-NAMES = ("events", "functions", "leaves", "loops", "postings", "programs", "states")
+NAMES = ("events", "functions", "leaves", "loops", "programs", "states")
 
 
 def _load() -> tuple[Mapping[str, Any], str]:
@@ -251,7 +222,6 @@ built_events: Events | None = _built.get("events")
 built_leaves: NativeLeaves | None = _built.get("leaves")
 built: Loops | None = _built.get("loops")
 built_states: States | None = _built.get("states")
-built_postings: Postings | None = _built.get("postings")
 built_programs: Programs | None = _built.get("programs")
 built_functions: Functions | None = _built.get("functions")
 if built is not None:
@@ -267,9 +237,6 @@ loops: Loops | None = built
 """Looked up by each loop when it starts."""
 
 states: States | None = built_states
-"""Looked up at each use."""
-
-postings: Postings | None = built_postings
 """Looked up at each use."""
 
 programs: Programs | None = built_programs
@@ -311,11 +278,10 @@ def reference_of(function: Any) -> Any:
 
 def use(wanted: bool) -> None:
     """For tests and benchmarks, which run both: whether what is native is used, where it is there."""
-    global events, leaves, loops, states, postings, programs, functions  # noqa: PLW0603 - a switch for the process
+    global events, leaves, loops, states, programs, functions  # noqa: PLW0603 - a switch for the process
     events = built_events if wanted else None
     leaves = built_leaves if wanted else None
     loops = built if wanted else None
     states = built_states if wanted else None
-    postings = built_postings if wanted else None
     programs = built_programs if wanted else None
     functions = built_functions if wanted else None

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 
 from idgraph.model.errors import ProfileIndexError
-from idgraph.model.index import IndexDocument, Indexed, ProfileIndex, SearchPage
-from idgraph.model.queries import Query
+from idgraph.model.index import FacetCount, IndexDocument, Indexed, ProfileIndex, SearchPage
+from idgraph.model.queries import Order, Query
 
 PATIENCE_SECONDS = 1.0
 PATIENCE_SECONDS_A_DOCUMENT = 0.002
@@ -60,8 +60,13 @@ class PatientIndex:
     def compact(self) -> None:
         self._index.compact()
 
-    def search(self, query: Query, limit: int = 20, cursor: str | None = None) -> SearchPage:
-        return self._index.search(query, limit, cursor)
+    def search(
+        self, query: Query, limit: int = 20, cursor: str | None = None, order: Order | None = None
+    ) -> SearchPage:
+        return self._index.search(query, limit, cursor, order)
+
+    def facets(self, query: Query, path: str, limit: int = 10) -> list[FacetCount]:
+        return self._index.facets(query, path, limit)
 
     def count(self, query: Query) -> int:
         return self._index.count(query)

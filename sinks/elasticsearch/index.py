@@ -11,16 +11,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
-from idgraph.model.errors import ProfileIndexError
-from idgraph.model.index import IndexDocument, Indexed, SearchPage
-from idgraph.model.queries import Query
+from idgraph.model.errors import ProfileIndexError, QueryError
+from idgraph.model.index import FacetCount, IndexDocument, Indexed, SearchPage
+from idgraph.model.index_versions import VersionState
+from idgraph.model.queries import Order, Query
 from idgraph.model.tombstones import TombstoneNames
+from sinks.elasticsearch import schema
 from sinks.elasticsearch.bulk import TAKEN, Action, alive, erase, erased, key_of, write
-from sinks.elasticsearch.client import ElasticsearchClient, IndexLocation
-from sinks.elasticsearch.other_versions import erase_elsewhere
-from sinks.elasticsearch.queries import EVERY, Json, compiled
-from sinks.elasticsearch.schema import require_layout, source, versions
-from sinks.index_values import check_text, cursor_after, read_cursor
+from sinks.elasticsearch.client import ElasticsearchClient, IndexLocation, RefusedRequestError
+from sinks.elasticsearch.queries import EVERY, Json, compiled, sorting
+from sinks.elasticsearch.schema import column, column_value, made_alias, require_layout, source
+from sinks.index_values import check_text, cursor_of, read_cursor
 
 LEASE_SECONDS = 90.0
 MERGE_SECONDS = 3600.0
@@ -33,8 +34,10 @@ _STATS = [
 
 def compact(client: ElasticsearchClient) -> None:
     """Raises ProfileIndexError when a copy of a shard lags behind: something may be left then."""
-    # What was replaced by a newer version too: an erasure reaches all.
-    indices = list(versions(client))
+    for index, state in schema.versions(client).items():
+        if state is VersionState.REPLACED:
+            schema.remove(client, index)
+    indices = [each for each, state in schema.versions(client).items() if state is not VersionState.REPLACED]
     wanted = {shard: last for shard, last, _ in _shards(client, indices)}
     deadline = time.monotonic() + LEASE_SECONDS
     while any(lease <= wanted.get(shard, -1) for shard, _, lease in _shards(client, indices)):
@@ -67,6 +70,7 @@ MOST_HITS = 10_000
 """The most that Elasticsearch gives of one answer."""
 
 _IDS = 1000
+NOT_FOUND = 404
 
 
 class ElasticsearchProfileIndex:
@@ -90,12 +94,34 @@ class ElasticsearchProfileIndex:
     def put(self, documents: Sequence[IndexDocument]) -> dict[str, str]:
         self._check()
         actions, refused = prepared(documents, self._names)
-        ids = list(actions)
-        outcomes = write(self._client, self._alias, list(actions.values()), is_alias=True)
-        refused |= {each: reason for each, reason in zip(ids, outcomes, strict=True) if reason not in TAKEN}
-        # Also when all were stale: who put what is later may have died before it could be seen.
+        while True:
+            is_made = self._is_made()
+            outcomes = write(self._client, self._alias, list(actions.values()), is_alias=True)
+            if not is_made or self._write_made(list(actions.values())):
+                break
+        refused |= {
+            each: reason
+            for each, reason in zip(actions, outcomes, strict=True)
+            if reason is not None and reason not in TAKEN
+        }
+        # Also when all were stale: the process that put a later one may have died before it was visible.
         self._refresh()
         return refused
+
+    def _is_made(self) -> bool:
+        made = made_alias(self._alias)
+        return bool(self._client.call(lambda api: api.indices.exists_alias(name=made)))
+
+    def _write_made(self, actions: Sequence[Action]) -> bool:
+        """Write into the version that is being made too; False where it took the place of the one in use meanwhile, or
+        was deleted."""
+        try:
+            write(self._client, made_alias(self._alias), actions, is_alias=True)
+        except RefusedRequestError as error:
+            if error.status != NOT_FOUND:
+                raise
+            return False
+        return True
 
     def versions(self, ids: Sequence[str]) -> dict[str, int]:
         self._check()
@@ -117,7 +143,9 @@ class ElasticsearchProfileIndex:
         present = {each: hit.version for each, hit in self._present(list(versions)).items()}
         tombstones = {key_of(self._names(each)): erased(version) for each, version in versions.items()}
         are_new = erase(self._client, self._alias, tombstones, is_alias=True)
-        erase_elsewhere(self._client, tombstones)
+        for index, state in schema.versions(self._client).items():
+            if state is not VersionState.IN_USE:
+                erase(self._client, index, tombstones, is_alias=False)
         self._refresh()
         gone = [each for each, is_new in zip(versions, are_new, strict=True) if is_new]
         return sum(present.get(each, erased(versions[each])) < erased(versions[each]) for each in gone)
@@ -127,16 +155,20 @@ class ElasticsearchProfileIndex:
         self._check()
         compact(self._client)
 
-    def search(self, query: Query, limit: int = 20, cursor: str | None = None) -> SearchPage:
-        check_text(query)
-        after = None if cursor is None else [read_cursor(cursor)]
+    def search(
+        self, query: Query, limit: int = 20, cursor: str | None = None, order: Order | None = None
+    ) -> SearchPage:
+        check_text(query, order)
+        sort = sorting(query, order)
+        kind = list(map(str, sort))
+        after = None if cursor is None else _place(cursor, kind)
         self._check()
         asked = min(limit + 1, MOST_HITS)
         answer = self._client.call(
             lambda api: api.search(
                 index=self._alias,
                 query=compiled(query),
-                sort=[{"id": "asc"}],
+                sort=sort,
                 search_after=after,
                 size=asked,
                 source=False,
@@ -145,9 +177,27 @@ class ElasticsearchProfileIndex:
                 filter_path=["hits.hits.sort"],
             )
         )
-        ids = [hit["sort"][0] for hit in answer.get("hits", {}).get("hits", [])]
-        page = ids[: min(limit, asked - 1)]
-        return SearchPage(page, cursor_after(page[-1]) if len(ids) > len(page) and page else None)
+        hits = [hit["sort"] for hit in answer.get("hits", {}).get("hits", [])]
+        page = hits[: min(limit, asked - 1)]
+        ids = [each[-1] for each in page]
+        return SearchPage(ids, cursor_of([kind, page[-1]]) if len(hits) > len(page) and page else None)
+
+    def facets(self, query: Query, path: str, limit: int = 10) -> list[FacetCount]:
+        check_text(query, Order(path))
+        self._check()
+        counted = {"terms": {"field": f"columns.{column(path)}", "size": 10 * limit + 100}}
+        answer = self._client.call(
+            lambda api: api.search(
+                index=self._alias,
+                query=compiled(query),
+                size=0,
+                aggs={"values": counted},
+                allow_partial_search_results=False,
+            )
+        )
+        found = [(each["key"], each["doc_count"]) for each in answer["aggregations"]["values"]["buckets"]]
+        best = sorted(found, key=lambda each: (-each[1], each[0]))[:limit]
+        return [FacetCount(column_value(key), number) for key, number in best]
 
     def count(self, query: Query) -> int:
         check_text(query)
@@ -200,6 +250,15 @@ class ElasticsearchProfileIndex:
 
     def _refresh(self) -> None:
         self._client.call(lambda api: api.indices.refresh(index=self._alias))
+
+
+def _place(cursor: str, kind: list[str]) -> list[Any]:
+    """What to go on behind. Raises QueryError for a cursor of another search."""
+    place = read_cursor(cursor)
+    if not isinstance(place, list) or len(place) != 2 or place[0] != kind:
+        raise QueryError("the cursor is not one that this index gave out for this search")
+    after: list[Any] = place[1]
+    return after
 
 
 class _Hit(NamedTuple):

@@ -1,16 +1,28 @@
 """Queries as Elasticsearch's query language over the keys of documents.
 
-Everything stands in a filter: there is no ranking, and Elasticsearch keeps what filters gave. Nothing that a
-user types is read as syntax.
+Only words count for the relevance of an answer. Nothing that a user types is read as syntax.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
-from idgraph.model.queries import Clause, FullText, Prefix, Query, Range, Term
-from sinks.elasticsearch.schema import AFTER, END, path_key, text_key, value_key
+from idgraph.model.queries import (
+    All,
+    AnyOf,
+    Condition,
+    Exists,
+    FullText,
+    Not,
+    Order,
+    Prefix,
+    Query,
+    Range,
+    Term,
+)
+from sinks.elasticsearch.schema import AFTER, END, column, path_key, text_key, value_key
 from sinks.index_values import ORDERED_CHARACTERS, ValueClass, class_of, words
 from sinks.number_keys import AFTER_BEYOND, INFINITE, number_order
 
@@ -22,30 +34,72 @@ EVERY: Json = {"exists": {"field": "id"}}
 
 def compiled(query: Query) -> Json:
     """The query in Elasticsearch's language."""
-    filters = [each for clause in query.clauses for each in _filters(clause)]
-    return {"bool": {"filter": filters or [EVERY]}}
+    conditions = [_compiled(each) for each in query.clauses]
+    if not query.is_ranked:
+        return {"bool": {"filter": [*conditions, EVERY]}}
+    return {"bool": {"must": conditions, "filter": [EVERY]}}
 
 
-def _filters(clause: Clause) -> list[Json]:
-    """What must all hold."""
-    if isinstance(clause, FullText):
-        return [_word(word, clause.path) for word in dict.fromkeys(words(clause.words))] or [_NOTHING]
-    if isinstance(clause, Prefix):
-        start = f"{path_key(clause.path)}{END}{clause.prefix[:ORDERED_CHARACTERS]}"
-        return [{"prefix": {"texts": {"value": start}}}]
-    if isinstance(clause, Range):
-        ranges = list(_ranges(clause))
-        return [{"bool": {"should": ranges, "minimum_should_match": 1}}] if ranges else [_NOTHING]
-    return [_term(clause)]
+def sorting(query: Query, order: Order | None) -> list[Json]:
+    """In which order matching documents come."""
+    by_id: Json = {"id": "asc"}
+    if order is not None:
+        direction = "desc" if order.is_descending else "asc"
+        return [{f"columns.{column(order.path)}": {"order": direction, "missing": "_last"}}, by_id]
+    return [{"_score": "desc"}, by_id] if query.is_ranked else [by_id]
+
+
+def _compiled(condition: Condition) -> Json:
+    match condition:
+        case All(conditions):
+            return {"bool": {"must": [_compiled(each) for each in conditions] or [EVERY]}}
+        case AnyOf(conditions):
+            parts = [_compiled(each) for each in conditions]
+            return {"bool": {"should": parts, "minimum_should_match": 1}} if parts else _NOTHING
+        case Not(negated):
+            return _unranked({"bool": {"filter": [EVERY], "must_not": [_compiled(negated)]}})
+        case FullText():
+            return _words(condition)
+        case Exists(path):
+            return _unranked({"term": {"paths": {"value": path_key(path)}}})
+        case Prefix(path, prefix):
+            start = f"{path_key(path)}{END}{prefix[:ORDERED_CHARACTERS]}"
+            return _unranked({"prefix": {"texts": {"value": start}}})
+        case Range():
+            ranges = list(_ranges(condition))
+            return _unranked({"bool": {"should": ranges, "minimum_should_match": 1}}) if ranges else _NOTHING
+        case Term():
+            return _unranked(_term(condition))
 
 
 _NOTHING: Json = {"match_none": {}}
 
 
-def _word(word: str, path: str | None) -> Json:
-    if path is None:
-        return {"prefix": {"words": {"value": word + END}}}
-    return {"term": {"words": {"value": word + END + path_key(path)}}}
+def _unranked(query: Json) -> Json:
+    return {"constant_score": {"filter": query, "boost": 0}}
+
+
+def _words(clause: FullText) -> Json:
+    found = list(words(clause.words))
+    if not found:
+        return _NOTHING
+    last = found.pop() if clause.is_prefix else None
+    found = list(dict.fromkeys(found))
+    ranked: list[Json] = [{"term": {"text": {"value": word}}} for word in found]
+    if last is not None:
+        ranked.append({"prefix": {"text": {"value": last}}})
+    if clause.path is None:
+        return {"bool": {"must": ranked}}
+    path = path_key(clause.path)
+    there: list[Json] = [{"term": {"words": {"value": word + END + path}}} for word in found]
+    if last is not None:
+        there.append({"regexp": {"words": f"{_literal(last)}[^{END}]*{END}{_literal(path)}"}})
+    return {"bool": {"filter": there, "should": ranked}}
+
+
+def _literal(text: str) -> str:
+    """A text in a regular expression of Lucene's."""
+    return re.sub(r"([^\w\x00-\x20])", r"\\\1", text)
 
 
 def _term(clause: Term) -> Json:

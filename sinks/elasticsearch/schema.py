@@ -10,9 +10,11 @@ from typing import Any, NamedTuple
 
 from idgraph.model import canonical
 from idgraph.model.errors import ProfileIndexError
+from idgraph.model.index_versions import VersionState
+from idgraph.model.queries import Scalar
 from sinks.elasticsearch.client import ElasticsearchClient, RefusedRequestError
-from sinks.index_values import ORDERED_CHARACTERS, ValueClass, class_of, words
-from sinks.number_keys import number_key
+from sinks.index_values import ORDERED_CHARACTERS, ValueClass, class_of, in_column, words
+from sinks.number_keys import number_key, number_order
 
 END = "\x00"
 """Parts what a key is made of."""
@@ -53,6 +55,35 @@ def value_key(path: str, value: Any) -> tuple[str, str] | None:
     return None if key is None else ("numbers", f"{path_key(path)}{END}{key.hex()}")
 
 
+@lru_cache(maxsize=65_536)
+def column(path: str) -> str:
+    """The name of an attribute among `columns`."""
+    return hashlib.blake2b(path.encode(), digest_size=8).hexdigest()
+
+
+def column_key(value: Any) -> str:
+    """A value in a column: sorts as `Order` does, and `column_value` gives it back."""
+    kind = class_of(value)
+    if kind is ValueClass.BOOLEAN:
+        return f"1{value:d}"
+    if kind is ValueClass.TEXT:
+        return f"2{text_key(value)}"
+    nearest = float(in_column(value)) + 0.0
+    order = (number_order(nearest) or b"").hex()
+    return f"3{order}{END}{int(nearest) if nearest.is_integer() else nearest}"
+
+
+def column_value(key: str) -> Scalar:
+    """The value of a column; of a long text its beginning."""
+    kind, content = key[0], key[1:]
+    if kind == "1":
+        return content == "1"
+    if kind == "2":
+        return content if len(content) <= ORDERED_CHARACTERS else content[:ORDERED_CHARACTERS]
+    number = content.partition(END)[2]
+    return int(number) if number.lstrip("-").isdigit() else float(number)
+
+
 class Source(NamedTuple):
     """The JSON of a document, and the hash of it that stands there as `content`."""
 
@@ -67,8 +98,10 @@ def source(document_id: str, fields: Mapping[str, Any]) -> Source:
     UnicodeEncodeError for text that is not valid Unicode.
     """
     keys: dict[str, Any] = {"id": document_id, "texts": [], "numbers": [], "booleans": [], "words": []}
+    keys |= {"paths": [], "text": [], "columns": {}}
     for path, value in sorted(fields.items()):
         found: dict[str, None] = {}
+        columns: list[str] = []
         for scalar in value if type(value) is list else (value,):
             try:
                 key = value_key(path, scalar)
@@ -76,18 +109,25 @@ def source(document_id: str, fields: Mapping[str, Any]) -> Source:
                 raise TypeError(f"{path}: {error}") from None
             if key is not None:
                 keys[key[0]].append(key[1])
+                columns.append(column_key(scalar))
             if isinstance(scalar, str):
-                found |= dict.fromkeys(words(scalar))
+                there = words(scalar)
+                found |= dict.fromkeys(there)
+                keys["text"] += there
+        if columns:
+            keys["paths"].append(path_key(path))
+            keys["columns"][column(path)] = columns
         if found:
             end = END + path_key(path)
             keys["words"] += [word + end for word in found]
+    keys["text"] = " ".join(keys["text"])
     json = canonical.encode({field: value for field, value in keys.items() if value})
     content = hashlib.blake2b(json, digest_size=_CONTENT_BYTES).hexdigest()
     return Source(b'%b,"content":"%b"}' % (json[:-1], content.encode("ascii")), content)
 
 
-LAYOUT = 2
-"""Of the keys in `elasticsearch_tokens` and of the mapping: an index of another one must be built again."""
+LAYOUT = 3
+"""Of the keys and of the mapping: an index of another one must be built again."""
 
 _KEY = {"type": "keyword", "doc_values": False}
 MAPPING: dict[str, Any] = {
@@ -101,6 +141,11 @@ MAPPING: dict[str, Any] = {
         "numbers": _KEY,
         "booleans": _KEY,
         "words": _KEY,
+        "paths": _KEY,
+        # The words of the profile, by which answers are ranked.
+        "text": {"type": "text", "analyzer": "whitespace", "index_options": "freqs"},
+        # For order and facets: one field, however many attributes there are.
+        "columns": {"type": "flattened", "index": False},
         # Never searched, only read.
         "content": {"type": "keyword", "index": False},
     },
@@ -152,6 +197,11 @@ def make(
     )
 
 
+def remove(client: ElasticsearchClient, index: str) -> None:
+    """Delete one index version for good."""
+    client.call(lambda api: api.indices.delete(index=index, ignore_unavailable=True))
+
+
 def require_layout(client: ElasticsearchClient) -> None:
     """Raises ProfileIndexError when there is no index behind the alias, or one that an idgraph made which writes
     other keys."""
@@ -164,14 +214,25 @@ def require_layout(client: ElasticsearchClient) -> None:
         )
 
 
+def made_alias(name: str) -> str:
+    """The alias of the version that is being made: there is one as long as it is."""
+    return f"{name}-being-made"
+
+
 def version_name(name: str, number: int) -> str:
     """The name of an index version."""
     return f"{name}-{number:06d}"
 
 
-def versions(client: ElasticsearchClient) -> dict[str, bool]:
-    """The index versions that there are, in their order, and of each whether the alias points at it."""
+def versions(client: ElasticsearchClient) -> dict[str, VersionState]:
+    """The index versions that there are, in their order."""
     name = client.place.name
     found = client.call(lambda api: api.indices.get_alias(index=f"{name}-*", allow_no_indices=True))
     ours = re.compile(re.escape(name) + r"-\d{6}")
-    return {each: name in found[each]["aliases"] for each in sorted(found) if ours.fullmatch(each)}
+    return {each: _state(name, found[each]["aliases"]) for each in sorted(found) if ours.fullmatch(each)}
+
+
+def _state(name: str, aliases: Mapping[str, Any]) -> VersionState:
+    if name in aliases:
+        return VersionState.IN_USE
+    return VersionState.MADE if made_alias(name) in aliases else VersionState.REPLACED

@@ -2,25 +2,47 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 import threading
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from idgraph.model.errors import ProfileIndexError, QueryError
-from idgraph.model.index import IndexDocument, Indexed, SearchPage
-from idgraph.model.queries import Clause, FullText, Prefix, Query, Range, Term
+from idgraph.model.index import FacetCount, IndexDocument, Indexed, SearchPage
+from idgraph.model.queries import (
+    All,
+    AnyOf,
+    Condition,
+    Exists,
+    FullText,
+    Not,
+    Order,
+    Prefix,
+    Query,
+    Range,
+    Scalar,
+    Term,
+    positive,
+)
 from sinks.index_values import (
     ORDERED_CHARACTERS,
     ValueClass,
     check_text,
     class_of,
+    cursor_of,
     exact,
     is_unicode,
+    order_key,
     ordered,
+    read_cursor,
     words,
 )
+
+_SATURATION, _LENGTH_SHARE = 1.2, 0.75
+"""The parameters of BM25."""
 
 
 class MemoryProfileIndex:
@@ -80,13 +102,28 @@ class MemoryProfileIndex:
         """Nothing is kept."""
         self._lock()
 
-    def search(self, query: Query, limit: int = 20, cursor: str | None = None) -> SearchPage:
-        if cursor is not None and not cursor.startswith("after "):
-            raise QueryError("the cursor is not one that this index gave out")
-        after = "" if cursor is None else cursor.removeprefix("after ")
-        found = [each for each in self._matching(query) if each > after]
-        page = found[:limit]
-        return SearchPage(page, f"after {page[-1]}" if len(found) > limit and page else None)
+    def search(
+        self, query: Query, limit: int = 20, cursor: str | None = None, order: Order | None = None
+    ) -> SearchPage:
+        found = self._matching(query, order)
+        if order is not None:
+            found.sort(key=lambda each: _place(each, order), reverse=order.is_descending)
+            # Those without the attribute are last in both directions.
+            found.sort(key=lambda each: _place(each, order) == _NOWHERE)
+        elif query.is_ranked:
+            scores = self._scores(query, found)
+            found.sort(key=lambda each: -scores[each.id])
+        ids = [each.id for each in found]
+        after = _offset(ids, cursor)
+        page = ids[after : after + limit]
+        return SearchPage(page, cursor_of(page[-1]) if len(ids) > after + limit and page else None)
+
+    def facets(self, query: Query, path: str, limit: int = 10) -> list[FacetCount]:
+        counts: Counter[tuple[int, Any]] = Counter()
+        for document in self._matching(query, Order(path)):
+            counts.update({order_key(each) for each in _values(document, path) if not _is_nan(each)})
+        best = sorted(counts.items(), key=lambda each: (-each[1], each[0]))[:limit]
+        return [FacetCount(_value(key), number) for key, number in best]
 
     def count(self, query: Query) -> int:
         return len(self._matching(query))
@@ -99,19 +136,47 @@ class MemoryProfileIndex:
         with self._guard:
             self._closed = True
 
-    def _matching(self, query: Query) -> list[str]:
-        check_text(query)
+    def _matching(self, query: Query, order: Order | None = None) -> list[IndexDocument]:
+        """Sorted by id."""
+        check_text(query, order)
         with self._lock():
-            return sorted(
-                document.id
-                for document in self._documents.values()
-                if all(_holds(clause, document) for clause in query.clauses)
-            )
+            found = [each for each in self._documents.values() if _holds(All(query.clauses), each)]
+            return sorted(found, key=lambda each: each.id)
+
+    def _scores(self, query: Query, found: Sequence[IndexDocument]) -> dict[str, float]:
+        """BM25 of the words that are asked for, over all documents."""
+        asked = [each for each in positive(query) if isinstance(each, FullText)]
+        scores = dict.fromkeys((each.id for each in found), 0.0)
+        with self._lock():
+            documents = list(self._documents.values())
+        for clause in asked:
+            texts = {each.id: _words(each, clause.path) for each in documents}
+            mean = sum(map(len, texts.values())) / max(1, len(texts))
+            for word in set(words(clause.words)):
+                having = sum(word in text for text in texts.values())
+                rarity = math.log(1 + (len(texts) - having + 0.5) / (having + 0.5))
+                for each in found:
+                    text = texts[each.id]
+                    frequency = text.count(word)
+                    length = 1 - _LENGTH_SHARE + _LENGTH_SHARE * len(text) / (mean or 1)
+                    scores[each.id] += (
+                        rarity * frequency * (_SATURATION + 1) / (frequency + _SATURATION * length)
+                    )
+        return scores
 
     def _lock(self) -> threading.RLock:
         if self._closed:
             raise ProfileIndexError("the profile index in memory is closed")
         return self._guard
+
+
+def _offset(ids: Sequence[str], cursor: str | None) -> int:
+    if cursor is None:
+        return 0
+    last = read_cursor(cursor)
+    if not isinstance(last, str):
+        raise QueryError("the cursor is not one that this index gave out")
+    return ids.index(last) + 1 if last in ids else len(ids)
 
 
 def _reason_to_refuse(document: IndexDocument) -> str | None:
@@ -141,13 +206,49 @@ def _values(document: IndexDocument, path: str) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def _holds(clause: Clause, document: IndexDocument) -> bool:
-    match clause:
-        case FullText(text, path):
-            paths = document.fields if path is None else [path]
-            texts = [value for each in paths for value in _values(document, each) if isinstance(value, str)]
-            asked = set(words(text))
-            return bool(asked) and asked <= {word for each in texts for word in words(each)}
+def _words(document: IndexDocument, path: str | None) -> list[str]:
+    paths = document.fields if path is None else [path]
+    texts = [value for each in paths for value in _values(document, each) if isinstance(value, str)]
+    return [word for each in texts for word in words(each)]
+
+
+def _is_nan(value: Any) -> bool:
+    return class_of(value) is ValueClass.NUMBER and ordered(value) is None
+
+
+_NOWHERE = (-1, 0)
+
+
+def _place(document: IndexDocument, order: Order) -> tuple[int, Any]:
+    """Where a document stands in an order."""
+    keys = [order_key(each) for each in _values(document, order.path) if not _is_nan(each)]
+    if not keys:
+        return _NOWHERE
+    return max(keys) if order.is_descending else min(keys)
+
+
+def _value(key: tuple[int, Any]) -> Scalar:
+    """The value that has this key of order."""
+    value: Scalar = key[1]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _holds(condition: Condition, document: IndexDocument) -> bool:
+    match condition:
+        case All(conditions):
+            return all(_holds(each, document) for each in conditions)
+        case AnyOf(conditions):
+            return any(_holds(each, document) for each in conditions)
+        case Not(negated):
+            return not _holds(negated, document)
+        case Exists(path):
+            return any(not _is_nan(each) for each in _values(document, path))
+        case FullText(text, path, is_prefix):
+            asked, there = words(text), set(_words(document, path))
+            last = asked.pop() if asked and is_prefix else None
+            if last is not None and not any(each.startswith(last) for each in there):
+                return False
+            return bool(asked or last) and set(asked) <= there
         case Term(path, value):
             return any(
                 class_of(each) is class_of(value)
@@ -159,7 +260,7 @@ def _holds(clause: Clause, document: IndexDocument) -> bool:
             start = prefix[:ORDERED_CHARACTERS]
             return any(isinstance(each, str) and each.startswith(start) for each in _values(document, path))
         case Range():
-            return any(_within(clause, each) for each in _values(document, clause.path))
+            return any(_within(condition, each) for each in _values(document, condition.path))
 
 
 def _within(clause: Range, value: Any) -> bool:

@@ -26,7 +26,7 @@ from tests.ingestion.renamed_orders import AFTER, BEFORE, later
 from tests.retail import EXAMPLE, UNDETECTED, Pipeline, durable_keys, raw, records, snapshot
 
 STORE = "sinks.sqlite.profiles:SqliteProfileStore"
-INDEX = "sinks.sqlite.index.index:SqliteProfileIndex"
+INDEX = "sinks.tantivy.index:TantivyProfileIndex"
 LETTERS = "sinks.sqlite.dead_letters:SqliteDeadLetters"
 
 

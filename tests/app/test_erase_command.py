@@ -28,8 +28,8 @@ from idgraph.model.identifiers import Identifier
 from idgraph.model.queries import Query
 from idgraph.model.tombstones import NO_EPOCH, FragmentSummary, Tombstone
 from sinks.sqlite.data_keys import SqliteDataKeys
-from sinks.sqlite.index.index import SqliteProfileIndex
 from sinks.sqlite.profiles import SqliteProfileStore
+from sinks.tantivy.index import TantivyProfileIndex
 from sinks.tombstone_file import TombstoneFile
 from tests.app.conftest import CommandLine
 from tests.canaries import places
@@ -38,7 +38,7 @@ from tests.retail import Pipeline, durable_keys, order, raw, records, snapshot
 MAIL, STREET, ITEM, USER = "canary.one@example.com", "4711 Canaryrow", "canary-platform", "canary-user-4711"
 CANARIES = (MAIL, STREET, ITEM, USER, "Zitronengelb")
 EVERYTHING = ("fragments", "identifiers", "data_keys", "index_documents", "dead_letters")
-DATABASES = ("profiles.db", "index.db", "dead-letters.db")
+DATABASES = ("profiles.db", "index", "dead-letters.db")
 
 
 def segment(number: int, **changes: object) -> RawRecord:
@@ -396,7 +396,7 @@ def test_what_was_cut_short_is_finished_before_it_is_lifted(
     fragments = [word for each in ids_of(filled) for word in ("--fragment", each)]
 
     with monkeypatch.context() as patched:
-        patched.setattr(SqliteProfileIndex, "erase", away)
+        patched.setattr(TantivyProfileIndex, "erase", away)
         assert filled("erase", *WHOM, "--yes").exit_code == 1
         kept = filled("erase", "--cancel", *fragments)
         assert (kept.exit_code, kept.stdout) == (1, "")
@@ -434,7 +434,7 @@ def test_what_was_cut_short_is_finished_by_a_lift_of_its_other_name(
         hashed = str(resources.blind_index.identifier(Identifier.parse("email:left@example.com")))
         erasure = wiring.erasure(filled.settings(), resources)
         with monkeypatch.context() as patched:
-            patched.setattr(SqliteProfileIndex, "erase", away)
+            patched.setattr(TantivyProfileIndex, "erase", away)
             with pytest.raises(ProfileIndexError):
                 erasure.erase(["email:left@example.com"], 1)
         assert [each.fragment_id for each in resources.store.unfinished()] == ["email:left@example.com"]
@@ -499,6 +499,15 @@ def test_what_is_being_erased_elsewhere_is_not_lifted(
         assert forbids == {ids[0]: True, ids[1]: False}
 
 
+def copied(source: Path, target: Path) -> None:
+    """A file, or a folder in the place of what is there."""
+    if source.is_dir():
+        shutil.rmtree(target, ignore_errors=True)
+        shutil.copytree(source, target)
+    else:
+        shutil.copy(source, target)
+
+
 @pytest.mark.parametrize("step", ["mend", "again"])
 def test_a_restored_backup_shows_nothing_protected_and_is_erased_again(
     filled: CommandLine, tmp_path: Path, step: str
@@ -507,14 +516,14 @@ def test_a_restored_backup_shows_nothing_protected_and_is_erased_again(
     backup = tmp_path / "backup"
     backup.mkdir()
     for name in DATABASES:
-        shutil.copy(settings.directory / name, backup / name)
+        copied(settings.directory / name, backup / name)
     ids = ids_of(filled)
     filled("erase", *WHOM, "--yes")
     others = export(filled)
     for name in DATABASES:
         for beside in ("-wal", "-shm"):
             (settings.directory / f"{name}{beside}").unlink(missing_ok=True)
-        shutil.copy(backup / name, settings.directory / name)
+        copied(backup / name, settings.directory / name)
 
     restored = [line for line in export(filled) if line["id"] in ids]
     assert len(restored) == 2
@@ -542,15 +551,15 @@ def test_what_a_backup_brought_back_beside_the_profiles_is_erased_again(
     settings = filled.settings()
     backup = tmp_path / "backup"
     backup.mkdir()
-    restored = ("index.db", "data-keys.db")
+    restored = ("index", "data-keys.db")
     for name in restored:
-        shutil.copy(settings.directory / name, backup / name)
+        copied(settings.directory / name, backup / name)
     ids = ids_of(filled)
     filled("erase", *WHOM, "--yes")
     for name in restored:
         for beside in ("-wal", "-shm"):
             (settings.directory / f"{name}{beside}").unlink(missing_ok=True)
-        shutil.copy(backup / name, settings.directory / name)
+        copied(backup / name, settings.directory / name)
 
     assert filled("erase", "--again").exit_code == 0
     with wiring.opened(settings) as resources:
@@ -576,9 +585,9 @@ def cut_at(point: str, erasure: Erasure, monkeypatch: pytest.MonkeyPatch) -> Non
         "_keep": (Erasure, "_keep"),
         "_finish": (Erasure, "_finish"),
         "data_keys": (type(erasure._data_keys), "erase"),
-        "index": (SqliteProfileIndex, "erase"),
+        "index": (TantivyProfileIndex, "erase"),
         "letters": (Erasure, "_dead_letters_of"),
-        "compact": (SqliteProfileIndex, "compact"),
+        "compact": (TantivyProfileIndex, "compact"),
         "finish": (SqliteProfileStore, "finish"),
     }
     monkeypatch.setattr(*places[point], crash)

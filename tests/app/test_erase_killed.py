@@ -26,10 +26,10 @@ STEPS = (
     "sinks.tombstone_file:TombstoneFile.append",
     "transforms.privacy.sealing:DataKeys.erase",
     "sinks.sqlite.profiles:SqliteProfileStore.erase",
-    "sinks.sqlite.index.index:SqliteProfileIndex.erase",
+    "sinks.tantivy.index:TantivyProfileIndex.erase",
     "sinks.sqlite.dead_letters:SqliteDeadLetters.drop",
     "sinks.sqlite.dead_letters:SqliteDeadLetters.compact",
-    "sinks.sqlite.index.index:SqliteProfileIndex.compact",
+    "sinks.tantivy.index:TantivyProfileIndex.compact",
 )
 
 # The command as it is, but that its process dies as soon as one method has returned.

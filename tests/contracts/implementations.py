@@ -23,9 +23,9 @@ from sinks.memory.index import MemoryProfileIndex
 from sinks.memory.profiles import MemoryProfileStore
 from sinks.sqlite.data_keys import SqliteDataKeys
 from sinks.sqlite.dead_letters import SqliteDeadLetters
-from sinks.sqlite.index.index import SqliteProfileIndex
-from sinks.sqlite.index.versions import SqliteIndexVersions
 from sinks.sqlite.profiles import SqliteProfileStore
+from sinks.tantivy.index import TantivyProfileIndex
+from sinks.tantivy.versions import TantivyIndexVersions
 from tests.servers.dynamodb import place, require_dynamodb
 from tests.servers.elasticsearch import place_of_index, require_elasticsearch
 from transforms.privacy.keys import DataKeyStore
@@ -111,7 +111,7 @@ PROFILE_STORES: list[Implementation[ProfileStore]] = [
 PROFILE_INDEXES: list[Implementation[ProfileIndex]] = [
     Implementation("memory", lambda _: MemoryProfileIndex(), durable=False),
     Implementation(
-        "sqlite", lambda folder: SqliteProfileIndex(folder / "index.db", reversed_name), durable=True
+        "tantivy", lambda folder: TantivyProfileIndex(folder / "index", reversed_name), durable=True
     ),
     Implementation(
         "elasticsearch",
@@ -122,7 +122,7 @@ PROFILE_INDEXES: list[Implementation[ProfileIndex]] = [
     ),
     Implementation(
         "patient",
-        lambda folder: PatientIndex(SqliteProfileIndex(folder / "index.db", reversed_name), 60.0),
+        lambda folder: PatientIndex(TantivyProfileIndex(folder / "index", reversed_name), 60.0),
         durable=True,
     ),
 ]
@@ -137,7 +137,7 @@ def _elasticsearch_versions(folder: Path) -> IndexVersions:
 
 INDEX_VERSIONS: list[Implementation[IndexVersions]] = [
     Implementation(
-        "sqlite", lambda folder: SqliteIndexVersions(folder / "index.db", reversed_name), durable=True
+        "tantivy", lambda folder: TantivyIndexVersions(folder / "index", reversed_name), durable=True
     ),
     Implementation(
         "elasticsearch",

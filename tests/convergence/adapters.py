@@ -17,8 +17,8 @@ from sinks.memory.data_keys import MemoryDataKeys
 from sinks.memory.index import MemoryProfileIndex
 from sinks.memory.profiles import MemoryProfileStore
 from sinks.sqlite.data_keys import SqliteDataKeys
-from sinks.sqlite.index.index import SqliteProfileIndex
 from sinks.sqlite.profiles import SqliteProfileStore
+from sinks.tantivy.index import TantivyProfileIndex
 from tests.servers.dynamodb import emptied_place, place
 from transforms.privacy.keys import DataKeyStore
 from transforms.privacy.protected_names import TombstoneNames
@@ -57,7 +57,7 @@ def sqlite(folder: Path) -> Adapters:
     names = TombstoneNames(provider())
     return Adapters(
         SqliteProfileStore(folder / "profiles.db", names),
-        SqliteProfileIndex(folder / "index.db", names),
+        TantivyProfileIndex(folder / "index", names),
         SqliteDataKeys(folder / "data-keys.db"),
     )
 
@@ -67,6 +67,6 @@ def dynamodb(folder: Path) -> Adapters:
     from sinks.dynamodb.data_keys import DynamoDataKeys
     from sinks.dynamodb.profiles import DynamoProfileStore
 
-    index, names = folder / "index.db", TombstoneNames(provider())
+    index, names = folder / "index", TombstoneNames(provider())
     at = (place if index.exists() else emptied_place)(Path(_kept_folder().name))
-    return Adapters(DynamoProfileStore(at, names), SqliteProfileIndex(index, names), DynamoDataKeys(at))
+    return Adapters(DynamoProfileStore(at, names), TantivyProfileIndex(index, names), DynamoDataKeys(at))

@@ -59,7 +59,7 @@ POINTS = (
     Point("the second write", "worker", "before", f"{STORE}.write", 2),
     Point("rows are written, not committed", "worker", "after", "sinks.sqlite.profiles:_write", 2),
     Point("the store has written", "worker", "after", f"{STORE}.write", 2),
-    Point("the index has written", "worker", "after", "sinks.sqlite.index.index:SqliteProfileIndex.put"),
+    Point("the index has written", "worker", "after", "sinks.tantivy.index:TantivyProfileIndex.put"),
     Point("the outbox is settled", "worker", "after", f"{STORE}.settle"),
     Point(
         "schema changes go to the journal",
@@ -76,10 +76,10 @@ POINTS = (
     Point("dead letters are settled", "driver", "after", f"{LETTERS}.settle_batch"),
     Point("the next micro-batch begins", "driver", "before", "ingestion.spark.query:Flow._run_batch", 2),
     Point(
-        "segments of the index are merged, not committed",
+        "the index has committed, nobody knows of it",
         "worker",
         "after",
-        "sinks.sqlite.index.segments:_merge",
+        "sinks.tantivy.index:put_into",
         machine="low_latency",
     ),
 )

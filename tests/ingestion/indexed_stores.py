@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sqlite3
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,6 +23,7 @@ from idgraph.projection.indexing import IndexPolicy, index_again
 from merge.fragments import FragmentState
 from sinks.keyring.provider import KeyringFile
 from sinks.memory.profiles import MemoryProfileStore
+from sinks.tantivy.folder import IndexFolder
 from tests.contracts.implementations import (
     INDEX_VERSIONS,
     PROFILE_INDEXES,
@@ -95,10 +96,10 @@ class IndexedStore:
     def lose(self, name: str) -> None:
         """A document that its index has lost, by no doing of ours."""
         if self.kind.in_files:
-            connection = sqlite3.connect(self.folder / "index.db")
-            connection.execute("DELETE FROM documents WHERE id = ?", (name,))
-            connection.commit()
-            connection.close()
+            folder = IndexFolder(self.folder / "index")
+            with folder.writing(), folder.writer(folder.in_use()) as writer:
+                writer.delete_documents_by_term("name", reversed_name(name).hex())
+            folder.close()
             return
         from sinks.elasticsearch.bulk import alive, key_of
         from sinks.elasticsearch.client import ElasticsearchClient
@@ -112,11 +113,10 @@ class IndexedStore:
         client.close()
 
     def lose_all(self) -> None:
-        """The index's file is lost, or removed since it is damaged, and made again by whoever comes next."""
+        """The index's folder is lost, or removed since it is damaged, and made again by whoever comes next."""
         self.index.close()
         self.versions.close()
-        for file in self.folder.glob("index.db*"):
-            file.unlink()
+        shutil.rmtree(self.folder / "index", ignore_errors=True)
         self.versions = self.kind.open(self.folder)
         self.index = next(each for each in PROFILE_INDEXES if each.name == self.kind.name).open(self.folder)
 

@@ -14,7 +14,7 @@ from idgraph.model.errors import ProfileIndexError, StoreError
 from idgraph.model.fragments import FragmentChange, Kind, Origin, Register
 from idgraph.model.identifiers import Identifier
 from idgraph.model.index import IndexDocument, IndexRules, SearchPage
-from idgraph.model.queries import Query, Range, Term
+from idgraph.model.queries import Order, Query, Range, Term
 from idgraph.model.stamps import SpecRef, Stamp
 from idgraph.model.store import FragmentWrite, OutboxEntry, StoredFragment, scan_all
 from idgraph.model.tombstones import NO_EPOCH, Tombstone
@@ -25,8 +25,9 @@ from ingestion.stages.map_output import EncodedChange
 from merge.fragments import FragmentState
 from sinks.memory.index import MemoryProfileIndex
 from sinks.memory.profiles import MemoryProfileStore
-from sinks.sqlite.index.index import SqliteProfileIndex
 from sinks.sqlite.profiles import SqliteProfileStore
+from sinks.tantivy.index import TantivyProfileIndex
+from tests.contracts.implementations import hashed_name
 from tests.contracts.processes import finish, start
 from tests.retail import Pipeline, durable_keys, records
 
@@ -59,8 +60,10 @@ class _Index(MemoryProfileIndex):
         taken = [document for document in documents if document.id not in self.refused]
         return dict.fromkeys(self.refused & {d.id for d in documents}, "refused") | super().put(taken)
 
-    def search(self, query: Query, limit: int = 20, cursor: str | None = None) -> SearchPage:
-        return super().search(query, limit, cursor)
+    def search(
+        self, query: Query, limit: int = 20, cursor: str | None = None, order: Order | None = None
+    ) -> SearchPage:
+        return super().search(query, limit, cursor, order)
 
 
 @pytest.fixture
@@ -340,7 +343,7 @@ def open_pipeline(folder: Path) -> Pipeline:
         folder,
         durable_keys(folder),
         SqliteProfileStore(folder / "profiles.db"),
-        SqliteProfileIndex(folder / "index.db"),
+        TantivyProfileIndex(folder / "index", hashed_name),
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 import time
 from collections.abc import Sequence
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from idgraph.files import file_lock
 from idgraph.model.errors import ProfileIndexError
 from idgraph.model.index import IndexDocument
 from idgraph.model.queries import Query
@@ -20,7 +20,8 @@ from ingestion.spark.worker_process import resources
 from ingestion.stages.commit import CommitStage
 from sinks.memory.index import MemoryProfileIndex
 from sinks.memory.profiles import MemoryProfileStore
-from sinks.sqlite.index.index import SqliteProfileIndex
+from sinks.tantivy.index import TantivyProfileIndex
+from tests.contracts.implementations import hashed_name
 from tests.ingestion.patience import eventually
 from tests.ingestion.test_commit_stage import EVERYTHING, one
 from tests.retail import Pipeline
@@ -105,19 +106,16 @@ def test_what_a_slow_index_was_not_given_waits_in_the_outbox() -> None:
     assert slow.count(Query()) == 5
 
 
-def test_another_writer_of_the_file_holds_no_flow_up(tmp_path: Path) -> None:
-    file = SqliteProfileIndex(tmp_path / "index.db")
-    index = PatientIndex(file, 0.5)
-    file.put([document(0)])
-    other = sqlite3.connect(tmp_path / "index.db", isolation_level=None)
-    other.execute("BEGIN IMMEDIATE")
-    started = time.monotonic()
-    for number in range(1, 4):
-        with pytest.raises(ProfileIndexError):
-            index.put([document(number)])
-    assert time.monotonic() - started < 10
-    other.execute("ROLLBACK")
-    other.close()
+def test_another_writer_of_the_index_holds_no_flow_up(tmp_path: Path) -> None:
+    embedded = TantivyProfileIndex(tmp_path / "index", hashed_name)
+    index = PatientIndex(embedded, 0.5)
+    embedded.put([document(0)])
+    with file_lock(tmp_path / "index" / "lock"):
+        started = time.monotonic()
+        for number in range(1, 4):
+            with pytest.raises(ProfileIndexError):
+                index.put([document(number)])
+        assert time.monotonic() - started < 10
     eventually(lambda: _is_taken(index, document(3)))
     assert index.versions(["user_id:1", "user_id:2", "user_id:3"]).keys() == {"user_id:1", "user_id:3"}
     index.close()

@@ -38,7 +38,8 @@ from merge.policies.lists import Union
 from merge.policies.policy import Kept
 from sinks.memory.index import MemoryProfileIndex
 from sinks.memory.profiles import MemoryProfileStore
-from sinks.sqlite.index.index import SqliteProfileIndex
+from sinks.tantivy.index import TantivyProfileIndex
+from tests.contracts.implementations import hashed_name
 from tests.ingestion.test_commit_stage import EVERYTHING, one
 from tests.ingestion.test_tasks import Worker
 from tests.replaying import replay
@@ -268,7 +269,7 @@ def test_a_document_that_the_index_fails_on_waits_alone() -> None:
 def test_a_state_that_is_damaged_under_its_checksum_waits_alone(
     body: bytes, is_embedded: bool, tmp_path: Path
 ) -> None:
-    index = SqliteProfileIndex(tmp_path / "index.db") if is_embedded else MemoryProfileIndex()
+    index = TantivyProfileIndex(tmp_path / "index", hashed_name) if is_embedded else MemoryProfileIndex()
     store = MemoryProfileStore()
     with closing(index):
         output = CommitStage(store, index, EVERYTHING).run(

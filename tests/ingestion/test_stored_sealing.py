@@ -15,8 +15,8 @@ from idgraph.model.store import FragmentWrite
 from ingestion.stages.dead_letters import DeadLetterWriter
 from sinks.memory.data_keys import MemoryDataKeys
 from sinks.memory.profiles import MemoryProfileStore
-from sinks.sqlite.index.index import SqliteProfileIndex
 from sinks.sqlite.profiles import SqliteProfileStore
+from sinks.tantivy.index import TantivyProfileIndex
 from tests.ingestion.stored_orders import AwayIndex, Meddled, beside, from_the_start, states, stored_orders
 from tests.replaying import replay
 from tests.retail import UNDETECTED, Pipeline, attribute, attributes, order, records, snapshot
@@ -196,7 +196,7 @@ def test_two_sealings_and_a_flow_at_once(tmp_path: Path) -> None:
     seed = Pipeline(tmp_path, keys)
     names = TombstoneNames(seed.provider)
     store = SqliteProfileStore(tmp_path / "profiles.db", names)
-    index = SqliteProfileIndex(tmp_path / "index.db", names)
+    index = TantivyProfileIndex(tmp_path / "index", names)
     given = records(120)
 
     def running(known: object) -> Pipeline:

@@ -8,13 +8,24 @@ from hypothesis import strategies as st
 
 from idgraph.model.attributes import DataType
 from idgraph.model.errors import QueryError
-from idgraph.model.queries import Clause, FullText, Prefix, Query, Range, Term
-from profile_service.query_language import parse_query
+from idgraph.model.queries import (
+    All,
+    AnyOf,
+    Condition,
+    Exists,
+    FullText,
+    Not,
+    Prefix,
+    Query,
+    Range,
+    Term,
+)
+from profile_service.query_language import parse_query, warnings
 
 TYPES = {"text": DataType.STRING, "whole": DataType.INTEGER, "truth": DataType.BOOLEAN}
 
 
-def parsed(word: str) -> Clause:
+def parsed(word: str) -> Condition:
     (clause,) = parse_query([word], TYPES.get).clauses
     return clause
 
@@ -67,12 +78,93 @@ def parsed(word: str) -> Clause:
         ('"a"="b"', Term("a", "b")),
         ('"a=b', Term('"a', "b")),
         ('"a b"', FullText('"a b"')),
+        ("a.b=*", Exists("a.b")),
+        ('"a b"=*', Exists("a b")),
+        ("guit*", FullText("guit", is_prefix=True)),
+        ("lead guit*", FullText("lead guit", is_prefix=True)),
+        ("a.b:guit*", FullText("guit", "a.b", is_prefix=True)),
+        ('"guit*"', FullText('"guit*"')),
+        ("*", FullText("*")),
+        ("a.b=f(x)", Term("a.b", "f(x)")),
+        ("a.b=:)", Term("a.b", ":)")),
+        ("f(x)", FullText("f(x)")),
+        ('a.b="x OR y"', Term("a.b", "x OR y")),
     ],
 )
-def test_clauses(word: str, clause: Clause) -> None:
+def test_clauses(word: str, clause: Condition) -> None:
     found = parsed(word)
     assert found == clause
     assert type(getattr(found, "value", None)) is type(getattr(clause, "value", None))
+
+
+A, B, C = Term("a", 1), Term("b", 2), FullText("c")
+
+
+@pytest.mark.parametrize(
+    ("words", "condition"),
+    [
+        (["a=1 OR b=2"], AnyOf((A, B))),
+        (["a=1", "OR", "b=2"], AnyOf((A, B))),
+        (["a=1", "b=2", "OR", "c"], AnyOf((All((A, B)), C))),
+        (["a=1 AND b=2 OR c"], AnyOf((All((A, B)), C))),
+        (["a=1 OR b=2 OR c"], AnyOf((A, B, C))),
+        (["a=1", "(b=2 OR c)"], All((A, AnyOf((B, C))))),
+        (["a=1", "(", "b=2", "OR", "c", ")"], All((A, AnyOf((B, C))))),
+        (["a=1", "(b=2", "OR", "c)"], All((A, AnyOf((B, C))))),
+        (["NOT a=1"], Not(A)),
+        (["NOT", "a=1", "b=2"], All((Not(A), B))),
+        (["NOT (a=1 b=2)"], Not(All((A, B)))),
+        (["NOT NOT a=1"], Not(Not(A))),
+        (["((a=1))"], A),
+        (["(a=1 OR d=f(x))"], AnyOf((A, Term("d", "f(x)")))),
+        (["or"], FullText("or")),
+        (['"OR"'], FullText('"OR"')),
+    ],
+)
+def test_clauses_are_joined(words: list[str], condition: Condition) -> None:
+    found = parse_query(words, TYPES.get).clauses
+    assert found == (condition.conditions if isinstance(condition, All) else (condition,))
+
+
+@pytest.mark.parametrize("words", ["OR", "a OR", "OR a", "NOT", "a AND OR b", "(a OR b", "a OR b )", "( )"])
+def test_what_joins_nothing_is_refused(words: str) -> None:
+    with pytest.raises(QueryError):
+        parse_query([words], TYPES.get)
+    with pytest.raises(QueryError):
+        parse_query(words.split(), TYPES.get)
+
+
+def test_parentheses_are_nested_within_bounds() -> None:
+    with pytest.raises(QueryError, match="nested"):
+        parse_query(["("] * 100_000 + ["a"], TYPES.get)
+
+
+@pytest.mark.parametrize(
+    ("word", "reported"),
+    [
+        ("whole>=sixty", "'sixty' is no number"),
+        ("whole>=2024-03-20", "1710892800000"),
+        ("whole=x", "'x' is no number"),
+        ("whole:word", "no text to search"),
+        ("whole=4*", "no text to search"),
+        ("truth=1", "neither true nor false"),
+        ("txet=x", "did you mean text?"),
+        ("NOT txet=x", "did you mean text?"),
+        ("or", "OR in capitals"),
+        ("...", "has no word"),
+        ('text="x*"', "a star is a star"),
+    ],
+)
+def test_a_clause_that_never_matches_says_so(word: str, reported: str) -> None:
+    (said,) = warnings(parse_query([word], TYPES.get), TYPES, lambda _: False)
+    assert reported in said
+
+
+@pytest.mark.parametrize(
+    "word", ["whole>=6", "text>=6", "text:word", "truth=true", "guitar", "text=*", "new=1"]
+)
+def test_of_a_clause_that_may_match_nothing_is_said(word: str) -> None:
+    assert list(warnings(parse_query([word], TYPES.get), TYPES, lambda path: path == "new")) == []
 
 
 def test_all_words_must_hold() -> None:
@@ -100,7 +192,6 @@ def test_all_words_must_hold() -> None:
         "=x",
         ">=5",
         "!=x",
-        "a=*",
         'a=""*',
     ],
 )
@@ -148,4 +239,6 @@ def test_anything_can_be_asked_for_in_quotes(value: str) -> None:
 @given(st.text(min_size=1, max_size=12), st.sampled_from(["=", ">=", ">", "<=", "<", ":"]))
 def test_any_path_can_be_asked_for_in_quotes(path: str, operator: str) -> None:
     quoted = path.replace('"', '""')
-    assert parsed(f'"{quoted}"{operator}x') == parsed(f"p{operator}x")._replace(path=path)
+    plain = parsed(f"p{operator}x")
+    assert isinstance(plain, Term | Range | FullText)
+    assert parsed(f'"{quoted}"{operator}x') == plain._replace(path=path)

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from idgraph.model.index import IndexDocument, ProfileIndex
-from idgraph.model.queries import Query, Range, Term
+from idgraph.model.queries import Order, Query, Range, Term
 from sinks.memory.index import MemoryProfileIndex
 from tests.contracts.implementations import PROFILE_INDEXES, Implementation
-from tests.properties.test_indexes import all_pages, documents, ids, queries
+from tests.properties.test_indexes import all_pages, documents, ids, orders, queries
 
 (ELASTICSEARCH,) = [each for each in PROFILE_INDEXES if each.name == "elasticsearch"]
 
@@ -31,14 +31,16 @@ def folders(tmp_path: Path) -> Path:
 def test_elasticsearch_index_equals_memory_index(folders: Path) -> None:
     made = 0
 
-    @given(steps, st.lists(queries, max_size=6))
+    @given(steps, st.lists(st.tuples(queries, orders), max_size=6))
     @settings(max_examples=25, deadline=None)
-    def check(steps: list[list[IndexDocument] | dict[str, int]], queries: list[Query]) -> None:
+    def check(
+        steps: list[list[IndexDocument] | dict[str, int]], searches: list[tuple[Query, Order | None]]
+    ) -> None:
         nonlocal made
         made += 1
         folder = folders / str(made)
         folder.mkdir()
-        _check(ELASTICSEARCH, folder, steps, queries)
+        _check(ELASTICSEARCH, folder, steps, searches)
 
     check()
 
@@ -47,7 +49,7 @@ def _check(
     implementation: Implementation[ProfileIndex],
     folder: Path,
     steps: list[list[IndexDocument] | dict[str, int]],
-    queries: list[Query],
+    searches: list[tuple[Query, Order | None]],
 ) -> None:
     memory = MemoryProfileIndex()
     with implementation.opened(folder) as index:
@@ -59,8 +61,8 @@ def _check(
         everybody = all_pages(memory, Query(), 100)
         assert all_pages(index, Query(), 2) == everybody
         assert index.versions(everybody).keys() == set(everybody)
-        for query in [*queries, *_of_what_was_put(steps)]:
-            assert all_pages(index, query, 100) == all_pages(memory, query, 100)
+        for query, order in [*searches, *((each, None) for each in _of_what_was_put(steps))]:
+            assert all_pages(index, query, 100, order) == all_pages(memory, query, 100, order)
             assert index.count(query) == memory.count(query)
 
 

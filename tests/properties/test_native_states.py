@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -18,9 +19,8 @@ from idgraph.model.index import IndexRules
 from idgraph.model.stamps import SpecRef, Stamp
 from ingestion.stages.map_output import event_states
 from merge import codec
-from merge.documents import EncodedFields, document
+from merge.documents import document
 from merge.fragments import FragmentState, join_all
-from sinks.sqlite.index.tokens import PathTokens, Tokenizer
 from tests.lanes import examples
 from tests.properties import odd_values
 from tests.properties.references import both
@@ -118,38 +118,39 @@ NUMBERS = st.sampled_from(
         "0.0000000000000000000",
     ]
 ) | st.integers(0, 2**54).map(str)
-TOKEN_PATHS = {path: PathTokens.of(place) for place, path in enumerate(PATHS)}
 
 
-def check_tokens(
-    data: list[bytes], is_indexable: Callable[[str], bool], paths: dict[str, PathTokens]
-) -> None:
-    """The tokens of each state that are made with all others' are those that are made of it alone."""
-    tokenizer = Tokenizer(paths)
-    made = tokenizer.tokens_of_states([EncodedFields(each, is_indexable) for each in data])
-    for each, tokens in zip(data, made, strict=True):
-        one, other = both(lambda d=each: tokenizer.tokens_of_state(EncodedFields(d, is_indexable)))  # type: ignore[misc]
+def check_fields(data: list[bytes], is_indexable: Callable[[str], bool]) -> list[str]:
+    """What the index may know of states is the same however it is read; gives it in words."""
+    rules = IndexRules(is_indexable)
+
+    def fields_of(each: bytes) -> list[tuple[str, Any]]:
+        return sorted(document("f", 1, FragmentState.decode(each), rules).fields.items(), key=str)
+
+    found: list[str] = []
+    for each in data:
+        one, other = both(partial(fields_of, each))
         assert one == other
-        assert tokens is None or repr(tokens) == one
+        found.append(one)
+    return found
 
 
 @more
-@given(st.lists(several, max_size=3), st.lists(NUMBERS, max_size=3), st.sampled_from([1, 3, 99]))
-def test_tokens_of_states(mine: list[list[FragmentChange]], numbers: list[str], known: int) -> None:
+@given(st.lists(several, max_size=3), st.lists(NUMBERS, max_size=3))
+def test_fields_of_states(mine: list[list[FragmentChange]], numbers: list[str]) -> None:
     data = [encoded(each) for each in mine]
     for number in numbers:
         data = [
             codec.framed(codec.body(each).replace(b"[0,1,true]", b"[0,1,%b]" % number.encode(), 1))
             for each in data
         ]
-    paths = {path: TOKEN_PATHS[path] for path in list(TOKEN_PATHS)[:known]}
-    check_tokens(data, PATHS_SHOWN.__contains__, paths)
-    check_tokens(data, lambda _: True, paths)
+    check_fields(data, PATHS_SHOWN.__contains__)
+    check_fields(data, lambda _: True)
 
 
 @more
 @given(odd_states())
-def test_tokens_of_odd_states(state: FragmentState) -> None:
+def test_fields_of_odd_states(state: FragmentState) -> None:
     try:
         state.normalise()
         data = state.encode()
@@ -157,8 +158,7 @@ def test_tokens_of_odd_states(state: FragmentState) -> None:
         return
     if data[:1] != codec.FORMAT:
         return
-    paths = {path: PathTokens.of(place) for place, path in enumerate(sorted(state.registers))}
-    check_tokens([data, COMMON, data], lambda _: True, paths | {"a": PathTokens.of(99)})
+    check_fields([data, COMMON, data], lambda _: True)
 
 
 def state_with(registers: bytes) -> bytes:
@@ -169,45 +169,14 @@ COMMON = state_with(b'"a":[0,1,"Zoe 5b6e1f0c-7a54-4a1b-9c55-0123456789ab"],"b":[
 ESCAPED = state_with(b'"a":[0,1,"say \\"a\\" \\\\"],"b":[0,1,["x","\\\\\\"","]"]]')
 SEALED = state_with(b'"a":[0,2,"c.t"],"b":[0,1,true]')
 WIDE = state_with(b",".join(b'"a%05d":[0,1,%d]' % (each, each + 1) for each in range(2000)))
-ALL_PATHS = {
-    path: PathTokens.of(each) for each, path in enumerate(["a", "b", *(f"a{n:05}" for n in range(2000))])
-}
 
 
-def test_tokens_of_common_states_need_no_twin() -> None:
-    data = [COMMON, WIDE, ESCAPED, SEALED, COMMON]
-    check_tokens(data, lambda _: True, ALL_PATHS)
-    assert None not in Tokenizer(ALL_PATHS).tokens_of_states([EncodedFields(each, bool) for each in data])
-
-
-def test_what_is_odd_of_states_is_asked_for_alone() -> None:
-    damaged, nested = state_with(b'"a":[0,1,nonsense]'), state_with(b'"a":[0,1,1],"a.b":[0,1,1]')
-    new = state_with(b'"new":[0,1,"x"]')
+def test_fields_of_common_and_of_odd_states() -> None:
     open_texts = [state_with(b'"a":[0,1,' + text) for text in (b'"x', b'"', b'"x\\"', b'["x\\\\",""", "x')]
-    data = [COMMON, damaged, nested, new, b"", b"\1", COMMON[:-1], *open_texts, SEALED]
-    made = Tokenizer(ALL_PATHS).tokens_of_states([EncodedFields(each, bool) for each in data])
-    assert [each is None for each in made] == [False, *[True] * 10, False]
-    check_tokens(data, bool, ALL_PATHS)
-    two_snapshots = [EncodedFields(COMMON, bool), EncodedFields(COMMON, lambda _: True)]
-    assert Tokenizer(ALL_PATHS).tokens_of_states(two_snapshots) == [None, None]
-    assert Tokenizer(ALL_PATHS).tokens_of_states([]) == []
-
-
-@pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])
-def test_what_no_twin_mends_stops_the_tokens(error: type[BaseException]) -> None:
-    def odd(path: str, kind: int, json: bytes) -> bytes:
-        raise error
-
-    assert native.states is not None
-    with pytest.raises(error):
-        native.states.tokens([state_with(b'"a":[0,1,-1]')], dict(ALL_PATHS), ALL_PATHS, odd)
-
-
-@pytest.mark.parametrize("states", [[COMMON, None], [1], None, 5])
-def test_what_is_no_state_has_no_tokens(states: Any) -> None:
-    assert native.states is not None
-    with pytest.raises(TypeError):
-        native.states.tokens(states, {}, {}, lambda *_: b"")
+    damaged, nested = state_with(b'"a":[0,1,nonsense]'), state_with(b'"a":[0,1,1],"a.b":[0,1,1]')
+    data = [COMMON, WIDE, ESCAPED, SEALED, damaged, nested, b"", b"\1", COMMON[:-1], *open_texts]
+    found = check_fields(data, lambda _: True)
+    assert ["DamagedStateError" in each for each in found[:5]] == [False] * 4 + [True]
 
 
 @pytest.mark.parametrize(
@@ -220,12 +189,9 @@ def test_what_is_no_state_has_no_tokens(states: Any) -> None:
         b'[[[0,1,"s","e","m",1]],{"a":[1,1,"x"]},[],{}]',
     ],
 )
-def test_tokens_of_what_is_no_state_are_refused_as_damaged(body: bytes) -> None:
-    fields = EncodedFields(codec.framed(body), lambda _: True)
-    tokenizer = Tokenizer({"a": PathTokens.of(1)})
-    assert tokenizer.tokens_of_states([fields]) == [None]
-    with pytest.raises(DamagedStateError):
-        tokenizer.tokens_of_state(fields)
+def test_fields_of_what_is_no_state_are_refused_as_damaged(body: bytes) -> None:
+    (found,) = check_fields([codec.framed(body)], lambda _: True)
+    assert "DamagedStateError" in found
 
 
 @more

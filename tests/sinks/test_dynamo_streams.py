@@ -26,7 +26,7 @@ from sinks.dynamodb.connection import TablesLocation
 from sinks.dynamodb.profiles import DynamoProfileStore
 from sinks.dynamodb.schema import FRAGMENTS
 from sinks.dynamodb.streams import DynamoStream
-from sinks.sqlite.index.index import SqliteProfileIndex
+from sinks.tantivy.index import TantivyProfileIndex
 from tests.contracts.implementations import hashed_name
 from tests.contracts.processes import killed_after
 from tests.ingestion.indexed_stores import allowing, write
@@ -43,7 +43,7 @@ class Followed:
         self.folder = folder
         self.tables = tables
         self.store: ProfileStore = DynamoProfileStore(tables, hashed_name)
-        self.index: ProfileIndex = SqliteProfileIndex(folder / "streamed.db", hashed_name)
+        self.index: ProfileIndex = TantivyProfileIndex(folder / "streamed", hashed_name)
         self.stream = DynamoStream(tables)
 
     def following(self, index: ProfileIndex | None = None) -> StreamFollowing:
@@ -98,7 +98,7 @@ def some_history(followed: Followed) -> None:
 
 def same(index: ProfileIndex, store: ProfileStore, folder: Path) -> None:
     """The index is what the side output of a flow makes of the store."""
-    by_flow = SqliteProfileIndex(folder / "by-flow.db", hashed_name)
+    by_flow = TantivyProfileIndex(folder / "by-flow", hashed_name)
     documents = documents_of(scan_all(store), POLICY.rules).documents
     by_flow.put(documents)
     assert index.search(Query(), 1000).ids == by_flow.search(Query(), 1000).ids

@@ -1,9 +1,9 @@
-"""Versions of an index in a real Elasticsearch: what a crash in the last step leaves, lost answers, earlier layouts."""
+"""Versions of an index in a real Elasticsearch: what the contract cannot show."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,12 +17,11 @@ from idgraph.model.index import IndexDocument
 from idgraph.model.queries import Query
 from sinks.elasticsearch.client import ElasticsearchClient, IndexLocation
 from sinks.elasticsearch.index import ElasticsearchProfileIndex
-from sinks.elasticsearch.other_versions import block
 from sinks.elasticsearch.schema import IndexShape
 from sinks.elasticsearch.versions import ElasticsearchIndexVersions
 from tests.contracts.implementations import hashed_name
 from tests.servers.elasticsearch import place_of_index
-from tests.servers.faulty_proxy import broken, faulty_proxy, lost_answer
+from tests.servers.faulty_proxy import Answer, broken, faulty_proxy, lost_answer
 
 
 @pytest.fixture
@@ -48,42 +47,61 @@ def document(name: str, version: int = 1) -> IndexDocument:
     return IndexDocument(name, version, {"x": "word"})
 
 
-def test_a_writer_that_meets_the_block_waits_and_finds_the_next_version(
+def test_what_is_put_while_the_alias_moves_is_in_the_version_that_comes(place: IndexLocation) -> None:
+    with faulty_proxy(place.url) as (url, faults):
+        index = ElasticsearchProfileIndex(place._replace(url=url), hashed_name)
+        versions = ElasticsearchIndexVersions(place, hashed_name, IndexShape(replicas=0))
+        index.put([document("a")])
+        versions.begin()
+        versions.put([document("a")])
+
+        def meanwhile(send: Callable[[bytes], Answer], body: bytes) -> Answer:
+            # The document is in the version in use; the next request is for the one that is being made.
+            answer = send(body)
+            if b"word" in body or b'"_id"' in body:
+                versions.switch()
+                faults.clear()
+            return answer
+
+        faults.extend([meanwhile] * 10)
+        assert index.put([document("b")]) == {}
+        assert index.search(Query()).ids == ["a", "b"]
+        assert len(versions.known()) == 1
+        index.close()
+        versions.close()
+
+
+def test_a_version_that_was_deleted_meanwhile_does_not_come_into_use(
     place: IndexLocation, index: ElasticsearchProfileIndex, versions: ElasticsearchIndexVersions
 ) -> None:
     index.put([document("a")])
-    versions.begin()
-    with ThreadPoolExecutor(1) as pool:
-        waiting = []
-
-        def take(ids: Sequence[str]) -> None:
-            # Writing is blocked by now.
-            waiting.append(pool.submit(index.put, [document("late")]))
-            versions.put([document(each) for each in ids])
-
-        index.put([document("b")])
-        versions.switch(take)
-        assert [each.result() for each in waiting] == [{}]
-    assert index.search(Query()).ids == ["b", "late"]
-
-
-@pytest.mark.parametrize("goes_on", [True, False])
-def test_a_block_that_a_killed_run_left_is_lifted_by_the_next_step(
-    place: IndexLocation,
-    index: ElasticsearchProfileIndex,
-    versions: ElasticsearchIndexVersions,
-    goes_on: bool,
-) -> None:
     made = versions.begin()
+    versions.delete(made.name)
+    with indices_made_by_themselves(place):
+        with pytest.raises(ProfileIndexError, match="deleted"):
+            versions.put([document("a")])
+        assert index.put([document("b")]) == {}
+    with pytest.raises(ProfileIndexError, match="deleted"):
+        versions.switch()
+    assert index.search(Query()).ids == ["a", "b"]
+    assert len(versions.known()) == 1
+
+
+@contextmanager
+def indices_made_by_themselves(place: IndexLocation) -> Iterator[None]:
+    """As Elasticsearch does it unless it is configured not to, which the tests' node is."""
     client = ElasticsearchClient(place)
-    block(client, versions.known()[0].name)
-    client.close()
-    if goes_on:
-        assert versions.begin() == made
-    else:
-        versions.delete(made.name)
-    assert index.put([document("a")]) == {}
-    assert index.count(Query()) == 1
+
+    def set_to(value: bool | None) -> None:
+        settings = {"action.auto_create_index": value}
+        client.call(lambda api: api.cluster.put_settings(persistent=settings))
+
+    set_to(True)
+    try:
+        yield
+    finally:
+        set_to(None)
+        client.close()
 
 
 def test_lost_answers_and_errors_of_the_server_are_tried_again_in_each_step(
@@ -95,8 +113,7 @@ def test_lost_answers_and_errors_of_the_server_are_tried_again_in_each_step(
         versions.begin()
         steps = (
             lambda: versions.put([document("a"), document("b")]),
-            versions.changed,
-            lambda: versions.switch(lambda _: None),
+            versions.switch,
         )
         for step in steps:
             faults.extend([lost_answer, broken])
@@ -119,28 +136,6 @@ def test_an_index_of_an_earlier_layout_is_made_anew(
             use()
     versions.begin()
     versions.put([document("a")])
-    versions.switch(lambda _: None)
+    versions.switch()
     assert index.put([document("b")]) == {}
     assert index.search(Query()).ids == ["a", "b"]
-
-
-def test_each_shard_is_followed_by_itself(place: IndexLocation) -> None:
-    wide = ElasticsearchIndexVersions(place, hashed_name, IndexShape(shards=3, replicas=0))
-    index = ElasticsearchProfileIndex(place, hashed_name)
-    wide.begin()
-    wide.switch(lambda _: None)
-    index.put([document(f"d:{each}") for each in range(30)])
-    wide.begin()
-    index.put([document(f"d:{each}", 2) for each in range(0, 30, 2)])
-    index.erase({f"d:{each}": 2 for each in range(0, 30, 6)})
-    wide.put([document(f"d:{each}") for each in range(30)])
-    while ids := wide.changed():
-        wide.put([document(each, 2) for each in ids])
-    wide.switch(lambda _: None)
-    kept = [each for each in range(30) if each % 6]
-    assert index.search(Query(), 100).ids == sorted(f"d:{each}" for each in kept)
-    assert index.versions([f"d:{each}" for each in kept]) == {
-        f"d:{each}": 1 + (each % 2 == 0) for each in kept
-    }
-    index.close()
-    wide.close()

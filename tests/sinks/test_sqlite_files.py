@@ -18,13 +18,10 @@ from typing import Any
 import pytest
 
 from idgraph.model.dead_letters import DeadLetter, DeadLetterReason
-from idgraph.model.errors import IdgraphError, ProfileIndexError, StoreError
-from idgraph.model.index import IndexDocument
-from idgraph.model.queries import Query
+from idgraph.model.errors import IdgraphError, StoreError
 from idgraph.model.store import FragmentWrite
 from sinks.sqlite.data_keys import SqliteDataKeys
 from sinks.sqlite.dead_letters import SqliteDeadLetters
-from sinks.sqlite.index.index import SqliteProfileIndex
 from sinks.sqlite.profiles import SqliteProfileStore
 from tests.contracts.processes import ROOT, finish, start
 from transforms.privacy.keys import WrappedKey
@@ -50,12 +47,6 @@ KINDS = {
             [FragmentWrite(f"{number}", 0, SECRET.encode() * 50, frozenset({f"{SECRET}:{number}"}))]
         ),
         lambda store: [fragment.id for fragment in store.scan(limit=100_000)],
-    ),
-    "index": Kind(
-        SqliteProfileIndex,
-        ProfileIndexError,
-        lambda index, number: index.put([IndexDocument(f"{number}", 1, {"x": f"{SECRET} {number} " * 30})]),
-        lambda index: index.search(Query(), 100_000).ids,
     ),
     "dead letters": Kind(
         SqliteDeadLetters,

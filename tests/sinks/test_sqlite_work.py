@@ -14,12 +14,9 @@ from typing import Any
 import pytest
 
 from idgraph.model.dead_letters import DeadLetter, DeadLetterReason
-from idgraph.model.index import IndexDocument
-from idgraph.model.queries import FullText, Prefix, Query, Range, Term
 from idgraph.model.store import FragmentWrite, OutboxEntry
 from sinks.sqlite.data_keys import SqliteDataKeys
 from sinks.sqlite.dead_letters import SqliteDeadLetters
-from sinks.sqlite.index.index import SqliteProfileIndex
 from sinks.sqlite.profiles import SqliteProfileStore
 from transforms.privacy.keys import WrappedKey
 
@@ -89,28 +86,6 @@ def profiles(path: Path, count: int) -> dict[str, Callable[[], object]]:
     }
 
 
-def index(path: Path, count: int) -> dict[str, Callable[[], object]]:
-    made = SqliteProfileIndex(path, lambda name: name[::-1].encode())
-    for start in range(0, count, FEW):
-        made.put(
-            [
-                IndexDocument(f"{n:05}", 1, {"number": n, "name": f"person{n} of few words"})
-                for n in range(start, start + FEW)
-            ]
-        )
-    return {
-        "term": lambda: made.search(Query((Term("number", 7),))),
-        "prefix": lambda: made.search(Query((Prefix("name", "person123"),)), 5),
-        "range": lambda: made.search(Query((Range("number", 5, 9),))),
-        "full text": lambda: made.search(Query((FullText("person17"),))),
-        "first page of many": lambda: made.search(Query((FullText("words"),)), 10),
-        "page of all": lambda: made.search(Query(), 10),
-        "versions": lambda: made.versions(FIFTH),
-        "compare": lambda: made.compare([IndexDocument(each, 1, {"number": 1}) for each in FIFTH]),
-        "erase": lambda: made.erase({"00011": 1}),
-    }
-
-
 def data_keys(path: Path, count: int) -> dict[str, Callable[[], object]]:
     keys = SqliteDataKeys(path)
     key, other = WrappedKey(1, b"k"), WrappedKey(2, b"l")
@@ -145,7 +120,7 @@ def dead_letters(path: Path, count: int) -> dict[str, Callable[[], object]]:
     }
 
 
-@pytest.mark.parametrize("kind", [profiles, index, data_keys, dead_letters])
+@pytest.mark.parametrize("kind", [profiles, data_keys, dead_letters])
 def test_a_call_costs_no_more_where_more_is_there(
     kind: Callable[[Path, int], dict[str, Callable[[], object]]],
     tmp_path: Path,

@@ -16,7 +16,7 @@ from idgraph.model.queries import Query
 from idgraph.model.store import scan_all
 from merge.documents import document
 from merge.fragments import FragmentState
-from sinks.sqlite.index.index import SqliteProfileIndex
+from sinks.tantivy.index import TantivyProfileIndex
 from tests.contracts.implementations import reversed_name
 from tests.installation import Installation, Shop, retail
 from tests.properties.test_indexes import all_pages
@@ -34,7 +34,7 @@ def opened(installation: Installation) -> Iterator[tuple[ProfileIndex, ProfileIn
     """The index of an installation, and an embedded one of the same profiles."""
     settings = load(installation.config)
     rules = AttributeTree(wiring.snapshot_to_read_by(settings).snapshot).index_rules
-    embedded = SqliteProfileIndex(installation.folder / "embedded.db", reversed_name)
+    embedded = TantivyProfileIndex(installation.folder / "embedded", reversed_name)
     with wiring.opened(settings) as resources:
         stored = scan_all(resources.store)
         embedded.put(

@@ -1,7 +1,7 @@
-"""Which index stands behind the protocol: a file in the directory, or an index in Elasticsearch.
+"""Which index is behind the protocol: a folder in the directory, or an index in Elasticsearch.
 
-Opened from the worker's configuration (`idgraph.app.adapters.stores.reported_of`): places, never credentials, which each process finds for
-itself.
+Opened from the worker's configuration (`idgraph.app.adapters.stores.worker_config`): places, never credentials, which each
+process finds for itself.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from idgraph.model.tombstones import TombstoneNames
     from sinks.elasticsearch.client import IndexLocation
 
-FILE = "index.db"
+FOLDER = "index"
 
 
 def open_index(config: dict[str, Any], names: TombstoneNames) -> ProfileIndex:
@@ -29,9 +29,9 @@ def open_index(config: dict[str, Any], names: TombstoneNames) -> ProfileIndex:
         from sinks.elasticsearch.index import ElasticsearchProfileIndex
 
         return ElasticsearchProfileIndex(place_of_index, names)
-    from sinks.sqlite.index.index import SqliteProfileIndex
+    from sinks.tantivy.index import TantivyProfileIndex
 
-    return SqliteProfileIndex(Path(config["directory"]) / FILE, names)
+    return TantivyProfileIndex(Path(config["directory"]) / FOLDER, names)
 
 
 def open_versions(settings: Settings, names: TombstoneNames) -> IndexVersions:
@@ -44,9 +44,9 @@ def open_versions(settings: Settings, names: TombstoneNames) -> IndexVersions:
 
         shape = IndexShape(settings.index.shards, settings.index.replicas)
         return ElasticsearchIndexVersions(place_of_index, names, shape)
-    from sinks.sqlite.index.versions import SqliteIndexVersions
+    from sinks.tantivy.versions import TantivyIndexVersions
 
-    return SqliteIndexVersions(settings.directory / FILE, names)
+    return TantivyIndexVersions(settings.directory / FOLDER, names)
 
 
 def place(config: dict[str, Any]) -> IndexLocation:
@@ -63,7 +63,7 @@ def place(config: dict[str, Any]) -> IndexLocation:
 def create(settings: Settings) -> str | None:
     """Make the index if there is none; gives the name of a new one. Raises ProfileIndexError, ConfigError."""
     if settings.index.kind == "sqlite":
-        raise ConfigError("[index] kind is sqlite, whose file is made when first used")
+        raise ConfigError("[index] kind is sqlite: the embedded index is made when first used")
     where = place(worker_config(settings))
     from sinks.elasticsearch.client import ElasticsearchClient
     from sinks.elasticsearch.schema import IndexShape

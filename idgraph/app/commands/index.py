@@ -31,8 +31,12 @@ def reindex(
     again: Annotated[
         bool, typer.Option("--again", help="Begin again, rather than where an earlier run was interrupted.")
     ] = False,
-    delete_old: Annotated[
-        bool, typer.Option("--delete-old", help="Delete the versions that were replaced, for good.")
+    keep_old: Annotated[
+        bool,
+        typer.Option(
+            "--keep-old",
+            help="Keep the replaced version until `idgraph index delete`, an erasure or `idgraph seal`.",
+        ),
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -41,31 +45,23 @@ def reindex(
     Searches see the present one until then. However it ends, the same command goes on where it stopped. Exit code 1
     if some profiles could not be indexed, which is then reported.
     """
-    from idgraph.app.jobs.index_upkeep import opened_versions, reindexing
+    from idgraph.app.jobs.index_upkeep import reindexing
     from idgraph.jobs.reindex import PAGE
-    from idgraph.model.index_versions import VersionState
 
     with error_handler():
         settings = settings_of(context)
         with reindexing(settings) as work:
             job = progress_view.paced(
-                work.run(min(PAGE, rate or PAGE), again), rate, lambda progress: progress.indexed
+                work.run(min(PAGE, rate or PAGE), again, keep_old), rate, lambda progress: progress.indexed
             )
             done = next(job)
             begun = f"goes on after {done.looked_at:,}" if done.resumed else "begins"
             say(f"making {done.version} {begun}: {counted(done.total, 'profile')}")
             progress_view.show(job, done.total, "profiles")
-        deleted: list[str] = []
-        if delete_old:
-            with opened_versions(settings) as versions:
-                for each in versions.known():
-                    if each.state is VersionState.REPLACED:
-                        versions.delete(each.name)
-                        deleted.append(each.name)
         if as_json:
-            print_json(_described(done, deleted))
+            print_json(_described(done, keep_old))
         else:
-            _show_report(done, deleted)
+            _show_report(done, keep_old)
         if done.refused:
             say(
                 f"{counted(len(done.refused), 'profile')} could not be indexed: {escape_control_chars(', '.join(done.named))}"
@@ -75,28 +71,24 @@ def reindex(
             raise typer.Exit(Exit.FAILED)
 
 
-def _described(done: ReindexProgress, deleted: list[str]) -> dict[str, Any]:
+def _described(done: ReindexProgress, is_kept: bool) -> dict[str, Any]:
     return {
         "version": done.version,
         "replaced": done.replaced,
-        "deleted": deleted,
+        "deleted": [] if is_kept else [done.replaced],
         "profiles": done.looked_at,
-        "followed": done.followed,
         "resumed": done.resumed,
         "refused": len(done.refused),
         "fragments": done.named,
     }
 
 
-def _show_report(done: ReindexProgress, deleted: list[str]) -> None:
-    followed = f", {counted(done.followed, 'profile')} followed that others wrote meanwhile" * bool(
-        done.followed
-    )
-    print(f"{counted(done.looked_at, 'profile')} indexed{followed}; {done.version} is in use")
-    if done.replaced not in deleted:
-        say(f"{done.replaced} is there still: `idgraph index delete {done.replaced}` removes it")
-    for name in deleted:
-        print(f"{name} is deleted")
+def _show_report(done: ReindexProgress, is_kept: bool) -> None:
+    print(f"{counted(done.looked_at, 'profile')} indexed; {done.version} is in use")
+    if is_kept:
+        say(f"{done.replaced} is kept: `idgraph index delete {done.replaced}` removes it")
+    else:
+        print(f"{done.replaced} is deleted")
 
 
 commands = typer.Typer(no_args_is_help=True, help="The search index.")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,9 +13,16 @@ from idgraph.app import wiring
 from idgraph.app.adapters.key_providers import ensure_keyring
 from idgraph.app.commands.context import JobWho, JobWhy, origin_of, settings_of
 from idgraph.app.exits import Exit, error_handler
-from idgraph.app.terminal.output import console, counted, escape_control_chars, json_writer, print_json
+from idgraph.app.terminal.output import (
+    console,
+    counted,
+    escape_control_chars,
+    json_writer,
+    print_json,
+    print_table,
+)
 from idgraph.model.errors import QueryError
-from idgraph.model.queries import Query, Term
+from idgraph.model.queries import Exists, Order, Query
 
 if TYPE_CHECKING:
     from ingestion.spark.workers import WorkerResources
@@ -60,24 +66,39 @@ def search(
     words: Annotated[
         list[str] | None,
         typer.Argument(
-            help="path=value, path=prefix*, path>=n, path:word, or a word alone; all must hold",
+            help="path=value, path=prefix*, path=*, path>=n, path:word, or a word alone; joined by OR, NOT and ( )",
             show_default=False,
         ),
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="Profiles a page.")] = 5,
-    cursor: Annotated[str | None, typer.Option(help="Go on after a page.")] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=1000, help="Profiles per page (5), or values per facet (10).", show_default=False
+        ),
+    ] = None,
+    cursor: Annotated[str | None, typer.Option(help="Continue after a page of the same search.")] = None,
+    sort: Annotated[
+        str | None, typer.Option("--sort", help="Sort by this attribute; -PATH for the largest first.")
+    ] = None,
+    facet: Annotated[
+        list[str] | None,
+        typer.Option("--facet", help="Count profiles by value of this attribute; may be given again."),
+    ] = None,
     count: Annotated[bool, typer.Option("--count", help="Only how many profiles match.")] = False,
     reveal: Reveal = False,
     as_json: Json = False,
 ) -> None:
     """Search profiles by what policy lets into the index.
 
-    Examples: idgraph search 'demographics.age>=30' activity.platform=ios; idgraph search guitar
+    Examples: idgraph search 'demographics.age>=30' activity.platform=ios; idgraph search guitar --sort -activity.lastSeenAt;
+    idgraph search 'activity.platform=ios OR NOT identity.email=*'
 
-    Quote clauses with > or <, which mean something to the shell. A path with blanks or operators stands in double
-    quotes of its own: idgraph search '"labels.cost centre"=7'
+    Searches for words show the best matches first, others are sorted by id. Quote clauses with > or <, which mean something
+    to the shell. A path with blanks or operators stands in double quotes of its own: idgraph search '"labels.cost centre"=7'
+
+    A clause that cannot match (an unknown path, a text where numbers are) is reported as a warning; the exit code stays 0.
     """
-    from profile_service.query_language import parse_query
+    from profile_service.query_language import nearest, parse_query, warnings
 
     with error_handler():
         settings = settings_of(context)
@@ -85,21 +106,68 @@ def search(
         pinned = wiring.snapshot_to_read_by(settings)
         types = {attribute.path: attribute.shown_type for attribute in pinned.snapshot.attributes}
         query = parse_query(words or [], types.get)
+        order = None if sort is None else Order(sort.removeprefix("-"), sort.startswith("-"))
         with wiring.opened(settings) as resources:
             reader = wiring.profile_reader(settings, resources, pinned)
+
+            def has_values(path: str) -> bool:
+                return resources.index.count(Query((Exists(path),))) > 0
+
             total = reader.count(query)
+            said = list(warnings(query, types, has_values))
+            said += [
+                f"no attribute is called {path}; {nearest(path, types)}"
+                for path in (*(facet or ()), *((order.path,) if order else ()))
+                if path not in types and not has_values(path)
+            ]
             if not total:
                 wiring.require_own_keyring(settings, resources, notes=False)
-                for hint in (*_hints(query, types), *_hints_of_loss(resources)):
-                    print(escape_control_chars(hint), file=sys.stderr)
-            if count:
-                print(total)
-                return
-            page = reader.search(query, limit, cursor, reveal)
-        _show(page.profiles, as_json)
-        more = f"; more with --cursor {page.cursor}" if page.cursor else ""
-        print(f"{len(page.profiles)} of {counted(total, 'profile')}{more}", file=sys.stderr)
+                said += _hints_of_loss(resources)
+            summary: dict[str, Any] = {"total": total}
+            page = None
+            if facet:
+                summary["facets"] = {path: reader.facets(query, path, limit or 10) for path in facet}
+            elif not count:
+                page = reader.search(query, limit or 5, cursor, reveal, order)
+                summary |= {"profiles": len(page.profiles), "cursor": page.cursor}
+        summary["warnings"] = said
+        if page is not None:
+            _show(page.profiles, as_json)
+        if as_json:
+            _print_summary(summary, is_answer=page is None)
+        else:
+            _show_summary(summary)
         _report_exceptions(reader)
+
+
+def _print_summary(summary: dict[str, Any], is_answer: bool) -> None:
+    """One JSON object: on standard output where it is the answer, else, beside profiles, on standard error."""
+    from idgraph.model import canonical
+
+    if "facets" in summary:
+        summary["facets"] = {
+            path: [each._asdict() for each in values] for path, values in summary["facets"].items()
+        }
+    line = canonical.encode(summary).decode()
+    if is_answer:
+        print_json(summary)
+    else:
+        print(line, file=sys.stderr)
+
+
+def _show_summary(summary: dict[str, Any]) -> None:
+    total = summary["total"]
+    if "facets" in summary:
+        for path, values in summary["facets"].items():
+            rows = [(str(each.value), f"{each.profiles:,}") for each in values]
+            print_table((path, "profiles"), rows)
+    elif "profiles" not in summary:
+        print(total)
+    for warning in summary["warnings"]:
+        print(f"warning: {escape_control_chars(warning)}", file=sys.stderr)
+    if "profiles" in summary:
+        more = f"; more with --cursor {summary['cursor']}" if summary["cursor"] else ""
+        print(f"{summary['profiles']} of {counted(total, 'profile')}{more}", file=sys.stderr)
 
 
 def export(
@@ -170,18 +238,6 @@ def _report_exceptions(reader: ProfileReader) -> None:
                 file=sys.stderr,
             )
         raise typer.Exit(Exit.FAILED)
-
-
-def _hints(query: Query, known: Iterable[str]) -> Iterator[str]:
-    """What to say of a query that found nothing: paths that no metadata knows, and a star that is a part of a text."""
-    paths = list(known)
-    for clause in query.clauses:
-        if clause.path is not None and clause.path not in paths:
-            near = difflib.get_close_matches(clause.path, paths, n=1)
-            hint = f"did you mean {near[0]}?" if near else "`idgraph attributes search` finds them"
-            yield f"no attribute is called {clause.path}; {hint}"
-        if isinstance(clause, Term) and str(clause.value).endswith("*"):
-            yield f'within quotes a star is a star; a beginning is written {clause.path}="…"*'
 
 
 def _hints_of_loss(resources: WorkerResources) -> Iterator[str]:

@@ -1,0 +1,1 @@
+"""The embedded profile index, in tantivy."""

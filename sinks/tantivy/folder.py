@@ -1,0 +1,239 @@
+"""The folder of the embedded index: its versions, who writes to them, and what keeps them whole.
+
+`versions.json` names the versions: the one in use, one that is being made beside it, those that were replaced. It is
+replaced in one step, so every process sees the one or the other. Each version is a folder of tantivy's. Whoever
+writes holds the lock; tantivy's own files survive a crash at any moment.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from secrets import token_hex
+from typing import NamedTuple, TypeVar
+
+from tantivy import Index, IndexWriter, TextAnalyzerBuilder, Tokenizer
+
+from idgraph.files import WriterLock, write_atomically
+from idgraph.model.errors import IdgraphError, ProfileIndexError
+from idgraph.model.index_versions import VersionState
+from sinks.index_values import analyzer
+from sinks.tantivy.documents import ANALYZER, SCHEMA
+
+_FILE = "versions.json"
+_PREFIX = "index-"
+_HEAP_BYTES = 64 << 20
+LAYOUT = 1
+"""Of documents and keys: a folder of another one must be made again."""
+
+T = TypeVar("T")
+
+
+class Version(NamedTuple):
+    """One version. `mark` distinguishes it from every other, also from one that had its name before; `folder` changes
+    when it is compacted."""
+
+    name: str
+    state: VersionState
+    mark: str
+    folder: str
+
+    @property
+    def number(self) -> int:
+        return int(self.name.removeprefix(_PREFIX))
+
+
+class IndexFolder:
+    """The versions in one folder, made when first used, for the owner only. Safe for several processes and threads.
+
+    Every method raises ProfileIndexError.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = WriterLock(path / "lock")
+        self._opened: dict[str, Index] = {}
+        self._process = os.getpid()
+        self._guard = threading.Lock()
+        self._is_closed = False
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Until the block ends nobody else writes. The thread that is in it may enter it again."""
+        self._require_open()
+        try:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock = self._lock()
+            lock.__enter__()
+        except OSError as error:
+            raise ProfileIndexError(f"index {self.path}: {error.strerror}") from None
+        try:
+            yield
+        finally:
+            lock.__exit__(None, None, None)
+
+    def versions(self) -> list[Version]:
+        """All versions, in the order in which they were made."""
+        self._require_open()
+        found = self._read()
+        if found is None:
+            with self.writing():
+                found = self._read()
+                if found is None:
+                    found = [self.new(1, VersionState.IN_USE)]
+                    self.keep(found)
+        return found
+
+    def in_use(self) -> Version:
+        """The version that searches see."""
+        return next(each for each in self.versions() if each.state is VersionState.IN_USE)
+
+    def new(self, number: int, state: VersionState) -> Version:
+        """A version of this number, without documents; not kept yet."""
+        folder = f"{_PREFIX}{number:06d}-{token_hex(4)}"
+        with self._problems():
+            (self.path / folder).mkdir(mode=0o700)
+            Index(SCHEMA, path=str(self.path / folder), reuse=False)
+        return Version(f"{_PREFIX}{number:06d}", state, token_hex(8), folder)
+
+    def keep(self, versions: Sequence[Version]) -> None:
+        """These are the versions from now on; folders of others are removed. Only while `writing`."""
+        content = {"layout": LAYOUT, "versions": [each._asdict() for each in versions]}
+        try:
+            write_atomically(self.path / _FILE, json.dumps(content).encode())
+        except OSError as error:
+            raise ProfileIndexError(f"index {self.path}: {error.strerror}") from None
+        self.sweep(versions)
+
+    def sweep(self, versions: Sequence[Version]) -> None:
+        """Remove the folders that no version has: what a crash left. Only while `writing`."""
+        known = {each.folder for each in versions}
+        for each in self.path.glob(f"{_PREFIX}*"):
+            if each.name not in known:
+                shutil.rmtree(each, ignore_errors=True)
+
+    def open(self, version: Version) -> Index:
+        """The tantivy index of a version, as it is now."""
+        with self._problems():
+            with self._guard:
+                if self._process != os.getpid():
+                    self._process, self._opened = os.getpid(), {}
+                index = self._opened.get(version.folder)
+                if index is None:
+                    index = _prepared(Index.open(str(self.path / version.folder)))
+                    self._opened = {
+                        name: each for name, each in self._opened.items() if (self.path / name).exists()
+                    }
+                    self._opened[version.folder] = index
+            index.reload()
+        return index
+
+    def read(self, work: Callable[[Index], T]) -> T:
+        """What `work` gives for the version in use; again if another one took its place meanwhile."""
+        while True:
+            version = self.in_use()
+            try:
+                with self._problems():
+                    return work(self.open(version))
+            except ProfileIndexError:
+                if self.in_use().folder == version.folder:
+                    raise
+
+    @contextmanager
+    def writer(self, version: Version) -> Iterator[IndexWriter]:
+        """A writer whose documents are there, and durable, when the block ends. Only while `writing`."""
+        index = self.open(version)
+        with self._problems():
+            writer = index.writer(_HEAP_BYTES, 1)
+            try:
+                yield writer
+                writer.commit()
+            except BaseException:
+                writer.rollback()
+                raise
+            finally:
+                # Merges in progress come to their end: killed ones would be begun again by each writer.
+                writer.wait_merging_threads()
+
+    def compact(self, version: Version, copies: Callable[[Index], Iterator[str]]) -> Version:
+        """Leave nothing of documents that were replaced or erased: the version in another folder, if there are any.
+        `copies` gives its documents as JSON. Only while `writing`."""
+        folder = self.path / version.folder
+        index = self.open(version)
+        with self._problems():
+            with self.writer(version) as writer:
+                writer.garbage_collect_files()
+            meta = json.loads((folder / "meta.json").read_bytes())
+            if not any(each["deletes"] for each in meta["segments"]):
+                return version
+            index.reload()
+            other = self.new(version.number, version.state)
+            other = other._replace(name=version.name, mark=version.mark)
+            with self.writer(other) as writer:
+                for each in copies(index):
+                    writer.add_json(each)
+            return other
+
+    def close(self) -> None:
+        """What is used afterwards raises ProfileIndexError."""
+        self._is_closed = True
+        self._opened = {}
+
+    def _read(self) -> list[Version] | None:
+        try:
+            content = json.loads((self.path / _FILE).read_bytes())
+            if content["layout"] != LAYOUT:
+                raise ProfileIndexError(
+                    f"index {self.path}: made by another version of idgraph; remove the folder, then run "
+                    "`idgraph reindex`"
+                )
+            return [
+                Version(each["name"], VersionState(each["state"]), each["mark"], each["folder"])
+                for each in content["versions"]
+            ]
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise ProfileIndexError(f"index {self.path}: {error.strerror}") from None
+        except (ValueError, LookupError, TypeError):
+            raise ProfileIndexError(
+                f"index {self.path}: {_FILE} is damaged; remove the folder, then run `idgraph reindex`"
+            ) from None
+
+    def _require_open(self) -> None:
+        if self._is_closed:
+            raise ProfileIndexError(f"index {self.path}: the index is closed")
+
+    @contextmanager
+    def _problems(self) -> Iterator[None]:
+        """Whatever tantivy raises as ProfileIndexError. Its messages may quote a value, so only the type is named."""
+        self._require_open()
+        try:
+            yield
+        except (IdgraphError, TypeError, UnicodeError):
+            raise
+        except Exception as error:
+            raise self._damaged(error) from None
+        except BaseException as error:
+            # A panic of tantivy's is no Exception.
+            if type(error).__name__ != "PanicException":
+                raise
+            raise self._damaged(error) from None
+
+    def _damaged(self, error: BaseException) -> ProfileIndexError:
+        return ProfileIndexError(
+            f"index {self.path}: cannot be read or written ({type(error).__name__}); look for space and permissions; "
+            "if the index is damaged, `idgraph reindex` makes it again"
+        )
+
+
+def _prepared(index: Index) -> Index:
+    index.config_reader("manual")
+    index.register_tokenizer(ANALYZER, analyzer())
+    index.register_fast_field_tokenizer(ANALYZER, TextAnalyzerBuilder(Tokenizer.raw()).build())
+    return index

@@ -1,0 +1,91 @@
+"""Making the embedded index again, in a folder beside the one in use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from idgraph.model.errors import ProfileIndexError, VersionInUseError, VersionNotFoundError
+from idgraph.model.index import IndexDocument
+from idgraph.model.index_versions import Begun, IndexVersion, VersionState
+from idgraph.model.queries import Query
+from idgraph.model.tombstones import Tombstone, TombstoneNames
+from sinks.tantivy.folder import IndexFolder, Version
+from sinks.tantivy.index import count, erase_from, newest_of, put_into
+from sinks.tantivy.queries import compiled
+
+
+class TantivyIndexVersions:
+    """The `IndexVersions` of the index in one folder."""
+
+    def __init__(self, path: str | Path, names: TombstoneNames) -> None:
+        self._folder = IndexFolder(Path(path))
+        self._names = names
+        self._begun = Begun("", "")
+
+    def begin(self, anew: bool = False) -> Begun:
+        with self._folder.writing():
+            known = self._folder.versions()
+            made = next((each for each in known if each.state is VersionState.MADE), None)
+            if made is None or anew:
+                kept = [each for each in known if each is not made]
+                number = 1 + max(each.number for each in known)
+                made = self._folder.new(number, VersionState.MADE)
+                self._folder.keep([*kept, made])
+            self._begun = Begun(made.name, made.mark)
+            return self._begun
+
+    def put(self, documents: Sequence[IndexDocument]) -> dict[str, str]:
+        newest, refused = newest_of(documents)
+        with self._folder.writing():
+            put_into(self._folder, self._made(), newest, self._names)
+        return refused
+
+    def write_tombstones(self, tombstones: Mapping[bytes, Tombstone]) -> None:
+        with self._folder.writing():
+            erase_from(self._folder, self._made(), {n: 2 * t.version + 1 for n, t in tombstones.items()})
+
+    def switch(self, keep: bool = False) -> str:
+        with self._folder.writing():
+            made = self._made()
+            before = self._folder.in_use()
+            replaced = before._replace(state=VersionState.REPLACED)
+            states = {made: made._replace(state=VersionState.IN_USE), before: replaced}
+            known = [states.get(each, each) for each in self._folder.versions()]
+            self._folder.keep([each for each in known if keep or each is not replaced])
+            return before.name
+
+    def known(self) -> list[IndexVersion]:
+        return [
+            IndexVersion(each.name, each.state, self._documents(each)) for each in self._folder.versions()
+        ]
+
+    def delete(self, name: str) -> None:
+        with self._folder.writing():
+            known = self._folder.versions()
+            found = next((each for each in known if each.name == name), None)
+            if found is None:
+                raise VersionNotFoundError(f"index {self._folder.path}: there is no version {name}")
+            if found.state is VersionState.IN_USE:
+                raise VersionInUseError(f"index {self._folder.path}: {name} is in use")
+            self._folder.keep([each for each in known if each is not found])
+
+    def close(self) -> None:
+        self._folder.close()
+
+    def _documents(self, version: Version) -> int:
+        try:
+            index = self._folder.open(version)
+        except ProfileIndexError:
+            # A damaged one is listed too, so that it can be deleted, or made again.
+            return 0
+        return count(index.searcher(), compiled(Query(), index))
+
+    def _made(self) -> Version:
+        for each in self._folder.versions():
+            if each.mark == self._begun.mark and each.state is VersionState.MADE:
+                return each
+        raise ProfileIndexError(
+            f"index {self._folder.path}: {self._begun.name} is not being made any longer: another run finished or deleted "
+            "it; run `idgraph reindex` again"
+        )
