@@ -1,7 +1,7 @@
 """Which modules of the product a record passes, from its file to the index, in this process without Spark's shell.
 
-`python -m benchmarks modules`. A module is passed by a record if its functions are called more often for more records: what
-is called once for a task or a page of the store is not. Native code stands for the modules of its reference.
+`python -m benchmarks modules`. A module is passed if it is called for one record in ten at least: what is called once for a
+task or a page of the store is not. Native code stands for the modules of its reference.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from ingestion.stages.dead_letters import BatchAttempt
 
 SOURCE = "orders"
 FEW, MANY = 100, 300
+LEAST = 0.1
 PRODUCT = Path(__file__).parent.parent
 TOO = ("benchmarks", "tests", ".venv")
 

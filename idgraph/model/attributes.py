@@ -8,8 +8,7 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from idgraph.model.classification import Classification, EncryptionLevel
-from idgraph.model.proposals import Proposal
+from idgraph.model.classification import Classification, EncryptionLevel, Proposal
 
 __all__ = [
     "AttributeDefinition",

@@ -1,4 +1,4 @@
-"""Classification levels, with the defaults of each for attributes."""
+"""Classification levels, with the defaults of each for attributes, and what a detector proposes of an attribute."""
 
 from __future__ import annotations
 
@@ -96,3 +96,38 @@ class ClassificationLevels(BaseModel):
             for field, value in self.policy(classification)
             if field not in stated.model_fields_set
         }
+
+
+class SensitiveKind(StrEnum):
+    """Kinds of personal or secret data."""
+
+    EMAIL = "email"
+    PHONE = "phone"
+    PAYMENT_CARD = "payment_card"
+    BANK_ACCOUNT = "bank_account"
+    NATIONAL_ID = "national_id"
+    STREET_ADDRESS = "street_address"
+    DATE_OF_BIRTH = "date_of_birth"
+    ADVERTISING_ID = "advertising_id"
+    DEMOGRAPHIC = "demographic"
+    IP_ADDRESS = "ip_address"
+    GEOLOCATION = "geolocation"
+    SECRET = "secret"  # noqa: S105 - the name of a kind
+
+
+class Proposal(BaseModel):
+    """A classification with its kind, reason and confidence (0 to 1). Contains nothing of any value."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: SensitiveKind
+    classification: Classification
+    reason: str = Field(min_length=1, max_length=200)
+    confidence: float = Field(ge=0, le=1)
+
+    def is_stronger(self, other: Proposal | None) -> bool:
+        """Whether this one replaces another. A total order, so the order of proposals does not matter."""
+        return other is None or self._strength() > other._strength()
+
+    def _strength(self) -> tuple[int, float, str, str]:
+        return self.classification.sensitivity, self.confidence, self.kind, self.reason

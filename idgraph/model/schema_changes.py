@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 from pydantic import BaseModel, ConfigDict, Field
 
 from idgraph.model.attributes import DataType
-from idgraph.model.proposals import Proposal
+from idgraph.model.classification import Proposal
 
 
 class SchemaChange(BaseModel):

@@ -14,8 +14,8 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterable
 
+from idgraph.model.classification import Proposal
 from idgraph.model.errors import IdgraphError, StoreError
-from idgraph.model.proposals import Proposal
 from idgraph.model.schema_changes import SchemaChange
 from idgraph.projection.outages import Outage
 from idgraph.snapshot_file import PinnedSnapshot

@@ -73,12 +73,12 @@ class Decryption:
         self._most = max((config.capacity for config in self._configs.values()), default=0)
         self._counts = BatchCounts()
 
-    def run(self, records: Iterable[Record]) -> Iterator[Record]:
+    def run(self, records: Iterable[Record]) -> Iterable[Record]:
         """The records in their order, those of sources with a decryptor decrypted. Raises DecryptionError for one
         that was not though another attempt may decrypt it, if its source says to stop."""
-        if not self._configs:
-            yield from records
-            return
+        return self._decrypted(records) if self._configs else records
+
+    def _decrypted(self, records: Iterable[Record]) -> Iterator[Record]:
         waiting: deque[_Waiting] = deque()
         try:
             for record in records:

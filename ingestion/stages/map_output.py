@@ -10,12 +10,12 @@ from msgspec import field
 
 from idgraph import native
 from idgraph.model.attributes import DataType
+from idgraph.model.classification import Proposal
 from idgraph.model.counts import BatchCounts
 from idgraph.model.dead_letters import DeadLetter
 from idgraph.model.events import RawRecord
 from idgraph.model.fragments import Origin
 from idgraph.model.identifiers import Identifier
-from idgraph.model.proposals import Proposal
 from idgraph.model.stamps import SpecRef
 from idgraph.model.tombstones import NO_EPOCH
 from ingestion.sources.files.lines import DamagedRecord

@@ -10,9 +10,9 @@ import msgspec
 from msgspec import field
 
 from idgraph.model.attributes import DataType
+from idgraph.model.classification import Proposal
 from idgraph.model.counts import BatchCounts
 from idgraph.model.dead_letters import DeadLetter
-from idgraph.model.proposals import Proposal
 from idgraph.model.schema_changes import SchemaChange
 
 

@@ -16,8 +16,7 @@ from idgraph.model.attributes import (
     DataType,
     TypeConflict,
 )
-from idgraph.model.classification import Classification, ClassificationLevels, EncryptionLevel
-from idgraph.model.proposals import Proposal
+from idgraph.model.classification import Classification, ClassificationLevels, EncryptionLevel, Proposal
 from idgraph.model.schema_changes import SchemaChange
 from idgraph.model.snapshots import DetectionMode
 from idgraph.web.refusals import ClashError

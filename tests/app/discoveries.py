@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from idgraph.app import wiring
 from idgraph.model.attributes import DataType
-from idgraph.model.classification import Classification
-from idgraph.model.proposals import Proposal, SensitiveKind
+from idgraph.model.classification import Classification, Proposal, SensitiveKind
 from idgraph.model.schema_changes import SchemaChange
 from tests.app.conftest import CommandLine
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from idgraph.model.proposals import SensitiveKind
+from idgraph.model.classification import SensitiveKind
 from ingestion.metadata.schema_journal import SchemaJournal
 from ingestion.stages import map_output, outcomes
 from ingestion.stages.outcomes import StageReport, reported_changes

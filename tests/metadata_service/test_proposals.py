@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from idgraph.model.attributes import AttributeMetadata
-from idgraph.model.proposals import SensitiveKind
+from idgraph.model.classification import SensitiveKind
 from metadata_service.attributes.catalogue import find_attributes
 from metadata_service.attributes.discovery import apply_schema_changes
 from metadata_service.storage.database import Database, open_database

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from idgraph.app.settings.document import load
 from idgraph.model import paths
+from idgraph.model.classification import Proposal
 from idgraph.model.events import RawRecord
 from idgraph.model.fragments import Kind
 from idgraph.model.identifiers import Identifier
-from idgraph.model.proposals import Proposal
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.model.sources import FlowConfig
 from idgraph.model.specs import IdentifierPlace, SpecDocument

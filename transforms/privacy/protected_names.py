@@ -13,9 +13,9 @@ from functools import lru_cache
 
 from idgraph import native
 from idgraph.model import paths
+from idgraph.model.classification import Proposal
 from idgraph.model.fragments import Origin
 from idgraph.model.identifiers import Identifier
-from idgraph.model.proposals import Proposal
 from idgraph.model.snapshots import DetectionMode, MetadataSnapshot
 from idgraph.model.specs import RESERVED_KEY
 from idgraph.model.stamps import Stamp

@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 from idgraph import native
 from idgraph.model import paths
 from idgraph.model.attributes import AttributeMetadata, DataType, EncryptionLevel
-from idgraph.model.classification import LevelPolicy
+from idgraph.model.classification import LevelPolicy, Proposal
 from idgraph.model.fragments import Kind, Register
-from idgraph.model.proposals import Proposal
 from idgraph.model.snapshots import DiscoveryDefaults
 from transforms.schema import detection
 from transforms.schema.detection import ValueTests, tests_of

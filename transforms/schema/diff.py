@@ -15,10 +15,10 @@ from typing import Any
 from idgraph import native
 from idgraph.model import canonical, paths
 from idgraph.model.attributes import AttributeMetadata
+from idgraph.model.classification import Proposal
 from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.errors import EventError
 from idgraph.model.fragments import Kind, Origin, Register
-from idgraph.model.proposals import Proposal
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.model.specs import RESERVED_KEY
 from transforms.schema.attribute_nodes import AttributeNode, Leaves, Unexpected, ValueToSeal

@@ -18,11 +18,10 @@ from idgraph.model.attributes import (
     Reconciliation,
     ReconciliationPolicy,
 )
-from idgraph.model.classification import Classification
+from idgraph.model.classification import Classification, Proposal
 from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.errors import EventError
 from idgraph.model.index import IndexRules
-from idgraph.model.proposals import Proposal
 from idgraph.model.snapshots import DetectionMode, MetadataSnapshot
 from transforms.schema.attribute_nodes import AttributeNode, AttributePolicy, policy_of, protect_above
 from transforms.schema.data_types import DATA_TYPES, declared_type, is_text

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from idgraph.model import paths
-from idgraph.model.proposals import Proposal, SensitiveKind
+from idgraph.model.classification import Proposal, SensitiveKind
 from transforms.schema.detection import detect, named
 
 SAMPLE = Path(__file__).with_name("samples") / "labelled.jsonl.gz"

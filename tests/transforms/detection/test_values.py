@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from idgraph.model.proposals import SensitiveKind as Kind
+from idgraph.model.classification import SensitiveKind as Kind
 from transforms.schema.detection import detect, shaped
 
 REPORTED = [

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
-from idgraph.model.proposals import Proposal
+from idgraph.model.classification import Proposal
 from transforms.schema.detection import account_numbers, location, person, secret
 from transforms.schema.detection.detector import NameFindings, NameTable, ValueTest
 

@@ -16,8 +16,7 @@ from importlib import import_module
 from itertools import accumulate
 from typing import NamedTuple
 
-from idgraph.model.classification import Classification
-from idgraph.model.proposals import Proposal, SensitiveKind
+from idgraph.model.classification import Classification, Proposal, SensitiveKind
 from transforms.schema.detection.detector import TEXT_OR_NUMBER, Detector, NameRule, by_name, by_value
 
 _NATIONAL_ID_KIND, _NATIONAL_ID_LEVEL = SensitiveKind.NATIONAL_ID, Classification.RESTRICTED

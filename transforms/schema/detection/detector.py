@@ -13,8 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from idgraph.model.classification import Classification
-from idgraph.model.proposals import Proposal, SensitiveKind
+from idgraph.model.classification import Classification, Proposal, SensitiveKind
 
 TEXT = frozenset({str})
 TEXT_OR_NUMBER = frozenset({str, int, float})

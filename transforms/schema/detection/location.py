@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from ipaddress import ip_address
 
-from idgraph.model.classification import Classification
-from idgraph.model.proposals import Proposal, SensitiveKind
+from idgraph.model.classification import Classification, Proposal, SensitiveKind
 from transforms.schema.detection.detector import TEXT, TEXT_OR_NUMBER, Detector, NameRule, by_name, by_value
 
 _IP_KIND, _IP_LEVEL = SensitiveKind.IP_ADDRESS, Classification.CONFIDENTIAL

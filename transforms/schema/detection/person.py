@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-from idgraph.model.classification import Classification
-from idgraph.model.proposals import Proposal, SensitiveKind
+from idgraph.model.classification import Classification, Proposal, SensitiveKind
 from transforms.schema.detection.detector import TEXT, TEXT_OR_NUMBER, Detector, NameRule, by_name, by_value
 
 _EMAIL_KIND, _EMAIL_LEVEL = SensitiveKind.EMAIL, Classification.CONFIDENTIAL

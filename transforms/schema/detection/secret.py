@@ -8,8 +8,7 @@ from collections import Counter
 from itertools import pairwise
 from math import log2
 
-from idgraph.model.classification import Classification
-from idgraph.model.proposals import Proposal, SensitiveKind
+from idgraph.model.classification import Classification, Proposal, SensitiveKind
 from transforms.schema.detection.detector import TEXT, Detector, NameRule, by_name, by_value
 
 _KIND, _LEVEL = SensitiveKind.SECRET, Classification.RESTRICTED
