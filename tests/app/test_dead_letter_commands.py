@@ -129,7 +129,7 @@ def test_one_that_is_not_there_keeps_no_other_from_being_replayed(filled: Comman
     (dead_letter,) = ids(filled, "--reason", "missing_id")
     result = filled("dead-letters", "replay", "none", dead_letter)
     assert result.exit_code == 1
-    assert result.stdout == "replayed 0, still dead 1, to be retried as files 0, unreadable 0\n"
+    assert result.stdout == "replayed 0, still dead 1, to publish again 0, unreadable 0\n"
     assert "no such dead letter: none\n" in result.stderr
 
 
@@ -145,8 +145,8 @@ def test_one_that_goes_before_its_turn_is_reported(
 
     monkeypatch.setattr(SqliteDeadLetters, "get", late)
     result = filled("dead-letters", "replay", "--all")
-    assert result.stdout == "replayed 0, still dead 1, to be retried as files 0, unreadable 0\n"
-    assert f"gone meanwhile: {second}\n" in result.stderr
+    assert result.stdout == "replayed 0, still dead 1, to publish again 0, unreadable 0\n"
+    assert f"removed meanwhile: {second}\n" in result.stderr
     assert ids(filled) == [first]
 
 
@@ -192,7 +192,7 @@ def test_replay_under_a_mended_spec(served: CommandLine) -> None:
     result = served("dead-letters", "replay", "--all")
 
     assert result.exit_code == 1
-    assert result.stdout == "replayed 1, still dead 1, to be retried as files 0, unreadable 0\n"
+    assert result.stdout == "replayed 1, still dead 1, to publish again 0, unreadable 0\n"
     assert [dead_letter["reason"] for dead_letter in served.json("dead-letters", "list", "--json")] == [
         "not_json"
     ]
@@ -217,7 +217,7 @@ def test_replay_keeps_dead_letters_whose_attributes_nobody_could_be_told_of(fill
         pipeline.data_keys.close()
     result = filled("dead-letters", "replay", "--reason", "no_spec")
     assert result.exit_code == 5
-    assert "dead letters that bring new attributes stay" in result.stderr
+    assert "dead letters with new attributes stay" in result.stderr
     assert len(ids(filled, "--reason", "no_spec")) == 1
 
 

@@ -192,7 +192,7 @@ def test_dead_letters_that_may_be_of_others_stay_and_are_told(filled: CommandLin
     shown = filled(*given, "--dry-run").stdout
     assert all(each["id"] in shown and each["why"] in shown for each in reported["letters"])
     done = filled(*given, "--yes")
-    assert "2 dead letters may hold" in done.stderr
+    assert "2 dead letters may be" in done.stderr
     assert all(each in done.stderr for each in kept)
     assert kept <= {each["id"] for each in filled.json("dead-letters", "list", "--json")}
     assert not any(
@@ -297,7 +297,7 @@ def test_a_receipt_that_could_not_be_written_is_not_lost(
     monkeypatch.setattr(Erasure, "erase", loses_its_place)
     result = filled("erase", *WHOM, "--yes", "--receipt", receipt)
     assert result.exit_code == 1
-    assert "all is erased, and the receipt stands on standard output" in result.stderr
+    assert "everything is erased, and the receipt is on standard output" in result.stderr
     reported = json.loads(result.stdout)
     assert reported["hash"] == receipt_hash(reported)
     assert reported["counts"]["fragments"] == 2
@@ -307,7 +307,7 @@ def test_who_was_erased_before_is_reported_so(filled: CommandLine) -> None:
     filled("erase", *WHOM, "--yes")
     again = filled("erase", *WHOM, "--yes")
     assert again.exit_code == 3
-    assert "it was erased before, and is kept away" in again.stderr
+    assert "it was erased before, and its events are refused" in again.stderr
 
 
 def test_a_name_that_was_given_is_kept_away_where_nothing_is_stored_under_it(filled: CommandLine) -> None:

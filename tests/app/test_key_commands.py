@@ -108,7 +108,7 @@ def test_keys_that_cannot_be_unwrapped_are_reported(filled: CommandLine) -> None
     assert result.exit_code == 1
     reported = json.loads(result.stdout)
     assert (reported["unusable"], reported["fragments"]) == (1, [name])
-    assert f"1 data key cannot be unwrapped and stayed: {name}" in result.stderr
+    assert f"1 data key cannot be unwrapped and stay unchanged: {name}" in result.stderr
 
 
 @pytest.mark.parametrize("word", ["rotate", "add"])

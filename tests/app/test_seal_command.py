@@ -129,7 +129,7 @@ def test_a_key_that_looks_sensitive_is_reported_and_not_shown(with_keys: Command
     knows(with_keys, snapshot(2, specs=specs))
     result = with_keys("seal")
     assert result.exit_code == 1
-    assert "1 profile with keys in the clear that look sensitive" in result.stderr
+    assert "1 profile with sensitive keys in the clear" in result.stderr
     assert "bob@" not in result.output
 
 

@@ -49,7 +49,7 @@ def test_a_flow_fills_it_and_it_answers_as_the_embedded_index(tmp_path: Path, sh
     index = {"kind": "elasticsearch", "url": url, "name": name, "replicas": 0}
     installation = Installation(tmp_path / "shop", shop, index=index)
     assert installation.command("index", "create").stdout == f"created {name}-000001\n".encode()
-    assert installation.command("index", "create").stdout == b"the index is there\n"
+    assert installation.command("index", "create").stdout == b"the index exists\n"
     for source, events in FIRST.items():
         installation.publish(source, retail(source)[:events])
     batches = installation.run()

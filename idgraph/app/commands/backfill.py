@@ -25,22 +25,21 @@ if TYPE_CHECKING:
 
 def backfill(
     context: typer.Context,
-    source: Annotated[str, typer.Argument(help="The configured source whose events the archive holds.")],
+    source: Annotated[str, typer.Argument(help="The configured source of the archive's events.")],
     archive: Annotated[str, typer.Argument(help="A directory of files, a file, or a quoted glob of files.")],
     rate: Annotated[
         float | None,
-        typer.Option("--rate", min=1, help="At most so many events a second. Default: as fast as it goes."),
+        typer.Option("--rate", min=1, help="Most events per second. Default: no limit."),
     ] = None,
-    again: Annotated[bool, typer.Option("--again", help="Take files that were done before, too.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Also take files that were done before.")] = False,
     who: JobWho = "",
     why: JobWhy = "",
     as_json: Json = False,
 ) -> None:
-    """Take an archive of a source's files beside the running flow: profiles come out as if it had come in time.
+    """Take an archive of a source's files beside the running flow, with the same profiles as if it had come in time.
 
-    However it ends, the same command resumes where it stopped. Exit code 0 when all files are done, 3 when
-    there is none, 4 when too many events became dead letters or `flow.on_failure` says to stop, 130 when it was
-    stopped or cancelled before its end.
+    The same command resumes it. Exit code 0: all files are done; 3: there is no file; 4: too many events became
+    dead letters, or `flow.on_failure` stopped it; 130: stopped or cancelled.
     """
     from idgraph.app.jobs.backfill import Backfill, find_archive, is_unsealed, run_backfill
     from idgraph.app.jobs.view import Estimate, line, showing
@@ -81,7 +80,7 @@ def backfill(
                     raise
             say(line(runs[0].progress))
             if is_unsealed(runner, found, runs[0].point):
-                say("what is protected changed meanwhile: run `idgraph seal`")
+                say("protection changed meanwhile: run `idgraph seal`")
 
 
 def _print_batch(report: BatchReport, progress: Progress, seconds_left: float | None) -> None:

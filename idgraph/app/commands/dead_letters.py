@@ -1,4 +1,4 @@
-"""`idgraph dead-letters`: what was set aside, why, and how to get it back."""
+"""`idgraph dead-letters`: list, show, replay and drop dead letters."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from idgraph.model.schema_changes import SchemaChange
     from ingestion.spark.workers import WorkerResources
 
-commands = typer.Typer(no_args_is_help=True, help="What was set aside, why, and how to get it back.")
+commands = typer.Typer(no_args_is_help=True, help="Dead letters: list, show, replay, drop.")
 
 
 def _named(source: str | None) -> str | None:
-    """An empty name is a script's variable that is not set: it must not mean all sources, and not none."""
+    """Refuse an empty name, a script's unset variable: it must mean neither all sources nor none."""
     if source == "":
         raise typer.BadParameter("it is empty; name a source")
     return source
@@ -43,12 +43,12 @@ def _named(source: str | None) -> str | None:
 
 Ids = Annotated[
     list[str] | None,
-    typer.Argument(help="Ids of dead letters; with --reason or --source those of them.", show_default=False),
+    typer.Argument(help="Ids of dead letters; --reason and --source narrow them.", show_default=False),
 ]
 Reason = Annotated[DeadLetterReason | None, typer.Option(help="Only dead letters with this reason.")]
 Source = Annotated[str | None, typer.Option(help="Only dead letters of this source.", callback=_named)]
 All = Annotated[bool, typer.Option("--all", help="All dead letters.")]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object a dead letter, for scripts.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object per dead letter, for scripts.")]
 
 
 @commands.command("list")
@@ -56,10 +56,10 @@ def list_dead_letters(
     context: typer.Context,
     reason: Reason = None,
     source: Source = None,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, help="Most dead letters to list.")] = 20,
     as_json: Json = False,
 ) -> None:
-    """List dead letters, and how many there are by reason."""
+    """List dead letters, and their number by reason."""
     with error_handler(), wiring.opened(_ready(context)) as resources:
         dead_letters = resources.dead_letters
         shown = [
@@ -112,10 +112,10 @@ def replay(
     who: JobWho = "",
     why: JobWhy = "",
 ) -> None:
-    """Give dead letters through the pipeline again, under the specs of now.
+    """Replay dead letters through the stages with the current specs.
 
-    Those that pass leave the list; the others stay with their new reason. Exit code 1 if some stay, else 3 if one
-    that was named is not there.
+    Those that pass leave the list; the others stay with their new reason. Exit code 1: some stay; 3: a named one
+    does not exist.
     """
     from idgraph.app.jobs.view import run_shown
     from idgraph.jobs.replay import Replay
@@ -124,7 +124,7 @@ def replay(
         settings = _ready(context)
         pinned = wiring.newest_snapshot(settings)
         if pinned is None:
-            raise MetadataError("there is no metadata to replay under: start the metadata service")
+            raise MetadataError("a replay needs a metadata snapshot: start the metadata service")
         with wiring.opened(settings) as resources, wiring.job_runner(settings) as runner:
             wiring.require_own_keyring(settings, resources)
             dead_letters = resources.dead_letters
@@ -141,7 +141,7 @@ def replay(
             )
             counts = run_shown(runner, job, origin_of(who, why)).counts
         print(
-            f"replayed {counts['replayed']}, still dead {counts['still_dead']}, to be retried as files "
+            f"replayed {counts['replayed']}, still dead {counts['still_dead']}, to publish again "
             f"{counts['partial']}, unreadable {counts['unreadable']}"
         )
         if counts["still_dead"] or counts["partial"] or counts["unreadable"]:
@@ -158,7 +158,7 @@ def drop(
     source: Source = None,
     everything: All = False,
 ) -> None:
-    """Remove dead letters for good. Exit code 3 if one that was named is not there."""
+    """Remove dead letters for good. Exit code 3: a named one does not exist."""
     with error_handler(), wiring.opened(_ready(context)) as resources:
         dead_letters = resources.dead_letters
         chosen, missing = _chosen(dead_letters, ids, reason, source, everything)
@@ -206,12 +206,12 @@ def _ready(context: typer.Context) -> Settings:
 def _chosen(
     dead_letters: DeadLetters, ids: list[str] | None, reason: str | None, source: str | None, everything: bool
 ) -> tuple[list[str], list[str]]:
-    """Ids of the dead letters that are meant, and of those that were named and are not there, which is reported: they may have
-    been replayed meanwhile, which is no reason to leave the others."""
+    """Ids of the chosen dead letters, and of named ones that do not exist. The latter are only reported: a replay can have
+    removed them meanwhile."""
     if not (ids or reason or source or everything):
-        raise typer.BadParameter("name dead letters, or give --reason, --source or --all")
+        raise typer.BadParameter("name dead letters, or use --reason, --source or --all")
     if everything and (ids or reason or source):
-        raise typer.BadParameter("--all is all of them: give it alone")
+        raise typer.BadParameter("--all cannot be combined with ids, --reason or --source")
     if not ids:
         return [dead_letter.id for dead_letter in dead_letters.scan(reason, source)], []
     named = {dead_letter_id: dead_letters.get(dead_letter_id) for dead_letter_id in ids}
@@ -227,12 +227,12 @@ def _chosen(
 
 
 def _one_by_one(dead_letters: DeadLetters, ids: Iterable[str]) -> Iterator[DeadLetter]:
-    """The dead letters of a bad day do not fit in memory. One that went since it was chosen is reported."""
+    """Dead letters one by one, because all do not fit in memory. One that was removed meanwhile is reported."""
     for each in ids:
         if (dead_letter := dead_letters.get(each)) is not None:
             yield dead_letter
         else:
-            print(f"gone meanwhile: {escape_control_chars(each)}", file=sys.stderr)
+            print(f"removed meanwhile: {escape_control_chars(each)}", file=sys.stderr)
 
 
 def _described(dead_letter: DeadLetter) -> dict[str, Any]:
@@ -266,5 +266,5 @@ def _send(settings: Settings, changes: list[SchemaChange]) -> None:
             SchemaSender(client, wiring.refused_changes_file(settings)).send(changes)
     except MetadataError as error:
         raise type(error)(
-            f"{error}; dead letters that bring new attributes stay until the service knows these: replay again then"
+            f"{error}; dead letters with new attributes stay until the service knows these: replay them later"
         ) from None

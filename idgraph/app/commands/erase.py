@@ -1,4 +1,4 @@
-"""`idgraph erase`: everything of a set of fragments, for good."""
+"""`idgraph erase`: remove fragments for good."""
 
 from __future__ import annotations
 
@@ -36,31 +36,32 @@ def erase(
     context: typer.Context,
     identifiers: Annotated[
         list[str] | None,
-        typer.Argument(help="TYPE:VALUE; all fragments that carry one of them.", show_default=False),
+        typer.Argument(help="TYPE:VALUE; erases all fragments with one of them.", show_default=False),
     ] = None,
     fragments: Annotated[
         list[str] | None,
-        typer.Option("--fragment", help="Id of a fragment, also of one that is not there yet."),
+        typer.Option("--fragment", help="Id of a fragment, also of a future one."),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would go; change nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be erased; change nothing.")
+    ] = False,
     receipt: Annotated[Path | None, typer.Option(help="Write the receipt to a file.")] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     again: Annotated[
         bool,
         typer.Option(
-            "--again", help="Finish what was interrupted; erase what a restored backup brought back."
+            "--again", help="Finish interrupted erasures, and repeat erasures after a restored backup."
         ),
     ] = False,
-    cancel: Annotated[bool, typer.Option("--cancel", help="Let events bring the fragments back.")] = False,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Accept events of the fragments again.")] = False,
     who: JobWho = "",
     why: JobWhy = "",
     as_json: Annotated[bool, typer.Option("--json", help="The receipt, or the counts, as JSON.")] = False,
 ) -> None:
-    """Erase persons: data keys, profiles, index, outbox, the dead letters that certainly are theirs.
+    """Erase persons: data keys, profiles, index, outbox, and dead letters that certainly are theirs.
 
-    Events up to now (and the allowed skew of clocks) do not bring them back. Exit code 3 if nothing is there, or
-    there is no erasure to cancel.
-    Source files are not touched.
+    Events up to now (plus the allowed clock skew) are refused afterwards. Exit code 3: nothing is stored, or there is
+    no erasure to cancel. Source files stay unchanged.
     """
     from idgraph.jobs.erase.erasure import ErasureJob
 
@@ -87,7 +88,7 @@ def erase(
             if not (asked or ids):
                 raise QueryError("name whom to erase: TYPE:VALUE, or --fragment ID")
             if cancel:
-                # What is erased is found by nothing but its own name.
+                # Erased fragments are found only by their ids.
                 named = sorted({*ids, *asked})
                 count = 0
 
@@ -125,15 +126,15 @@ def _erase(
     erasure = wiring.erasure(settings, resources)
     cut_short = erasure.cut_short({*asked, *ids})
     ids = sorted({*ids, *cut_short})
-    # What is on its way, or set aside, may make a fragment of each name that was given.
+    # Events in progress and dead letters can make a fragment of each given name.
     named = sorted({*ids, *asked})
     found = erasure.preview(named, asked)
     if not ids and not any(found.counts._replace(possible_letters=0)):
         forbidden = [each for each in resources.store.tombstones(named).values() if each.until > NO_EPOCH]
         why = (
-            "it was erased before, and is kept away"
+            "it was erased before, and its events are refused"
             if forbidden
-            else "--fragment ID keeps away what may come"
+            else "with --fragment ID, later events are refused"
         )
         print(f"nothing is stored under it; {why}", file=sys.stderr)
         _show_dead_letters(found.dead_letters)
@@ -164,9 +165,11 @@ def _erase(
         try:
             write_receipt(receipt_file, reported_of)
         except ConfigError as error:
-            # Nobody could make it again.
+            # The receipt cannot be made again.
             print_json(reported_of)
-            raise StoreError(f"{error}; all is erased, and the receipt stands on standard output") from None
+            raise StoreError(
+                f"{error}; everything is erased, and the receipt is on standard output"
+            ) from None
     if as_json:
         print_json(reported_of)
     else:
@@ -183,7 +186,7 @@ def _run(runner: JobRunner, job: ErasureJob, origin: Origin) -> None:
 def _refuse_what_cannot_be(
     again: bool, cancel: bool, dry_run: bool, receipt_file: Path | None, named: list[str]
 ) -> None:
-    """What would be passed over without a word, and may have been meant."""
+    """Refuse options that would have no effect."""
     if again and cancel:
         raise typer.BadParameter("--again and --cancel are two commands")
     if again and named:
@@ -207,7 +210,7 @@ def _parsed(text: str) -> Identifier:
 
 
 def _names(identifiers: list[str], blind_index: BlindIndex) -> dict[str, str]:
-    """The identifiers as they may be stored, in the clear and hashed; by each what the command line has."""
+    """The possible stored forms of the identifiers, plain and hashed, with the text of the command line."""
     parsed = [(text, _parsed(text)) for text in identifiers]
     return {str(each): text for text, i in parsed for each in (i, blind_index.identifier(i))}
 
@@ -224,7 +227,7 @@ def _show(counts: Erased, as_json: bool, to_people: bool = False) -> None:
 
 
 def _led_there(found: FragmentSummary, asked: dict[str, str]) -> str:
-    """Which of the identifiers on the command line a fragment carries."""
+    """The identifiers of the command line that a fragment has."""
     names = found.identifiers | {found.fragment_id}
     carried = sorted({text for name, text in asked.items() if name in names})
     return ", ".join(carried) or "its id, or an erasure that was interrupted"
@@ -261,8 +264,8 @@ def _show_dead_letters(dead_letters: Iterable[FoundDeadLetter]) -> None:
 def _report_kept(counts: Erased) -> None:
     if counts.possible_letters:
         print(
-            f"{counted(counts.possible_letters, 'dead letter')} may hold something of it and will stay: look at "
-            "them with `idgraph dead-letters show ID --reveal`, and remove what is theirs with "
+            f"{counted(counts.possible_letters, 'dead letter')} may be the person's and will stay: look at them "
+            "with `idgraph dead-letters show ID --reveal`, and remove the person's with "
             "`idgraph dead-letters drop ID`",
             file=sys.stderr,
         )

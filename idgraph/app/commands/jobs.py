@@ -1,4 +1,4 @@
-"""`idgraph jobs`: what runs or ran over many profiles, how far it is, and how to end it."""
+"""`idgraph jobs`: list, show and cancel jobs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ JobId = Annotated[str, typer.Argument(help="Id of a job.")]
 def list_jobs(
     context: typer.Context,
     kind: Annotated[JobKind | None, typer.Option(help="Only jobs of this kind.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, help="Most jobs to list.")] = 20,
     as_json: Json = False,
 ) -> None:
     """List jobs, the newest first."""
@@ -47,7 +47,7 @@ def list_jobs(
 
 @commands.command()
 def show(context: typer.Context, job_id: JobId, as_json: Json = False) -> None:
-    """Show one job: its parameters, its progress, examples of what needs attention, its error."""
+    """Show one job: parameters, progress, examples of problems, error."""
     with error_handler():
         settings = settings_of(context)
         with wiring.job_log(settings) as log:
@@ -67,10 +67,10 @@ def show(context: typer.Context, job_id: JobId, as_json: Json = False) -> None:
 
 @commands.command()
 def cancel(context: typer.Context, job_id: JobId) -> None:
-    """Ask a running job to end at its next page. Exit code 3 if there is no such job, 1 if it is not running."""
+    """Ask a running job to end after its current page. Exit code 3: there is no such job; 1: it is not running."""
     with error_handler(), wiring.job_log(settings_of(context)) as log:
         if log.cancel(job_id):
-            print(f"job {job_id} ends at its next page")
+            print(f"job {job_id} ends after its current page")
             return
         job = log.get(job_id)
         if job is None:
@@ -80,7 +80,7 @@ def cancel(context: typer.Context, job_id: JobId) -> None:
 
 
 def described(job: JobRecord) -> dict[str, Any]:
-    """A job as JSON reports it, without what may name persons."""
+    """The JSON object of a job, without fields that can name persons."""
     progress = job.progress
     return {
         "id": job.id,

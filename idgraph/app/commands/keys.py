@@ -24,9 +24,7 @@ commands = typer.Typer(
 
 Rate = Annotated[
     int | None,
-    typer.Option(
-        "--rate", min=1, help="Wrap at most so many data keys a second. Default: as fast as it goes."
-    ),
+    typer.Option("--rate", min=1, help="Most data keys per second. Default: no limit."),
 ]
 
 
@@ -37,12 +35,12 @@ def init(
         Path | None,
         typer.Option(
             "--from",
-            help="A keyring file whose keys are taken over, encrypted by KMS. It is left as it is.",
+            help="An existing keyring file: its keys are encrypted by KMS. The file stays unchanged.",
             show_default=False,
         ),
     ] = None,
 ) -> None:
-    """Make a keyring. Never replaces one."""
+    """Make a keyring. An existing one is never replaced."""
     with error_handler():
         settings = settings_of(context)
         wiring.prepare_directory(settings)
@@ -54,11 +52,11 @@ def init(
 
 @commands.command()
 def add(context: typer.Context) -> None:
-    """Add a key-encryption key, which new data keys are wrapped by from now on."""
+    """Add a key-encryption key, which wraps new data keys from now on."""
     from idgraph.jobs.rotate import known_counts
 
     with error_handler(), wiring.opened_keys(settings_of(context), own=True) as (provider, store):
-        # Not under an older copy, which this raises for.
+        # Raises for an older copy of the keyring.
         known_counts(provider, store)
         print(f"version {provider.add()} is current")
 
@@ -67,10 +65,10 @@ def add(context: typer.Context) -> None:
 def rotate(
     context: typer.Context, rate: Rate = None, who: JobWho = "", why: JobWhy = "", as_json: Json = False
 ) -> None:
-    """Make a new key-encryption key current and wrap every data key by it, beside a running flow.
+    """Make a new key-encryption key current and wrap every data key with it, beside a running flow.
 
-    If it is interrupted, run it again: it resumes where it was. Exit code 1 if some data keys cannot be
-    unwrapped, which stay as they are, or if the keyring is another one or an older copy, under which nothing is begun.
+    If it is interrupted, run it again to resume. Exit code 1: some data keys cannot be unwrapped and stay unchanged,
+    or the keyring is another one or an older copy, and nothing was done.
     """
     from idgraph.app.jobs.view import run_shown
     from idgraph.jobs.rotate import PAGE, Rotation
@@ -99,7 +97,7 @@ def rotate(
             print(f"version {job.version} is current; {counted(rewrapped, 'data key')} rewrapped")
         if unusable:
             print(
-                f"{counted(unusable, 'data key')} cannot be unwrapped and stayed: {', '.join(named)}",
+                f"{counted(unusable, 'data key')} cannot be unwrapped and stay unchanged: {', '.join(named)}",
                 file=sys.stderr,
             )
             raise typer.Exit(Exit.FAILED)
@@ -109,17 +107,19 @@ def rotate(
 def adopt(
     context: typer.Context, yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
 ) -> None:
-    """Go on with this keyring where the one that the profiles were made under is lost.
+    """Use this keyring after the keyring of the profiles is lost.
 
-    What stands under that one's names is found by nothing any more: protected identifiers, so that their persons
-    become second ones, and who was erased, so that the same events bring them back; erase them again. Exit code 1
-    if the keyring does not open the data keys that there are.
+    Names that the lost keyring made are found no more. Persons with protected identifiers become second profiles,
+    and erasures are forgotten: repeat them. Exit code 1: the keyring does not open the existing data keys.
     """
     with error_handler():
         settings = settings_of(context)
         ensure_keyring(settings)
         if not (
-            yes or confirmed("erased persons may come back, and nothing protected is found any more; go on?")
+            yes
+            or confirmed(
+                "erased persons can come back, and protected identifiers are found no more; continue?"
+            )
         ):
             print("nothing was changed", file=sys.stderr)
             raise typer.Exit(Exit.FAILED)
@@ -129,11 +129,11 @@ def adopt(
 
 @commands.command("list")
 def list_keys(context: typer.Context, as_json: Json = False) -> None:
-    """List key-encryption keys: version, status, dates, how many data keys each wraps; never the keys."""
+    """List key-encryption keys: version, status, dates, number of data keys; never the keys themselves."""
     with error_handler(), wiring.opened_keys(settings_of(context)) as (provider, store):
         counts = store.counts()
         listed = [_described(key, counts.pop(key.version, 0)) for key in provider.versions()]
-        # Without their version these are unreadable, which whoever looks at keys must see.
+        # These data keys are unreadable, because their version is missing.
         listed += [
             {"version": version, "status": "missing", "data_keys": number}
             for version, number in sorted(counts.items())
@@ -149,13 +149,13 @@ def list_keys(context: typer.Context, as_json: Json = False) -> None:
 @commands.command()
 def retire(
     context: typer.Context,
-    version: Annotated[int, typer.Argument(help="A version that `keys rotate` made an older one.")],
+    version: Annotated[int, typer.Argument(help="A version that is no longer current.")],
     as_json: Json = False,
 ) -> None:
-    """Destroy a key-encryption key that wraps no data key any more. There is no way back.
+    """Destroy a key-encryption key that wraps no data key. There is no way back.
 
-    Exit code 1 if it is the current one or in use, 3 if there is none of this version. Backups of
-    data-keys.db from before its rotation are unreadable afterwards, but with a keyring of that time.
+    Exit code 1: it is current or in use; 3: the version does not exist. Backups of data-keys.db from before its
+    rotation then need a keyring of that time.
     """
     from idgraph.jobs.rotate import retire as retirement
     from idgraph.jobs.rotate import users

@@ -1,4 +1,4 @@
-"""`idgraph reconcile`: whether the index has what the store has."""
+"""`idgraph reconcile`: compare the index with the store."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
 
 def reconcile(
     context: typer.Context,
-    repair: Annotated[bool, typer.Option("--repair", help="Mend what differs, from the store.")] = False,
+    repair: Annotated[bool, typer.Option("--repair", help="Repair differences from the store.")] = False,
     rate: Annotated[
         int | None,
         typer.Option(
             "--rate",
             min=1,
-            help="Look at so many profiles and documents a second at most. Default: as fast as it goes.",
+            help="Most profiles and documents per second. Default: no limit.",
         ),
     ] = None,
     again: Annotated[
-        bool, typer.Option("--again", help="Begin again, rather than where an earlier run was interrupted.")
+        bool, typer.Option("--again", help="Start from the beginning instead of resuming.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Compare the search index with the store: what is missing, stale, different or orphaned there.
+    """Compare the search index with the store: missing, stale, different or orphaned documents.
 
-    Runs beside a flow: what is on its way into the index is no drift. Exit code 6 when they differ, or with --repair
-    when something could not be repaired; 0 when all is well.
+    It runs beside a flow; profiles on their way into the index are no drift. Exit code 6: they differ, or with
+    --repair something could not be repaired; 0: no drift.
     """
     from idgraph.app.jobs.index_upkeep import reconciling
     from idgraph.jobs.reconcile import PAGE
@@ -96,7 +96,7 @@ def _show_report(done: ReconcileProgress, repair: bool) -> None:
     )
     if done.drift[str(Drift.AHEAD)] or (repair and done.left):
         say(
-            "the index holds on to later versions than the store has, as after a restored backup: `idgraph reindex` repairs it"
+            "the index has later versions than the store, as after a restored backup: `idgraph reindex` repairs it"
         )
     elif done.left:
         say("`idgraph reconcile --repair` repairs it")

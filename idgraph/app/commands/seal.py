@@ -1,4 +1,4 @@
-"""`idgraph seal`: what is stored in the clear and is protected now."""
+"""`idgraph seal`: seal stored values that are protected now."""
 
 from __future__ import annotations
 
@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 
 Rate = Annotated[
     int | None,
-    typer.Option(
-        "--rate", min=1, help="Write at most so many profiles a second. Default: as fast as it goes."
-    ),
+    typer.Option("--rate", min=1, help="Most profiles to write per second. Default: no limit."),
 ]
 
 
@@ -37,18 +35,16 @@ def seal(
     list_names: Annotated[
         Path | None,
         typer.Option(
-            help="Write to a new file which profiles have names in the clear, as they were found; it shows "
-            "those names."
+            help="Write the profiles with names in the clear to a new file. The file shows these names."
         ),
     ] = None,
     who: JobWho = "",
     why: JobWhy = "",
     as_json: Json = False,
 ) -> None:
-    """Seal what was stored in the clear before policy protected it, values and names, beside a running flow.
+    """Seal stored values and names that policy protects now, beside a running flow.
 
-    If it is interrupted, run it again: it resumes where it was. Exit code 1 if something stays in the clear, which
-    is then reported.
+    If it is interrupted, run it again to resume. Exit code 1: something stays in the clear, as the message says.
     """
     from idgraph.app.jobs.view import run_shown
     from idgraph.jobs.reencrypt.policy_change import Reencryption, is_complete
@@ -59,11 +55,11 @@ def seal(
     with error_handler():
         settings = settings_of(context)
         if list_names is not None and list_names.exists():
-            raise ConfigError(f"{list_names}: is there already, and is not replaced; name a new file")
+            raise ConfigError(f"{list_names}: the file exists and is not replaced; name a new file")
         ensure_keyring(settings)
         pinned = wiring.newest_snapshot(settings)
         if pinned is None:
-            raise MetadataError("there is no metadata to seal by: start the metadata service")
+            raise MetadataError("sealing needs a metadata snapshot: start the metadata service")
         with wiring.opened(settings) as resources, wiring.job_runner(settings) as runner:
             wiring.require_own_keyring(settings, resources, notes=not dry_run)
             readable: list[bytes] = []
@@ -93,7 +89,7 @@ def seal(
 
 
 def _line(fragment_id: str, kinds: set[str]) -> bytes:
-    # One a line whatever characters a name has: JSON escapes line ends and what steers a terminal.
+    # JSON escapes line ends and control characters of a name.
     return json.dumps({"fragment": fragment_id, "types": sorted(kinds)}).encode() + b"\n"
 
 
@@ -130,32 +126,32 @@ def _report_what_stays(done: Progress) -> None:
 
     if refused := done.counts["refused"]:
         say(
-            f"the index refused {counted(refused, 'profile')}, which search finds by what they held before: "
-            "repair what the log says, then seal again"
+            f"the index refused {counted(refused, 'profile')}, so search finds their old values: "
+            "repair the cause in the log, then seal again"
         )
     if failed := done.counts["failed"]:
         named = done.notes["failed"]
         say(
-            f"{counted(failed, 'profile')} cannot be sealed, their state or data key is damaged: "
+            f"{counted(failed, 'profile')} cannot be sealed, because their state or data key is damaged: "
             f"{escape_control_chars(', '.join(named))}{', …' * (failed > len(named))}; restore them from a backup, "
             "then seal again"
         )
     if dead_letters := done.counts["dead_letters"]:
         say(
-            f"{counted(dead_letters, 'dead letter')} of profiles cannot be read and keep names in the clear: they are "
-            "damaged, or of a later idgraph, which can seal them; or drop them (`idgraph dead-letters`)"
+            f"{counted(dead_letters, 'dead letter')} cannot be read and keep names in the clear. They are damaged: drop "
+            "them (`idgraph dead-letters`); or a later idgraph wrote them and can seal them"
         )
     if keys := done.parts("readable")[PATH]:
         say(
-            f"{counted(keys, 'profile')} with keys in the clear that look sensitive: paths cannot be sealed. "
-            "Declare the attributes if the keys are names; else have the spec make values of them, erase these "
-            "profiles, lift the erasure, and run over the source files again "
+            f"{counted(keys, 'profile')} with sensitive keys in the clear: paths cannot be sealed. "
+            "Declare the attributes if the keys are plain names. Otherwise map the keys to values in the spec, erase "
+            "these profiles, cancel the erasure, and run over the source files again "
             "(docs/operate.md, Protecting what is stored)"
         )
 
 
 def _report_which(done: Progress, file: Path | None) -> None:
     if file is not None:
-        say(f"{file}: which profiles had names in the clear, one a line")
+        say(f"{file}: the profiles with names in the clear, one per line")
     elif done.parts("readable"):
-        say("`idgraph seal --dry-run --list-names FILE` writes which profiles these are")
+        say("`idgraph seal --dry-run --list-names FILE` lists these profiles")
