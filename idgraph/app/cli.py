@@ -4,36 +4,14 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from idgraph.app.commands import (
-    attributes,
-    dead_letters,
-    dev,
-    erase,
-    flow,
-    flows,
-    index,
-    jobs,
-    keys,
-    mapping,
-    profiles,
-    seal,
-    services,
-    specs,
-    store,
-    tokens,
-)
-from idgraph.app.commands.backfill import backfill
-from idgraph.app.commands.bench import bench
-from idgraph.app.commands.demo import demo
-from idgraph.app.commands.index import reindex
-from idgraph.app.commands.package import package
-from idgraph.app.commands.reconcile import reconcile
 from idgraph.app.exits import error_handler
 from idgraph.app.observation.json_logs import BATCHES, JsonFormatter
 from idgraph.app.terminal.stdio import open_closed_streams
@@ -44,16 +22,35 @@ EPILOG = (
     "130 interrupted or cancelled, 141 the reader of the output ended."
 )
 
-app = typer.Typer(
-    name="idgraph",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    epilog=EPILOG,
-    help="Private, searchable profiles from the events of many systems.\n\n"
-    "A first look: `idgraph demo`. Then: `idgraph keys init`, `idgraph serve metadata`, `idgraph specs apply "
-    "FILE`, `idgraph run`, and `idgraph search`.",
-)
+COMMANDS = {
+    "demo": "demo:demo",
+    "run": "flow:run",
+    "publish": "flow:publish",
+    "flows": "flows:flows",
+    "backfill": "backfill:backfill",
+    "package": "package:package",
+    "map": "mapping:map_payloads",
+    "check": "mapping:check",
+    "lookup": "profiles:lookup",
+    "search": "profiles:search",
+    "export": "profiles:export",
+    "erase": "erase:erase",
+    "seal": "seal:seal",
+    "reindex": "index:reindex",
+    "reconcile": "reconcile:reconcile",
+    "bench": "bench:bench",
+    "jobs": "jobs:commands",
+    "dead-letters": "dead_letters:commands",
+    "specs": "specs:commands",
+    "attributes": "attributes:commands",
+    "tokens": "tokens:commands",
+    "keys": "keys:commands",
+    "store": "store:commands",
+    "index": "index:commands",
+    "serve": "services:commands",
+    "dev": "dev:commands",
+}
+"""By name, in the order of the help: the module in `idgraph.app.commands` and the function, or the commands of a group."""
 
 
 class LogFormat(StrEnum):
@@ -73,7 +70,6 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def root(
     context: typer.Context,
     config: Annotated[
@@ -115,32 +111,47 @@ def root(
     context.obj = config
 
 
-app.command()(demo)
-app.command()(flow.run)
-app.command()(flow.publish)
-app.command()(flows.flows)
-app.command()(backfill)
-app.command()(package)
-app.command("map")(mapping.map_payloads)
-app.command()(mapping.check)
-app.command()(profiles.lookup)
-app.command()(profiles.search)
-app.command()(profiles.export)
-app.command()(erase.erase)
-app.command()(seal.seal)
-app.command()(reindex)
-app.command()(reconcile)
-app.command(context_settings={"ignore_unknown_options": True, "allow_extra_args": True})(bench)
-app.add_typer(jobs.commands, name="jobs")
-app.add_typer(dead_letters.commands, name="dead-letters")
-app.add_typer(specs.commands, name="specs")
-app.add_typer(attributes.commands, name="attributes")
-app.add_typer(tokens.commands, name="tokens")
-app.add_typer(keys.commands, name="keys")
-app.add_typer(store.commands, name="store")
-app.add_typer(index.commands, name="index")
-app.add_typer(services.commands, name="serve")
-app.add_typer(dev.commands, name="dev")
+def command_line(names: Iterable[str] = COMMANDS) -> typer.Typer:
+    """The commands of these names, of which each takes time to load."""
+    built = typer.Typer(
+        name="idgraph",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+        epilog=EPILOG,
+        help="Private, searchable profiles from the events of many systems.\n\n"
+        "A first look: `idgraph demo`. Then: `idgraph keys init`, `idgraph serve metadata`, `idgraph specs apply "
+        "FILE`, `idgraph run`, and `idgraph search`.",
+    )
+    built.callback()(root)
+    for name in names:
+        module, _, attribute = COMMANDS[name].partition(":")
+        found = getattr(import_module(f"idgraph.app.commands.{module}"), attribute)
+        if isinstance(found, typer.Typer):
+            built.add_typer(found, name=name)
+        else:
+            passes_on = (
+                {"ignore_unknown_options": True, "allow_extra_args": True} if name == "bench" else None
+            )
+            built.command(name, context_settings=passes_on)(found)
+    return built
+
+
+def _named(words: Sequence[str]) -> Iterable[str]:
+    """The command that the words name; all of them where that is not plain."""
+    waiting = iter(words)
+    for word in waiting:
+        if word in ("-c", "--config", "--log-format"):
+            next(waiting, None)
+        elif word not in ("-v", "--verbose"):
+            return (word,) if word in COMMANDS else COMMANDS
+    return COMMANDS
+
+
+def __getattr__(name: str) -> Any:
+    if name == "app":
+        return command_line()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def main() -> None:
@@ -149,7 +160,7 @@ def main() -> None:
     try:
         # Commands do it themselves; writing the help can fail too.
         with error_handler():
-            app()
+            command_line(_named(sys.argv[1:]))()
     except typer.Exit as end:
         sys.exit(end.exit_code)
 

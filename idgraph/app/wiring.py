@@ -9,6 +9,7 @@ import json
 import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,12 +24,16 @@ if TYPE_CHECKING:
     from idgraph.app.settings.document import Settings
     from idgraph.jobs.erase.erasure import Erasure
     from idgraph.jobs.job import JobRunner
+    from idgraph.model.index import ProfileIndex
     from idgraph.model.jobs import JobLog
+    from idgraph.model.store import ProfileStore
     from idgraph.snapshot_file import PinnedSnapshot
     from ingestion.spark.workers import WorkerPlan, WorkerResources
     from profile_service.reader import ProfileReader
     from sinks.http.metadata import MetadataClient
+    from transforms.privacy.blind_index import BlindIndex
     from transforms.privacy.keys import DataKeyStore, RotatingKeyProvider
+    from transforms.privacy.sealing import DataKeys
 
 log = logging.getLogger(__name__)
 
@@ -138,7 +143,9 @@ def opened_keys(settings: Settings, own: bool = False) -> Iterator[tuple[Rotatin
         yield provider, key_store
 
 
-def require_own_keyring(settings: Settings, resources: WorkerResources, notes: bool = True) -> None:
+def require_own_keyring(
+    settings: Settings, resources: WorkerResources | ReadResources, notes: bool = True
+) -> None:
     """Before anything is written or erased by the keyring's names. Raises KeyProviderError when it is another one. With
     `notes` it is theirs from now on that are made."""
     from idgraph.app.jobs import lost_keys
@@ -224,8 +231,36 @@ def snapshot_to_read_by(settings: Settings) -> PinnedSnapshot:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class ReadResources:
+    """The adapters that reading profiles needs; a part of `WorkerResources`."""
+
+    store: ProfileStore
+    index: ProfileIndex
+    data_keys: DataKeys
+    blind_index: BlindIndex
+
+
+@contextmanager
+def opened_to_read(settings: Settings) -> Iterator[ReadResources]:
+    """As `opened`, for a reader: nothing of a flow is loaded."""
+    from transforms.privacy.blind_index import BlindIndex
+    from transforms.privacy.sealing import DataKeys
+    from transforms.privacy.stored_names import TombstoneNames
+
+    provider, config = provider_of(settings), worker_config(settings)
+    names = TombstoneNames(provider)
+    with (
+        closing(open_profiles(config, names)) as store,
+        closing(open_index(config, names)) as index,
+        closing(open_data_keys(config)) as key_store,
+    ):
+        require_whole(config, store, key_store)
+        yield ReadResources(store, index, DataKeys(provider, key_store), BlindIndex(provider))
+
+
 def profile_reader(
-    settings: Settings, resources: WorkerResources, pinned: PinnedSnapshot | None = None
+    settings: Settings, resources: WorkerResources | ReadResources, pinned: PinnedSnapshot | None = None
 ) -> ProfileReader:
     """Reads profiles from the embedded adapters, by default under the newest snapshot to be had."""
     from profile_service.reader import ProfileReader

@@ -25,7 +25,6 @@ from idgraph.model.errors import QueryError
 from idgraph.model.queries import Exists, Order, Query
 
 if TYPE_CHECKING:
-    from ingestion.spark.workers import WorkerResources
     from profile_service.reader import Profile, ProfileReader
 
 Reveal = Annotated[bool, typer.Option("--reveal", help="Show protected values; needs the keyring.")]
@@ -48,7 +47,7 @@ def lookup(
             wanted = Identifier.parse(identifier)
         except ValueError as error:
             raise QueryError(str(error)) from None
-        with wiring.opened(settings) as resources:
+        with wiring.opened_to_read(settings) as resources:
             reader = wiring.profile_reader(settings, resources)
             found = reader.lookup(wanted, reveal)
             if not found:
@@ -107,7 +106,7 @@ def search(
         types = {attribute.path: attribute.shown_type for attribute in pinned.snapshot.attributes}
         query = parse_query(words or [], types.get)
         order = None if sort is None else Order(sort.removeprefix("-"), sort.startswith("-"))
-        with wiring.opened(settings) as resources:
+        with wiring.opened_to_read(settings) as resources:
             reader = wiring.profile_reader(settings, resources, pinned)
 
             def has_values(path: str) -> bool:
@@ -240,7 +239,7 @@ def _report_exceptions(reader: ProfileReader) -> None:
         raise typer.Exit(Exit.FAILED)
 
 
-def _hints_of_loss(resources: WorkerResources) -> Iterator[str]:
+def _hints_of_loss(resources: wiring.ReadResources) -> Iterator[str]:
     """What to say where nothing can be found at all: a file that was removed is made again, empty."""
     if not resources.index.count(Query()) and resources.store.scan(limit=1):
         yield "the index is empty, and the store has profiles: they wait in the outbox, or `idgraph reindex` brings them back"
