@@ -78,6 +78,8 @@ ADAPTERS = tuple(sorted(ONLY_IN))
 NO_INPUT_OR_OUTPUT = frozenset(
     {"socket", "subprocess", "sqlite3", "urllib", "http", "asyncio", "multiprocessing"}
 )
+MOST_TO_READ = 60
+"""Modules of ours that the profile service loads."""
 UNCLEAR_NAMES = ("utils", "util", "helpers", "helper", "manager", "managers", "common", "misc")
 
 
@@ -122,6 +124,39 @@ def imports(file: Path) -> Iterator[Import]:
 def all_imports() -> list[Import]:
     # Read by the tests and not when this file is imported: each worker imports it, one runs it.
     return [found for file in files() for found in imports(file)]
+
+
+def loaded(file: Path) -> Iterator[str]:
+    """Modules that a module imports when it is imported itself: those within functions, or for types only, are left out."""
+    waiting: list[ast.AST] = [ast.parse(file.read_bytes())]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            continue
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            waiting.extend(node.orelse)
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or ""
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        waiting.extend(ast.iter_child_nodes(node))
+
+
+def reach(package: str) -> set[str]:
+    """The modules of ours that importing all of a package loads, with the packages that they are in."""
+    modules = {module_of(file): file for file in files()}
+    waiting = [module for module in modules if module.partition(".")[0] == package]
+    found: set[str] = set()
+    while waiting:
+        module = waiting.pop()
+        parts = module.split(".")
+        for name in (".".join(parts[:end]) for end in range(1, len(parts) + 1)):
+            if name in modules and name not in found:
+                found.add(name)
+                waiting.extend(loaded(modules[name]))
+    return found
 
 
 def shown(found: list[Import]) -> list[str]:
@@ -181,3 +216,11 @@ def test_module_names_say_what_is_in_them() -> None:
 
 def test_our_packages_do_not_hide_the_standard_library() -> None:
     assert not set(TOP_LEVEL) & sys.stdlib_module_names
+
+
+def test_reading_profiles_loads_little() -> None:
+    found = reach("profile_service")
+    assert {
+        module for module in found if module.startswith(("ingestion", "transforms.spec", "sinks"))
+    } == set()
+    assert len(found) <= MOST_TO_READ, sorted(found)

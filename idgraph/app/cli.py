@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
@@ -156,6 +157,8 @@ def __getattr__(name: str) -> Any:
 
 def main() -> None:
     """The entry point of `idgraph`."""
+    # No model here has one; looking for them reads the metadata of all that is installed.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")
     open_closed_streams()
     try:
         # Commands do it themselves; writing the help can fail too.

@@ -14,9 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from idgraph.app.adapters.indexes import open_index
-from idgraph.app.adapters.input_streams import open_ranges, ranges_config
 from idgraph.app.adapters.key_providers import keys_config, open_provider, provider_of
-from idgraph.app.adapters.payloads import decryptors_config, formats_config, open_decryptors, open_formats
 from idgraph.app.adapters.stores import charged, open_data_keys, open_profiles, require_whole, worker_config
 from idgraph.model.errors import ConfigError, MetadataError
 
@@ -56,6 +54,8 @@ def prepare_directory(settings: Settings) -> None:
 
 def worker_plan(settings: Settings) -> WorkerPlan:
     """What Spark workers need to know: places, never keys or tokens."""
+    from idgraph.app.adapters.input_streams import ranges_config
+    from idgraph.app.adapters.payloads import decryptors_config, formats_config
     from idgraph.model.spark import is_local
     from ingestion.spark.workers import WorkerPlan
 
@@ -80,6 +80,8 @@ def worker_plan(settings: Settings) -> WorkerPlan:
 
 def open_resources(settings: str) -> WorkerResources:
     """Open the adapters; runs in workers as well as in commands."""
+    from idgraph.app.adapters.input_streams import open_ranges
+    from idgraph.app.adapters.payloads import open_decryptors, open_formats
     from ingestion.spark.workers import WorkerResources
     from sinks.sqlite.dead_letters import SqliteDeadLetters
     from transforms.privacy.blind_index import BlindIndex

@@ -91,7 +91,7 @@ class KafkaSource(SourceConfig):
 class RegistrySettings(BaseModel):
     """The schema registry of sources with the format `registry`."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
     url: str | None = Field(
         default=None,
@@ -116,7 +116,7 @@ class RegistrySettings(BaseModel):
 class KafkaSettings(BaseModel):
     """The cluster of the flow's topics, and the options for reading and for `idgraph publish`."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
     bootstrap_servers: str = Field(
         default="127.0.0.1:9092",

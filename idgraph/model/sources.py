@@ -46,7 +46,7 @@ def require_plain_glob(path: Path) -> None:
 class DecryptorConfig(BaseModel):
     """The HTTP service that decrypts the records of one source."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
     url: str = Field(
         pattern=r"^https?://[^/@\s]+(/\S*)?$",
@@ -89,7 +89,7 @@ class DecryptorConfig(BaseModel):
 class ValuePlace(BaseModel):
     """Place of an envelope's field: exactly one of these keys."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
     path: str | None = Field(default=None, min_length=1, description="Dotted path in the record.")
     const: str | int | None = Field(default=None, description="A constant for all records.")
@@ -121,7 +121,7 @@ class ValuePlace(BaseModel):
 class SourceConfig(BaseModel):
     """One source: its name, and the places of the envelope's fields in its records."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_\-]{0,63}$", description="Name of the source.")
     source: ValuePlace | None = Field(
@@ -208,7 +208,7 @@ def file_sources(sources: Mapping[str, SourceConfig]) -> dict[str, FileSource]:
 class DeadLetterLimits(BaseModel):
     """The stop rate: with too many dead letters the flow stops."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
     max_rate: float = Field(
         default=0.2, ge=0, le=1, description="Largest share of dead letters in the window; 1 never stops."
@@ -228,7 +228,7 @@ _LEAST_MEMORY = 512 << 20
 class FlowConfig(BaseModel):
     """One flow: a set of sources that run as one Structured Streaming query."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
     name: str = Field(
         default="main", pattern=r"^[A-Za-z0-9][A-Za-z0-9_\-]{0,63}$", description="Name of the flow."

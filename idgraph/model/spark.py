@@ -34,7 +34,7 @@ _SECRET = re.compile(r"(?i)secret|password|token|key")
 class SparkSettings(BaseModel):
     """Spark's executors, when `[flow] master` is a cluster: [cluster.md](cluster.md)."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
     driver_host: str | None = Field(
         default=None,

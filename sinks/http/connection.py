@@ -52,7 +52,11 @@ class MetadataConnection:
                 raise httpx.InvalidURL("not http://HOST")
             self._url = str(parsed.copy_with(userinfo=b"")).rstrip("/")
             self._client = httpx.Client(
-                base_url=parsed, headers={"Authorization": f"Bearer {token}"}, timeout=timeout
+                base_url=parsed,
+                headers={"Authorization": f"Bearer {token}"},
+                timeout=timeout,
+                # Reading the system's authorities takes longer than a request; http asks none.
+                verify=parsed.scheme == "https",
             )
         except (httpx.InvalidURL, UnicodeEncodeError):
             # Without the cause: its text holds the URL, or the token.

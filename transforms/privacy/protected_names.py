@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Callable, Iterable
-from functools import lru_cache
+from functools import cache, lru_cache
+from types import ModuleType
 
 from idgraph import native
 from idgraph.model import paths
@@ -21,7 +22,6 @@ from idgraph.model.specs import RESERVED_KEY
 from idgraph.model.stamps import Stamp
 from transforms.privacy.blind_index import BlindIndex, is_hashed
 from transforms.privacy.keys import KeyProvider, NotPicklable
-from transforms.schema.detection import named, shaped
 
 _SIGNS = ("@", "%40")
 
@@ -36,7 +36,7 @@ class ProtectedNames:
         self._is_on = snapshot.defaults.detection is DetectionMode.SEAL
         self._undecided = snapshot.undecided_places(filter(None, places)) if self._is_on else frozenset()
         self._sealed = snapshot.sealed_places(filter(None, places)) | {
-            path for path in self._undecided if self._seals(named(paths.split(path)).get(str))
+            path for path in self._undecided if self._seals(_detection().named(paths.split(path)).get(str))
         }
         self._sealed_types = frozenset(kind for kind, path in found if path in self._sealed)
         self._undecided_types = frozenset(kind for kind, path in found if path in self._undecided)
@@ -54,7 +54,7 @@ class ProtectedNames:
         kind = identifier.type
         if kind in self._sealed_types:
             return True
-        return kind in self._undecided_types and self._seals(shaped(identifier.value))
+        return kind in self._undecided_types and self._seals(_detection().shaped(identifier.value))
 
     def protector(
         self, hashed: Callable[[Identifier], Identifier]
@@ -75,10 +75,10 @@ class ProtectedNames:
         if place in self._sealed:
             return True
         if place in self._undecided:
-            return self._seals(shaped(event_id))
+            return self._seals(_detection().shaped(event_id))
         # No attribute has it, so nobody decides. Nearly every id is unique: all detectors would cost too much.
         is_judged = self._is_on and not _is_stored(place) and any(sign in event_id for sign in _SIGNS)
-        return is_judged and self._seals(shaped(event_id))
+        return is_judged and self._seals(_detection().shaped(event_id))
 
     def signs_in_event_ids(self, place: str | None) -> tuple[str, ...] | None:
         """Texts of which an event id at a place has one if `protects_event_id`; None where only that can determine."""
@@ -88,6 +88,14 @@ class ProtectedNames:
 
     def _seals(self, proposal: Proposal | None) -> bool:
         return proposal is not None and self._levels.policy(proposal.classification).is_protected
+
+
+@cache
+def _detection() -> ModuleType:
+    # Late: under most policies no name is looked at.
+    from transforms.schema import detection
+
+    return detection
 
 
 @lru_cache(maxsize=4096)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from idgraph import native
 from idgraph.model import paths
 from idgraph.model.attributes import AttributeMetadata, DataType, EncryptionLevel
 from idgraph.model.classification import LevelPolicy, Proposal
-from idgraph.model.fragments import Kind, Register
+from idgraph.model.fragments import Register
 from idgraph.model.snapshots import DiscoveryDefaults
-from transforms.schema import detection
-from transforms.schema.detection import ValueTests, tests_of
+
+if TYPE_CHECKING:
+    from transforms.schema.detection import ValueTests
 
 
 class AttributePolicy(NamedTuple):
@@ -98,6 +98,9 @@ class AttributeNode:
 
     def make_tests(self) -> ValueTests:
         """Only for attributes that show a value: most keys of a hostile event never do."""
+        # Late: whoever reads profiles needs no detector of most attributes.
+        from transforms.schema.detection import tests_of
+
         self.tests = tests_of(paths.split(self.path)[-2:])
         return self.tests
 
@@ -123,12 +126,6 @@ class ValueToSeal(NamedTuple):
     path: str
     value: Any
     is_searchable: bool
-
-
-if native.built_leaves is not None:
-    native.built_leaves.bind(
-        Register, (Kind.DELETED, Kind.PLAIN), AttributeNode, ValueToSeal, *detection.KNOWN_ANSWERS
-    )
 
 
 class Unexpected(NamedTuple):

@@ -21,12 +21,18 @@ from idgraph.model.errors import EventError
 from idgraph.model.fragments import Kind, Origin, Register
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.model.specs import RESERVED_KEY
+from transforms.schema import detection
 from transforms.schema.attribute_nodes import AttributeNode, Leaves, Unexpected, ValueToSeal
 from transforms.schema.data_types import DATA_TYPES, canonical_value, problem
 from transforms.schema.policy_tree import MAX_CACHED_UNKNOWN, PolicyTree
 
 # What a NamedTuple's own constructor does, without its call: there is one for most leaves of most events.
 _new: Callable[[type[Register], tuple[Origin, Kind, Any]], Register] = tuple.__new__
+
+if native.built_leaves is not None:
+    native.built_leaves.bind(
+        Register, (Kind.DELETED, Kind.PLAIN), AttributeNode, ValueToSeal, *detection.KNOWN_ANSWERS
+    )
 
 _WORD = 2**63
 _READ_OTHERWISE = frozenset({list, Decimal})

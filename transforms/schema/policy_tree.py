@@ -25,7 +25,6 @@ from idgraph.model.index import IndexRules
 from idgraph.model.snapshots import DetectionMode, MetadataSnapshot
 from transforms.schema.attribute_nodes import AttributeNode, AttributePolicy, policy_of, protect_above
 from transforms.schema.data_types import DATA_TYPES, declared_type, is_text
-from transforms.schema.detection import shaped_key
 
 MAX_DEPTH = 64
 MAX_PATH = 1024
@@ -204,6 +203,8 @@ class PolicyTree:
         return node
 
     def _sensitive(self, key: str) -> Proposal | None:
+        from transforms.schema.detection import shaped_key
+
         reported = shaped_key(key)
         level = self._sealing_levels.get(reported.classification) if reported is not None else None
         return reported if level is not None and level.is_protected else None

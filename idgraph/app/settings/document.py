@@ -9,7 +9,7 @@ import logging
 import os
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -23,14 +23,8 @@ from pydantic import (
     field_validator,
     model_validator,
 )
-from pydantic_settings import (
-    BaseSettings,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-    SettingsError,
-)
 
-from idgraph.app.settings.mistakes import explain, misspelt_variables, mistyped, place, wrong_kind
+from idgraph.app.settings.mistakes import explain, misspelt_variables, mistyped, variables, wrong_kind
 from idgraph.app.settings.tables import (
     KeySettings,
     MetricsSettings,
@@ -57,7 +51,7 @@ _RELATIVE_DATABASE = re.compile(r"(sqlite(?:\+\w+)?:///)(?!/|:memory:|file:|\?)(
 class MetadataSettings(BaseModel):
     """The metadata service: its URL for the pipeline, and its database when it runs here."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
     url: Annotated[str, AfterValidator(http_url)] = Field(
         default="http://127.0.0.1:8410",
@@ -85,7 +79,7 @@ class MetadataSettings(BaseModel):
 class StoreSettings(BaseModel):
     """The store of profiles and data keys."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
     kind: Literal["sqlite", "dynamodb"] = Field(
         default="sqlite",
@@ -111,7 +105,7 @@ class StoreSettings(BaseModel):
 class IndexSettings(BaseModel):
     """The search index."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
     kind: Literal["sqlite", "elasticsearch"] = Field(
         default="sqlite",
@@ -154,16 +148,10 @@ class EventSources(NamedTuple):
     are_all: bool
 
 
-class Settings(BaseSettings):
+class Settings(BaseModel):
     """All settings."""
 
-    model_config = SettingsConfigDict(
-        extra="forbid",
-        frozen=True,
-        env_prefix="IDGRAPH_",
-        env_nested_delimiter="__",
-        nested_model_default_partial_update=True,
-    )
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     directory: Path = Field(
         default=Path(".idgraph"),
@@ -204,18 +192,6 @@ class Settings(BaseSettings):
         if self.index.fed_by == "streams" and self.store.kind != "dynamodb":
             raise ValueError('[index] fed_by: only a [store] of kind "dynamodb" has streams')
         return self
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],  # noqa: ARG003 - pydantic's signature
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """The environment before the file (`load` gives the file's content as init arguments)."""
-        return env_settings, init_settings
 
     def keyring_file(self) -> Path:
         """Path of the keyring."""
@@ -275,16 +251,10 @@ def load(path: Path | None = None) -> Settings:
     file = chosen or DEFAULT_FILE
     found = chosen is not None or file.exists()
     text, content = _read(file) if found else ("", {})
-    for key in content:
-        # As keywords they would steer pydantic-settings itself.
-        if key.startswith("_"):
-            raise ConfigError(f"{place(file, text, [key])}: {key}: unknown key")
     try:
-        settings = Settings(**content)
+        settings = Settings.model_validate(_updated(content, variables(Settings)))
     except ValidationError as error:
         raise ConfigError(explain(error, Settings, file, text)) from None
-    except SettingsError as error:
-        raise ConfigError(f"the environment: {error}: not JSON") from None
     if wrong := [wrong_kind(file, text, *each) for each in mistyped(content, settings)]:
         raise ConfigError("\n".join(wrong))
     for reported in misspelt_variables(Settings):
@@ -302,6 +272,18 @@ def load(path: Path | None = None) -> Settings:
                 "folder, or let specs choose among the events of one source by `type`"
             )
     return settings
+
+
+def _updated(content: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """Tables with those of the environment over them, key by key."""
+    updated = dict(content)
+    for key, value in more.items():
+        known = updated.get(key)
+        if isinstance(known, Mapping) and isinstance(value, Mapping):
+            updated[key] = _updated(known, value)
+        else:
+            updated[key] = value
+    return updated
 
 
 def _read(file: Path) -> tuple[str, dict[str, Any]]:

@@ -9,10 +9,11 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_origin
 
 from pydantic import BaseModel, ValidationError
-from pydantic_settings import BaseSettings
+
+from idgraph.model.errors import ConfigError
 
 _TABLE = re.compile(r"\s*(\[\[?)\s*([^\[\]]+?)\s*\]")
 _KEY = re.compile(r"""\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*=""")
@@ -90,7 +91,41 @@ _REPORTED_AS = {
 }
 
 
-def misspelt_variables(settings: type[BaseSettings]) -> Iterator[str]:
+def variables(settings: type[BaseModel]) -> dict[str, Any]:
+    """What the environment sets, as the tables of a file: `IDGRAPH_METADATA__URL` is `url` of `metadata`. A table, a list or
+    a map is JSON; a variable of its own for a key comes before the JSON of its table. Raises ConfigError for other text."""
+    found: dict[str, Any] = {}
+    # Shorter names first: tables before their keys.
+    for name in sorted((each for each in os.environ if each.upper().startswith(PREFIX)), key=len):
+        keys = name[len(PREFIX) :].lower().split("__")
+        if keys[0] not in settings.model_fields:
+            continue
+        table = found
+        for key in keys[:-1]:
+            if not isinstance(inner := table.get(key), dict):
+                inner = table[key] = {}
+            table = inner
+        table[keys[-1]] = _value(settings, keys, os.environ[name])
+    return found
+
+
+def _value(settings: type[BaseModel], keys: Sequence[str], text: str) -> Any:
+    model: Any = settings
+    for key in keys[:-1]:
+        field = model.model_fields.get(key) if hasattr(model, "model_fields") else None
+        model = field.annotation if field is not None else None
+    field = model.model_fields.get(keys[-1]) if hasattr(model, "model_fields") else None
+    kind = field.annotation if field is not None else None
+    if not (hasattr(kind, "model_fields") or get_origin(kind) in (tuple, dict, list)):
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        variable = PREFIX + "__".join(keys).upper()
+        raise ConfigError(f"the environment, {variable}: {'.'.join(keys)}: not JSON") from None
+
+
+def misspelt_variables(settings: type[BaseModel]) -> Iterator[str]:
     """Environment variables that look meant for us and set nothing. Others that begin like ours are left
     alone: container platforms make some of the names of services."""
     known = [PREFIX + name.upper() for name in _variables(settings)]
@@ -113,7 +148,7 @@ def _variables(model: type[BaseModel]) -> Iterator[str]:
             yield from (f"{name}__{inner}" for inner in _variables(kind))
 
 
-def explain(error: ValidationError, settings: type[BaseSettings], file: Path, text: str) -> str:
+def explain(error: ValidationError, settings: type[BaseModel], file: Path, text: str) -> str:
     """Every problem on a line: the file and line, or the environment; the key; what is wrong. Never a value."""
     lines = []
     for problem in error.errors(include_url=False, include_input=False):
@@ -184,7 +219,7 @@ def _as_written(keys: list[str]) -> list[str]:
     ]
 
 
-def _keys_at(settings: type[BaseSettings], keys: list[str]) -> list[str]:
+def _keys_at(settings: type[BaseModel], keys: list[str]) -> list[str]:
     models: list[Any] = [settings]
     for key in keys:
         if key.isdigit():

@@ -17,7 +17,7 @@ from idgraph.model.sources import FileSource
 class KeySettings(BaseModel):
     """The service that wraps the keys of the keyring, and retries during its outage."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
     kind: Literal["file", "kms"] = Field(
         default="file",
@@ -53,7 +53,7 @@ class KeySettings(BaseModel):
 class MetricsSettings(BaseModel):
     """Address of the metrics and health of a running flow."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
     port: int | None = Field(
         default=None,
