@@ -1,21 +1,70 @@
-"""idgraph: one private profile per person, out of events from many systems."""
+"""idgraph: one private profile per person, out of events from many systems.
+
+`open` reads profiles, `compile_spec` maps events; docs/python.md shows both.
+"""
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from idgraph.model.errors import IdgraphError, SpecError, TransformError
+from idgraph.model.errors import (
+    ConfigError,
+    IdgraphError,
+    KeyProviderError,
+    MetadataError,
+    ProfileIndexError,
+    QueryError,
+    SpecError,
+    StoreError,
+    TransformError,
+)
 
 if TYPE_CHECKING:
+    from idgraph.app.reader import Page, Profiles, Reader, open  # noqa: A004 - as in `gzip.open`
+    from idgraph.model.identifiers import Identifier
+    from profile_service.reader import Profile
     from transforms.spec.compiler import compile_spec
 
-__all__ = ["IdgraphError", "SpecError", "TransformError", "compile_spec"]
+    __version__: str
+
+__all__ = [
+    "ConfigError",
+    "Identifier",
+    "IdgraphError",
+    "KeyProviderError",
+    "MetadataError",
+    "Page",
+    "Profile",
+    "ProfileIndexError",
+    "Profiles",
+    "QueryError",
+    "Reader",
+    "SpecError",
+    "StoreError",
+    "TransformError",
+    "__version__",
+    "compile_spec",
+    "open",
+]
+
+_LATE = {
+    "Identifier": "idgraph.model.identifiers",
+    "Page": "idgraph.app.reader",
+    "Profile": "profile_service.reader",
+    "Profiles": "idgraph.app.reader",
+    "Reader": "idgraph.app.reader",
+    "compile_spec": "transforms.spec.compiler",
+    "open": "idgraph.app.reader",
+}
+"""Names that are loaded when first used, and their modules: importing idgraph loads none of them."""
 
 
 def __getattr__(name: str) -> Any:
-    # Late: importing idgraph does not load the compiler.
-    if name == "compile_spec":
-        from transforms.spec.compiler import compile_spec
+    if name == "__version__":
+        from importlib.metadata import version
 
-        return compile_spec
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return version("idgraph")
+    if name not in _LATE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_LATE[name]), name)

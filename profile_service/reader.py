@@ -60,6 +60,10 @@ class Profile(NamedTuple):
         """The attributes as nested objects."""
         return tree((leaf.path, leaf.value) for leaf in self.leaves)
 
+    def get(self, path: str, default: Any = None) -> Any:
+        """The value of one attribute; `default` if the profile has none."""
+        return next((leaf.value for leaf in self.leaves if leaf.path == path), default)
+
     def canonical(self, provenance: bool) -> dict[str, Any]:
         """The profile as `idgraph export` writes it; the store's version counter is left out (law 1)."""
         body: dict[str, Any] = {

@@ -151,7 +151,9 @@ def _named(words: Sequence[str]) -> Iterable[str]:
 
 def __getattr__(name: str) -> Any:
     if name == "app":
-        return command_line()
+        # The whole command line, once.
+        globals()["app"] = whole = command_line()
+        return whole
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

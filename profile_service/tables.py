@@ -1,0 +1,91 @@
+"""Profiles as Arrow tables and pandas data frames: a row per profile, a column per attribute path.
+
+A column has the type of its values: bool, int64, double, string, or a list of one of these. Values of several types become
+text: strings as they are, all others as JSON. Masked and unreadable values are null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from idgraph.model import canonical
+from idgraph.model.errors import ConfigError
+from profile_service.reader import MASK, UNREADABLE, Profile
+
+ID, IDENTIFIERS = "_id", "_identifiers"
+PROTECTED = {b"idgraph.protected": b"true"}
+"""Metadata of the field of an attribute with a masked or revealed protected value."""
+
+_IDENTIFIERS = pa.list_(pa.struct([("type", pa.string()), ("value", pa.string())]))
+_SCALARS = {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()}
+_INT64 = range(-(2**63), 2**63)
+_EXACT_IN_DOUBLE = 2**53
+
+
+def arrow_table(profiles: Iterable[Profile], columns: Sequence[str] | None = None) -> pa.Table:
+    """A table of these attribute paths in this order, or of all that the profiles have, sorted."""
+    ids: list[str] = []
+    identifiers: list[list[dict[str, str]]] = []
+    values: dict[str, dict[int, Any]] = {path: {} for path in columns or ()}
+    protected: set[str] = set()
+    for row, profile in enumerate(profiles):
+        ids.append(profile.id)
+        identifiers.append([{"type": each.type, "value": each.value} for each in profile.identifiers])
+        for leaf in profile.leaves:
+            if columns is not None and leaf.path not in values:
+                continue
+            shown = None if leaf.value is MASK or leaf.value is UNREADABLE else leaf.value
+            values.setdefault(leaf.path, {})[row] = shown
+            if leaf.protected:
+                protected.add(leaf.path)
+    fields = [pa.field(ID, pa.string(), nullable=False), pa.field(IDENTIFIERS, _IDENTIFIERS, nullable=False)]
+    arrays = [pa.array(ids, pa.string()), pa.array(identifiers, _IDENTIFIERS)]
+    for path in values if columns is not None else sorted(values):
+        array = _array([values[path].get(row) for row in range(len(ids))])
+        fields.append(pa.field(path, array.type, metadata=PROTECTED if path in protected else None))
+        arrays.append(array)
+    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def data_frame(table: pa.Table) -> Any:
+    """A table as a pandas data frame: integers and booleans with nulls stay what they are. Raises ConfigError without
+    pandas."""
+    try:
+        import pandas as pd
+    except ImportError:
+        raise ConfigError(
+            "to_pandas() needs pandas, which is not installed: python -m pip install pandas"
+        ) from None
+    nullable = {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
+    return table.to_pandas(types_mapper=nullable.get)
+
+
+def _array(values: list[Any]) -> pa.Array:
+    kind = _type(values)
+    return pa.array([_text(value) for value in values] if kind is None else values, kind or pa.string())
+
+
+def _type(values: Iterable[Any]) -> pa.DataType | None:
+    """The one type of all values; None where text is all that they have in common."""
+    present = [value for value in values if value is not None]
+    kinds = {type(value) for value in present}
+    if not kinds:
+        return pa.null()
+    if kinds == {list}:
+        inner = _type(item for value in present for item in value)
+        return None if inner is None or pa.types.is_nested(inner) else pa.list_(inner)
+    if kinds == {int, float}:
+        is_exact = all(abs(value) <= _EXACT_IN_DOUBLE for value in present if type(value) is int)
+        return pa.float64() if is_exact else None
+    if kinds == {int} and not all(value in _INT64 for value in present):
+        return None
+    return _SCALARS.get(kinds.pop()) if len(kinds) == 1 else None
+
+
+def _text(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    return canonical.encode(value).decode()
