@@ -30,8 +30,10 @@ def partition_states(settings: Settings) -> list[PartitionState]:
     try:
         from sinks.kafka.ends import ends
     except ModuleNotFoundError:
+        from idgraph.app.package import install_command
+
         raise ConfigError(
-            "Kafka needs confluent-kafka; install it with `pip install idgraph[kafka]`"
+            f"Kafka needs confluent-kafka; install it with `{install_command('kafka')}`"
         ) from None
     offsets = taken(settings.flow_state() / "checkpoint") or {}
     found = {

@@ -1,8 +1,10 @@
-"""An archive of idgraph and what it depends on, native loops included, for executors that have Python and Spark only."""
+"""What idgraph depends on: as an archive for executors that have Python and Spark only, and as a command that installs it."""
 
 from __future__ import annotations
 
 import re
+import shlex
+import sys
 import tarfile
 from collections.abc import Iterator, Sequence
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
@@ -14,6 +16,7 @@ from idgraph.model.errors import ConfigError
 OURS = ("idgraph", "ingestion", "merge", "metadata_service", "profile_service", "sinks", "transforms")
 OF_SPARK = frozenset({"pyspark", "py4j"})
 """Spark brings them along, in its own version."""
+_EXTRA = re.compile(r"""extra == ["']([\w-]+)["']""")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -91,3 +94,20 @@ def _dependencies() -> list[Distribution]:
                 continue
             waiting.append(name)
     return [found[name] for name in sorted(found)]
+
+
+def install_command(*extras: str) -> str:
+    """The command that installs what these extras need into this environment. It names their packages: `idgraph[EXTRA]`
+    would ask the index for a package `idgraph`, which may be a stranger's."""
+    try:
+        known = distribution("idgraph").requires or ()
+    except PackageNotFoundError:
+        # In the archive of a cluster's executors.
+        return shlex.join(["pip", "install", "-e", f".[{','.join(extras)}]"])
+    wanted = {each.partition(";")[0].strip() for each in known if _extra(each) in extras}
+    return shlex.join([sys.executable, "-m", "pip", "install", *sorted(wanted)])
+
+
+def _extra(requirement: str) -> str | None:
+    found = _EXTRA.search(requirement)
+    return found[1] if found else None

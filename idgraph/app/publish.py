@@ -42,8 +42,10 @@ def publisher(settings: Settings, source: str, key: str | None = None) -> Iterat
     try:
         from sinks.kafka.publisher import KafkaPublisher
     except ModuleNotFoundError:
+        from idgraph.app.package import install_command
+
         raise ConfigError(
-            f"source {source}: Kafka needs confluent-kafka; install it with `pip install idgraph[kafka]`"
+            f"source {source}: Kafka needs confluent-kafka; install it with `{install_command('kafka')}`"
         ) from None
     kafka, keys = settings.kafka, paths.split(key) if key else ()
     with KafkaPublisher(kafka.bootstrap_servers, kafka.producer_options()) as opened:

@@ -6,6 +6,7 @@ import gzip
 import json
 import logging
 import os
+import shlex
 import signal
 import socket
 import stat
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -26,6 +28,7 @@ from typer.testing import CliRunner
 
 from idgraph import native
 from idgraph.app.cli import app
+from idgraph.app.package import install_command
 from tests.app.conftest import CommandLine
 from tests.retail import lines
 
@@ -79,6 +82,16 @@ def test_version() -> None:
     assert CliRunner().invoke(app, ["--version"]).output == (
         f"idgraph {version('idgraph')} (native loops: {native.state})\n"
     )
+
+
+@pytest.mark.parametrize(
+    "extra", tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+)
+def test_the_command_that_installs_an_extra_asks_no_index_for_idgraph(extra: str) -> None:
+    python, *words = shlex.split(install_command(extra))
+    assert (python, words[:3]) == (sys.executable, ["-m", "pip", "install"])
+    assert words[3:]
+    assert not [word for word in words[3:] if word.startswith("idgraph")]
 
 
 def test_help_loads_nothing_heavy() -> None:
@@ -299,6 +312,7 @@ def test_a_reader_that_goes_away_is_no_error_to_talk_of(words: list[str], filled
 def test_a_flow_ends_well_when_nobody_reads_its_reports_any_more(idgraph: CommandLine) -> None:
     program = """
 import sys
+import tomllib
 from idgraph.app import cli, flow_runner
 from ingestion.stages.outcomes import BatchReport
 from ingestion.stages.outcomes import StageReport

@@ -147,7 +147,7 @@ def test_a_password_that_begins_with_the_name_of_the_user_is_hidden_whole(tmp_pa
 
 
 def test_a_schema_file_that_cannot_be_used_is_reported_before_anything_runs(tmp_path: Path) -> None:
-    pytest.importorskip("fastavro", reason="fastavro is not installed: pip install idgraph[schemas]")
+    pytest.importorskip("fastavro", reason="fastavro is not installed: pip install -e .[schemas]")
     text = KAFKA + 'format = "avro"\nschema_file = "shop.avsc"\n'
     with pytest.raises(ConfigError, match=r"source shop: .*shop\.avsc: No such file"):
         formats_config(loaded(tmp_path, text))

@@ -88,4 +88,4 @@ def test_what_is_missing_is_named(idgraph: CommandLine, kms: Kms, monkeypatch: p
     monkeypatch.delitem(sys.modules, "sinks.aws_connection", raising=False)
     result = idgraph("keys", "init")
     assert result.exit_code == 2
-    assert "pip install idgraph[kms]" in result.stderr
+    assert "pip install 'boto3>=" in result.stderr

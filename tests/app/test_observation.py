@@ -29,7 +29,7 @@ from ingestion.stages.outcomes import MAX_REPORTED_DEAD_LETTERS, BatchReport, Se
 from tests.installation import until
 
 prometheus_client = pytest.importorskip(
-    "prometheus_client", reason="prometheus_client is not installed: pip install idgraph[metrics]"
+    "prometheus_client", reason="prometheus_client is not installed: pip install -e .[metrics]"
 )
 
 ROOT = Path(__file__).parents[2]

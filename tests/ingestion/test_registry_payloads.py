@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-pytest.importorskip("fastavro", reason="fastavro is not installed: pip install idgraph[schemas]")
-pytest.importorskip("google.protobuf", reason="protobuf is not installed: pip install idgraph[schemas]")
+pytest.importorskip("fastavro", reason="fastavro is not installed: pip install -e .[schemas]")
+pytest.importorskip("google.protobuf", reason="protobuf is not installed: pip install -e .[schemas]")
 
 from idgraph.jobs.erase.dead_letter_search import DeadLetterSearch
 from idgraph.model.backoff import Backoff

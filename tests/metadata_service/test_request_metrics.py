@@ -7,7 +7,7 @@ import pytest
 from tests.metadata_service.conftest import Running
 
 pytest.importorskip(
-    "prometheus_client", reason="prometheus_client is not installed: pip install idgraph[metrics]"
+    "prometheus_client", reason="prometheus_client is not installed: pip install -e .[metrics]"
 )
 
 

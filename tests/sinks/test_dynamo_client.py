@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("boto3", reason="boto3 is not installed: pip install idgraph[dynamodb]")
+pytest.importorskip("boto3", reason="boto3 is not installed: pip install -e .[dynamodb]")
 
 from botocore.exceptions import ClientError, ReadTimeoutError
 

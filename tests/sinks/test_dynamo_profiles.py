@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("boto3", reason="boto3 is not installed: pip install idgraph[dynamodb]")
+pytest.importorskip("boto3", reason="boto3 is not installed: pip install -e .[dynamodb]")
 
 from idgraph.model.errors import UnstorableError
 from idgraph.model.fragments import FragmentChange, Kind, Origin, Register

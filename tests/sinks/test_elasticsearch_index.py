@@ -13,9 +13,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip(
-    "elasticsearch", reason="elasticsearch is not installed: pip install idgraph[elasticsearch]"
-)
+pytest.importorskip("elasticsearch", reason="elasticsearch is not installed: pip install -e .[elasticsearch]")
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization

@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip(
-    "elasticsearch", reason="elasticsearch is not installed: pip install idgraph[elasticsearch]"
-)
+pytest.importorskip("elasticsearch", reason="elasticsearch is not installed: pip install -e .[elasticsearch]")
 
 from idgraph.model.errors import ProfileIndexError
 from idgraph.model.index import IndexDocument

@@ -9,7 +9,7 @@ import pytest
 from idgraph.app.servers.processes import free_port
 from idgraph.model.errors import PublishError
 
-pytest.importorskip("confluent_kafka", reason="confluent_kafka is not installed: pip install idgraph[kafka]")
+pytest.importorskip("confluent_kafka", reason="confluent_kafka is not installed: pip install -e .[kafka]")
 
 from sinks.kafka import ends as kafka_ends
 from sinks.kafka import publisher as kafka_publisher

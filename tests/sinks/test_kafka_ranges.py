@@ -14,7 +14,7 @@ import pytest
 from idgraph.model.errors import SourceUnavailableError
 
 confluent_kafka = pytest.importorskip(
-    "confluent_kafka", reason="confluent_kafka is not installed: pip install idgraph[kafka]"
+    "confluent_kafka", reason="confluent_kafka is not installed: pip install -e .[kafka]"
 )
 
 

@@ -183,9 +183,7 @@ def avro(shape: dict[str, Any], name: str = "Order") -> dict[str, Any]:
 def test_avro_by_a_registry_and_timestamps_out_of_all_range(
     tmp_path: Path, shop: Shop, kafka: Kafka, first_profiles: bytes
 ) -> None:
-    fastavro = pytest.importorskip(
-        "fastavro", reason="fastavro is not installed: pip install idgraph[schemas]"
-    )
+    fastavro = pytest.importorskip("fastavro", reason="fastavro is not installed: pip install -e .[schemas]")
     schema = avro(ORDER)
     any_time = {"message.timestamp.after.max.ms": str(2**63 - 1)}
     kafka.create("odd-segment", config=any_time)

@@ -15,7 +15,7 @@ from tests.canaries import seen
 from tests.installation import Installation, Shop, retail, until
 
 pytest.importorskip(
-    "prometheus_client", reason="prometheus_client is not installed: pip install idgraph[metrics]"
+    "prometheus_client", reason="prometheus_client is not installed: pip install -e .[metrics]"
 )
 
 pytestmark = pytest.mark.spark

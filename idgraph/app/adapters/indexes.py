@@ -54,8 +54,10 @@ def place(config: dict[str, Any]) -> IndexLocation:
     try:
         from sinks.elasticsearch.client import IndexLocation
     except ModuleNotFoundError:
+        from idgraph.app.package import install_command
+
         raise ConfigError(
-            "[index] kind: Elasticsearch needs its client; install it with `pip install idgraph[elasticsearch]`"
+            f"[index] kind: Elasticsearch needs its client; install it with `{install_command('elasticsearch')}`"
         ) from None
     return IndexLocation(**{each: config["index"][each] for each in IndexLocation._fields})
 

@@ -66,8 +66,10 @@ def _envelope(config: dict[str, Any]) -> Envelope:
     try:
         from sinks.kms.envelope import KmsEnvelope, KmsKey
     except ModuleNotFoundError:
+        from idgraph.app.package import install_command
+
         raise ConfigError(
-            "[keys] kind: KMS needs boto3; install it with `pip install idgraph[kms]`"
+            f"[keys] kind: KMS needs boto3; install it with `{install_command('kms')}`"
         ) from None
     key = KmsKey(keys["kms_key"], keys["region"], keys["endpoint"])
     return KmsEnvelope(key, keys["cache_seconds"], keys["cache_uses"], keys["retry_seconds"])

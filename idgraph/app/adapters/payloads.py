@@ -88,7 +88,9 @@ def require_formats(settings: Settings, formats: PayloadFormats) -> None:
         except PayloadSchemaError as error:
             raise ConfigError(f"source {name}: {source.schema_file}: {error}") from None
         except ModuleNotFoundError:
+            from idgraph.app.package import install_command
+
             raise ConfigError(
                 f"source {name}: {source.format} payloads need fastavro and protobuf; install them with "
-                "`pip install idgraph[schemas]`"
+                f"`{install_command('schemas')}`"
             ) from None

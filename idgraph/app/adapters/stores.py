@@ -93,8 +93,10 @@ def place(config: dict[str, Any]) -> TablesLocation:
     try:
         from sinks.dynamodb.connection import TablesLocation
     except ModuleNotFoundError:
+        from idgraph.app.package import install_command
+
         raise ConfigError(
-            "[store] kind: DynamoDB needs boto3; install it with `pip install idgraph[dynamodb]`"
+            f"[store] kind: DynamoDB needs boto3; install it with `{install_command('dynamodb')}`"
         ) from None
     store = config["store"]
     return TablesLocation(store["table_prefix"], store["region"], store["endpoint"])

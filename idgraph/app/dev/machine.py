@@ -94,10 +94,10 @@ def require_parts() -> None:
     that gets what is missing."""
     require_java()
     if missing := [extra for extra, module in CLIENTS.items() if find_spec(module) is None]:
+        from idgraph.app.package import install_command
+
         modules = " and ".join(CLIENTS[extra] for extra in missing)
-        raise ConfigError(
-            f"{modules} not installed; install with\n  pip install 'idgraph[{','.join(missing)}]'"
-        )
+        raise ConfigError(f"{modules} not installed; install with\n  {install_command(*missing)}")
     fetch()
 
 

@@ -93,8 +93,10 @@ def observed(
 
         from idgraph.app.observation.flow_metrics import FlowMetrics, Gauges
     except ModuleNotFoundError:
+        from idgraph.app.package import install_command
+
         raise ConfigError(
-            "[metrics] port needs prometheus_client; install it with `pip install idgraph[metrics]`"
+            f"[metrics] port needs prometheus_client; install it with `{install_command('metrics')}`"
         ) from None
     with ExitStack() as stack:
         gauges = Gauges(

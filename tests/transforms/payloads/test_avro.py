@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-pytest.importorskip("fastavro", reason="fastavro is not installed: pip install idgraph[schemas]")
+pytest.importorskip("fastavro", reason="fastavro is not installed: pip install -e .[schemas]")
 import fastavro
 
 from idgraph.model import canonical

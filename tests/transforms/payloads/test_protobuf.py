@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-pytest.importorskip("google.protobuf", reason="protobuf is not installed: pip install idgraph[schemas]")
+pytest.importorskip("google.protobuf", reason="protobuf is not installed: pip install -e .[schemas]")
 from google.protobuf import descriptor_pb2, struct_pb2
 
 from idgraph.model import canonical
