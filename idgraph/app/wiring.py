@@ -247,8 +247,8 @@ class ReadResources:
 def opened_to_read(settings: Settings) -> Iterator[ReadResources]:
     """As `opened`, for a reader: nothing of a flow is loaded."""
     from transforms.privacy.blind_index import BlindIndex
+    from transforms.privacy.protected_names import TombstoneNames
     from transforms.privacy.sealing import DataKeys
-    from transforms.privacy.stored_names import TombstoneNames
 
     provider, config = provider_of(settings), worker_config(settings)
     names = TombstoneNames(provider)
