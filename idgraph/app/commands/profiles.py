@@ -81,21 +81,23 @@ def search(
     ] = None,
     facet: Annotated[
         list[str] | None,
-        typer.Option("--facet", help="Count profiles by value of this attribute; may be given again."),
+        typer.Option("--facet", help="Count profiles by value of this attribute; can be repeated."),
     ] = None,
-    count: Annotated[bool, typer.Option("--count", help="Only how many profiles match.")] = False,
+    count: Annotated[
+        bool, typer.Option("--count", help="Print only the number of matching profiles.")
+    ] = False,
     reveal: Reveal = False,
     as_json: Json = False,
 ) -> None:
-    """Search profiles by what policy lets into the index.
+    """Search profiles in the index.
 
     Examples: idgraph search 'demographics.age>=30' activity.platform=ios; idgraph search guitar --sort -activity.lastSeenAt;
     idgraph search 'activity.platform=ios OR NOT identity.email=*'
 
-    Searches for words show the best matches first, others are sorted by id. Quote clauses with > or <, which mean something
-    to the shell. A path with blanks or operators stands in double quotes of its own: idgraph search '"labels.cost centre"=7'
+    Searches for words show the best matches first; others are sorted by id. Quote clauses with > or <, because the shell
+    interprets them. Write a path with blanks or operators in double quotes: idgraph search '"labels.cost centre"=7'
 
-    A clause that cannot match (an unknown path, a text where numbers are) is reported as a warning; the exit code stays 0.
+    A clause that can never match (an unknown path, a text bound on a number) gives a warning; the exit code stays 0.
     """
     from profile_service.query_language import nearest, parse_query, warnings
 
@@ -140,7 +142,7 @@ def search(
 
 
 def _print_summary(summary: dict[str, Any], is_answer: bool) -> None:
-    """One JSON object: on standard output where it is the answer, else, beside profiles, on standard error."""
+    """Print one JSON object: on standard output if it is the answer, beside profiles on standard error."""
     from idgraph.model import canonical
 
     if "facets" in summary:
