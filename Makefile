@@ -27,9 +27,12 @@ check: lint
 test: lint
 	@$(PYTEST)
 
-# What `make test` leaves out, and every property with all of its examples; then whole processes, killed and beside each other.
+# What `make test` leaves out, and every property with all of its examples; native code under sanitizers, other versions of Python;
+# whole processes, killed and beside each other.
 test-long: lint
 	@TEST_EXAMPLES=all $(PYTEST) -m "long or property"
+	@scripts/sanitize $(BIN)/python
+	@scripts/other-pythons $(BIN)/python
 	@$(BIN)/python -m tests.crashes --only "" --jobs 2
 	@$(BIN)/python -m tests.convergence --minutes $(MINUTES)
 

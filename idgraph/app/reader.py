@@ -16,12 +16,15 @@ from idgraph.app.settings.document import DEFAULT_FILE, Settings, load
 from idgraph.model.attributes import DataType
 from idgraph.model.errors import QueryError, StoreError
 from idgraph.model.identifiers import Identifier
-from profile_service.query_language import parse_query
+from idgraph.model.queries import Exists, Order, Query
+from profile_service.query_language import parse_query, warnings
 from profile_service.reader import Profile, ProfileReader
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
+
+    from idgraph.model.index import FacetCount
 
 log = logging.getLogger(__name__)
 
@@ -130,20 +133,33 @@ class Reader:
         self._report(reader)
         return found
 
-    def search(self, *words: str, limit: int = 100, cursor: str | None = None, reveal: bool = False) -> Page:
-        """A page of the profiles that match clauses as on the command line, such as `demographics.age>=30`. Raises
-        QueryError."""
+    def search(
+        self,
+        *words: str,
+        limit: int = 100,
+        cursor: str | None = None,
+        sort: str | None = None,
+        reveal: bool = False,
+    ) -> Page:
+        """A page of the profiles that match clauses as on the command line, such as `demographics.age>=30`. `sort` is an
+        attribute path, with `-` before it for the largest first. Raises QueryError."""
         reader = self._current()
-        result = reader.search(parse_query(words, self._types.get), limit, cursor, reveal)
+        order = None if sort is None else Order(sort.removeprefix("-"), sort.startswith("-"))
+        result = reader.search(self._query(words), limit, cursor, reveal, order)
         self._require_keyring(bool(result.profiles))
         self._report(reader)
         return Page(result.profiles, result.cursor)
 
     def count(self, *words: str) -> int:
         """How many profiles match; all of them without words. Raises QueryError."""
-        count = self._current().count(parse_query(words, self._types.get))
+        count = self._current().count(self._query(words))
         self._require_keyring(bool(count))
         return count
+
+    def facets(self, path: str, *words: str, limit: int = 10) -> list[FacetCount]:
+        """The most frequent values of an attribute among the profiles that match, each with their number. Raises
+        QueryError."""
+        return self._current().facets(self._query(words), path, limit)
 
     def scan(self, *, reveal: bool = False) -> Scan:
         """All profiles, read while one iterates."""
@@ -178,6 +194,16 @@ class Reader:
             self._reader = wiring.profile_reader(self._settings, self._resources, pinned)
             self._read_at = time.monotonic()
         return self._reader
+
+    def _query(self, words: Sequence[str]) -> Query:
+        query = parse_query(words, self._types.get)
+
+        def has_values(path: str) -> bool:
+            return self._resources.index.count(Query((Exists(path),))) > 0
+
+        for reported in warnings(query, self._types, has_values):
+            log.warning("%s", reported)
+        return query
 
     def _require_keyring(self, found: bool) -> None:
         # By another keyring's hashes nobody is found, which is no answer.

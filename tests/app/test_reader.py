@@ -47,6 +47,19 @@ def test_it_shows_what_the_command_line_shows(filled: CommandLine, reveal: bool)
         assert profiles.count("activity.platform=ios") == len(found)
 
 
+def test_it_sorts_and_counts_values_as_the_command_line_does(filled: CommandLine, caplog: Any) -> None:
+    words = ("demographics.age>=20", "OR", "demographics.age<20")
+    with library.open(filled.folder) as profiles:
+        ages = [each.get("demographics.age") for each in profiles.search(*words, sort="-demographics.age")]
+        assert ages == sorted(ages, reverse=True)
+        assert len(ages) > 1
+        counted = {each.value: each.profiles for each in profiles.facets("activity.platform", *words)}
+        shown = filled.json("search", *words, "--facet", "activity.platform", "--json")[0]["facets"]
+        assert counted == {each["value"]: each["profiles"] for each in shown["activity.platform"]}
+        assert profiles.count("demographics.agee=3") == 0
+    assert "demographics.agee" in caplog.text
+
+
 def test_pages_follow_each_other(filled: CommandLine) -> None:
     with library.open(filled.folder) as profiles:
         everybody = [each.id for each in profiles.scan()]
