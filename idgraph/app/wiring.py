@@ -207,8 +207,13 @@ def refused_changes_file(settings: Settings) -> Path:
 def newest_snapshot(settings: Settings) -> PinnedSnapshot | None:
     """The service's snapshot, or when it is away the flow's last one."""
     from idgraph.snapshot_file import PinnedSnapshot, kept_snapshot
+    from sinks.http.snapshot import fetch_snapshot
 
     try:
+        found = fetch_snapshot(settings.metadata.url, metadata_token(settings), QUICK_SECONDS)
+        if found is not None:
+            return found
+        # The client says what is wrong.
         with metadata_client(settings, QUICK_SECONDS) as client:
             answer = client.snapshot(None, 0)
             if answer is not None:

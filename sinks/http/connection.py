@@ -19,6 +19,7 @@ from idgraph.model.errors import (
     SpecError,
     UnauthorizedError,
 )
+from sinks.http.snapshot import NO_ANSWER
 
 PAGE = 1000
 REFUSED_SPEC = "/v1/specs"
@@ -69,8 +70,7 @@ class MetadataConnection:
         try:
             answer = self._client.request(method, path, **request)
         except httpx.ConnectError as error:
-            hint = "is the service up? `idgraph serve metadata` starts it"
-            raise MetadataError(f"{place}: no answer ({type(error).__name__}); {hint}") from error
+            raise MetadataError(f"{place}: {NO_ANSWER.format(type(error).__name__)}") from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise MetadataError(f"{place}: no answer ({type(error).__name__})") from error
         if answer.status_code == httpx.codes.ACCEPTED:

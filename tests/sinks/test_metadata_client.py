@@ -24,6 +24,7 @@ from metadata_service.api.server import serving
 from metadata_service.api.service import ServiceSettings
 from metadata_service.storage.tokens import Role, create_token
 from sinks.http.metadata import MetadataClient
+from sinks.http.snapshot import fetch_snapshot
 
 TOKEN = "a-token-that-must-not-leak"
 
@@ -289,3 +290,50 @@ def test_unusable_settings(url: str, token: str) -> None:
 def test_a_client_is_not_pickled(client: MetadataClient) -> None:
     with pytest.raises(TypeError):
         pickle.dumps(client)
+
+
+def test_a_snapshot_fetched_without_the_client_is_the_same(url: str, client: MetadataClient) -> None:
+    client.send([change("a")])
+    whole = client.snapshot()
+    assert whole is not None
+    fetched = fetch_snapshot(url + "/", TOKEN, 5)
+    assert fetched == (whole.etag, whole.snapshot)
+
+
+@pytest.mark.parametrize(("status", "body"), [(200, b"nonsense"), (401, b"{}"), (500, b""), (204, b"")])
+def test_what_is_no_snapshot_is_left_to_the_client(status: int, body: bytes) -> None:
+    with answering(status, body) as url:
+        assert fetch_snapshot(url, TOKEN, 5) is None
+
+
+def test_a_redirect_does_not_get_the_token() -> None:
+    asked = []
+
+    class Elsewhere(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.headers["Authorization"])
+            self.send_response(302 if len(asked) == 1 else 200)
+            self.send_header("Location", "/other")
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Elsewhere)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        assert fetch_snapshot(f"http://127.0.0.1:{server.server_address[1]}", TOKEN, 5) is None
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+    assert asked == [f"Bearer {TOKEN}"]
+
+
+@pytest.mark.parametrize("url", ["http://user:secret@127.0.0.1:9", "http://127.0.0.1:9/"])
+def test_a_fetch_without_an_answer_shows_no_secret(url: str) -> None:
+    with pytest.raises(MetadataError, match="serve metadata") as caught:
+        fetch_snapshot(url, TOKEN, 5)
+    assert TOKEN not in str(caught.value)
+    assert "secret" not in str(caught.value)

@@ -1,0 +1,45 @@
+"""The snapshot for a command that only reads: asked for once, without the client and its library, which take longer to load
+than the answer to arrive."""
+
+from __future__ import annotations
+
+import urllib.error
+import urllib.request
+from http.client import HTTPException
+from typing import Any
+from urllib.parse import urlsplit
+
+from idgraph.model.errors import MetadataError
+from idgraph.model.snapshots import MetadataSnapshot
+from idgraph.snapshot_file import PinnedSnapshot
+
+NO_ANSWER = "no answer ({}); is the service up? `idgraph serve metadata` starts it"
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A redirect would send the token to another host."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+def fetch_snapshot(url: str, token: str, timeout: float) -> PinnedSnapshot | None:
+    """The service's snapshot. None for an answer that is none: `MetadataClient.snapshot` says why. Raises MetadataError
+    without an answer."""
+    address = urlsplit(url)
+    place = f"{url.rstrip('/')}/v1/snapshot"
+    try:
+        request = urllib.request.Request(place, headers={"Authorization": f"Bearer {token}"})  # noqa: S310 - checked
+        with urllib.request.build_opener(_NoRedirect).open(request, timeout=timeout) as answer:
+            snapshot = MetadataSnapshot.model_validate_json(answer.read())
+            return PinnedSnapshot(answer.headers.get("ETag", ""), snapshot)
+    except (urllib.error.HTTPError, HTTPException, ValueError):
+        return None
+    except OSError as error:
+        cause = getattr(error, "reason", error)
+        host = address.netloc.rpartition("@")[2]
+        # Without the cause: its text may hold the URL, with a password.
+        raise MetadataError(
+            f"GET {address.scheme}://{host}{address.path.rstrip('/')}/v1/snapshot: "
+            + NO_ANSWER.format(type(cause).__name__)
+        ) from None
