@@ -18,7 +18,7 @@ from idgraph.jobs.erase.dead_letter_search import DeadLetterSearch
 from idgraph.jobs.erase.erasure import Erasure
 from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.events import RawRecord
-from idgraph.model.index import IndexDocument
+from idgraph.model.index import IndexDocument, IndexRules
 from idgraph.model.store import FragmentWrite
 from ingestion.spark.workers import WorkerResources
 from ingestion.stages.dead_letters import BatchAttempt, DeadLetterWriter
@@ -59,7 +59,8 @@ def measure(fragments: int = FRAGMENTS) -> dict[str, Any]:
         )
         _fill(resources, fragments, sealer)
         dead_letters = DeadLetterSearch({}, None, resources.blind_index, sealer.open)
-        erasure = Erasure(resources, TombstoneFile(folder / "tombstones.jsonl"), names, lambda: dead_letters)
+        tombstones, rules = TombstoneFile(folder / "tombstones.jsonl"), IndexRules(lambda _: True)
+        erasure = Erasure(resources, tombstones, names, lambda: dead_letters, lambda: rules)
         persons = [f"user_id:{number}" for number in range(7, fragments, fragments // PERSONS)]
         whole = [_seconds(partial(erasure.erase, [each], 1)) for each in persons]
         at_once = _seconds(lambda: erasure.erase([f"user_id:{number}" for number in range(1000, 2000)], 1))

@@ -19,7 +19,6 @@ from benchmarks.workload import clear, events, renamed
 from idgraph.app import wiring
 from idgraph.app.settings.document import Settings
 from idgraph.model.snapshots import MetadataSnapshot
-from idgraph.projection.outbox import drain_outbox
 from ingestion.spark.sent_snapshots import SentSnapshot, packed
 from ingestion.spark.tasks import quick_row_task
 from ingestion.spark.worker_process import BatchOrder, compiled, resources
@@ -60,7 +59,7 @@ def _calls(settings: Settings, snapshot: MetadataSnapshot) -> tuple[Counter[str]
         file.write_bytes(b"".join(renamed(SOURCE, event, shop) for event in given[:number]))
         tools = resources(plan)
         list(quick_row_task(plan, order)([[f"file://{file}"]]))
-        drain_outbox(tools.store, tools.index, compiled(order).attributes.index_rules)
+        tools.projection(lambda: compiled(order).attributes.index_rules).sweep()
 
     # The first task opens stores, and shows the attributes that nobody declared.
     take(1, MANY)

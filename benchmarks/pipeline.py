@@ -56,8 +56,7 @@ class Pipeline:
 
     def commit(self, fragments: Iterable[EncodedChange]) -> CommitOutput:
         """One commit task."""
-        rules = self.compiled.attributes.index_rules
-        return CommitStage(self.tools.store, self.tools.index, rules, self._size).run(fragments)
+        return CommitStage(self.tools.store, self._size).run(fragments)
 
 
 def wire(outputs: Iterable[MapOutput]) -> Iterator[EncodedChange]:

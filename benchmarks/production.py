@@ -31,7 +31,7 @@ from idgraph.model.events import RawRecord
 from idgraph.model.index import IndexRules
 from idgraph.model.queries import Query
 from idgraph.model.store import scan_pages
-from idgraph.projection.indexing import documents_of
+from idgraph.projection.documents import documents_of
 from ingestion.spark.workers import WorkerResources
 from sinks.kafka.topics import make_topics
 

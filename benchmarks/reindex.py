@@ -25,7 +25,7 @@ from idgraph.model.index import IndexDocument, IndexRules, ProfileIndex
 from idgraph.model.index_versions import IndexVersions
 from idgraph.model.stamps import SpecRef, Stamp
 from idgraph.model.store import NEW, FragmentWrite, ProfileStore, scan_pages
-from idgraph.projection.indexing import IndexPolicy, documents_of
+from idgraph.projection.documents import IndexPolicy, documents_of
 from merge.fragments import FragmentState
 from sinks.keyring.provider import KeyringFile
 from sinks.sqlite.profiles import SqliteProfileStore

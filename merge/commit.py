@@ -20,7 +20,7 @@ from merge.fragments import FragmentState
 from merge.isolation import CommitFailure
 
 LARGEST_STATE = 16 << 20
-"""Bytes. What its bounds leave of a fragment is joined, indexed and written whole at each change: one that grows without end
+"""Bytes. What its bounds leave of a fragment is joined, written and projected whole at each change: one that grows without end
 would take the memory of whoever commits it, and all that is committed beside it."""
 
 GuardedWrite = Callable[[Mapping[str, FragmentState], Callable[[set[str]], set[str]]], set[str]]
@@ -35,7 +35,7 @@ class CommitResult:
     `conflicts` counts fragments that another writer was faster at, at each attempt, `retries` writes that were made again, for these
     or because the store was away, which `outages` counts. `bytes` are those of all their states as they are stored."""
 
-    written: list[tuple[str, int, FragmentState]] = field(default_factory=list)
+    written: dict[str, int] = field(default_factory=dict)
     unchanged: int = 0
     conflicts: int = 0
     retries: int = 0
@@ -46,7 +46,7 @@ class CommitResult:
 
     def add(self, other: CommitResult) -> None:
         """Add what became of other fragments."""
-        self.written.extend(other.written)
+        self.written |= other.written
         self.unchanged += other.unchanged
         self.conflicts += other.conflicts
         self.retries += other.retries
@@ -149,7 +149,6 @@ class Committer:
         stored, tombstoned = self._store.read_with_tombstones(list(pending))
         self._write_tombstones(pending, tombstoned, result)
         writes: list[FragmentWrite] = []
-        states: list[FragmentState] = []
         failed: dict[str, CommitFailure] = {}
         erased_once: dict[str, FragmentState] = {}
         result.bytes = sum(len(each.state) for each in stored.values())
@@ -161,14 +160,13 @@ class Committer:
             elif isinstance(joined, CommitFailure):
                 failed[fragment_id] = joined
             else:
-                state, data, new = joined
+                data, new = joined
                 version = _version(present, tombstoned.get(fragment_id))
                 writes.append(
                     _new_write(
                         FragmentWrite, (fragment_id, version, data, new, change.erasure_epoch, _NO_NAMES)
                     )
                 )
-                states.append(state)
                 result.bytes += len(data) if present is None else len(data) - len(present.state)
                 if change.erasure_epoch != NO_EPOCH or fragment_id in tombstoned:
                     erased_once[fragment_id] = change
@@ -180,11 +178,9 @@ class Committer:
         not_written = self._write(writes, erased_once, unstorable)
         for name, reported in unstorable.items():
             result.failed |= _failed({name: pending[name]}, DeadLetterReason.REFUSED_BY_STORE, reported)
-        result.written.extend(
-            (write.id, write.expected_version + 1, state)
-            for write, state in zip(writes, states, strict=True)
-            if write.id not in not_written
-        )
+        result.written = {
+            write.id: write.expected_version + 1 for write in writes if write.id not in not_written
+        }
         return result, {name: pending[name] for name in not_written - unstorable.keys()}
 
     def _write(
@@ -234,13 +230,13 @@ def _version(present: StoredFragment | None, tombstone: Tombstone | None) -> int
 
 def _joined(
     fragment_id: str, change: FragmentState, present: StoredFragment | None
-) -> tuple[FragmentState, bytes, frozenset[str]] | CommitFailure | None:
-    """The state to write, its bytes and the identifiers that are new; None if the change changes nothing."""
+) -> tuple[bytes, frozenset[str]] | CommitFailure | None:
+    """The bytes of the state to write, and the identifiers that are new; None if the change changes nothing."""
     try:
         joined = _join(change, present)
         # One that is larger already may become smaller.
         largest = max(LARGEST_STATE, len(present.state) if present else 0)
-        if joined is None or len(joined[1]) <= largest:
+        if joined is None or len(joined[0]) <= largest:
             return joined
         detail = f"the fragment would be of more than {LARGEST_STATE:,} bytes"
         return CommitFailure(fragment_id, DeadLetterReason.REFUSED_BY_STORE, detail, change)
@@ -254,13 +250,11 @@ def _joined(
         return CommitFailure(fragment_id, DeadLetterReason.MERGE_FAILED, type(error).__name__, change)
 
 
-def _join(
-    change: FragmentState, present: StoredFragment | None
-) -> tuple[FragmentState, bytes, frozenset[str]] | None:
+def _join(change: FragmentState, present: StoredFragment | None) -> tuple[bytes, frozenset[str]] | None:
     if present is None:
         # Normalising it in place changes nothing of what it asks for, should it be asked again.
         change.normalise()
-        return change, change.encode(), change.names()
+        return change.encode(), change.names()
     state = FragmentState.checked(present.state)
     known = state.names()
     if not state.join(change):
@@ -269,7 +263,7 @@ def _join(
     data = state.encode()
     if data == present.state:
         return None
-    return state, data, state.names() - known
+    return data, state.names() - known
 
 
 def _failed(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -16,12 +16,14 @@ from typing import Any
 from idgraph.app.settings.document import load
 from idgraph.model import canonical
 from idgraph.model.attributes import AttributeDefinition, AttributeMetadata
+from idgraph.model.errors import ProfileIndexError
 from idgraph.model.events import RawRecord
-from idgraph.model.index import ProfileIndex
+from idgraph.model.index import IndexRules, ProfileIndex
 from idgraph.model.snapshots import DetectionMode, DiscoveryDefaults, MetadataSnapshot
 from idgraph.model.sources import FlowConfig
 from idgraph.model.specs import SpecDefinition, SpecDocument
 from idgraph.model.store import ProfileStore
+from idgraph.projection.projection import Projected, Projection
 from ingestion.sources.files.lines import DamagedRecord
 from ingestion.sources.payload_formats import PayloadFormats
 from ingestion.spark.workers import WorkerPlan, WorkerResources
@@ -175,12 +177,15 @@ class Pipeline:
         )
 
     def commit_stage(self) -> CommitStage:
-        return CommitStage(
-            self.store,
-            self.index,
-            CompiledSnapshot(self.snapshot).attributes.index_rules,
-            guard=KeyGuard(self.store, self.data_keys),
-        )
+        return CommitStage(self.store, guard=KeyGuard(self.store, self.data_keys))
+
+    def rules(self) -> IndexRules:
+        """Those of the present snapshot."""
+        return CompiledSnapshot(self.snapshot).attributes.index_rules
+
+    def project(self) -> Projected:
+        """Project what waits."""
+        return Projection(self.store, self.index, self.rules).sweep()
 
     def map(self, *given: RawRecord | DamagedRecord) -> MapOutput:
         """The one output of a few records."""
@@ -188,11 +193,13 @@ class Pipeline:
         return output
 
     def process(self, given: Iterable[RawRecord | DamagedRecord], is_again: bool = False) -> CommitOutput:
-        """Both stages, as one task without a shuffle runs them."""
+        """Both stages, as one task without a shuffle runs them, and the projection."""
         outputs = list(self.map_stage(is_again).run(given))
         stage = self.commit_stage()
         done = stage.run(item for output in outputs for item in output.encoded())
         self.erase_leftover_keys(stage.refused.union(*(output.refused for output in outputs)))
+        with suppress(ProfileIndexError):
+            self.project()
         return done
 
     def erase_leftover_keys(self, refused: Iterable[str]) -> int:

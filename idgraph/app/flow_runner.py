@@ -24,8 +24,8 @@ from idgraph.model.kafka import kafka_sources
 from idgraph.model.queries import Query
 from idgraph.model.sources import file_sources, is_glob
 from idgraph.model.spark import is_local
-from idgraph.projection.indexing import IndexPolicies
-from idgraph.projection.outbox import OutboxDrainer
+from idgraph.projection.documents import IndexPolicies
+from idgraph.projection.runner import ProjectionRunner
 from ingestion.metadata.follower import SnapshotFollower
 from ingestion.metadata.schema_buffer import SchemaBuffer
 from ingestion.metadata.schema_journal import SchemaJournal
@@ -93,14 +93,16 @@ def run_flow(
         resources = stack.enter_context(_ready(settings))
         snapshots = stack.enter_context(SnapshotFollower(client, wiring.snapshot_file(settings)))
         schema = stack.enter_context(_schema_changes(settings, client))
-        stack.enter_context(_projecting(settings, resources, snapshots))
+        projection = stack.enter_context(_projecting(settings, resources, snapshots))
         stream = input_stream(settings)
         is_running = partial(_is_any_running, running)
-        watched = observed(settings, resources, snapshots, stream.waiting, is_running, on_batch)
+        watched = observed(settings, resources, snapshots, projection, stream.waiting, is_running, on_batch)
         on_batch = stack.enter_context(watched)
         on_start()
         metadata = snapshots, schema
-        flow = stack.enter_context(_started(settings, stop, jars, stream, metadata, resources, on_batch))
+        on_commit = projection.wake if projection else lambda: None
+        started = _started(settings, stop, jars, stream, metadata, resources, on_commit, on_batch)
+        flow = stack.enter_context(started)
         running.append(flow)
         stack.enter_context(_following_policy(settings, resources, snapshots, flow, sealed_by))
         try:
@@ -162,15 +164,15 @@ def _schema_changes(settings: Settings, client: MetadataClient) -> SchemaBuffer:
 @contextmanager
 def _projecting(
     settings: Settings, resources: WorkerResources, snapshots: SnapshotFollower
-) -> Iterator[None]:
-    """The outbox is drained beside the flow, where the flow feeds the index."""
+) -> Iterator[ProjectionRunner | None]:
+    """The projection beside the flow, where the flow feeds the index."""
     if settings.index.fed_by != "flow":
-        yield
+        yield None
         return
     _report_of_another_store(resources)
     policies = IndexPolicies(lambda: snapshots.current().snapshot)
-    with OutboxDrainer(resources.store, resources.index, lambda: policies().rules):
-        yield
+    with ProjectionRunner(resources.projection(lambda: policies().rules)) as runner:
+        yield runner
 
 
 @contextmanager
@@ -181,6 +183,7 @@ def _started(
     stream: InputStream,
     metadata: tuple[SnapshotFollower, SchemaBuffer],
     resources: WorkerResources,
+    on_commit: Callable[[], None],
     on_batch: Callable[[BatchReport], None],
 ) -> Iterator[Flow]:
     """The flow over a Spark session of its own."""
@@ -192,7 +195,14 @@ def _started(
     runner = MicroBatchRunner(session, plan, stream.without_secrets)
     orphaned_keys = resources.orphaned_keys()
     batches = MicroBatches(
-        plan.flow, stream, runner, BatchPins(state), *metadata, resources.dead_letters, orphaned_keys
+        plan.flow,
+        stream,
+        runner,
+        BatchPins(state),
+        *metadata,
+        resources.dead_letters,
+        orphaned_keys,
+        on_commit,
     )
     try:
         yield Flow(session, plan.flow, stream, state / "checkpoint", batches, on_batch)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from idgraph.app.settings.document import Settings
     from idgraph.jobs.erase.erasure import Erasure
     from idgraph.jobs.job import JobRunner
-    from idgraph.model.index import ProfileIndex
+    from idgraph.model.index import IndexRules, ProfileIndex
     from idgraph.model.jobs import JobLog
     from idgraph.model.store import ProfileStore
     from idgraph.snapshot_file import PinnedSnapshot
@@ -71,7 +71,6 @@ def worker_plan(settings: Settings) -> WorkerPlan:
         settings.sources_by_name(),
         json.dumps(reported),
         open_resources,
-        indexes=settings.index.fed_by == "flow",
         # Of other machines, where the flow's folder is not.
         dead_letters_by_driver=not is_local(settings.flow.master),
         closed=(settings.directory, settings.keyring_file()),
@@ -284,6 +283,7 @@ def erasure(settings: Settings, resources: WorkerResources) -> Erasure:
     from idgraph.jobs.erase.erasure import Erasure
     from sinks.tombstone_file import TombstoneFile
     from transforms.privacy.protected_names import TombstoneNames
+    from transforms.schema.diff import AttributeTree
 
     def dead_letters() -> DeadLetterSearch:
         pinned = newest_snapshot(settings)
@@ -296,8 +296,11 @@ def erasure(settings: Settings, resources: WorkerResources) -> Erasure:
             resources.decryptors,
         )
 
+    def rules() -> IndexRules:
+        return AttributeTree(snapshot_to_read_by(settings).snapshot).index_rules
+
     names = TombstoneNames(provider_of(settings))
-    return Erasure(resources, TombstoneFile(tombstone_file(settings)), names, dead_letters)
+    return Erasure(resources, TombstoneFile(tombstone_file(settings)), names, dead_letters, rules)
 
 
 @contextmanager

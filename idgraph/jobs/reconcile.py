@@ -1,9 +1,8 @@
-"""Comparing what is stored with what is indexed, beside the flows that write, and mending what differs.
+"""Comparing the index with what the projection would write, beside the flows that write, and repairing what differs.
 
-What is in progress is no drift. A fragment waits in the outbox from the moment in which it is written until the index
-has confirmed it; so what is read from the store, then is not in the outbox under that very version, and then is not
-in the index, never will be by itself. The same of an erasure, which is noted in the store until it is finished. Hence
-the order of the looks, which is always: the store, what is in progress, the index, the store.
+What is in progress is no drift. A fragment that was written, erased or withdrawn has an entry in the outbox until it is
+projected. So a difference is drift only if the fragment has no entry, and is the same before and after the look at the index.
+Hence the order of the looks, which is always: the store, the outbox, the index, the store.
 """
 
 from __future__ import annotations
@@ -17,8 +16,9 @@ from idgraph.jobs.resume_points import ResumePoint
 from idgraph.model.batch_size import BatchSize
 from idgraph.model.index import IndexDocument, Indexed, ProfileIndex, SearchPage, search_pages
 from idgraph.model.queries import Query
-from idgraph.model.store import OutboxEntry, ProfileStore, StoredFragment, read_pages, scan_pages
-from idgraph.projection.indexing import IndexPolicy, documents_of, index_again
+from idgraph.model.store import ProfileStore, StoredFragment, read_pages, scan_pages
+from idgraph.projection.documents import IndexPolicy, documents_of
+from idgraph.projection.projection import Projection
 
 PAGE = 1000
 SHOWN = 5
@@ -82,6 +82,7 @@ class Reconciling:
         self._policy = policy
         self._point = point
         self._repairs = repairs
+        self._projection = Projection(store, index, lambda: policy().rules, PAGE)
         self._size = BatchSize(PAGE)
 
     def run(self, page: int = PAGE, anew: bool = False) -> Generator[ReconcileProgress, None, None]:
@@ -157,13 +158,11 @@ class Reconciling:
         return {name: kind for name, kind in kinds if kind is not None}
 
     def _repair(self, fragments: Sequence[StoredFragment], progress: ReconcileProgress) -> None:
-        """As the outbox does it; then looked at again, since the index may hold on to an erasure of a later
-        version."""
+        """By the projection; then compared again, since the index may hold on to an erasure of a later version."""
         if not fragments or not self._repairs:
             progress.left += len(fragments)
             return
-        entries = [OutboxEntry(each.id, each.version) for each in fragments]
-        index_again(self._store, self._index, self._policy().rules, entries, self._size)
+        self._projection.project(each.id for each in fragments)
         unmended = self._compared(fragments)
         # Later than what was read here is well: others wrote meanwhile.
         left = sum(kind is not Drift.AHEAD for kind in unmended.values())
@@ -180,16 +179,15 @@ class Reconciling:
 
     def _judge_gone(self, gone: Sequence[str], progress: ReconcileProgress) -> None:
         """Orphans among documents whose fragments are not stored."""
-        under_way = {each.fragment_id for each in self._store.unfinished()} | self._store.withdrawn().keys()
-        progress.waiting += len(under_way.intersection(gone))
+        under_way = {each.fragment_id for each in self._store.summaries(gone) if each.in_outbox}
+        progress.waiting += len(under_way)
         orphans = self._orphans(each for each in gone if each not in under_way)
         progress.take(Drift.ORPHANED, list(orphans))
         if not self._repairs:
             progress.left += len(orphans)
             return
-        entries = [OutboxEntry(name, version) for name, version in orphans.items()]
-        if entries:
-            index_again(self._store, self._index, self._policy().rules, entries, self._size)
+        if orphans:
+            self._projection.project(orphans)
             left = self._orphans(orphans)
             progress.left += len(left)
             progress.repaired += len(orphans) - len(left)

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from idgraph.jobs.resume_points import ResumePoint
 from idgraph.model.index_versions import IndexVersions
 from idgraph.model.store import ProfileStore, StoredFragment, scan_pages
-from idgraph.projection.indexing import IndexPolicy, documents_of
+from idgraph.projection.documents import IndexPolicy, documents_of
 from merge import isolation
 
 log = logging.getLogger(__name__)

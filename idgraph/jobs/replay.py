@@ -17,7 +17,6 @@ from idgraph.model.events import RawRecord
 from idgraph.model.jobs import JobKind, Point, Progress
 from idgraph.model.schema_changes import SchemaChange
 from idgraph.model.snapshots import MetadataSnapshot
-from idgraph.projection.outbox import drain_outbox
 from ingestion.spark.workers import WorkerPlan, WorkerResources
 from ingestion.stages.commit import CommitStage
 from ingestion.stages.dead_letters import BatchAttempt, DeadLetterWriter, read_changes
@@ -105,17 +104,10 @@ class Replay(PagedJob):
             resources.formats,
         )
         self._store = resources.store
-        self._index = resources.index
-        self._index_rules = compiled.attributes.index_rules
+        self._projection = resources.projection(lambda: compiled.attributes.index_rules)
         self._erased_keys = 0
         self._orphaned_keys = resources.orphaned_keys()
-        stage = partial(
-            CommitStage,
-            self._store,
-            self._index,
-            self._index_rules,
-            BatchSize(plan.flow.commit_fragments),
-        )
+        stage = partial(CommitStage, self._store, BatchSize(plan.flow.commit_fragments))
         self._guard = resources.key_guard()
         self._commit = stage(self._guard)
         # What was sealed for today's name can be so again; what a dead letter held, whatever became of its key, cannot.
@@ -130,6 +122,7 @@ class Replay(PagedJob):
         for some in _slices(self._chosen):
             self.replay_fragments(some)
             self.replay_records(some)
+            self.project()
             progress.done += len(some)
             yield {}
         self.finish()
@@ -194,14 +187,18 @@ class Replay(PagedJob):
             kept.update(self._take(output))
         self._dead_letters.drop([dead_letter_id for dead_letter_id in records if dead_letter_id not in kept])
 
-    def finish(self) -> None:
-        """Index what a replay that was interrupted has written: retried, it changes nothing in the store."""
-        if self._erased_keys:
-            self._orphaned_keys.compact()
+    def project(self) -> None:
+        """Project what was committed, also by a replay before this one, which was interrupted."""
         try:
-            drain_outbox(self._store, self._index, self._index_rules)
+            self._projection.sweep()
         except ProfileIndexError as error:
             log.warning("the outbox waits for the next flow: %s", error)
+
+    def finish(self) -> None:
+        """Take what was erased out of the files. Also without a dead letter, what waits is projected."""
+        if self._erased_keys:
+            self._orphaned_keys.compact()
+        self.project()
 
     def _take(self, output: MapOutput) -> list[str]:
         """Commit what passed and set the rest aside; gives the ids of the dead letters."""

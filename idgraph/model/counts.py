@@ -28,7 +28,6 @@ class BatchCounts(msgspec.Struct, array_like=True, kw_only=True):
     """Writes that were repeated after a conflict or an outage of the store."""
     isolated: int = 0
     """Fragments that could not be committed."""
-    unindexed: int = 0
     erased: int = 0
     """Events, and changes of fragments, that a tombstone refused."""
     dropped_changes: int = 0
@@ -37,7 +36,6 @@ class BatchCounts(msgspec.Struct, array_like=True, kw_only=True):
     """How long the stages waited for the decryption service: a part of `map_seconds`."""
     map_seconds: float = 0.0
     commit_seconds: float = 0.0
-    index_seconds: float = 0.0
     read_units: float = 0.0
     """Capacity units that a store charged for, as DynamoDB does; 0 where it charges nothing."""
     write_units: float = 0.0

@@ -41,7 +41,8 @@ class FragmentWrite(NamedTuple):
 
 
 class OutboxEntry(NamedTuple):
-    """A fragment whose version `version` has not been confirmed by the index."""
+    """A fragment that was written, erased or withdrawn and is not projected yet. `version` is the one that was written,
+    of a fragment that is gone the version of its tombstone."""
 
     fragment_id: str
     version: int
@@ -102,16 +103,16 @@ class FragmentStore(Protocol):
 
 
 class Outbox(Protocol):
-    """Entries of committed fragments that are not projected yet."""
+    """Entries of fragments that were written, erased or withdrawn and are not projected yet."""
 
-    def outbox(self, limit: int = 1000) -> list[OutboxEntry]:
-        """One entry per fragment, the longest waiting first; another write may put a fragment behind the others. May
-        lag behind `write` by a second or so, and give a version that is no longer the newest."""
+    def outbox(self, limit: int = 1000, after: str = "") -> list[OutboxEntry]:
+        """Up to `limit` entries, one per fragment, behind the fragment of id `after`, whether that has an entry or not,
+        in an order of the store's own that does not change. May lag behind `write` by a second or so, and return a
+        version that is no longer the newest."""
         ...
 
     def settle(self, entries: Sequence[OutboxEntry]) -> None:
-        """Remove entries that the index has confirmed. An entry whose fragment was written again since
-        (its version is newer) stays."""
+        """Remove entries that were projected. An entry of a later version stays."""
         ...
 
 
@@ -173,11 +174,11 @@ class Shard(NamedTuple):
 
 
 class ShardPage(NamedTuple):
-    """The next that a shard reports: fragments as they were written, those only that wait for the index."""
+    """The next page of a shard: the ids of fragments that got an entry in the outbox, each once."""
 
-    fragments: list[StoredFragment]
+    ids: list[str]
     place: str | None
-    """Of the last that was reported; None where nothing was."""
+    """Of the last change on the page; None where there was none."""
     is_ended: bool
     """Whether nothing comes behind it any more."""
 
@@ -187,7 +188,7 @@ class ChangeStream(Protocol):
 
     @property
     def name(self) -> str:
-        """What reports this stream from one that the store had before; places are of no use in another."""
+        """Distinguishes this stream from one that the store had before; places are of no use in another."""
         ...
 
     def shards(self) -> Mapping[str, Shard]:
@@ -195,7 +196,7 @@ class ChangeStream(Protocol):
         ...
 
     def read(self, shard: str, after: str | None) -> ShardPage:
-        """What a shard reports behind a place, from its oldest where that is None. Raises `TrimmedStreamError` when
+        """The page behind a place, the oldest where that is None. Raises `TrimmedStreamError` when
         what stood behind it was dropped."""
         ...
 

@@ -61,8 +61,8 @@ class Tombstones(Protocol):
         ...
 
     def erase(self, ids: Sequence[str], until: int) -> list[FragmentSummary]:
-        """Replace fragments, their identifiers and outbox entries by a tombstone each, and note them as `unfinished`.
-        Of two tombstones the later `until` and the higher version stay. Each fragment is erased whole or not at all.
+        """Replace fragments and their identifiers by a tombstone each, note them as `unfinished`, and put entries into the
+        outbox. Of two tombstones the later `until` and the higher version stay. Each fragment is erased whole or not at all.
 
         Returns what there was, with the version of the tombstone and the identifiers that an unfinished erasure before
         this one noted: a retry after a lost answer forgets none. Durable when it returns."""
@@ -96,7 +96,8 @@ class Withdrawals(Protocol):
     def withdraw(self, versions: Mapping[str, int]) -> set[str]:
         """Remove each fragment whose version is still this one; returns the ids that were written since, which stay.
         A removed fragment is noted as `withdrawn` and leaves a tombstone that forbids no event. Its version is behind
-        the fragment's, so a writer that read the fragment before is refused. Durable when it returns."""
+        the fragment's, so a writer that read the fragment before is refused. The outbox gets an entry. Durable when
+        it returns."""
         ...
 
     def withdrawn(self) -> dict[str, int]:

@@ -1,9 +1,9 @@
-"""Indexing what the store's own stream reports, in place of the flow: for a store that many flows write to.
+"""Projecting by the store's own stream, in place of the flows: for a store that many flows write to.
 
-Shards are read side by side, a child when its parent has been read to its end. A place is kept on disk when all
-before it is in the index, so whatever cuts it short, what is reported again is judged by its version and changes nothing.
+Shards are read side by side, a child shard when its parent has been read to its end. The place in a shard is written to disk
+when all before it is projected: after an interruption some of it is projected again, which changes nothing.
 What the index refuses stays in the outbox, as does what the stream has dropped before it was read: the outbox is
-drained from time to time.
+swept from time to time.
 """
 
 from __future__ import annotations
@@ -13,17 +13,14 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from idgraph.files import write_atomically
 from idgraph.model.errors import ProfileIndexError, StoreError, TrimmedStreamError
-from idgraph.model.index import ProfileIndex
-from idgraph.model.store import ChangeStream, OutboxEntry, ProfileStore, Shard, ShardPage, StoredFragment
-from idgraph.projection.indexing import IndexPolicy, documents_of
-from idgraph.projection.outbox import drain_outbox
-from merge import isolation
+from idgraph.model.store import ChangeStream, Shard, ShardPage
+from idgraph.projection.projection import Projection
 
 log = logging.getLogger(__name__)
 
@@ -34,16 +31,16 @@ RETRY_SECONDS = 5.0
 SHARDS_SECONDS = 10.0
 """Between questions for the list of shards, which all consumers of an account share ten of a second, unless one has
 come to its end."""
-DRAIN_SECONDS = 30.0
-"""Between looks at the outbox."""
-LONGEST_DRAIN_SECONDS = 5.0
-"""How long it is drained while there is something to read: flows fill it meanwhile, and it might never be empty."""
+SWEEP_SECONDS = 30.0
+"""Between sweeps of the outbox."""
+LONGEST_SWEEP_SECONDS = 5.0
+"""How long a sweep lasts while there is something to read: flows fill the outbox meanwhile."""
 
 
 @dataclass(slots=True)
 class FollowProgress:
-    """What came since the start. `refused` profiles wait in the outbox, `trimmed` reports how often the stream had
-    dropped what was not read yet, `waiting` how many the index refused when the outbox was drained last."""
+    """What came since the start. `refused` profiles wait in the outbox, `trimmed` counts how often the stream had
+    dropped what was not read yet, `waiting` is how many the index refused in the last sweep."""
 
     reported: int = 0
     indexed: int = 0
@@ -55,7 +52,7 @@ class FollowProgress:
 
 
 class StreamPlaces:
-    """How far each shard was read, in a file. Sequence numbers report nothing of a profile."""
+    """How far each shard was read, in a file. Sequence numbers say nothing of a profile."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -95,13 +92,11 @@ def readable(shards: Mapping[str, Shard], ended: set[str]) -> list[str]:
 class StreamFollowing:
     """Follows one stream. One per thread; several on one stream do no harm."""
 
-    store: ProfileStore
-    index: ProfileIndex
+    projection: Projection
     stream: ChangeStream
     places: StreamPlaces
-    policy: Callable[[], IndexPolicy]
     poll_seconds: float = POLL_SECONDS
-    _drained: float = field(default=-math.inf, init=False)
+    _swept: float = field(default=-math.inf, init=False)
     _shards: Mapping[str, Shard] = field(default_factory=dict, init=False)
     _listed: float = field(default=-math.inf, init=False)
 
@@ -114,8 +109,8 @@ class StreamFollowing:
             try:
                 came = self._look(progress, stop)
                 progress.is_idle = not came
-                if time.monotonic() >= self._drained + DRAIN_SECONDS:
-                    self._drain(progress, LONGEST_DRAIN_SECONDS if came else math.inf)
+                if time.monotonic() >= self._swept + SWEEP_SECONDS:
+                    self._sweep(progress, LONGEST_SWEEP_SECONDS if came else math.inf)
             except (ProfileIndexError, StoreError) as error:
                 log.warning("the index waits: %s", error)
                 stop.wait(RETRY_SECONDS)
@@ -125,9 +120,9 @@ class StreamFollowing:
                 stop.wait(self.poll_seconds)
 
     def is_drained(self, progress: FollowProgress) -> bool:
-        """Whether nothing waits for the index but what it refuses. Drains the outbox when something does."""
-        if self.store.outbox(progress.waiting + 1)[progress.waiting :]:
-            self._drain(progress)
+        """Whether nothing waits for the index but what it refuses. Sweeps the outbox when something does."""
+        if self.projection.waiting(progress.waiting + 1) > progress.waiting:
+            self._sweep(progress)
             return False
         return True
 
@@ -148,7 +143,7 @@ class StreamFollowing:
                 self._listed = -math.inf
                 continue
             came |= page.place is not None or page.is_ended
-            self._take(page.fragments, progress)
+            self._take(page.ids, progress)
             self._note(name, page)
         return came
 
@@ -183,29 +178,21 @@ class StreamFollowing:
 
     def _trimmed(self, progress: FollowProgress, why: str) -> None:
         progress.trimmed += 1
-        self._drained = -math.inf
+        self._swept = -math.inf
         log.warning(
             "%s: what it reported is taken from the outbox; `idgraph reconcile` says whether the index is whole, and "
             "`idgraph reindex` makes it again",
             why,
         )
 
-    def _take(self, fragments: list[StoredFragment], progress: FollowProgress) -> None:
-        if not fragments:
-            return
-        # Of each fragment the newest: later ones of a page are behind earlier ones.
-        newest = {each.id: each for each in fragments}
-        documents, unreadable = documents_of(newest.values(), self.policy().rules)
-        refused = isolation.put(self.index, documents).keys() | unreadable
-        if refused:
-            log.warning("the index refused %d profile(s), which stay in the outbox", len(refused))
-        self.store.settle(
-            [OutboxEntry(each.id, each.version) for each in newest.values() if each.id not in refused]
-        )
-        progress.reported += len(fragments)
-        progress.indexed += len(newest) - len(refused)
-        progress.refused += len(refused)
+    def _take(self, ids: Collection[str], progress: FollowProgress) -> None:
+        if ids:
+            done = self.projection.project(ids)
+            progress.reported += len(ids)
+            progress.indexed += done.projected
+            progress.refused += len(done.refused)
 
-    def _drain(self, progress: FollowProgress, seconds: float = math.inf) -> None:
-        progress.waiting = drain_outbox(self.store, self.index, self.policy().rules, seconds=seconds)
-        self._drained = time.monotonic()
+    def _sweep(self, progress: FollowProgress, seconds: float = math.inf) -> None:
+        swept = self.projection.sweep(seconds)
+        progress.waiting = len(swept.refused) + swept.postponed
+        self._swept = time.monotonic()

@@ -81,7 +81,9 @@ class MicroBatches:
         schema: SchemaBuffer,
         dead_letters: DeadLetters,
         orphaned_keys: OrphanedKeys,
+        on_commit: Callable[[], None] = lambda: None,
     ) -> None:
+        """`on_commit` is called when a job has ended, whatever it has committed, and returns at once."""
         self._stream = stream
         self._runner = runner
         self._pins = pins
@@ -89,6 +91,7 @@ class MicroBatches:
         self._schema = schema
         self._dead_letters = dead_letters
         self._orphaned_keys = orphaned_keys
+        self._on_commit = on_commit
         self._guard = DeadLetterGuard(config.dead_letters)
         self._backoff = Backoff(config.batch_retries, BATCH_PAUSE_SECONDS, LONGEST_BATCH_PAUSE_SECONDS)
 
@@ -101,7 +104,11 @@ class MicroBatches:
             attempt = BatchAttempt(batch, uuid.uuid4().hex, is_again or attempted > 0)
             is_last = attempted == self._backoff.retries
             try:
-                tasks, counts = self._run_job(rows, number, attempt, pinned, is_last)
+                try:
+                    tasks, counts = self._run_job(rows, number, attempt, pinned, is_last)
+                finally:
+                    # Some tasks of a job that failed may have committed.
+                    self._on_commit()
                 self._take_over(counts)
             except IdgraphError as error:
                 if is_last or not may_pass_again(error) or stop.is_set():

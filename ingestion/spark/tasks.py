@@ -221,13 +221,10 @@ def _commit(
     tools = resources(plan)
     stage = CommitStage(
         tools.store,
-        tools.index,
-        compiled(order).attributes.index_rules,
         commit_size(plan),
         tools.key_guard(),
         Backoff(plan.flow.commit_retries),
         order.is_last,
-        plan.indexes,
     )
     output = stage.run(fragments)
     kept = to_set_aside(failure_handler(plan.flow.on_failure), output.failed) if output.failed else []

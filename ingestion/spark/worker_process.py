@@ -16,7 +16,6 @@ from typing import Any, NamedTuple, TypeVar
 
 from idgraph.model.batch_size import BatchSize
 from idgraph.model.errors import FlowStoppedError, IdgraphError
-from idgraph.projection.patient_index import PatientIndex
 from ingestion.spark.sent_snapshots import SentSnapshot
 from ingestion.spark.workers import WorkerPlan, WorkerResources
 from ingestion.stages.dead_letters import BatchAttempt
@@ -54,8 +53,6 @@ def resources(plan: WorkerPlan) -> WorkerResources:
     opened = _process.resources.get(plan.settings)
     if opened is None:
         opened = plan.open_resources(plan.settings)
-        # An index that is slow must not keep events from being read.
-        opened.index = PatientIndex(opened.index)
         _process.resources[plan.settings] = opened
         _look_away_from_what_stays()
     return opened

@@ -12,9 +12,10 @@ from typing import Any
 
 from idgraph.model.counts import BatchCounts
 from idgraph.model.dead_letters import DeadLetters
-from idgraph.model.index import ProfileIndex
+from idgraph.model.index import IndexRules, ProfileIndex
 from idgraph.model.sources import FlowConfig, SourceConfig
 from idgraph.model.store import ProfileStore
+from idgraph.projection.projection import Projection
 from ingestion.sources.payload_formats import PayloadFormats
 from ingestion.stages.dead_letters import PayloadSealer
 from ingestion.stages.decrypt import Decryptors
@@ -42,6 +43,10 @@ class WorkerResources:
     consumed: Callable[[], BatchCounts] = BatchCounts
     """Read and write units that the stores have charged for since this was last asked."""
 
+    def projection(self, rules: Callable[[], IndexRules]) -> Projection:
+        """Of the store and its index; `rules` returns those of the newest snapshot."""
+        return Projection(self.store, self.index, rules)
+
     def key_guard(self) -> KeyGuard:
         """Of the store and its data keys."""
         return KeyGuard(self.store, self.data_keys)
@@ -63,8 +68,6 @@ class WorkerPlan:
     sources: Mapping[str, SourceConfig]
     settings: str
     open_resources: Callable[[str], WorkerResources]
-    indexes: bool = True
-    """Whether what is committed is indexed by the task as well; else it waits in the outbox for who does."""
     dead_letters_by_driver: bool = False
     closed: tuple[Path, ...] = ()
     """Files, and folders with all below them, that are no events, whatever a source's directory holds or links to."""

@@ -1,12 +1,11 @@
-"""The commit stage: join what the map stage gave by fragment, commit, index, settle. Plain Python, no Spark.
+"""The commit stage: join by fragment what the map stage gave, and commit it. Plain Python, no Spark.
 
-The order makes each crash harmless: the store writes a fragment and its outbox entry in one transaction;
-the index follows; only what the index confirmed leaves the outbox. What is retried changes nothing.
+The store writes a fragment and its outbox entry in one transaction; from there the projection goes on. A retry of what is
+committed changes nothing.
 """
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -17,18 +16,14 @@ import msgspec
 from idgraph.model.backoff import Backoff
 from idgraph.model.batch_size import BatchSize
 from idgraph.model.counts import BatchCounts
-from idgraph.model.errors import ProfileIndexError, StoreError
-from idgraph.model.index import IndexDocument, IndexRules, ProfileIndex
-from idgraph.model.store import OutboxEntry, ProfileStore
+from idgraph.model.errors import StoreError
+from idgraph.model.store import ProfileStore
 from ingestion.stages.map_output import EncodedChange
 from ingestion.stages.orphaned_keys import KeyGuard
 from merge import isolation
 from merge.commit import CommitResult, Committer
-from merge.documents import document
 from merge.fragments import FragmentState
 from merge.isolation import CommitFailure
-
-log = logging.getLogger(__name__)
 
 GATHERED_BYTES = 128 << 20
 """How much of a task's fragments is held before it is committed."""
@@ -58,16 +53,12 @@ class CommitStage:
     """Commits the fragments of one task. `size` bounds each read and write of the store."""
 
     store: ProfileStore
-    index: ProfileIndex
-    index_rules: IndexRules
     size: BatchSize = field(default_factory=lambda: BatchSize(1000))
     guard: KeyGuard | None = None
     """Without it nothing is looked at of the keys that sealed."""
     backoff: Backoff = field(default_factory=Backoff)
     gives_up: bool = False
     """Whether a fragment that keeps changing has failed; else ConflictError has the batch retried."""
-    indexes: bool = True
-    """Whether to index what is committed; else it stays in the outbox for who does."""
     refused: set[str] = field(init=False, default_factory=set)
     """Fragments of which a tombstone refused a change, also in runs that failed: see `OrphanedKeys`."""
     committer: Committer = field(init=False)
@@ -79,8 +70,7 @@ class CommitStage:
         )
 
     def run(self, fragments: Iterable[EncodedChange]) -> CommitOutput:
-        """Raises StoreError (retryable) when
-        the store is away; an index that is away only leaves the outbox longer."""
+        """Raises StoreError (retryable) when the store is away."""
         output = CommitOutput()
         gathered: _Gathered = {}
         size = 0
@@ -99,27 +89,17 @@ class CommitStage:
         remaining = iter(sorted(gathered))
         while ids := list(islice(remaining, self.size.present)):
             started = time.perf_counter()
-            indexed = output.index_seconds
             changes, apart = self._changes(ids, gathered, output)
             outages = stored = 0
             for some in (changes, *apart):
-                result = self._commit_some(some, output)
+                result = self.committer.commit(some)
+                output.take(result)
                 outages += result.outages
                 stored += result.bytes
-            taken = time.perf_counter() - started - (output.index_seconds - indexed)
+            taken = time.perf_counter() - started
             self.size.took(len(ids), taken, outages)
             self.size.weighed(len(ids), stored)
             output.commit_seconds += taken
-
-    def _commit_some(self, changes: dict[str, FragmentState], output: CommitOutput) -> CommitResult:
-        """Commit and index; what was indexed is not in what it gives any more."""
-        result = self.committer.commit(changes)
-        output.take(result)
-        if self.indexes:
-            started = time.perf_counter()
-            output.unindexed += self._index(result)
-            output.index_seconds += time.perf_counter() - started
-        return result
 
     def _changes(
         self, ids: Sequence[str], gathered: _Gathered, output: CommitOutput
@@ -158,7 +138,7 @@ class CommitStage:
 
     def _write_tombstones(self, parts: dict[str, list[FragmentState]], output: CommitOutput) -> list[str]:
         """Take out the parts that were judged before an erasure, where others of the fragment were judged after
-        it or after it was lifted: joined to those they would be refused together. Gives those of which none is left."""
+        it or after it was cancelled: joined to those they would be refused together. Gives those of which none is left."""
         gone: list[str] = []
         mixed = [name for name, states in parts.items() if len({state.erasure_epoch for state in states}) > 1]
         for name, tombstone in self.store.tombstones(mixed).items() if mixed else ():
@@ -171,36 +151,3 @@ class CommitStage:
                 gone.append(name)
                 self.refused.add(name)
         return gone
-
-    def _index(self, result: CommitResult) -> int:
-        documents: list[IndexDocument] = []
-        written, result.written = result.written, []
-        count = len(written)
-        written.reverse()
-        while written:
-            # Let go of one by one: a state whose cells were looked at takes many times its bytes.
-            fragment_id, version, state = written.pop()
-            try:
-                documents.append(document(fragment_id, version, state, self.index_rules))
-            except MemoryError:
-                raise
-            except Exception as error:
-                # Only the type: the message of a stranger's exception may quote a value.
-                log.log(logging.ERROR, "%s stays in the outbox: %s", fragment_id, type(error).__name__)
-        left = count - len(documents)
-        return left + put_and_settle(self.store, self.index, documents)
-
-
-def put_and_settle(store: ProfileStore, index: ProfileIndex, documents: Sequence[IndexDocument]) -> int:
-    """Index documents and take what was confirmed out of the outbox; gives how many stay in it."""
-    if not documents:
-        return 0
-    try:
-        refused = isolation.put(index, documents)
-    except ProfileIndexError as error:
-        log.warning("index away, %d profile(s) stay in the outbox: %s", len(documents), error)
-        return len(documents)
-    store.settle([OutboxEntry(doc.id, doc.version) for doc in documents if doc.id not in refused])
-    if refused:
-        log.warning("the index refused %d profile(s), which stay in the outbox", len(refused))
-    return len(refused)

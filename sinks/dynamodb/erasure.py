@@ -14,7 +14,14 @@ from idgraph.model.tombstones import NO_EPOCH, FragmentSummary, Tombstone
 from sinks.aws_connection import Retry
 from sinks.dynamodb import items
 from sinks.dynamodb.client import Item, Statement
-from sinks.dynamodb.fragments import GONE, DynamoFragments, raise_refused, tombstone_of, values_of
+from sinks.dynamodb.fragments import (
+    GONE,
+    DynamoFragments,
+    gone_values,
+    raise_refused,
+    tombstone_of,
+    values_of,
+)
 from sinks.dynamodb.schema import FRAGMENTS
 
 
@@ -98,8 +105,13 @@ class DynamoErasure:
             if self._fragments.update(
                 name,
                 item,
-                f"SET barred=:b, buried=:v, erased=:e, unfinished=:n {GONE}",
-                {**values_of(kept), ":e": items.shard(name), ":n": {"S": note}},
+                f"SET barred=:b, buried=:v, erased=:e, unfinished=:n, {GONE}",
+                {
+                    **values_of(kept),
+                    **gone_values(fragment_id, name),
+                    ":e": items.shard(name),
+                    ":n": {"S": note},
+                },
             ):
                 return erased
             retry.pause("the fragment keeps changing")

@@ -17,8 +17,13 @@ _ANY = b"there are tombstones"
 _NONE = Tombstone(NO_EPOCH, NEW)
 
 
-GONE = "REMOVE fragment, identifiers, revision, body, waiting, since"
-"""What takes a fragment out of its item."""
+GONE = "fragment=:f, waiting=:w REMOVE identifiers, revision, body"
+"""The end of a SET that takes a fragment out of its item. The id stays as long as the outbox has it."""
+
+
+def gone_values(fragment_id: str, name: bytes) -> Item:
+    """The values of `GONE`."""
+    return {":f": {"S": fragment_id}, ":w": items.shard(name)}
 
 
 def raise_refused(table: str, refusals: Iterable[str | None]) -> None:

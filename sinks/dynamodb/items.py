@@ -3,7 +3,7 @@
 pk          keyed hash of the fragment's id; what an erasure leaves stands under it too
 fragment    the id                            identifiers  what it is found by
 revision    the version                       body         the state, compressed where that helps
-waiting     shard of the outbox, while the index has not confirmed this version; since: from when, epoch ns
+waiting     shard of the outbox, while this version, or that it is gone, is not projected
 barred      `until` of its tombstone          buried           the version of its tombstone
 erased      shard of the list of tombstones   unfinished   what an erasure found, as JSON, until it is finished
                                               withdrawn    the same of a fragment that has another id now
@@ -14,12 +14,11 @@ conditional statement and no transaction.
 
 from __future__ import annotations
 
-import time
 import zlib
 from typing import Any
 
 from idgraph.model.errors import UnstorableError
-from idgraph.model.store import NEW, FragmentWrite, StoredFragment
+from idgraph.model.store import NEW, FragmentWrite, OutboxEntry, StoredFragment
 from idgraph.model.tombstones import NO_EPOCH, TombstoneNames
 from sinks.dynamodb.client import Item, Statement
 from sinks.dynamodb.schema import SHARDS
@@ -91,6 +90,12 @@ def stored(item: Item) -> StoredFragment:
     return StoredFragment(item["fragment"]["S"], int(item["revision"]["N"]), unpack(item["body"]["B"]))
 
 
+def entry(item: Item) -> OutboxEntry:
+    """The outbox entry of an item that has one."""
+    version = item["revision"] if "revision" in item else item["buried"]
+    return OutboxEntry(item["fragment"]["S"], int(version["N"]))
+
+
 def identifiers(item: Item) -> frozenset[str]:
     """What the fragment of an item can be found by."""
     return frozenset(item.get("identifiers", {}).get("SS", ()))
@@ -113,7 +118,6 @@ def statement(
         "revision": number(write.expected_version + 1),
         "body": {"B": body},
         "waiting": shard(name),
-        "since": number(time.time_ns()),
     }
     if not is_there:
         if new := write.identifiers - write.dropped:

@@ -134,30 +134,20 @@ class DynamoProfileStore:
         """Reads the whole table, as `scan` does."""
         return sum(1 for _ in self._scan("pk"))
 
-    def outbox(self, limit: int = 1000) -> list[OutboxEntry]:
-        """From an index of the table, which follows it within a second or so."""
-        waiting = [
-            each for part in self._client.each(partial(self._waiting, limit), range(SHARDS)) for each in part
-        ]
-        return [
-            OutboxEntry(item["fragment"]["S"], int(item["revision"]["N"]))
-            for item in sorted(waiting, key=lambda item: int(item["since"]["N"]))[:limit]
-        ]
+    def outbox(self, limit: int = 1000, after: str = "") -> list[OutboxEntry]:
+        """From an index of the table, which follows it within a second or so; in the order of the keyed hashes."""
+        behind = self._names(after) if after else b"\0"
+        parts = self._client.each(partial(self._waiting, limit, behind), range(SHARDS))
+        waiting = sorted((item for part in parts for item in part), key=lambda item: bytes(item["pk"]["B"]))
+        return [items.entry(item) for item in waiting[:limit]]
 
     def settle(self, entries: Sequence[OutboxEntry]) -> None:
-        text = f'UPDATE "{self._table}" REMOVE waiting REMOVE since WHERE pk=? AND revision<=?'
         # The same fragment twice in one request is an error.
-        newest = {entry.fragment_id: entry.version for entry in sorted(entries)}
-        raise_refused(
-            self._table,
-            self._client.execute(
-                FRAGMENTS,
-                [
-                    Statement(text, [{"B": self._names(each)}, items.number(version)])
-                    for each, version in newest.items()
-                ],
-            ),
-        )
+        newest = {self._names(each.fragment_id): each.version for each in sorted(entries)}
+        refused = self._settle(newest, "REMOVE waiting WHERE pk=? AND revision<=?")
+        # Those that are gone, or were written since.
+        gone = "REMOVE waiting REMOVE fragment WHERE pk=? AND revision IS MISSING AND buried<=?"
+        self._settle({name: newest[name] for name in refused}, gone)
 
     def tombstones(self, ids: Iterable[str]) -> dict[str, Tombstone]:
         return self._erasure.tombstones(ids)
@@ -235,13 +225,23 @@ class DynamoProfileStore:
             **request,
         )
 
-    def _waiting(self, limit: int, shard: int) -> list[Item]:
+    def _settle(self, versions: Mapping[bytes, int], change: str) -> list[bytes]:
+        """Gives those whose condition did not hold."""
+        text = f'UPDATE "{self._table}" {change}'
+        statements = [
+            Statement(text, [{"B": name}, items.number(version)]) for name, version in versions.items()
+        ]
+        refusals = self._client.execute(FRAGMENTS, statements)
+        raise_refused(self._table, refusals)
+        return [name for name, refusal in zip(versions, refusals, strict=True) if refusal]
+
+    def _waiting(self, limit: int, behind: bytes, shard: int) -> list[Item]:
         found = self._client.query(
             "query",
             FRAGMENTS,
             IndexName=OUTBOX,
-            KeyConditionExpression="waiting = :shard",
-            ExpressionAttributeValues={":shard": items.number(shard)},
+            KeyConditionExpression="waiting = :shard AND pk > :behind",
+            ExpressionAttributeValues={":shard": items.number(shard), ":behind": {"B": behind}},
             Limit=limit,
         )
         return [item for _, item in zip(range(limit), found, strict=False)]

@@ -16,7 +16,7 @@ KEY_VERSIONS = "key-versions"
 
 OUTBOX = "outbox"
 ERASED = "erased"
-"""Sparse indexes of the fragments table: what waits for the index, and what has a tombstone."""
+"""Sparse indexes of the fragments table: what is not projected yet, and what has a tombstone."""
 
 SHARDS = 16
 """How many partitions each sparse index is spread over: each takes 1,000 writes a second at first."""
@@ -33,10 +33,13 @@ _KEYS: dict[str, list[tuple[str, str]]] = {
     KEY_VERSIONS: [("kek", "N"), ("replica", "N")],
 }
 _INDEXES: dict[str, list[tuple[str, str]]] = {
-    OUTBOX: [("waiting", "N"), ("since", "N")],
+    OUTBOX: [("waiting", "N"), ("pk", "B")],
     ERASED: [("erased", "N"), ("pk", "B")],
 }
-_PROJECTED = {OUTBOX: ["fragment", "revision"], ERASED: ["barred", "buried", "unfinished", "withdrawn"]}
+_PROJECTED = {
+    OUTBOX: ["fragment", "revision", "buried"],
+    ERASED: ["barred", "buried", "unfinished", "withdrawn"],
+}
 
 
 def create_tables(client: DynamoClient) -> list[str]:

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from idgraph.model.errors import StoreError, TrimmedStreamError
-from idgraph.model.store import Shard, ShardPage, StoredFragment
-from sinks.dynamodb import items
+from idgraph.model.store import Shard, ShardPage
 from sinks.dynamodb.client import DynamoClient
 from sinks.dynamodb.connection import RefusedRequestError, TablesLocation
 from sinks.dynamodb.schema import FRAGMENTS
@@ -62,8 +61,10 @@ class DynamoStream:
             self._standing[shard] = _Standing(place or after, following)
         else:
             self._standing.pop(shard, None)
-        reported = (_fragment(each["dynamodb"].get("NewImage", {})) for each in records)
-        return ShardPage([each for each in reported if each is not None], place, not following)
+        images = (each["dynamodb"].get("NewImage", {}) for each in records)
+        # What was settled needs nothing.
+        ids = {image["fragment"]["S"]: None for image in images if "waiting" in image}
+        return ShardPage([*ids], place, not following)
 
     def close(self) -> None:
         self._tables.close()
@@ -106,9 +107,3 @@ class DynamoStream:
             if "LastEvaluatedShardId" not in reported:
                 return
             request["ExclusiveStartShardId"] = reported["LastEvaluatedShardId"]
-
-
-def _fragment(image: Mapping[str, Any]) -> StoredFragment | None:
-    """The fragment of an image that waits for the index. What was settled needs nothing; an erasure takes the
-    document out of the index itself."""
-    return items.stored(dict(image)) if "waiting" in image and "body" in image else None

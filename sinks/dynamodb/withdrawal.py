@@ -12,7 +12,7 @@ from idgraph.model.tombstones import Tombstone
 from sinks.aws_connection import Retry
 from sinks.dynamodb import items
 from sinks.dynamodb.client import Item
-from sinks.dynamodb.fragments import GONE, DynamoFragments, tombstone_of, values_of
+from sinks.dynamodb.fragments import GONE, DynamoFragments, gone_values, tombstone_of, values_of
 from sinks.dynamodb.schema import FRAGMENTS, LINKS
 
 log = logging.getLogger(__name__)
@@ -87,8 +87,13 @@ class DynamoWithdrawal:
             if self._fragments.update(
                 name,
                 item,
-                f"SET barred=:b, buried=:v, erased=:e, withdrawn=:n {GONE}",
-                {**values_of(kept), ":e": items.shard(name), ":n": {"S": note}},
+                f"SET barred=:b, buried=:v, erased=:e, withdrawn=:n, {GONE}",
+                {
+                    **values_of(kept),
+                    **gone_values(fragment_id, name),
+                    ":e": items.shard(name),
+                    ":n": {"S": note},
+                },
             ):
                 return True
             retry.pause("the fragment keeps changing")

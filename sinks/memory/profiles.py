@@ -22,7 +22,7 @@ class MemoryProfileStore:
         self._fragments: dict[str, StoredFragment] = {}
         self._identifiers: dict[str, set[str]] = {}
         self._carriers: dict[str, set[str]] = {}
-        self._outbox: dict[str, None] = {}
+        self._outbox: dict[str, int] = {}
         self._closed = False
         self._guard = threading.Lock()
 
@@ -62,7 +62,7 @@ class MemoryProfileStore:
         for identifier in write.dropped:
             self._identifiers[write.id].discard(identifier)
             self._carriers.get(identifier, set()).discard(write.id)
-        self._outbox.setdefault(write.id)
+        self._outbox[write.id] = write.expected_version + 1
         return True
 
     def find(self, identifier: str) -> list[str]:
@@ -87,14 +87,15 @@ class MemoryProfileStore:
         with self._lock():
             return len(self._fragments)
 
-    def outbox(self, limit: int = 1000) -> list[OutboxEntry]:
+    def outbox(self, limit: int = 1000, after: str = "") -> list[OutboxEntry]:
         with self._lock():
-            return [OutboxEntry(each, self._fragments[each].version) for each in list(self._outbox)[:limit]]
+            later = sorted(each for each in self._outbox if each > after)
+            return [OutboxEntry(each, self._outbox[each]) for each in later[:limit]]
 
     def settle(self, entries: Sequence[OutboxEntry]) -> None:
         with self._lock():
             for fragment_id, version in entries:
-                if fragment_id in self._outbox and self._fragments[fragment_id].version <= version:
+                if self._outbox.get(fragment_id, version + 1) <= version:
                     del self._outbox[fragment_id]
 
     def tombstones(self, ids: Iterable[str]) -> dict[str, Tombstone]:
@@ -136,7 +137,7 @@ class MemoryProfileStore:
         behind = Tombstone.behind(version)
         self._tombstones[name] = self._tombstones.get(name, _NONE).joined(behind)
         self._withdrawn[fragment_id] = version
-        self._remove(fragment_id)
+        self._remove(fragment_id, self._tombstones[name].version)
         return True
 
     def withdrawn(self) -> dict[str, int]:
@@ -193,12 +194,12 @@ class MemoryProfileStore:
         noted = self._unfinished.get(fragment_id, found)
         erased = found._replace(version=kept.version, identifiers=found.identifiers | noted.identifiers)
         self._unfinished[fragment_id] = erased._replace(in_outbox=False)
-        self._remove(fragment_id)
+        self._remove(fragment_id, kept.version)
         return erased
 
-    def _remove(self, fragment_id: str) -> None:
+    def _remove(self, fragment_id: str, version: int) -> None:
         self._fragments.pop(fragment_id, None)
-        self._outbox.pop(fragment_id, None)
+        self._outbox[fragment_id] = version
         for identifier in self._identifiers.pop(fragment_id, ()):
             self._carriers[identifier].discard(fragment_id)
 

@@ -24,13 +24,13 @@ WITHDRAWN_TABLE = """CREATE TABLE withdrawn (
 
 def summary(connection: sqlite3.Connection, fragment_id: str) -> FragmentSummary:
     """What the file has of a fragment."""
+    waits = sqlite_outbox.waits(connection, fragment_id)
     query = "SELECT number, version, named FROM fragments WHERE id = ?"
     row = connection.execute(query, (fragment_id,)).fetchone()
     if row is None:
-        return FragmentSummary(fragment_id, NEW, frozenset(), False)
+        return FragmentSummary(fragment_id, NEW, frozenset(), waits)
     number, version, named = row
     carried = _column(connection, "SELECT identifier FROM identifiers WHERE fragment = ?", number)
-    waits = sqlite_outbox.waits(connection, number)
     return FragmentSummary(
         fragment_id, version, frozenset(carried) | ({fragment_id} if named else set()), waits
     )
@@ -54,6 +54,7 @@ def erase(
     for each in erased:
         _remove(connection, each.fragment_id)
         _note(connection, each)
+    sqlite_outbox.add(connection, [(each.fragment_id, each.version) for each in erased])
     return erased
 
 
@@ -82,13 +83,14 @@ def withdraw(
     tombstones.join(connection, {each: Tombstone.behind(version) for each, version in gone.items()})
     for each in gone:
         _remove(connection, each)
+    removed = tombstones.find(connection, gone).items()
+    sqlite_outbox.add(connection, [(name, tombstone.version) for name, tombstone in removed])
     connection.executemany("INSERT OR REPLACE INTO withdrawn VALUES (?, ?)", sorted(gone.items()))
     return {each for each in versions if each not in gone and present[each] != NEW}
 
 
 def _remove(connection: sqlite3.Connection, fragment_id: str) -> None:
     for number in _column(connection, "SELECT number FROM fragments WHERE id = ?", fragment_id):
-        sqlite_outbox.remove(connection, number)
         connection.execute("DELETE FROM identifiers WHERE fragment = ?", (number,))
         connection.execute("DELETE FROM fragments WHERE number = ?", (number,))
 

@@ -39,7 +39,6 @@ _SCHEMA = Schema(
         ),
         (sqlite_tombstones.TABLE, sqlite_erasure.UNFINISHED_TABLE),
         (sqlite_erasure.WITHDRAWN_TABLE,),
-        sqlite_outbox.RUNS,
         ("CREATE TABLE marks (mark TEXT PRIMARY KEY) WITHOUT ROWID",),
     ),
     # Megabytes of log between checkpoints (pages of 8 KiB): a page written often is moved home once.
@@ -98,12 +97,12 @@ class SqliteProfileStore:
     def count(self) -> int:
         return int(self._rows("SELECT count(*) FROM fragments", ())[0][0])
 
-    def outbox(self, limit: int = 1000) -> list[OutboxEntry]:
-        return self._file.read(lambda connection: sqlite_outbox.entries(connection, limit))
+    def outbox(self, limit: int = 1000, after: str = "") -> list[OutboxEntry]:
+        return self._file.read(lambda connection: sqlite_outbox.entries(connection, limit, after))
 
     def settle(self, entries: Sequence[OutboxEntry]) -> None:
         if entries:
-            # What a power cut takes back is indexed again, without effect.
+            # What a power cut takes back is projected again, without effect.
             self._file.write_unflushed(lambda connection: sqlite_outbox.settle(connection, entries))
 
     def tombstones(self, ids: Iterable[str]) -> dict[str, Tombstone]:
@@ -201,12 +200,13 @@ def _write(
     connection: sqlite3.Connection, tombstones: SqliteTombstones, writes: Sequence[FragmentWrite]
 ) -> set[str]:
     stored = _versions(connection, [write.id for write in writes])
-    first = number = connection.execute("SELECT coalesce(max(number), 0) + 1 FROM fragments").fetchone()[0]
+    number = connection.execute("SELECT coalesce(max(number), 0) + 1 FROM fragments").fetchone()[0]
     tombstoned = tombstones.find(connection, (write.id for write in writes))
     inserts: list[tuple[int, str, int, bool, bytes]] = []
     updates: list[tuple[bytes, bool, bool, int]] = []
     carried: list[tuple[str, int]] = []
     dropped: list[tuple[str, int]] = []
+    waiting: list[tuple[str, int]] = []
     refused: set[str] = set()
     # In the order of the ids: neighbours in the index share pages.
     for write in sorted(writes):
@@ -225,6 +225,7 @@ def _write(
             found = number
             number += 1
             inserts.append((found, fragment_id, version + 1, named and not unnamed, state))
+        waiting.append((fragment_id, version + 1))
         # Most have no other name than their id.
         if len(identifiers) > named:
             carried += [(each, found) for each in identifiers if each != fragment_id]
@@ -239,7 +240,7 @@ def _write(
     )
     connection.executemany("INSERT OR IGNORE INTO identifiers VALUES (?, ?)", sorted(carried))
     connection.executemany("DELETE FROM identifiers WHERE identifier = ? AND fragment = ?", dropped)
-    sqlite_outbox.add(connection, first, number, (found for _, _, _, found in updates))
+    sqlite_outbox.add(connection, waiting)
     return refused
 
 

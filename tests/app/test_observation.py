@@ -84,7 +84,7 @@ class World:
         )
         settings = load(folder / "idgraph.toml")
         with observed(
-            settings, resources, snapshots, self.waiting, lambda: self.ready, self.reported.append
+            settings, resources, snapshots, None, self.waiting, lambda: self.ready, self.reported.append
         ) as show_report:
             yield f"http://127.0.0.1:{port}", show_report
 
@@ -213,7 +213,7 @@ def test_without_a_port_nothing_listens(tmp_path: Path) -> None:
     reported: list[BatchReport] = []
     nothing: Any = None
     with observed(
-        load(tmp_path / "idgraph.toml"), nothing, nothing, dict, lambda: True, reported.append
+        load(tmp_path / "idgraph.toml"), nothing, nothing, None, dict, lambda: True, reported.append
     ) as show_report:
         assert show_report == reported.append
 

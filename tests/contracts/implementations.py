@@ -17,7 +17,6 @@ from idgraph.model.dead_letters import DeadLetters
 from idgraph.model.index import ProfileIndex
 from idgraph.model.index_versions import IndexVersions
 from idgraph.model.store import ProfileStore
-from idgraph.projection.patient_index import PatientIndex
 from sinks.memory.data_keys import MemoryDataKeys
 from sinks.memory.index import MemoryProfileIndex
 from sinks.memory.profiles import MemoryProfileStore
@@ -119,11 +118,6 @@ PROFILE_INDEXES: list[Implementation[ProfileIndex]] = [
         durable=True,
         in_files=False,
         require=require_elasticsearch,
-    ),
-    Implementation(
-        "patient",
-        lambda folder: PatientIndex(TantivyProfileIndex(folder / "index", reversed_name), 60.0),
-        durable=True,
     ),
 ]
 

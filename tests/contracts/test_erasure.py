@@ -35,6 +35,11 @@ def test_an_erased_fragment_is_nowhere_and_the_others_stay(store: ProfileStore) 
     assert store.find("a:1") == []
     assert store.find("mail:x") == ["a:2"]
     assert store.identifiers("a:1") == frozenset()
+    # Its entry has the projection erase its document.
+    assert sorted(store.outbox()) == [OutboxEntry("a:1", 3), OutboxEntry("a:2", 1)]
+    store.settle([OutboxEntry("a:1", 2)])
+    assert len(store.outbox()) == 2
+    store.settle([OutboxEntry("a:1", 3)])
     assert store.outbox() == [OutboxEntry("a:2", 1)]
     assert store.count() == 1
 
@@ -73,11 +78,13 @@ def test_what_never_was_can_be_erased_beforehand(store: ProfileStore) -> None:
 def test_erasing_again_forbids_no_less_and_keeps_what_was_noted(store: ProfileStore) -> None:
     store.write([write("a:1")])
     store.erase(["a:1"], 100)
+    store.settle([OutboxEntry("a:1", 2)])
     assert store.erase(["a:1"], 50) == [FragmentSummary("a:1", 2, CARRIED, False)]
     assert store.tombstones(["a:1"]) == {"a:1": Tombstone(100, 2)}
     assert store.unfinished() == [FragmentSummary("a:1", 2, CARRIED, False)]
     store.finish(["a:1", "unknown:1"])
     store.finish([])
+    store.settle([OutboxEntry("a:1", 2)])
     assert store.unfinished() == []
     assert store.erase(["a:1"], 100) == [FragmentSummary("a:1", 2, frozenset(), False)], (
         "nothing more is to be done"
@@ -176,7 +183,7 @@ def test_an_erasure_beside_writers_leaves_nothing_they_had_read_before(store: Pr
     for writer in writers:
         writer.join()
     assert store.read(["a:1"]) == {}
-    assert store.outbox() == []
+    assert store.outbox() == [OutboxEntry("a:1", erased.version)]
     assert store.tombstones(["a:1"]) == {"a:1": Tombstone(100, erased.version)}
 
 
@@ -210,6 +217,7 @@ def test_no_byte_of_an_erased_fragment_is_left_in_a_file(
 
     assert seen() == secrets
     store.erase(["id:canary"], 100)
+    store.settle([OutboxEntry("id:canary", 2)])
     store.finish(["id:canary"])
     assert seen() == []
     assert store.count() == 500
@@ -309,7 +317,7 @@ def test_a_withdrawn_fragment_is_gone_where_its_version_is_the_one_that_was_read
     assert store.withdraw({"a:1": 1, "a:2": 1, "a:9": 4}) == {"a:2"}, "what is not there need not be removed"
     assert store.read(["a:1", "a:2", "a:9"]).keys() == {"a:2"}
     assert store.find("mail:x") == ["a:2", "a:3"]
-    assert {each.fragment_id for each in store.outbox()} == {"a:2", "a:3"}
+    assert sorted(store.outbox()) == [OutboxEntry("a:1", 2), OutboxEntry("a:2", 2), OutboxEntry("a:3", 1)]
     assert store.withdrawn() == {"a:1": 1}
     assert store.unfinished() == [], "it is no erasure: no dead letter goes with it"
     store.forget_withdrawn(["a:1", "a:2"])

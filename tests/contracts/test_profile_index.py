@@ -27,7 +27,6 @@ from idgraph.model.queries import (
     Term,
 )
 from idgraph.model.stamps import SpecRef, Stamp
-from idgraph.projection.patient_index import PatientIndex
 from merge.documents import document
 from merge.fragments import FragmentState
 from sinks.memory.index import MemoryProfileIndex
@@ -406,8 +405,6 @@ def test_a_closed_index_says_so(index: ProfileIndex) -> None:
 
 
 def test_a_thread_that_writes_may_enter_again(index: ProfileIndex) -> None:
-    if isinstance(index, PatientIndex):
-        pytest.skip("it puts in other threads")
     with index.writing(), index.writing():
         put(index, a={"x": "word"})
         assert index.erase({"a": 1}) == 1
@@ -434,7 +431,7 @@ index.close()
 
 
 def test_one_process_at_a_time_is_writing(durable: Implementation[ProfileIndex], tmp_path: Path) -> None:
-    if not durable.in_files or durable.name == "patient":
+    if not durable.in_files:
         pytest.skip("versions decide which write is the later one, or threads of its own put")
     (tmp_path / "counter").write_text("0")
     processes = [start(_WRITE_COUNTED, durable.name, tmp_path) for _ in range(3)]

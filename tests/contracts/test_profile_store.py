@@ -142,6 +142,7 @@ def test_a_mark_is_there_until_another_takes_its_place(store: ProfileStore) -> N
     assert (store.remembers("a"), store.remembers("b"), store.remembers("other")) == (False, True, True)
     store.write([new("a:1")])
     store.erase(["a:1"], 1)
+    store.settle([OutboxEntry("a:1", 2)])
     store.finish(["a:1"])
     assert store.remembers("b")
     assert (store.scan(), list(store.ids()), store.count(), store.outbox()) == ([], [], 0, [])
@@ -166,14 +167,27 @@ def test_states_may_be_empty_or_large(store: ProfileStore) -> None:
     assert store.read(["a:2"])["a:2"].state == large
 
 
-def test_the_outbox_holds_each_written_fragment_once_oldest_first(store: ProfileStore) -> None:
+def test_the_outbox_holds_each_written_fragment_once(store: ProfileStore) -> None:
     for each in ("b:1", "a:1", "c:1"):
         store.write([new(each)])
-    assert store.outbox() == [OutboxEntry("b:1", 1), OutboxEntry("a:1", 1), OutboxEntry("c:1", 1)]
-    assert store.outbox(limit=1) == [OutboxEntry("b:1", 1)]
+    assert sorted(store.outbox()) == [OutboxEntry("a:1", 1), OutboxEntry("b:1", 1), OutboxEntry("c:1", 1)]
     store.write([FragmentWrite("b:1", 1, b"", frozenset())])
     assert sorted(store.outbox()) == [OutboxEntry("a:1", 1), OutboxEntry("b:1", 2), OutboxEntry("c:1", 1)]
-    assert [each.fragment_id for each in store.outbox() if each.fragment_id != "b:1"] == ["a:1", "c:1"]
+
+
+def test_the_outbox_is_walked_page_by_page_while_entries_are_settled(store: ProfileStore) -> None:
+    store.write([new(f"a:{number}") for number in range(20)])
+    order = store.outbox()
+    seen, after = list[OutboxEntry](), ""
+    while page := store.outbox(3, after):
+        assert len(page) <= 3
+        seen += page
+        after = page[-1].fragment_id
+        # Also the entry that the next page begins behind.
+        store.settle(page[1:])
+    assert seen == order
+    assert len(seen) == len({*seen}) == 20
+    assert store.outbox() == order[::3]
 
 
 def test_settling_leaves_what_was_written_again_since(store: ProfileStore) -> None:

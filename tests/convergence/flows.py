@@ -147,8 +147,6 @@ class FlowSite:
         guard = KeyGuard(self.store, self.flow_keys)
         stage = CommitStage(
             self.store,
-            self.index,
-            self._taken(version).attributes.index_rules,
             BatchSize(A_FEW.commit_fragments),
             guard,
             AT_ONCE,

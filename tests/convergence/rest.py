@@ -8,13 +8,12 @@ from idgraph.model.fragments import Kind
 from idgraph.model.index import IndexDocument, Indexed, IndexRules
 from idgraph.model.queries import FullText, Query, Range, Term
 from idgraph.model.snapshots import MetadataSnapshot
-from idgraph.model.store import OutboxEntry
-from idgraph.projection.indexing import index_again
 from merge.documents import document
 from merge.fragments import FragmentState
 from tests.convergence.events import BIG, COMPOSED
 from tests.convergence.protected import is_protected
 from tests.convergence.sites import Site
+from tests.projecting import project
 
 QUERIES = (
     Term("a", 1),
@@ -85,7 +84,6 @@ def _unlinked(site: Site) -> Iterator[str]:
 
 def found(site: Site, rules: IndexRules) -> list[list[str]]:
     """What a few searches find, once all is indexed by the newest rules, which a change of policy leaves to be done."""
-    entries = [OutboxEntry(each.id, each.version) for each in site.store.scan(limit=1000)]
-    index_again(site.store, site.index, rules, entries)
+    project(site.store, site.index, rules, [each.id for each in site.store.scan(limit=1000)])
     assert sorted(_indexed(site, [rules])) == sorted(site.states())
     return [site.index.search(Query((clause,))).ids for clause in QUERIES]

@@ -10,12 +10,12 @@ from idgraph.jobs.reencrypt.stored_sealing import PAGE, StoredSealing
 from idgraph.model import canonical
 from idgraph.model.dead_letters import FRAGMENT
 from idgraph.model.jobs import Progress
-from idgraph.projection.outbox import drain_outbox
 from ingestion.spark.workers import WorkerPlan
 from profile_service.reader import ProfileReader
 from tests.convergence.adapters import provider
 from tests.convergence.events import PERSONS
 from tests.convergence.flows import A_FEW, AT_ONCE, FlowSite
+from tests.projecting import sweep
 from tests.replaying import replay
 from transforms.privacy.protected_names import TombstoneNames
 from transforms.privacy.sealing import DataKeys
@@ -33,6 +33,7 @@ class Site(FlowSite):
             lambda: DeadLetterSearch(
                 self._sources, self._compiled(version).snapshot, self._blind_index, self._sealer.open
             ),
+            lambda: self._compiled(version).attributes.index_rules,
         )
 
     def seal(self, version: int, page: int = PAGE, is_cut_short: bool = False) -> None:
@@ -61,7 +62,7 @@ class Site(FlowSite):
         if self.store.unfinished():
             self.erasure(version).again()
         self.seal(version)
-        drain_outbox(self.store, self.index, self._compiled(version).attributes.index_rules)
+        sweep(self.store, self.index, self._compiled(version).attributes.index_rules)
 
     def states(self) -> dict[str, bytes]:
         """What is stored, by id."""

@@ -19,7 +19,7 @@ from idgraph.model.queries import Query, Scalar, Term
 from idgraph.model.stamps import SpecRef, Stamp
 from idgraph.model.store import NEW, FragmentWrite, OutboxEntry, ProfileStore
 from idgraph.model.tombstones import NO_EPOCH, Tombstone
-from idgraph.projection.indexing import IndexPolicy, index_again
+from idgraph.projection.documents import IndexPolicy
 from merge.fragments import FragmentState
 from sinks.keyring.provider import KeyringFile
 from sinks.memory.profiles import MemoryProfileStore
@@ -31,6 +31,7 @@ from tests.contracts.implementations import (
     hashed_name,
     reversed_name,
 )
+from tests.projecting import project, sweep
 from tests.servers.elasticsearch import place_of_index
 from transforms.privacy.record_sealing import DeadLetterSealer
 
@@ -77,11 +78,12 @@ class IndexedStore:
     def flow(self, name: str, value: Scalar, path: str = "x") -> None:
         """Into the store and into the index."""
         entry = self.write(name, value, path)
-        assert index_again(self.store, self.index, self.policy.rules, [entry]) == set()
+        assert project(self.store, self.index, self.policy.rules, [entry.fragment_id]) == set()
 
     def fill(self, number: int) -> None:
-        entries = [self.write(f"p:{each:03}", f"value{each}") for each in range(number)]
-        assert index_again(self.store, self.index, self.policy.rules, entries) == set()
+        for each in range(number):
+            self.write(f"p:{each:03}", f"value{each}")
+        assert sweep(self.store, self.index, self.policy.rules) == 0
 
     def unseen(self, name: str, value: Scalar) -> None:
         """Stored, and settled although the index never saw it."""
@@ -89,8 +91,8 @@ class IndexedStore:
 
     def erase(self, name: str) -> None:
         """As an erasure does it."""
-        (gone,) = self.store.erase([name], 1)
-        self.index.erase({name: gone.version})
+        self.store.erase([name], 1)
+        assert project(self.store, self.index, self.policy.rules, [name]) == set()
         self.store.finish([name])
 
     def lose(self, name: str) -> None:

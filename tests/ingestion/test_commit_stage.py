@@ -1,4 +1,4 @@
-"""The commit stage: joins, commits, indexes, settles; each crash between two of these is harmless."""
+"""The commit stage: joins and commits. With the projection: each crash between two of their steps is harmless."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ import pytest
 
 from idgraph.model.backoff import Backoff
 from idgraph.model.batch_size import MOST_BYTES, UNWEIGHED, BatchSize
-from idgraph.model.errors import ProfileIndexError, StoreError
+from idgraph.model.errors import StoreError
 from idgraph.model.fragments import FragmentChange, Kind, Origin, Register
 from idgraph.model.identifiers import Identifier
-from idgraph.model.index import IndexDocument, IndexRules, SearchPage
-from idgraph.model.queries import Order, Query, Range, Term
+from idgraph.model.index import IndexRules
+from idgraph.model.queries import Query, Range, Term
 from idgraph.model.stamps import SpecRef, Stamp
 from idgraph.model.store import FragmentWrite, OutboxEntry, StoredFragment, scan_all
 from idgraph.model.tombstones import NO_EPOCH, Tombstone
-from idgraph.projection.outbox import drain_outbox
 from ingestion.stages import commit as commit_stage
 from ingestion.stages.commit import CommitStage
 from ingestion.stages.map_output import EncodedChange
@@ -29,6 +28,7 @@ from sinks.sqlite.profiles import SqliteProfileStore
 from sinks.tantivy.index import TantivyProfileIndex
 from tests.contracts.implementations import hashed_name
 from tests.contracts.processes import finish, start
+from tests.projecting import sweep
 from tests.retail import Pipeline, durable_keys, records
 
 EVERYTHING = IndexRules(lambda _path: True)
@@ -44,48 +44,28 @@ def one(number: int, ordinal: int = 1, age: int = 30) -> EncodedChange:
     return str(name), state.encode(), NO_EPOCH
 
 
-class _Index(MemoryProfileIndex):
-    """An index that can be away, or refuse documents."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.is_away = False
-        self.refused: set[str] = set()
-        self.puts: list[list[IndexDocument]] = []
-
-    def put(self, documents: Sequence[IndexDocument]) -> dict[str, str]:
-        if self.is_away:
-            raise ProfileIndexError("the index is away")
-        self.puts.append(list(documents))
-        taken = [document for document in documents if document.id not in self.refused]
-        return dict.fromkeys(self.refused & {d.id for d in documents}, "refused") | super().put(taken)
-
-    def search(
-        self, query: Query, limit: int = 20, cursor: str | None = None, order: Order | None = None
-    ) -> SearchPage:
-        return super().search(query, limit, cursor, order)
-
-
 @pytest.fixture
 def store() -> MemoryProfileStore:
     return MemoryProfileStore()
 
 
 @pytest.fixture
-def index() -> _Index:
-    return _Index()
+def index() -> MemoryProfileIndex:
+    return MemoryProfileIndex()
 
 
 @pytest.fixture
-def stage(store: MemoryProfileStore, index: _Index) -> CommitStage:
-    return CommitStage(store, index, EVERYTHING, size=BatchSize(2))
+def stage(store: MemoryProfileStore) -> CommitStage:
+    return CommitStage(store, size=BatchSize(2))
 
 
-def test_what_is_written_is_found_and_leaves_the_outbox(
-    stage: CommitStage, store: MemoryProfileStore, index: _Index
+def test_what_is_written_waits_in_the_outbox_and_is_found_when_it_is_projected(
+    stage: CommitStage, store: MemoryProfileStore, index: MemoryProfileIndex
 ) -> None:
     output = stage.run([one(1), one(2), one(3)])
-    assert (output.written, output.unchanged, output.unindexed) == (3, 0, 0)
+    assert (output.written, output.unchanged) == (3, 0)
+    assert store.outbox() == [OutboxEntry(f"user_id:{number}", 1) for number in (1, 2, 3)]
+    assert sweep(store, index, EVERYTHING) == 0
     assert store.outbox() == []
     assert index.search(Query((Range("age", lower=30),))).ids == ["user_id:1", "user_id:2", "user_id:3"]
 
@@ -128,7 +108,7 @@ def test_what_is_held_is_bounded_whatever_it_comes_as(
     assert stage.run(large()).written == 40
 
 
-def test_heavy_fragments_are_committed_in_small_rounds(store: MemoryProfileStore, index: _Index) -> None:
+def test_heavy_fragments_are_committed_in_small_rounds() -> None:
     """Eight thousand fragments with long sums would be gigabytes in memory."""
 
     def heavy() -> Iterator[EncodedChange]:
@@ -139,14 +119,20 @@ def test_heavy_fragments_are_committed_in_small_rounds(store: MemoryProfileStore
             state.encoded = None
             yield name, state.encode(), NO_EPOCH
 
-    stage = CommitStage(store, index, EVERYTHING, size=BatchSize(8000))
+    class Store(MemoryProfileStore):
+        def write(self, some: Sequence[FragmentWrite]) -> set[str]:
+            writes.append(len(some))
+            return super().write(some)
+
+    writes: list[int] = []
+    stage = CommitStage(Store(), size=BatchSize(8000))
     stage.run(heavy())
     assert stage.size.present == MOST_BYTES // 1_000_000
     stage.run(one(int(name[8:]), 2) for name, *_ in heavy())
-    assert max(map(len, index.puts[1:])) <= MOST_BYTES // 1_000_000
+    assert max(writes[1:]) <= MOST_BYTES // 1_000_000
 
 
-def test_a_new_worker_reads_a_few_before_it_reads_many(index: _Index) -> None:
+def test_a_new_worker_reads_a_few_before_it_reads_many() -> None:
     """It may stand in for one that ran out of memory: a thousand heavy fragments would be gigabytes again."""
 
     class Store(MemoryProfileStore):
@@ -158,7 +144,7 @@ def test_a_new_worker_reads_a_few_before_it_reads_many(index: _Index) -> None:
 
     read: list[int] = []
     store = Store()
-    CommitStage(store, index, EVERYTHING, size=BatchSize(8000)).run(one(number) for number in range(1000))
+    CommitStage(store, size=BatchSize(8000)).run(one(number) for number in range(1000))
     assert read == [UNWEIGHED, 100, 200, 400, 250]
     for fragment in scan_all(store):
         heavy = FragmentState()
@@ -167,92 +153,21 @@ def test_a_new_worker_reads_a_few_before_it_reads_many(index: _Index) -> None:
         write = FragmentWrite(fragment.id, fragment.version, heavy.encode(), frozenset())
         assert not store.write([write])
     read.clear()
-    stage = CommitStage(store, index, EVERYTHING, size=BatchSize(8000))
+    stage = CommitStage(store, size=BatchSize(8000))
     stage.run(one(number, 2) for number in range(300))
     assert read[0] == UNWEIGHED
     assert 50 < max(read[1:]) <= MOST_BYTES // 200_000
 
 
-def test_the_same_again_writes_and_indexes_nothing(stage: CommitStage, index: _Index) -> None:
+def test_the_same_again_writes_nothing(
+    stage: CommitStage, store: MemoryProfileStore, index: MemoryProfileIndex
+) -> None:
     stage.run([one(1)])
-    puts = len(index.puts)
+    sweep(store, index, EVERYTHING)
     output = stage.run([one(1)])
     assert (output.written, output.unchanged) == (0, 1)
-    assert len(index.puts) == puts
+    assert store.outbox() == []
     assert stage.run([]).written == 0
-
-
-def test_only_what_policy_allows_is_indexed(store: MemoryProfileStore, index: _Index) -> None:
-    CommitStage(store, index, IndexRules(lambda path: path != "age")).run([one(1)])
-    assert index.count(Query((Term("age", 30),))) == 0
-    assert index.count(Query()) == 1
-
-
-def test_an_index_that_is_away_only_leaves_the_outbox_longer(
-    stage: CommitStage, store: MemoryProfileStore, index: _Index
-) -> None:
-    index.is_away = True
-    output = stage.run([one(1), one(2), one(3)])
-    assert (output.written, output.unindexed) == (3, 3)
-    assert len(store.outbox()) == 3
-    with pytest.raises(ProfileIndexError):
-        drain_outbox(store, index, EVERYTHING, 2)
-
-    index.is_away = False
-    assert drain_outbox(store, index, EVERYTHING, 2) == 0
-    assert store.outbox() == []
-    assert index.count(Query((Term("age", 30),))) == 3
-
-
-def test_a_document_that_is_refused_holds_up_no_other(
-    stage: CommitStage, store: MemoryProfileStore, index: _Index
-) -> None:
-    index.is_away = True
-    stage.run(one(number) for number in range(1, 8))
-    index.is_away = False
-    index.refused = {"user_id:1"}
-    assert drain_outbox(store, index, EVERYTHING, 2) == 1
-    assert store.outbox() == [OutboxEntry("user_id:1", 1)]
-    index.refused = set()
-    assert drain_outbox(store, index, EVERYTHING, 2) == 0
-    assert store.outbox() == []
-
-
-def test_a_refused_document_of_a_commit_stays_in_the_outbox(
-    stage: CommitStage, store: MemoryProfileStore, index: _Index
-) -> None:
-    index.refused = {"user_id:2"}
-    assert stage.run([one(1), one(2)]).unindexed == 1
-    assert store.outbox() == [OutboxEntry("user_id:2", 1)]
-
-
-def test_a_stale_document_never_replaces_a_newer_one(
-    stage: CommitStage, store: MemoryProfileStore, index: _Index
-) -> None:
-    stage.run([one(1, 1, 30)])
-    ((stale,),) = index.puts
-    stage.run([one(1, 2, 31)])
-    assert index.put([stale]) == {}
-    assert index.search(Query((Term("age", 31),))).ids == ["user_id:1"]
-    store.settle([OutboxEntry("user_id:1", 1)])
-    assert store.outbox() == []
-
-
-def test_an_entry_that_was_written_again_meanwhile_stays(store: MemoryProfileStore, index: _Index) -> None:
-    class Slow(_Index):
-        def put(self, documents: Sequence[IndexDocument]) -> dict[str, str]:
-            # While the index works on version 1 another task writes version 2, and dies.
-            if documents[0].version == 1:
-                CommitStage(store, away, EVERYTHING).run([one(1, 2, 31)])
-            return super().put(documents)
-
-    away, slow = _Index(), Slow()
-    away.is_away = True
-    CommitStage(store, slow, EVERYTHING).run([one(1, 1, 30)])
-    assert store.outbox() == [OutboxEntry("user_id:1", 2)]
-    assert drain_outbox(store, slow, EVERYTHING) == 0
-    assert store.outbox() == []
-    assert slow.search(Query((Term("age", 31),))).ids == ["user_id:1"]
 
 
 class _CrashError(BaseException):
@@ -261,7 +176,7 @@ class _CrashError(BaseException):
 
 @pytest.mark.parametrize("where", ["before the write", "after the write", "before the settling"])
 def test_a_crash_anywhere_is_healed_by_giving_the_batch_again(where: str) -> None:
-    index = _Index()
+    index = MemoryProfileIndex()
 
     class Store(MemoryProfileStore):
         crash = True
@@ -281,10 +196,10 @@ def test_a_crash_anywhere_is_healed_by_giving_the_batch_again(where: str) -> Non
 
     store = Store()
     with pytest.raises(_CrashError):
-        CommitStage(store, index, EVERYTHING).run([one(1)])
+        _ = CommitStage(store).run([one(1)]), sweep(store, index, EVERYTHING)
     store.crash = False
-    CommitStage(store, index, EVERYTHING).run([one(1)])
-    drain_outbox(store, index, EVERYTHING)
+    CommitStage(store).run([one(1)])
+    sweep(store, index, EVERYTHING)
     assert store.outbox() == []
     assert [fragment.version for fragment in scan_all(store)] == [1]
     assert index.search(Query((Term("age", 30),))).ids == ["user_id:1"]
@@ -296,22 +211,7 @@ def test_a_store_that_is_away_gives_the_batch_back(stage: CommitStage, store: Me
         stage.run([one(1)])
 
 
-def test_a_profile_of_which_no_document_can_be_made_waits_alone(
-    stage: CommitStage, store: MemoryProfileStore, index: _Index
-) -> None:
-    def fails(_path: str) -> bool:
-        raise RecursionError("a value")
-
-    output = CommitStage(store, index, IndexRules(fails)).run([one(1)])
-    assert (output.written, output.unindexed) == (1, 1)
-    stage.run([one(2)])
-    assert [entry.fragment_id for entry in store.outbox()] == ["user_id:1"]
-    assert drain_outbox(store, index, IndexRules(fails)) == 1
-    assert drain_outbox(store, index, EVERYTHING) == 0
-    assert store.outbox() == []
-
-
-def test_batches_adapt_to_a_store_that_fails(index: _Index) -> None:
+def test_batches_adapt_to_a_store_that_fails() -> None:
     class Failing(MemoryProfileStore):
         def __init__(self) -> None:
             super().__init__()
@@ -326,7 +226,7 @@ def test_batches_adapt_to_a_store_that_fails(index: _Index) -> None:
             return super().write(writes)
 
     store = Failing()
-    stage = CommitStage(store, index, EVERYTHING, BatchSize(8), backoff=Backoff(base=0.0))
+    stage = CommitStage(store, BatchSize(8), backoff=Backoff(base=0.0))
     output = stage.run(one(number) for number in range(40))
     assert (output.written, output.retries) == (40, 2)
     assert store.sizes[:5] == [8, 4, 2, 2, 4]
@@ -363,7 +263,7 @@ def half(pipeline: Pipeline, which: int) -> None:
 def states(folder: Path) -> dict[str, bytes]:
     pipeline = open_pipeline(folder)
     try:
-        drain_outbox(pipeline.store, pipeline.index, EVERYTHING)
+        sweep(pipeline.store, pipeline.index, EVERYTHING)
         assert pipeline.store.outbox() == []
         assert pipeline.index.count(Query()) == pipeline.store.count()
         return {fragment.id: fragment.state for fragment in scan_all(pipeline.store)}

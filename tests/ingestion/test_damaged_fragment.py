@@ -12,10 +12,10 @@ from idgraph.model.events import RawRecord
 from idgraph.model.index import IndexRules
 from idgraph.model.schema_changes import SchemaChange
 from idgraph.model.store import FragmentWrite
-from idgraph.projection.outbox import drain_outbox
 from ingestion.stages.dead_letters import BatchAttempt, DeadLetterWriter
 from merge.fragments import FragmentState
 from merge.isolation import CommitFailure
+from tests.projecting import sweep
 from tests.replaying import replay
 from tests.retail import Pipeline, records, states_of
 
@@ -109,5 +109,5 @@ def test_the_outbox_goes_past_it(tmp_path: Path, given: list[RawRecord]) -> None
     overwrite(pipeline, ids[0], b"x")
     overwrite(pipeline, ids[1], pipeline.store.read([ids[1]])[ids[1]].state)
     assert [entry.fragment_id for entry in pipeline.store.outbox()] == ids[:2]
-    assert drain_outbox(pipeline.store, pipeline.index, IndexRules(lambda _: True)) == 1
+    assert sweep(pipeline.store, pipeline.index, IndexRules(lambda _: True)) == 1
     assert [entry.fragment_id for entry in pipeline.store.outbox()] == ids[:1]

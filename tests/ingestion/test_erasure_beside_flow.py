@@ -55,7 +55,8 @@ def test_what_a_flow_makes_under_the_other_name_meanwhile_goes_as_well(tmp_path:
     resources = pipeline.resources()
     store = Interrupted(pipeline.store, call, lambda: pipeline.process([order(1)]))
     resources.store = cast("ProfileStore", store)
-    erasure = Erasure(resources, TombstoneFile(tmp_path / "tombstones.jsonl"), names, lambda: dead_letters)
+    tombstones = TombstoneFile(tmp_path / "tombstones.jsonl")
+    erasure = Erasure(resources, tombstones, names, lambda: dead_letters, pipeline.rules)
 
     with closing(resources.dead_letters):
         erasure.erase([PLAIN], int(NOW * 1000))

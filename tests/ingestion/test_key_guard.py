@@ -74,9 +74,8 @@ def erasure_of(pipeline: Pipeline) -> Erasure:
     def no_dead_letters() -> DeadLetterSearch:
         raise AssertionError("there are no dead letters")
 
-    return Erasure(
-        pipeline.resources(), TombstoneFile(pipeline.folder / "tombstones.jsonl"), str.encode, no_dead_letters
-    )
+    tombstones = TombstoneFile(pipeline.folder / "tombstones.jsonl")
+    return Erasure(pipeline.resources(), tombstones, str.encode, no_dead_letters, pipeline.rules)
 
 
 def cut_short(pipeline: Pipeline) -> str:

@@ -22,7 +22,6 @@ from idgraph.model.index import IndexDocument
 from idgraph.model.sources import file_sources
 from idgraph.model.stamps import SpecRef, Stamp
 from idgraph.model.tombstones import NO_EPOCH
-from idgraph.projection.outbox import drain_outbox
 from ingestion.sources.files.lines import DamagedRecord, read_records
 from ingestion.sources.files.taken import folder_of
 from ingestion.spark.tasks import quick_task, whole_task
@@ -42,6 +41,7 @@ from sinks.tantivy.index import TantivyProfileIndex
 from tests.contracts.implementations import hashed_name
 from tests.ingestion.test_commit_stage import EVERYTHING, one
 from tests.ingestion.test_tasks import Worker
+from tests.projecting import sweep
 from tests.replaying import replay
 from tests.retail import Pipeline, attribute, snapshot, spec
 from transforms.schema.diff import AttributeTree
@@ -216,27 +216,25 @@ def test_a_document_that_cannot_be_made_waits_alone(strategy: str, tmp_path: Pat
         rules = CompiledSnapshot(at.pipeline.snapshot).attributes.index_rules
         with faulty("shown"):
             report = run(at, strategy)
-            assert (report.dead, report.written, report.unindexed) == ({}, 3, 1)
-            assert drain_outbox(at.pipeline.store, at.pipeline.index, rules) == 1
-        assert drain_outbox(at.pipeline.store, at.pipeline.index, rules) == 0
+            assert (report.dead, report.written) == ({}, 3)
+            assert sweep(at.pipeline.store, at.pipeline.index, rules) == 1
+        assert sweep(at.pipeline.store, at.pipeline.index, rules) == 0
         assert at.pipeline.store.outbox() == []
 
 
-@pytest.mark.parametrize("is_drained", [False, True])
-def test_want_of_memory_is_no_fault_of_a_document(is_drained: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_want_of_memory_is_no_fault_of_a_document(monkeypatch: pytest.MonkeyPatch) -> None:
     store, index = MemoryProfileStore(), MemoryProfileIndex()
 
     def document(*_: object) -> IndexDocument:
         raise MemoryError
 
+    CommitStage(store).run([one(1)])
     with monkeypatch.context() as want:
-        want.setattr("ingestion.stages.commit.document", document)
-        want.setattr("idgraph.projection.indexing.document", document)
-        stage = CommitStage(store, index, EVERYTHING, indexes=not is_drained)
+        want.setattr("idgraph.projection.documents.document", document)
         with pytest.raises(MemoryError):
-            _ = stage.run([one(1)]), drain_outbox(store, index, EVERYTHING)
+            sweep(store, index, EVERYTHING)
     assert [entry.fragment_id for entry in store.outbox()] == ["user_id:1"]
-    assert drain_outbox(store, index, EVERYTHING) == 0
+    assert sweep(store, index, EVERYTHING) == 0
     assert index.versions(["user_id:1"]) == {"user_id:1": 1}
 
 
@@ -253,12 +251,11 @@ class _FaultyIndex(MemoryProfileIndex):
 
 def test_a_document_that_the_index_fails_on_waits_alone() -> None:
     store, index = MemoryProfileStore(), _FaultyIndex()
-    output = CommitStage(store, index, EVERYTHING).run(one(number) for number in range(9))
-    assert (output.written, output.unindexed) == (9, 1)
+    CommitStage(store).run(one(number) for number in range(9))
+    assert sweep(store, index, EVERYTHING) == 1
     assert [entry.fragment_id for entry in store.outbox()] == ["user_id:3"]
-    assert drain_outbox(store, index, EVERYTHING) == 1
     index.is_mended = True
-    assert drain_outbox(store, index, EVERYTHING) == 0
+    assert sweep(store, index, EVERYTHING) == 0
     assert store.outbox() == []
 
 
@@ -272,15 +269,13 @@ def test_a_state_that_is_damaged_under_its_checksum_waits_alone(
     index = TantivyProfileIndex(tmp_path / "index", hashed_name) if is_embedded else MemoryProfileIndex()
     store = MemoryProfileStore()
     with closing(index):
-        output = CommitStage(store, index, EVERYTHING).run(
-            [*map(one, range(9)), ("x:1", codec.framed(body), NO_EPOCH)]
-        )
-        assert (output.written, output.unindexed, output.failed) == (10, 1, [])
+        output = CommitStage(store).run([*map(one, range(9)), ("x:1", codec.framed(body), NO_EPOCH)])
+        assert (output.written, output.failed) == (10, [])
+        assert sweep(store, index, EVERYTHING) == 1
         assert [entry.fragment_id for entry in store.outbox()] == ["x:1"]
         assert index.versions([f"user_id:{number}" for number in range(9)]).keys() == {
             f"user_id:{number}" for number in range(9)
         }
-        assert drain_outbox(store, index, EVERYTHING) == 1
 
 
 def test_parts_that_cannot_be_joined_are_committed_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -298,17 +293,15 @@ def test_parts_that_cannot_be_joined_are_committed_one_by_one(monkeypatch: pytes
     parts = [with_cell(1, 30), with_cell(2, POISON), with_cell(3, 31)]
     with monkeypatch.context() as fault:
         fault.setattr(Cell, "join", join)
-        output = CommitStage(store, MemoryProfileIndex(), EVERYTHING).run([*parts, one(2)])
+        output = CommitStage(store).run([*parts, one(2)])
         assert joins
     (failure,) = output.failed
     assert (failure.fragment_id, failure.detail) == ("user_id:1", "_FaultError")
     assert (output.written, store.count()) == (3, 2)
-    again = CommitStage(store, MemoryProfileIndex(), EVERYTHING).run(
-        [("user_id:1", failure.change.encode(), NO_EPOCH)]
-    )
+    again = CommitStage(store).run([("user_id:1", failure.change.encode(), NO_EPOCH)])
     assert again.failed == []
     straight = MemoryProfileStore()
-    CommitStage(straight, MemoryProfileIndex(), EVERYTHING).run([*parts, one(2)])
+    CommitStage(straight).run([*parts, one(2)])
     assert [each.state for each in store.scan()] == [each.state for each in straight.scan()]
 
 
@@ -333,8 +326,8 @@ def test_changes_that_cannot_be_read_are_mapped_again_and_then_set_aside_as_they
         ("user_id:7", with_cell(1, 1)[1], NO_EPOCH),
     ]
     with pytest.raises(StoreError, match="damaged on their way"):
-        CommitStage(store, MemoryProfileIndex(), EVERYTHING).run(given)
-    output = CommitStage(store, MemoryProfileIndex(), EVERYTHING, gives_up=True).run(given)
+        CommitStage(store).run(given)
+    output = CommitStage(store, gives_up=True).run(given)
     assert (output.written, [each.fragment_id for each in output.failed]) == (2, ["user_id:7"])
     pipeline = Pipeline(tmp_path)
     (dead_letter,) = DeadLetterWriter(pipeline.sealer).of_failures(

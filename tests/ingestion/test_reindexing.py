@@ -15,10 +15,10 @@ from idgraph.model.batch_size import MOST_BYTES
 from idgraph.model.errors import ProfileIndexError
 from idgraph.model.index import IndexRules
 from idgraph.model.store import FragmentWrite
-from idgraph.projection.indexing import IndexPolicies, documents_of, fingerprint
-from idgraph.projection.outbox import drain_outbox
+from idgraph.projection.documents import IndexPolicies, documents_of, fingerprint
 from tests.ingestion.indexed_stores import KINDS, IndexedStore, allowing, empty_store, indexed_store
 from tests.ingestion.weighed_stores import HEAVY, WeighedStore
+from tests.projecting import sweep
 from tests.retail import attribute, attributes, snapshot
 
 
@@ -67,7 +67,7 @@ def test_what_flows_write_and_erase_meanwhile_is_in_it_as_they_left_it(kept: Ind
             kept.erase("p:024")
             kept.flow("p:024", "back")
         last = number
-    drain_outbox(kept.store, kept.index, kept.policy.rules)
+    sweep(kept.store, kept.index, kept.policy.rules)
     assert kept.found(f"early{last}") == ["p:005"]
     assert kept.found(f"late{last}") == ["p:025"]
     assert kept.found(f"waits{last}") == ["p:007"]

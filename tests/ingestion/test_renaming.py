@@ -247,7 +247,8 @@ def test_an_erased_person_is_kept_away_under_both_names(tmp_path: Path) -> None:
     pipeline.store = resources.store = MemoryProfileStore(names)
     pipeline.process([order(1), order(2, 2)])
     dead_letters = DeadLetterSearch(pipeline.sources, BEFORE, pipeline.blind_index, pipeline.sealer.open)
-    erasure = Erasure(resources, TombstoneFile(tmp_path / "tombstones.jsonl"), names, lambda: dead_letters)
+    tombstones = TombstoneFile(tmp_path / "tombstones.jsonl")
+    erasure = Erasure(resources, tombstones, names, lambda: dead_letters, pipeline.rules)
     erasure.erase([PLAIN], int(NOW * 1000))
     assert pipeline.store.unfinished() == []
     pipeline.snapshot = AFTER

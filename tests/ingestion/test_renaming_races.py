@@ -156,7 +156,8 @@ def away(tmp_path: Path) -> Iterator[tuple[Pipeline, AwayIndex, Erasure]]:
     pipeline.process([order(1)])
     resources = pipeline.resources()
     search = DeadLetterSearch(pipeline.sources, AFTER, pipeline.blind_index, pipeline.sealer.open)
-    yield pipeline, index, Erasure(resources, TombstoneFile(tmp_path / "t.jsonl"), str.encode, lambda: search)
+    tombstones = TombstoneFile(tmp_path / "t.jsonl")
+    yield pipeline, index, Erasure(resources, tombstones, str.encode, lambda: search, pipeline.rules)
     resources.dead_letters.close()
 
 

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from idgraph.model.errors import StoreError
 from idgraph.model.queries import Query
-from idgraph.model.store import OutboxEntry, Shard, ShardPage, StoredFragment
+from idgraph.model.store import OutboxEntry, Shard, ShardPage
+from idgraph.projection.projection import Projection
 from idgraph.projection.stream_following import StreamFollowing, StreamPlaces, readable
 from sinks.memory.index import MemoryProfileIndex
 from sinks.memory.profiles import MemoryProfileStore
@@ -30,7 +31,7 @@ class Shards:
     store: MemoryProfileStore
     tree: Mapping[str, tuple[str | None, int]]
     name: str = "stream"
-    reported: dict[str, list[StoredFragment]] = field(default_factory=dict)
+    reported: dict[str, list[str]] = field(default_factory=dict)
     read_in: list[str] = field(default_factory=list)
     failures: int = 0
     lists: int = 0
@@ -42,7 +43,7 @@ class Shards:
             for number in range(writes):
                 name = f"p:{number % 3}"
                 write(self.store, name, f"{shard}-{number}")
-                reported.append(self.store.read([name])[name])
+                reported.append(name)
 
     def shards(self) -> Mapping[str, Shard]:
         self.lists += 1
@@ -75,7 +76,8 @@ def trees(draw: st.DrawFn) -> dict[str, tuple[str | None, int]]:
 def follow(stream: Shards, index: MemoryProfileIndex, file: Path, looks: int) -> StreamFollowing:
     """So many looks at it."""
     policy = allowing("x")
-    work = StreamFollowing(stream.store, index, stream, StreamPlaces(file), lambda: policy, poll_seconds=0.0)
+    projection = Projection(stream.store, index, lambda: policy.rules)
+    work = StreamFollowing(projection, stream, StreamPlaces(file), poll_seconds=0.0)
     stop = threading.Event()
     for number, _ in enumerate(work.run(stop), 1):
         if number == looks:
@@ -140,8 +142,8 @@ def test_the_outbox_is_drained_though_something_comes_all_the_time(
     follow(stream, index, tmp_path / "places.json", 3)
     assert "dropped" in index.versions(["dropped"])
     # Flows that fill it as fast as it is drained do not hold up the stream.
-    monkeypatch.setattr("idgraph.projection.stream_following.DRAIN_SECONDS", 0.0)
-    monkeypatch.setattr("idgraph.projection.stream_following.LONGEST_DRAIN_SECONDS", 0.0)
+    monkeypatch.setattr("idgraph.projection.stream_following.SWEEP_SECONDS", 0.0)
+    monkeypatch.setattr("idgraph.projection.stream_following.LONGEST_SWEEP_SECONDS", 0.0)
     settle, filled = store.settle, count()
 
     def filling(entries: Sequence[OutboxEntry]) -> None:

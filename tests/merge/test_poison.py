@@ -62,7 +62,7 @@ def test_what_the_store_refuses_is_found_and_the_rest_is_written(poison: set[int
     result = committer(store, pauses).commit(changes(40))
     assert set(result.failed) == store.refused
     assert {failure.reason for failure in result.failed.values()} <= {DeadLetterReason.REFUSED_BY_STORE}
-    assert {name for name, _, _ in result.written} == changes(40).keys() - store.refused
+    assert result.written.keys() == changes(40).keys() - store.refused
     # To wait would not help, and halving is quick.
     assert pauses == []
     assert len(store.sizes) <= 1 + len(poison) * 12
@@ -86,7 +86,7 @@ def test_a_fragment_that_would_grow_without_end_fails_alone() -> None:
         values = {"a:hot": f"{number:03}" * 300_000, "a:other": f"{number:03}"}
         result = writer.commit({name: change(name, number, value) for name, value in values.items()})
         assert result.failed.keys() <= {"a:hot"}
-        assert "a:other" in {name for name, _, _ in result.written}
+        assert "a:other" in result.written
         for failure in result.failed.values():
             assert failure.reason is DeadLetterReason.REFUSED_BY_STORE
             assert "16,777,216 bytes" in failure.detail
@@ -124,7 +124,7 @@ def test_what_was_written_beside_it_is_reported_as_written(poison: set[int], lat
     result = committer(store, []).commit(changes(10))
     assert set(result.failed) == unstorable
     # Reported as written, they are indexed at once; found unchanged, they would wait in the outbox.
-    assert sorted(name for name, _, _ in result.written) == sorted(changes(10).keys() - unstorable)
+    assert sorted(result.written) == sorted(changes(10).keys() - unstorable)
     assert result.unchanged == 0
     assert result.conflicts == len(late - poison)
 

@@ -18,8 +18,8 @@ from idgraph.model.errors import ProfileIndexError, StoreError, TrimmedStreamErr
 from idgraph.model.index import IndexDocument, ProfileIndex
 from idgraph.model.queries import Query
 from idgraph.model.store import ProfileStore, scan_all
-from idgraph.projection.indexing import documents_of, index_again
-from idgraph.projection.outbox import drain_outbox
+from idgraph.projection.documents import documents_of
+from idgraph.projection.projection import Projection
 from idgraph.projection.stream_following import FollowProgress, StreamFollowing, StreamPlaces
 from sinks.dynamodb.client import DynamoClient
 from sinks.dynamodb.connection import TablesLocation
@@ -30,6 +30,7 @@ from sinks.tantivy.index import TantivyProfileIndex
 from tests.contracts.implementations import hashed_name
 from tests.contracts.processes import killed_after
 from tests.ingestion.indexed_stores import allowing, write
+from tests.projecting import project, sweep
 from tests.servers.dynamodb import place
 from tests.servers.faulty_proxy import Answer, Fault, cut, faulty_proxy
 
@@ -48,7 +49,8 @@ class Followed:
 
     def following(self, index: ProfileIndex | None = None) -> StreamFollowing:
         places = StreamPlaces(self.folder / "places.json")
-        return StreamFollowing(self.store, index or self.index, self.stream, places, lambda: POLICY)
+        projection = Projection(self.store, index or self.index, lambda: POLICY.rules)
+        return StreamFollowing(projection, self.stream, places)
 
     def follow(self, index: ProfileIndex | None = None) -> FollowProgress:
         """Until all is reported and nothing waits."""
@@ -89,10 +91,9 @@ def some_history(followed: Followed) -> None:
         write(store, f"p:{number:02}", number)
     for number in range(0, 12, 3):
         write(store, f"p:{number:02}", f"changed{number}")
-    index_again(store, followed.index, POLICY.rules, [write(store, "p:01", "settled")])
-    for gone in store.erase(["p:02", "p:03"], 1):
-        followed.index.erase({gone.fragment_id: gone.version})
-        store.finish([gone.fragment_id])
+    project(store, followed.index, POLICY.rules, [write(store, "p:01", "settled").fragment_id])
+    store.erase(["p:02", "p:03"], 1)
+    store.finish(["p:02", "p:03"])
     write(store, "p:03", "back")
 
 
@@ -291,4 +292,4 @@ def test_killed_again_and_again_it_gives_the_same_index(followed: Followed) -> N
     assert failures == []
     followed.follow()
     same(followed.index, followed.store, followed.folder)
-    assert drain_outbox(followed.store, followed.index, POLICY.rules) == 0
+    assert sweep(followed.store, followed.index, POLICY.rules) == 0

@@ -26,7 +26,6 @@ from idgraph.model.fragments import Kind, Register
 from idgraph.model.index import IndexDocument, IndexRules
 from idgraph.model.queries import Query, Term
 from idgraph.model.store import NEW, FragmentWrite
-from idgraph.projection.outbox import drain_outbox
 from merge.documents import document
 from merge.fragments import FragmentState
 from sinks.elasticsearch import bulk as elasticsearch_bulk
@@ -35,6 +34,7 @@ from sinks.elasticsearch.client import API_KEY, IndexLocation
 from sinks.elasticsearch.index import ElasticsearchProfileIndex
 from sinks.memory.profiles import MemoryProfileStore
 from tests.contracts.implementations import hashed_name
+from tests.projecting import sweep
 from tests.properties.references import ORIGIN
 from tests.servers.elasticsearch import create, in_files, place_of_index, require_elasticsearch
 from tests.servers.faulty_proxy import (
@@ -198,17 +198,17 @@ def test_a_server_that_is_killed_loses_nothing_and_the_outbox_waits(tmp_path: Pa
         create(place)
         index = ElasticsearchProfileIndex(place, hashed_name)
         write(1)
-        assert drain_outbox(store, index, rules) == 0
+        assert sweep(store, index, rules) == 0
         node.process.kill()
         node.process.wait()
         write(2)
         with pytest.raises(ProfileIndexError):
-            drain_outbox(store, index, rules)
+            sweep(store, index, rules)
         assert len(store.outbox()) == 1
     index.close()
     with elasticsearch(tmp_path / "node", int(node.url.rpartition(":")[2])):
         index = ElasticsearchProfileIndex(place, hashed_name)
-        assert drain_outbox(store, index, rules) == 0
+        assert sweep(store, index, rules) == 0
         assert store.outbox() == []
         assert index.search(Query()).ids == ["a:1", "a:2"]
         index.close()

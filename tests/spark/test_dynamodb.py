@@ -11,7 +11,7 @@ from idgraph.app import wiring
 from idgraph.app.settings.document import load
 from idgraph.model.queries import Query
 from idgraph.model.store import scan_all
-from idgraph.projection.indexing import documents_of
+from idgraph.projection.documents import documents_of
 from tests.installation import Installation, Shop
 from tests.servers.dynamodb import require_dynamodb
 from tests.spark.conftest import FIRST, publish_first

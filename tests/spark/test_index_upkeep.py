@@ -19,7 +19,7 @@ from idgraph.model.index import IndexDocument
 from idgraph.model.index_versions import VersionState
 from idgraph.model.queries import Query
 from idgraph.model.store import scan_all
-from idgraph.projection.indexing import documents_of
+from idgraph.projection.documents import documents_of
 from tests.installation import RUN_SECONDS, Installation, Shop, kill_tree, retail, until
 from tests.servers.dynamodb import require_dynamodb
 from tests.servers.elasticsearch import place_of_index, require_elasticsearch

@@ -226,7 +226,6 @@ def _exceptions(report: BatchReport) -> str:
         (counts.skipped, f"{counts.skipped:,} mapped to nothing"),
         (counts.undecrypted, f"{counts.undecrypted:,} not decrypted"),
         (counts.erased, f"{counts.erased:,} refused by tombstones"),
-        (counts.unindexed, f"{counts.unindexed:,} waiting for the index"),
         (counts.dropped_changes, f"{counts.dropped_changes:,} new attributes not reported"),
     )
     return "".join(f", {words}" for number, words in reported if number)

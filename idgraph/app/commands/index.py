@@ -148,7 +148,7 @@ def follow(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    r"""Index what the stream of the DynamoDB table reports, in place of the flows (`\[index] fed_by = "streams"`).
+    r"""Project by the stream of the DynamoDB table, in place of the flows (`\[index] fed_by = "streams"`).
 
     Runs until Ctrl-C. However it ends, the next run goes on where it stopped.
     """
@@ -159,7 +159,7 @@ def follow(
         settings = settings_of(context)
         with following(settings) as work:
             if settings.index.fed_by == "flow":
-                say('the flows index as well; see `[index] fed_by = "streams"`')
+                say('the flows write to the index as well; see `[index] fed_by = "streams"`')
             say(f"following {work.stream.name}")
             show_report = _FollowReporter(as_json)
             for progress in work.run(stop):

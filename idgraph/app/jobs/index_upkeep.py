@@ -16,7 +16,7 @@ from idgraph.jobs.reconcile import Reconciling
 from idgraph.jobs.reindex import Reindexing
 from idgraph.jobs.resume_points import ResumePoint
 from idgraph.model.errors import AlreadyRunningError, ConfigError, MetadataError
-from idgraph.projection.indexing import IndexPolicies
+from idgraph.projection.documents import IndexPolicies
 from idgraph.projection.stream_following import StreamFollowing, StreamPlaces
 from idgraph.snapshot_file import kept_snapshot
 from ingestion.metadata.follower import SnapshotFollower
@@ -63,7 +63,7 @@ def reconciling(settings: Settings, repairs: bool) -> Iterator[Reconciling]:
 
 @contextmanager
 def following(settings: Settings) -> Iterator[StreamFollowing]:
-    """What indexes by the store's stream. Raises as `reindexing` does."""
+    """What projects by the store's stream. Raises as `reindexing` does."""
     if settings.store.kind != "dynamodb":
         raise ConfigError('[store] kind: only a store of kind "dynamodb" has streams')
     place_of_tables = place(worker_config(settings))
@@ -76,7 +76,8 @@ def following(settings: Settings) -> Iterator[StreamFollowing]:
     ):
         wiring.require_own_keyring(settings, resources, notes=False)
         places = StreamPlaces(state / "places.json")
-        yield StreamFollowing(resources.store, resources.index, stream, places, policies)
+        projection = resources.projection(lambda: policies().rules)
+        yield StreamFollowing(projection, stream, places)
 
 
 @contextmanager

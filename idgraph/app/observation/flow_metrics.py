@@ -35,10 +35,6 @@ COUNTERS: dict[str, tuple[str, str]] = {
     "written": ("fragments_written", "Fragments that changed and were written."),
     "unchanged": ("fragments_unchanged", "Fragments that were read and did not change."),
     "isolated": ("fragments_isolated", "Fragments that could not be committed."),
-    "unindexed": (
-        "fragments_unindexed",
-        "Fragments left in the outbox for the index.",
-    ),
     "conflicts": ("commit_conflicts", "Fragments that another writer changed first."),
     "retries": ("commit_retries", "Repeated writes."),
     "read_units": ("store_read_units", "Capacity units of DynamoDB for reads."),
@@ -46,8 +42,8 @@ COUNTERS: dict[str, tuple[str, str]] = {
 }
 """By field of the report: name, to which `idgraph_` and `_total` belong, and help."""
 
-STAGES = ("decrypt", "map", "commit", "index")
-"""Each has a field `STAGE_seconds` in the report; `decrypt` is a part of `map`, `index` none of `commit`."""
+STAGES = ("decrypt", "map", "commit")
+"""Each has a field `STAGE_seconds` in the report; `decrypt` is a part of `map`."""
 
 BATCH_SECONDS = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
 
@@ -66,6 +62,7 @@ class Gauges(NamedTuple):
     snapshot_version: Callable[[], int]
     snapshot_age: Callable[[], float]
     outbox: Callable[[], int | None]
+    projection_lag: Callable[[], float | None]
     dead_letters: Callable[[], Mapping[str, int]]
     lag: Callable[[], list[PartitionLag]]
     is_ready: Callable[[], bool]
@@ -111,6 +108,7 @@ class FlowMetrics(Collector):
         for what, family in (
             ("snapshot", self._snapshot),
             ("outbox", self._outbox),
+            ("projection", self._projection),
             ("dead_letters", self._waiting),
             ("lag", self._lag),
         ):
@@ -163,6 +161,15 @@ class FlowMetrics(Collector):
         if depth is not None:
             yield self._gauge(
                 "idgraph_outbox_entries", "Profiles that wait for the index, counted to 10,000.", depth
+            )
+
+    def _projection(self) -> Iterator[Metric]:
+        lag = self._gauges.projection_lag()
+        if lag is not None:
+            yield self._gauge(
+                "idgraph_projection_lag_seconds",
+                "Since when profiles are committed and not searchable; 0 while all are.",
+                lag,
             )
 
     def _waiting(self) -> Iterator[Metric]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from idgraph.app.observation.flow_metrics import PartitionLag
     from idgraph.app.settings.document import Settings
     from idgraph.model.store import Outbox
+    from idgraph.projection.runner import ProjectionRunner
     from ingestion.metadata.follower import SnapshotFollower
     from ingestion.spark.workers import WorkerResources
     from ingestion.stages.outcomes import BatchReport
@@ -79,6 +80,7 @@ def observed(
     settings: Settings,
     resources: WorkerResources,
     snapshots: SnapshotFollower,
+    projection: ProjectionRunner | None,
     waiting: Callable[[], Mapping[str, int]],
     is_ready: Callable[[], bool],
     on_batch: Callable[[BatchReport], None],
@@ -103,6 +105,7 @@ def observed(
             lambda: snapshots.current().snapshot.version,
             snapshots.age,
             _outbox(resources.store, stack),
+            lambda: projection.lag_seconds() if projection else None,
             resources.dead_letters.counts,
             _lag(settings, waiting, stack),
             is_ready,

@@ -23,9 +23,9 @@ from typing import NamedTuple, Protocol
 
 from idgraph.jobs.erase.dead_letter_search import DeadLetterSearch, FoundDeadLetter
 from idgraph.jobs.job import PagedJob, Plan
-from idgraph.model.errors import StoreError
+from idgraph.model.errors import ProfileIndexError, StoreError
 from idgraph.model.identifiers import Identifier
-from idgraph.model.index import search_pages
+from idgraph.model.index import IndexRules, search_pages
 from idgraph.model.jobs import JobKind, Point, Progress
 from idgraph.model.store import scan_pages
 from idgraph.model.tombstones import NO_EPOCH, FragmentSummary, Tombstone, TombstoneNames
@@ -102,10 +102,13 @@ class Erasure:
         keeper: TombstoneKeeper,
         names: TombstoneNames,
         dead_letters: Callable[[], DeadLetterSearch],
+        rules: Callable[[], IndexRules],
     ) -> None:
-        """`dead_letters` is asked when dead letters are looked through, which needs a snapshot."""
+        """`dead_letters` is called when dead letters are looked through, and `rules`, as of `Projection`, when a fragment came
+        back meanwhile: both need a snapshot."""
         self._store = resources.store
         self._index = resources.index
+        self._projection = resources.projection(rules)
         self._data_keys = resources.data_keys
         self._guard = resources.key_guard()
         self._orphaned_keys = resources.orphaned_keys()
@@ -139,13 +142,26 @@ class Erasure:
 
     def _erase(self, ids: Sequence[str], until: int, identifiers: Iterable[str]) -> Erased:
         ids = self._with_other_names(ids, until)
-        self._keep(self._store.summaries(ids), until)
+        summaries = self._store.summaries(ids)
+        self._keep(summaries, until)
         keys = self._data_keys.erase(ids)
-        found = self._store.erase(ids, until)
+        documents = self._present_documents(ids)
+        erased = self._store.erase(ids, until)
         # It may have been written again meanwhile.
-        self._keep(found, until)
-        rest = self._finish(found, identifiers)
-        return _counted(found, keys, rest.index_documents, rest.dead_letters, rest.possible_letters)
+        self._keep(erased, until)
+        rest = self._finish(erased, identifiers)
+        # A flow's projection may have been faster.
+        documents = max(documents, rest.index_documents)
+        waited = {each.fragment_id for each in summaries if each.in_outbox}
+        found = [each._replace(in_outbox=each.fragment_id in waited) for each in erased]
+        return _counted(found, keys, documents, rest.dead_letters, rest.possible_letters)
+
+    def _present_documents(self, ids: Sequence[str]) -> int:
+        """How many of these have a document; 0 while the index is away."""
+        try:
+            return len(self._index.versions(ids))
+        except ProfileIndexError:
+            return 0
 
     def cut_short(self, identifiers: Collection[str]) -> list[str]:
         """The fragments that carried one of these identifiers, and whose erasure is not finished: their rows
@@ -243,7 +259,7 @@ class Erasure:
         if ids or identifiers:
             # First: while the index is away later events may be set aside, and their dead letters, which go with the keys,
             # may be replayed.
-            documents = self._index.erase({each.fragment_id: each.version for each in found})
+            documents = self._projection.project(ids).erased
             # A fragment that came back since, by later events, has a key of its own by now.
             keys = self._guard.erase_unused(ids)
             dead_letters = self._dead_letters_of(found, identifiers)
@@ -283,17 +299,17 @@ class Erasure:
         """Of those that have no row only the documents, and keys that a restored backup brought back: the person may
         be there under another name, as whoever was renamed while the index was away, and so may be the dead letters'.
         Gives how many documents there were."""
-        restored: dict[str, int] = {}
+        restored: list[str] = []
         for page in search_pages(self._index, _PAGE):
             stored = self._store.read(page.ids)
             gone = [each for each in page.ids if each not in stored]
             tombstoned = self._store.tombstones(gone)
-            restored |= {name: each.version for name, each in tombstoned.items() if each.until != NO_EPOCH}
+            restored += [name for name, each in tombstoned.items() if each.until != NO_EPOCH]
         if not restored:
             return 0
         if self._orphaned_keys.erase(restored):
             self._data_keys.compact()
-        erased = self._index.erase(restored)
+        erased = self._projection.project(restored).erased
         self._index.compact()
         return erased
 

@@ -16,13 +16,12 @@ from idgraph.jobs.reencrypt.stale import OutdatedFragment
 from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.errors import KeyProviderError, KeyServiceError, SealError
 from idgraph.model.fragments import Kind, Origin, Register
-from idgraph.model.index import IndexRules
 from idgraph.model.stamps import Stamp
 from idgraph.model.store import FragmentWrite
+from idgraph.projection.projection import Projection
 from ingestion.spark.workers import WorkerResources
-from ingestion.stages.commit import CommitStage, put_and_settle
+from ingestion.stages.commit import CommitStage
 from merge.cells import Cell
-from merge.documents import document
 from merge.fragments import FragmentState
 from transforms.privacy.keys import NotPicklable
 from transforms.privacy.protected_names import StoredNames
@@ -52,17 +51,16 @@ class Renaming(NotPicklable):
         resources: WorkerResources,
         values: StoredValues,
         names: StoredNames,
-        index_rules: IndexRules,
+        projection: Projection,
     ) -> None:
         self._store = resources.store
-        self._index = resources.index
         self._data_keys = resources.data_keys
         self._orphaned_keys = resources.orphaned_keys()
-        self._index_rules = index_rules
+        self._projection = projection
         self._values = values
         self._names = names
         guard = resources.key_guard()
-        self._commit = CommitStage(resources.store, resources.index, index_rules, guard=guard, gives_up=True)
+        self._commit = CommitStage(resources.store, guard=guard, gives_up=True)
 
     def rename(self, found: Sequence[OutdatedFragment]) -> Renamed:
         """Rename fragments, each page of them durable in the store when it returns."""
@@ -92,7 +90,7 @@ class Renaming(NotPicklable):
         set aside under the old name keeps its key until it is renamed."""
         withdrawn = self._store.withdrawn()
         if withdrawn:
-            self._index.erase(withdrawn)
+            self._projection.project(withdrawn)
             self._orphaned_keys.erase(withdrawn)
             self._store.forget_withdrawn(list(withdrawn))
 
@@ -181,11 +179,8 @@ class Renaming(NotPicklable):
         refused = self._store.write([_write_of(each, states[each.stored.id]) for each in found])
         if tombstoned := self._store.tombstones(refused):
             self._orphaned_keys.erase(tombstoned)
-        written = [each.stored for each in found if each.stored.id not in refused]
-        documents = [document(id_, v + 1, states[id_], self._index_rules) for id_, v, _ in written]
-        put_and_settle(self._store, self._index, documents)
         result.moved_on |= refused
-        result.done.update(each.id for each in written)
+        result.done.update(each.stored.id for each in found if each.stored.id not in refused)
 
 
 class _Renamed(dict[Origin, Origin]):

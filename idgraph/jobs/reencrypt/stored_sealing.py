@@ -24,13 +24,9 @@ from idgraph.model.errors import (
     SealError,
 )
 from idgraph.model.fragments import Kind, Register
-from idgraph.model.index import IndexDocument
 from idgraph.model.jobs import Progress
 from idgraph.model.store import FragmentWrite, scan_pages
-from idgraph.projection.outbox import drain_outbox
 from ingestion.spark.workers import WorkerResources
-from ingestion.stages.commit import put_and_settle
-from merge.documents import document
 from merge.fragments import FragmentState
 from transforms.privacy.protected_names import StoredNames
 from transforms.privacy.sealing import SealingKey
@@ -59,11 +55,11 @@ class StoredSealing:
         self._resources = resources
         self._store = resources.store
         self._orphaned_keys = resources.orphaned_keys()
-        self._index_rules = snapshot.attributes.index_rules
+        self._projection = resources.projection(lambda: snapshot.attributes.index_rules)
         self._values = StoredValues(snapshot, resources.blind_index)
         self._names = StoredNames(snapshot.snapshot, resources.blind_index, snapshot.protected_names)
         self._search = OutdatedSearch(resources, self._values, self._names, on_readable)
-        self._renaming = Renaming(resources, self._values, self._names, self._index_rules)
+        self._renaming = Renaming(resources, self._values, self._names, self._projection)
         self._dead_letters = DeadLetterRenaming(resources, self._names, self.seal_change)
         self._backoff = backoff or Backoff()
         self._sleep = sleep
@@ -88,7 +84,11 @@ class StoredSealing:
         """
         # Before fragments: what a dead letter holds is opened by the data key that goes with its fragment's old name.
         progress.counts["dead_letters"] = self._dead_letters.run()
-        yield from self._pages(progress, page, self._seal, after)
+        for last in self._pages(progress, page, self._seal, after):
+            # Where the index is away, `finish` does it, the flow, or the next run.
+            with suppress(ProfileIndexError):
+                self._projection.sweep()
+            yield last
 
     def seal_change(self, fragment_id: str, change: FragmentState) -> tuple[str, FragmentState]:
         """A change that is yet to be written as today's events would ask for it, with the fragment that it is for:
@@ -117,7 +117,7 @@ class StoredSealing:
         log: the old bytes may be there until it is done again.
         """
         self._renaming.settle()
-        refused = drain_outbox(self._store, self._resources.index, self._index_rules)
+        refused = len(self._projection.sweep().refused)
         # A renamed fragment's data key stood under the old name, and its dead letters.
         self._resources.data_keys.compact()
         self._resources.dead_letters.compact()
@@ -206,14 +206,10 @@ class StoredSealing:
         )
         if tombstoned := self._store.tombstones(unwritten):
             self._orphaned_keys.erase(tombstoned)
-        documents: list[IndexDocument] = []
-        for each in stale:
-            name, version, _ = each.stored
-            if name in changes and name not in refused:
+        for name, changed in changes.items():
+            if name not in refused:
                 progress.counts["fragments"] += 1
-                progress.count("values", [path for path, _, _ in changes[name]])
-                documents.append(document(name, version + 1, each.state, self._index_rules))
-        put_and_settle(self._store, self._resources.index, documents)
+                progress.count("values", [path for path, _, _ in changed])
         return refused
 
     def _changed(self, each: OutdatedFragment, key: SealingKey, progress: Progress) -> _Restated:

@@ -1,0 +1,95 @@
+"""Stored fragments to documents of the index, by the policy of now: what the projection, a rebuild and a repair share."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from idgraph.model import canonical
+from idgraph.model.attributes import AttributeMetadata, AttributeStatus, EncryptionLevel, ReconciliationPolicy
+from idgraph.model.errors import DamagedStateError, StoreError
+from idgraph.model.index import IndexDocument, IndexRules
+from idgraph.model.snapshots import DiscoveryDefaults, MetadataSnapshot
+from idgraph.model.store import StoredFragment
+from merge.documents import document
+from merge.fragments import FragmentState
+from transforms.schema.diff import AttributeTree
+
+
+class IndexPolicy(NamedTuple):
+    """The rules, and a hash of all in the snapshot that decides the content of documents: equal hashes, equal documents."""
+
+    rules: IndexRules
+    fingerprint: str
+
+
+class IndexPolicies:
+    """Calling it returns the policy of the newest snapshot. One per thread."""
+
+    def __init__(self, newest: Callable[[], MetadataSnapshot]) -> None:
+        self._newest = newest
+        self._snapshot: MetadataSnapshot | None = None
+        self._policy: IndexPolicy | None = None
+
+    def __call__(self) -> IndexPolicy:
+        newest = self._newest()
+        if self._policy is None or newest is not self._snapshot:
+            self._snapshot = newest
+            self._policy = IndexPolicy(AttributeTree(newest).index_rules, fingerprint(newest))
+        return self._policy
+
+
+def fingerprint(snapshot: MetadataSnapshot) -> str:
+    """A hash of all in a snapshot that decides the content of documents."""
+    decides = [
+        sorted(
+            (
+                each.path,
+                str(each.encryption),
+                str(each.status),
+                each.indexable,
+                str(each.policy),
+                each.sources,
+            )
+            for each in snapshot.attributes
+            if not _is_as_undeclared(each, snapshot.defaults)
+        ),
+        [str(snapshot.defaults.encryption), snapshot.defaults.indexable],
+    ]
+    return hashlib.sha256(canonical.encode(decides)).hexdigest()
+
+
+def _is_as_undeclared(each: AttributeMetadata, defaults: DiscoveryDefaults) -> bool:
+    # Flows discover attributes all the time: most change no document.
+    return (
+        each.status is AttributeStatus.DISCOVERED
+        and each.encryption is EncryptionLevel.NONE
+        and defaults.encryption is EncryptionLevel.NONE
+        and each.indexable is defaults.indexable
+        and each.policy is ReconciliationPolicy.LATEST
+    )
+
+
+class Documents(NamedTuple):
+    """Documents of stored fragments; and by id why no document could be made of the others, without any value."""
+
+    documents: list[IndexDocument]
+    unreadable: dict[str, str]
+
+
+def documents_of(fragments: Iterable[StoredFragment], rules: IndexRules) -> Documents:
+    """What the index may know of each fragment. Raises StoreError for a state of a later idgraph."""
+    found = Documents([], {})
+    for fragment in fragments:
+        try:
+            state = FragmentState.checked(fragment.state)
+            found.documents.append(document(fragment.id, fragment.version, state, rules))
+        except DamagedStateError:
+            found.unreadable[fragment.id] = "its stored state is damaged"
+        except (StoreError, MemoryError):
+            raise
+        except Exception as error:
+            # Only the type: the message of a stranger's exception may quote a value.
+            found.unreadable[fragment.id] = type(error).__name__
+    return found

@@ -1,0 +1,111 @@
+"""The projection beside a flow: a thread that sweeps the outbox whenever a micro-batch has committed."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+from idgraph.model.errors import IdgraphError
+from idgraph.projection.outages import Outage
+from idgraph.projection.projection import Projection
+
+log = logging.getLogger(__name__)
+
+POLL_SECONDS = 1.0
+"""Between looks at the outbox while nothing wakes it: for entries that a crash or another process left."""
+RETRY_SECONDS = 1.0
+LONGEST_RETRY_SECONDS = 30.0
+"""After the index or the store was away, doubled each time."""
+END_SECONDS = 60.0
+"""How long the end of a flow waits for what is left."""
+SWEEP_SECONDS = 5.0
+"""A sweep that takes longer is broken off and begun again: between two the end of the flow is noticed."""
+_COUNTED = 10_000
+
+
+class ProjectionRunner:
+    """Runs a projection in a thread of its own: a slow or absent index delays nobody else. Use as a context manager."""
+
+    def __init__(self, projection: Projection, end_seconds: float = END_SECONDS) -> None:
+        self._projection = projection
+        self._end_seconds = end_seconds
+        self._outage = Outage("the projection")
+        self._stop = threading.Event()
+        self._wake = threading.Event()
+        self._lock = threading.Lock()
+        self._woken: float | None = None
+        self._behind: float | None = None
+        self._thread = threading.Thread(target=self._run, name="projection", daemon=True)
+
+    def __enter__(self) -> ProjectionRunner:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Project what is left, for a while, and log what remains."""
+        self._stop.set()
+        self._wake.set()
+        self._thread.join(SWEEP_SECONDS + self._end_seconds)
+        if self._thread.is_alive():
+            log.warning("the index takes long; the next run projects what is left in the outbox")
+
+    def wake(self) -> None:
+        """Something was committed. For any thread; returns at once."""
+        with self._lock:
+            self._woken = self._woken or time.monotonic()
+        self._wake.set()
+
+    def lag_seconds(self) -> float:
+        """Since when something is committed and not projected; 0 while nothing is. For any thread."""
+        with self._lock:
+            since = self._behind or self._woken
+        return 0.0 if since is None else time.monotonic() - since
+
+    def _run(self) -> None:
+        retry = RETRY_SECONDS
+        while not self._stop.is_set():
+            self._wake.wait(POLL_SECONDS)
+            self._wake.clear()
+            if self._sweep(SWEEP_SECONDS):
+                retry = RETRY_SECONDS
+            else:
+                self._stop.wait(retry)
+                retry = min(2 * retry, LONGEST_RETRY_SECONDS)
+        self._end()
+
+    def _sweep(self, seconds: float) -> bool:
+        """Whether index and store were there."""
+        with self._lock:
+            self._behind, self._woken = self._behind or self._woken, None
+        try:
+            swept = self._projection.sweep(seconds)
+        except Exception as error:
+            # Whatever it is: a thread that dies in silence would leave profiles unfound for good.
+            self._report(error, "what is committed waits in the outbox")
+            return False
+        self._outage.is_over()
+        if swept.is_whole:
+            with self._lock:
+                self._behind = None
+        else:
+            self._wake.set()
+        return True
+
+    def _end(self) -> None:
+        self._sweep(self._end_seconds)
+        try:
+            left = self._projection.waiting(_COUNTED)
+        except Exception as error:
+            self._report(error, "the outbox cannot be read")
+            return
+        if left:
+            more = " or more" * (left == _COUNTED)
+            log.warning("%d profile(s)%s wait for the index; the next run projects them", left, more)
+
+    def _report(self, error: Exception, meanwhile: str) -> None:
+        if isinstance(error, IdgraphError):
+            self._outage.show_report(str(error), meanwhile)
+        else:
+            # Only the type: the message of a stranger's exception may quote a profile.
+            self._outage.show_report(type(error).__name__, meanwhile, logging.ERROR)
