@@ -11,7 +11,7 @@ from idgraph.projection.projection import AT_ONCE, Projection
 
 def sweep(store: ProfileStore, index: ProfileIndex, rules: IndexRules, at_once: int = AT_ONCE) -> int:
     """Project all that waits; gives how many the index refused."""
-    return len(Projection(store, index, lambda: rules, at_once).sweep().refused)
+    return Projection(store, index, lambda: rules, at_once).sweep().left()
 
 
 def project(store: ProfileStore, index: ProfileIndex, rules: IndexRules, ids: Iterable[str]) -> set[str]:

@@ -51,6 +51,10 @@ class Projected:
     postponed: int = 0
     is_whole: bool = True
 
+    def left(self) -> int:
+        """How many the index has not taken."""
+        return len(self.refused) + self.postponed
+
     def add(self, other: Projected) -> None:
         """Add what became of other fragments."""
         self.projected += other.projected

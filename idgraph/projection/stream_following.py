@@ -193,6 +193,5 @@ class StreamFollowing:
             progress.refused += len(done.refused)
 
     def _sweep(self, progress: FollowProgress, seconds: float = math.inf) -> None:
-        swept = self.projection.sweep(seconds)
-        progress.waiting = len(swept.refused) + swept.postponed
+        progress.waiting = self.projection.sweep(seconds).left()
         self._swept = time.monotonic()

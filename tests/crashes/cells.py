@@ -185,7 +185,7 @@ def cells() -> list[Cell]:
     for number, point in enumerate(POINTS):
         if point.role == "worker":
             found += [at_point(point, "worker", strategy) for strategy in STRATEGIES]
-            found.append(at_point(point, "machine", point.machine or STRATEGIES[number % 2]))
+            found.append(at_point(point, "machine", STRATEGIES[number % 2]))
         else:
             found.append(at_point(point, "driver", STRATEGIES[number % 2]))
             found.append(at_point(point, "machine", STRATEGIES[(number + 1) % 2]))

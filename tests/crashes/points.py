@@ -19,8 +19,6 @@ class Point(NamedTuple):
     when: str
     target: str
     call: int = 1
-    machine: str | None = None
-    """The strategy under which all are killed at once; else they take turns."""
 
     def death(self, marker: Path, waits: bool = False) -> dict[str, Any]:
         """What has one process die there, as `dying/sitecustomize.py` reads it: of its own, or `waits` for all to be
@@ -59,8 +57,8 @@ POINTS = (
     Point("the second write", "worker", "before", f"{STORE}.write", 2),
     Point("rows are written, not committed", "worker", "after", "sinks.sqlite.profiles:_write", 2),
     Point("the store has written", "worker", "after", f"{STORE}.write", 2),
-    Point("the index has written", "worker", "after", "sinks.tantivy.index:TantivyProfileIndex.put"),
-    Point("the outbox is settled", "worker", "after", f"{STORE}.settle"),
+    Point("the index has written", "driver", "after", "sinks.tantivy.index:TantivyProfileIndex.put"),
+    Point("the outbox is settled", "driver", "after", f"{STORE}.settle"),
     Point(
         "schema changes go to the journal",
         "driver",
@@ -77,9 +75,8 @@ POINTS = (
     Point("the next micro-batch begins", "driver", "before", "ingestion.spark.query:Flow._run_batch", 2),
     Point(
         "the index has committed, nobody knows of it",
-        "worker",
+        "driver",
         "after",
         "sinks.tantivy.index:put_into",
-        machine="low_latency",
     ),
 )

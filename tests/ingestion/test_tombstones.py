@@ -126,7 +126,9 @@ def test_an_erasure_between_read_and_write_wins(later: Pipeline) -> None:
     output = stage.run(mapped.encoded())
     assert (output.written, output.erased) == (1, 1)
     assert store.read([name]) == {}
+    later.project()
     assert store.outbox() == []
+    assert later.index.versions([name]) == {}
 
 
 def test_of_changes_that_meet_only_those_judged_after_the_erasure_count(later: Pipeline) -> None:

@@ -117,7 +117,7 @@ class StoredSealing:
         log: the old bytes may be there until it is done again.
         """
         self._renaming.settle()
-        refused = len(self._projection.sweep().refused)
+        refused = self._projection.sweep().left()
         # A renamed fragment's data key stood under the old name, and its dead letters.
         self._resources.data_keys.compact()
         self._resources.dead_letters.compact()
