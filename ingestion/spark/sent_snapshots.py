@@ -1,7 +1,7 @@
-"""The snapshot on its way from the driver to the workers: whole once, and then what changed from one version to the next.
+"""The snapshot on its way from the driver to the workers: whole once, then the changes from version to version.
 
-What is sent is broadcast, so that each worker process fetches each part once. It is compressed, since PySpark
-writes what is broadcast to a file, and a cluster's Spark encrypts it.
+Each part is broadcast, so that each worker process fetches it once. It is compressed: PySpark writes a broadcast to a
+file, and a cluster's Spark encrypts it.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ class BatchPins:
         return self._begun_with(batch) is not None
 
     def unpin(self) -> None:
-        """Let the batch be begun again with the newest snapshot: it was refused, and a spec may be repaired."""
+        """Let the next run of the batch take the newest snapshot: it was refused, and a spec may be repaired."""
         (self._folder / _BATCH).unlink(missing_ok=True)
 
     def unfinished(self) -> str | None:
-        """The ETag of the snapshot of a batch that Spark has not noted as done, and so gives again, if there is
-        one. A batch of a checkpoint that was removed never comes again."""
+        """The ETag of the snapshot of a batch that Spark has not noted as done, and so runs again; None if there is no such
+        batch. A batch of a removed checkpoint never runs again."""
         try:
             pinned = json.loads((self._folder / _BATCH).read_bytes())
             _, query, number = str(pinned["batch"]).rsplit("/", 2)
@@ -74,12 +74,11 @@ class BatchPins:
 
 
 MOST_STEPS = 200
-"""So many changes follow one another; a worker process that is new reads all of them."""
+"""The most changes in a row: a new worker process reads all of them."""
 
 
 class SentSnapshot(NamedTuple):
-    """Broadcasts of bytes: the whole snapshot of the ETag `base`, and from there on each later ETag with what leads to
-    it."""
+    """Broadcasts: the whole snapshot of the ETag `base`, and each later ETag with the changes that lead to it."""
 
     base: str
     whole: Any
@@ -90,7 +89,8 @@ class SentSnapshot(NamedTuple):
         return self.changes[-1][0] if self.changes else self.base
 
     def compiled(self, known: tuple[str, CompiledSnapshot] | None) -> CompiledSnapshot:
-        """The snapshot, made of one that is known by its ETag where this goes on from it: that one is of no use then."""
+        """The compiled snapshot. It is made from `known`, an ETag and its snapshot, where that is an earlier version; `known`
+        must not be used afterwards."""
         etag, last = known or ("", None)
         steps = self._steps_from(etag)
         if last is None or steps is None:
@@ -117,9 +117,9 @@ def packed(content: MetadataSnapshot | SnapshotChanges) -> bytes:
 
 
 class SnapshotSender:
-    """Sends what changed since it sent last. Not safe for several threads.
+    """Sends the changes since its last call. Not safe for several threads.
 
-    `broadcast` gives bytes to all workers; what it gives has `value` there, and `destroy` here.
+    `broadcast` sends bytes to all workers; its result has `value` there, and `destroy` here.
     """
 
     def __init__(self, broadcast: Callable[[bytes], Any]) -> None:

@@ -79,7 +79,7 @@ def start_session(
 
 
 def _report_no_tracebacks(session: SparkSession) -> None:
-    """Of a JVM that is gone whoever runs the flow is reported in one line, by what fails next."""
+    """A lost JVM is reported in one line by the next call that fails, without tracebacks of py4j."""
 
     def passed_over(request: object, address: object) -> None:
         log.debug("the JVM has left: %s %s", request, address)
@@ -88,8 +88,8 @@ def _report_no_tracebacks(session: SparkSession) -> None:
 
 
 def was_java_asked_to_end(session: SparkSession, seconds: float) -> bool:
-    """Whether the Java process of a session ends within some seconds by a signal that asks for it, not by one that kills
-    (as for want of memory) nor by itself. One that was not started with the session does not end."""
+    """Whether the Java process of a session ends within some seconds by a signal that asks it to, not by one that kills it
+    and not by itself. A process that the session did not start does not end."""
     process = getattr(session.sparkContext._gateway, "proc", None)
     if process is None:
         return False
@@ -97,14 +97,14 @@ def was_java_asked_to_end(session: SparkSession, seconds: float) -> bool:
         code = process.wait(seconds)
     except subprocess.TimeoutExpired:
         return False
-    # Java reports the signal that it handled as a shell does.
+    # Java's exit code names a handled signal as a shell does.
     return code in {reported for asked in _ASKING for reported in (-asked, 128 + asked)}
 
 
 @contextmanager
 def unless_gone() -> Iterator[None]:
-    """Around what ends something of Spark's: where its JVM was killed there is nothing to end, and whoever runs the
-    flow is informed of that by what failed before."""
+    """Wraps calls that end something of Spark's: with a killed JVM there is nothing to end, and an earlier error has
+    reported it."""
     try:
         yield
     except Exception as error:
@@ -139,8 +139,9 @@ _ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 
 @contextmanager
 def given_by_file(options: Mapping[str, str], file: Path) -> Iterator[None]:
-    """A JVM that PySpark starts inside has these options, as far as its command line does not say otherwise. The file
-    is the owner's alone, and gone afterwards: the JVM reads it once, before it answers."""
+    """Within this context a JVM that PySpark starts has these options, unless its command line says otherwise. They go by a
+    file, since every user of a machine can read command lines. It is the owner's alone and removed afterwards: the JVM
+    reads it once, before it answers."""
     earlier = os.environ.get(_ARGUMENTS)
     with os.fdopen(
         os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii"

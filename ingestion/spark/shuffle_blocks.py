@@ -1,7 +1,7 @@
 """Rows between the stages and to the driver: shuffle blocks of fragments, with a task's report, as Arrow.
 
-Many fragments a row: for each row Spark copies, hashes and sorts. Parcels of fragments are sealed (law 3): what
-Spark shuffles it writes to files.
+A row holds many fragments, since Spark copies, hashes and sorts each row. Shuffle blocks are sealed (law 3): Spark
+writes them to files.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ROW_SCHEMA = "part int, body binary"
 """A shuffle block, and which commit task it is for."""
 
 BLOCK_FRAGMENTS = 1000
-"""Of a size that Spark can copy and hand on while the next is made."""
+"""Fragments per block: Spark copies one block while the task makes the next."""
 
 _ARROW_SCHEMA = pa.schema([("part", pa.int32()), ("body", pa.binary())])
 
@@ -39,18 +39,17 @@ _decode_block = msgspec.msgpack.Decoder(ShuffleBlock).decode
 
 
 def sealed_rows(blocks: Iterable[tuple[int, ShuffleBlock]], sealer: ShuffleBlockSealer) -> pa.RecordBatch:
-    """Parcels and the commit tasks that they are for."""
+    """Shuffle blocks, each with the number of its commit task."""
     return _rows((part, sealer.seal(_encode_block(block), part)) for part, block in blocks)
 
 
 def report_row(report: StageReport) -> pa.RecordBatch:
-    """What a task reports to the driver: counts, paths, positions and ids as they are stored. No value goes there, so it
-    is not sealed."""
+    """A task's report to the driver: counts, paths, positions and stored ids. It holds no value, so it is not sealed."""
     return _rows([(0, report_body(report))])
 
 
 def report_body(report: StageReport) -> bytes:
-    """A report alone, as `decode_reports` takes it."""
+    """A report as `decode_reports` reads it."""
     return _encode_block(ShuffleBlock([], report))
 
 
@@ -64,7 +63,7 @@ def _rows(parts_and_bodies: Iterable[tuple[int, bytes]]) -> pa.RecordBatch:
 
 
 def read_blocks(batches: Iterable[pa.RecordBatch], sealer: ShuffleBlockSealer) -> Iterator[ShuffleBlock]:
-    """The shuffle blocks of sealed rows. Raises StoreError for one that was damaged: mapped again it may be whole."""
+    """The shuffle blocks of sealed rows. Raises StoreError for a damaged one: a retry may map it whole."""
     for batch in batches:
         for part, body in zip(batch.column(0).to_pylist(), batch.column(1), strict=True):
             try:

@@ -1,4 +1,4 @@
-"""Errors of ours out of what Spark hands on: of what a worker raised the text of its traceback."""
+"""Errors of ours from the text that Spark hands on: the traceback of a worker, or its own message."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _OF_WORKERS = (
     errors.StoreError,
     errors.UnstorableError,
 )
-"""Kinds that keep their meaning, and with it the exit code of `run`; others stop the flow as such."""
+"""Errors that keep their type, and so the exit code of `run`; others become FlowStoppedError."""
 
 
 _MAY_PASS = (
@@ -49,32 +49,32 @@ _LOST = re.compile(
 )
 _INTERRUPTED = re.compile(r"^KeyboardInterrupt$", re.MULTILINE)
 _GONE = re.compile(r"KAFKA_DATA_LOSS|KafkaIllegalStateException")
-"""How Spark's connector says that offsets are gone which were not read yet."""
+"""The connector's words for offsets that Kafka dropped before they were read."""
 _ODD_TIME = re.compile(r"Record at topic (\S+) partition (\d+) offset (\d+) has timestamp value")
-"""How the connector says that a record's timestamp is beyond its range: nanoseconds for milliseconds, for instance."""
+"""The connector's words for a timestamp out of range, for instance nanoseconds for milliseconds."""
 _REASON = re.compile(r"^Reason:\s*(\S[^\n]{0,500})", re.MULTILINE)
 _NO_BROKER = re.compile(r"org\.apache\.kafka\.common\.errors\.TimeoutException: Tim")
 _PREFACE = "An error occurred while calling"
-"""What py4j says before anything else."""
+"""The beginning of py4j's messages."""
 _CAUSE = re.compile(r"^Caused by: (.+)$", re.MULTILINE)
 
 
 def may_pass_again(error: IdgraphError) -> bool:
-    """Whether the same micro-batch may pass when it is retried: another writer was faster, a store, a
-    source, or a service of keys, schemas or decryption was away for a while, a worker was killed."""
+    """Whether a retry of the micro-batch may succeed: after a conflict, while a store, a source or a service of keys,
+    schemas or decryption was away, or when a worker was killed."""
     if isinstance(error, (errors.UnstorableError, errors.DamagedStateError)):
         return False
     return isinstance(error, _MAY_PASS)
 
 
 def is_of_spark(error: Exception) -> bool:
-    """Whether Spark raised it. Not all of that is a PySparkException: that a worker was killed, or a file of the
-    checkpoint is damaged, comes as py4j's own error, and that its JVM is gone as one of sockets."""
+    """Whether Spark raised it. py4j has errors of its own for a killed worker and for a damaged checkpoint, and a lost
+    JVM is an error of sockets."""
     return isinstance(error, ConnectionError) or type(error).__module__.startswith(("pyspark.", "py4j."))
 
 
 def error_of_spark(error: Exception, without_secrets: Callable[[str], str]) -> IdgraphError:
-    """What Spark raised as an error of ours."""
+    """The error of ours for an error of Spark."""
     text = _said(error)
     if text is None:
         return JavaLostError(
@@ -85,8 +85,7 @@ def error_of_spark(error: Exception, without_secrets: Callable[[str], str]) -> I
 
 
 def _said(error: Exception) -> str | None:
-    """What Spark said, which is nothing where there is no JVM any more: py4j asks it even for the words of errors that it
-    raised before."""
+    """Spark's message; None if the JVM is gone: py4j asks it for the message even of earlier errors."""
     try:
         text = str(error)
     except Exception as later:
@@ -100,13 +99,13 @@ def _is_of_no_jvm(error: Exception, text: str) -> bool:
     name = type(error).__name__
     if name != "Py4JError":
         return name == "Py4JNetworkError"
-    # No word of Java's, which it has whenever there is a JVM; or not even what a session began with.
+    # A living JVM always adds a message of Java's, and knows the objects of its session.
     is_mute = text.startswith(_PREFACE) and "\n" not in text
     return is_mute or text.endswith("does not exist in the JVM")
 
 
 def error_of_worker(text: str) -> IdgraphError:
-    """The error of ours that stands in a message of Spark, else one that quotes its first line."""
+    """The error of ours that a message of Spark contains, else one that quotes its first line."""
     found = _OF_OURS.search(text)
     if found is None:
         if _INTERRUPTED.search(text):
@@ -121,10 +120,10 @@ def error_of_worker(text: str) -> IdgraphError:
 
 
 def stopped_by_spark(text: str) -> FlowStoppedError:
-    """What Spark itself said. Only the line that says what was wrong: plans and frames follow it."""
+    """Spark's own message, cut to the line with the cause: plans and frames follow it."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if lines and lines[0].startswith(_PREFACE):
-        # Of causes of causes the innermost says what was wrong, the others that something was.
+        # The innermost cause says what was wrong.
         lines = _CAUSE.findall(text)[-1:] or [line.removeprefix(": ") for line in lines[1:]]
     reported = (lines or ["it did not say why"])[0][:500]
     if _NO_BROKER.search(text):

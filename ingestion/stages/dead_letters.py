@@ -24,8 +24,8 @@ BUILT_IN: dict[str, FailureHandler] = {"dead_letter": set_aside, "stop": stop}
 
 
 def failure_handler(name: str) -> FailureHandler:
-    """The handler of a `flow.on_failure`: a built-in one, an entry point, or `module:name`. Of a class an instance is
-    made, without arguments. Raises ConfigError that names the key."""
+    """The handler that `flow.on_failure` names: a built-in one, an entry point, or `module:name`. A class is called without
+    arguments. Raises ConfigError that names the key."""
     if name in BUILT_IN:
         return BUILT_IN[name]
     try:
@@ -54,8 +54,8 @@ def _of_entry_point(name: str) -> Any:
 
 
 def to_set_aside(handler: FailureHandler, failures: Iterable[CommitFailure]) -> list[CommitFailure]:
-    """Ask what is to become of each; gives those that are to be set aside. Raises FlowStoppedError when one is to
-    stop the flow."""
+    """The failures that become dead letters by the handler's verdict. Raises FlowStoppedError when the handler stops the
+    flow."""
     kept = []
     for failure in failures:
         match handler(failure):
@@ -72,7 +72,7 @@ def to_set_aside(handler: FailureHandler, failures: Iterable[CommitFailure]) -> 
 
 
 class BatchAttempt(NamedTuple):
-    """Which micro-batch (`FLOW/NUMBER`) and which run of it. `is_again`: there was one before, that was interrupted."""
+    """Which micro-batch (`FLOW/NUMBER`) and which run of it. `is_again`: an earlier run was interrupted."""
 
     batch: str
     attempt: str
@@ -94,7 +94,7 @@ _NUMBER = frozenset({b"-", *(b"%d" % digit for digit in range(10))})
 
 
 def _changes(state: FragmentState) -> bytes:
-    """`merge.codec`, and before it on a line of its own what the events were judged by, if by anything."""
+    """`merge.codec`, after a line with the erasure epoch of the events, if they have one."""
     erasure_epoch = b"" if state.erasure_epoch == NO_EPOCH else b"%d\n" % state.erasure_epoch
     return erasure_epoch + state.encode()
 
@@ -135,11 +135,10 @@ class DeadLetterWriter:
         batch: BatchAttempt,
         file: str = "",
     ) -> DeadLetter:
-        """`detail` says what is wrong and never holds a value of the record. `file` is the path of the file that only
-        a part of a record is of; it stands nowhere in the dead letter."""
-        # One position may be of many records: of one fragment there are many changes; a topic that was made again has
-        # the positions of the one before, and an archive those of an inbox of its name. A part may be that of another
-        # record, or of none, as of all files that cannot be opened.
+        """`detail` says what is wrong and never holds a value of the record. `file` is the path of a file of which only a
+        part could be read; the dead letter does not show it."""
+        # Many records may have one position: a fragment has many changes, a topic that was created again has the
+        # positions of the earlier one, an archive those of its inbox. Parts of two records may be equal.
         place = (record.source, record.position, stage, reason, file)
         dead_letter_id = self._sealer.dead_letter_id(record.as_arrived(), place)
         return DeadLetter(
@@ -176,7 +175,7 @@ class DeadLetterWriter:
 
 
 class BatchDeadLetters:
-    """Adds the dead letters of one micro-batch, under one snapshot, to the output that they are of."""
+    """Adds the dead letters of one micro-batch, under one snapshot, to the output of their records."""
 
     def __init__(self, writer: DeadLetterWriter, snapshot_version: int, batch: BatchAttempt) -> None:
         self._writer = writer
@@ -202,11 +201,11 @@ class BatchDeadLetters:
 
 
 REPORTED_BYTES = 64 * 1024 * 1024
-"""Of sealed records, that one task hands to the driver at most, whose memory they lie in until they are put."""
+"""The most bytes of sealed records that one task hands to the driver, which holds them in memory until it puts them."""
 
 
 class TaskDeadLetters:
-    """One task's. `put` writes into their store; None where the task has no way to it."""
+    """The dead letters of one task. `put` writes them into their store; None where only the driver can."""
 
     def __init__(self, put: Callable[[Sequence[DeadLetter]], None] | None) -> None:
         self._put = put
@@ -214,9 +213,9 @@ class TaskDeadLetters:
         self._reasons: Counter[str] = Counter()
 
     def left(self, dead_letters: list[DeadLetter]) -> list[DeadLetter]:
-        """Put dead letters; gives those that only the driver can.
+        """Put dead letters; returns those that are left for the driver.
 
-        Raises FlowStoppedError when what is left for the driver is too much for it, before it is on its way.
+        Raises FlowStoppedError when more is left than the driver can hold, before any is sent.
         """
         if self._put is None:
             self._count(dead_letters)
@@ -234,6 +233,6 @@ class TaskDeadLetters:
             raise FlowStoppedError(
                 f"the dead letters of one task are more than {REPORTED_BYTES >> 20} MB, which the driver would have to "
                 f"hold ({self._reasons.total()} so far, most: {worst}; none was put). The micro-batch is not marked "
-                "done and will be read again. Mend the cause, or have it taken with a local `[flow] master`, then run "
+                "done and will be read again. Repair the cause, or run with a local `[flow] master`, then run "
                 "again (docs/cluster.md)"
             )

@@ -44,7 +44,7 @@ class EnvelopeReader:
         )
 
     def _read(self, record: RawRecord) -> Event:
-        # Reference of `reader` in native/events.c, which gives this what is not of the common form.
+        # Reference of `reader` in native/events.c, which calls this for all uncommon records.
         try:
             body = canonical.decode(record.value)
         except RecursionError:
@@ -81,8 +81,8 @@ class _PlaceReader:
 
 
 def _payload(body: dict[str, Any], keys: tuple[str, ...]) -> Any:
-    """What stands where the source's configuration looks for the payload: an object, an array, or null, which says nothing.
-    Raises EventError for anything else: mapped to nothing, all events of a source whose path is misspelt would be gone."""
+    """The payload at the place that the source's configuration names: an object, an array, or null, which says nothing.
+    Raises EventError for anything else: else a misspelt path would skip all events of its source."""
     found = paths.value_at(body, keys)
     if type(found) in (dict, list):
         return found

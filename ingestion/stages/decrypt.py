@@ -1,7 +1,7 @@
 """Decrypt: records that arrive encrypted go through an external service before the stages, and keep their order.
 
-As many as a source's `capacity` are with the service at once; what comes after waits, which is the backpressure: no
-more is read. A record that the service answers early waits for those before it, and counts as well.
+At most a source's `capacity` records are with the service at once. Then no more is read, which is the backpressure. A
+record that the service answers early waits for the earlier ones, and counts too.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Decryptors:
         return self._opened[config]
 
     def close(self) -> None:
-        """Give up what is in progress."""
+        """Cancel all requests."""
         for decryptor in self._opened.values():
             decryptor.close()
         self._opened.clear()
@@ -108,7 +108,7 @@ class Decryption:
         is_framed = record.source in self._framed
         content = payload_of(record.value) if is_framed else record.value
         if content is None:
-            # A tombstone has nothing to decrypt.
+            # A record without a value has nothing to decrypt.
             return _Waiting(record)
         return _Waiting(record, self._decryptors.of(config).submit(content, record.position), is_framed)
 
@@ -133,7 +133,7 @@ class Decryption:
             case "stop" if not answer.is_final:
                 raise DecryptionError(f"source {record.source}: {record.position}: {answer.failure}")
             case _:
-                # One that is refused for good would stop the flow at each start.
+                # A record that is refused for good would stop the flow at each start.
                 return DamagedRecord(record, DeadLetterReason.DECRYPTION_FAILED, answer.failure, STAGE)
 
 

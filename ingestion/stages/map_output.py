@@ -27,10 +27,8 @@ _BEGUN = crc32(codec.FORMAT)
 
 
 class EventStates(Protocol):
-    """The states of events by fragment, each as the JSON in what `merge.codec` writes.
-
-    With each stands when it was: its ordinal, if that is a time.
-    """
+    """The states of events by fragment, each as the JSON of its bytes (`merge.codec`), with the event's ordinal if that is
+    a time."""
 
     def add(self, fragment_id: str, time: int | None, state: bytes, /) -> None:
         """Keep one more."""
@@ -45,18 +43,18 @@ class EventStates(Protocol):
         ...
 
     def join_into(self, fragments: dict[str, bytes], excluded: Mapping[str, object], /) -> list[str]:
-        """Join the events of each fragment that is not `excluded` with the bytes that it has in `fragments`, and put the
-        bytes of that there: but not for those that are not of the common form, whose ids this gives."""
+        """Join the events of each fragment that is not `excluded` with its bytes in `fragments`, and put the joined bytes
+        there. Returns the ids of fragments whose states are not of the common form: these are left."""
         ...
 
     def join_with(self, fragment_id: str, parts: list[bytes], present: bytes | None, /) -> bytes | None:
-        """The bytes of the join of a fragment's events, of `parts`, given as their JSON, and of the bytes that are
-        `present` of it. None for what is not of the common form, and where there is nothing to join."""
+        """The joined bytes of a fragment's events, of `parts` (JSON of states) and of `present` (bytes of a state). None
+        for states that are not of the common form, and where there is nothing to join."""
         ...
 
 
 class ListedStates:
-    """`EventStates` in lists: leaves all joining to who asks."""
+    """`EventStates` in lists; joins nothing."""
 
     # Reference of `EventStates` in native/states.c.
     def __init__(self) -> None:

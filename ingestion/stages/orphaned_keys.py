@@ -1,10 +1,9 @@
-"""Data keys of which nothing is left, and no others: what is set aside of a fragment is sealed by its key, too.
+"""Orphaned data keys: keys that seal nothing any more, neither a fragment nor a dead letter.
 
-Nothing is left of those that were made for events which an erasure, that came before their commit, refused. Whoever
-makes keys notes the fragments that a tombstone refused something of, and has them looked at once all that it had to
-write is written or set aside. Not sooner: a key is one for all events of a fragment, and later ones of the same
-micro-batch may have just been sealed by it. And nothing is left where the last dead letter of a fragment goes that is not
-stored, or is so under another name.
+A key is orphaned when an erasure refuses the events that it was made for before their commit, or when the last dead
+letter of a fragment goes that is not stored, or is stored under another name. A flow notes the fragments of which a
+tombstone refused something. It erases their orphaned keys once the whole micro-batch is committed or set aside: before,
+a later event of the batch may have just been sealed by the same key.
 """
 
 from __future__ import annotations
@@ -22,33 +21,33 @@ from transforms.privacy.sealing import DataKeys, SealingKey
 
 
 class KeyGuard:
-    """Of one store and its data keys. Safe for several threads and processes; raises StoreError."""
+    """Guards the writes of one store against erased data keys. Safe for several threads and processes; raises StoreError."""
 
     def __init__(self, store: FragmentStore, data_keys: DataKeys) -> None:
         self._store = store
         self._data_keys = data_keys
 
     def write(self, changes: Mapping[str, FragmentState], write: Callable[[set[str]], set[str]]) -> set[str]:
-        """Have `write` write changes, but for those it is given: a value of these was sealed by a key that is
-        no more, and would be unreadable for ever. Gives these and what `write` gave."""
+        """Call `write` with the fragments that it must leave out: a value of their changes was sealed by an erased key and
+        could never be read. Returns these and the ids that `write` returned."""
 
         stale: set[str] = set()
 
         def work(keys: dict[str, SealingKey]) -> set[str]:
-            # It may be run again.
+            # The store may run it twice.
             stale.clear()
             stale.update(name for name, change in changes.items() if not _is_openable(change, keys.get(name)))
             return stale | write(stale)
 
         left = self._data_keys.hold(list(changes), work)
-        # Mapped or renamed again, they are sealed by keys that are there.
+        # A retry seals them by present keys.
         self._data_keys.forget(stale)
         return left
 
     def set_aside(self, failures: Sequence[CommitFailure], put: Callable[[], object]) -> None:
-        """Have `put` put the dead letters of these failures: from then on they keep their keys (see `OrphanedKeys`).
+        """Call `put`, which puts the dead letters of these failures: from then on they keep their keys (`OrphanedKeys`).
 
-        Raises ConflictError, and puts none, where a key that sealed is no more: mapped or sealed again they are whole.
+        Raises ConflictError, and puts none, when a key that sealed one is erased: a retry seals it again.
         """
         if not failures:
             put()
@@ -70,8 +69,8 @@ class KeyGuard:
             )
 
     def erase_unused(self, fragment_ids: Sequence[str]) -> int:
-        """Erase the data keys of those fragments that are not there; gives how many there were. Each must have
-        a tombstone: who still has a value to write that such a key sealed is then reported by `write`."""
+        """Erase the data keys of those of these fragments that are not stored; returns how many keys that were. Each
+        fragment must have a tombstone, so that `write` finds the values that such a key sealed."""
         return self._data_keys.erase(fragment_ids, lambda: self._store.read(fragment_ids).keys())
 
 
@@ -81,7 +80,7 @@ def _is_lost(failure: CommitFailure, key: SealingKey | None) -> bool:
     except MemoryError:
         raise
     except Exception:
-        # Changes that cannot be read are set aside for that.
+        # Changes that cannot be read become a dead letter for that reason.
         return False
 
 
@@ -92,7 +91,7 @@ def _is_openable(change: FragmentState, key: SealingKey | None) -> bool:
             key is not None and key.has_sealed(SealedValue.parse(value).ciphertext) for value in sealed
         )
     except KeyProviderError:
-        # It cannot be determined, and the keyring may be repaired.
+        # Nobody can tell now, and the keyring may be repaired.
         return True
 
 
@@ -100,7 +99,7 @@ AT_ONCE = 1000
 
 
 class OrphanedKeys:
-    """Of one store with its data keys and dead letters. Every method raises StoreError."""
+    """Erases the orphaned keys of one store with its dead letters. Every method raises StoreError."""
 
     def __init__(self, store: ProfileStore, data_keys: DataKeys, dead_letters: DeadLetters) -> None:
         self._store = store
@@ -108,38 +107,38 @@ class OrphanedKeys:
         self._dead_letters = dead_letters
 
     def erase(self, fragment_ids: Iterable[str], dropped: Collection[str] = ()) -> int:
-        """Erase the keys of those fragments that are neither stored nor set aside, but for the dead letters `dropped`; gives
-        how many there were. Each must have a tombstone: who still has something to write or to set aside that such a
-        key sealed is reported by `KeyGuard`."""
+        """Erase the keys of those of these fragments that are neither stored nor in a dead letter beside `dropped`; returns
+        how many keys that were. Each fragment must have a tombstone, so that `KeyGuard` finds changes that such a key
+        sealed."""
         ids = sorted(set(fragment_ids))
         return sum(
             self._erase(ids[start : start + AT_ONCE], dropped) for start in range(0, len(ids), AT_ONCE)
         )
 
     def erase_of_dead_letters(self, positions: Mapping[str, str]) -> int:
-        """The same of those fragments of which these dead letters, that were dropped or are so next, held changes; `positions`
-        by dead letter. One that has no tombstone keeps its key: who writes it would not be determined."""
+        """`erase` for the fragments whose changes these dead letters held, which are dropped; `positions` by dead letter. A
+        fragment without a tombstone keeps its key: `KeyGuard` does not guard its writes."""
         named = {each.removeprefix(FRAGMENT) for each in positions.values() if each.startswith(FRAGMENT)}
         return self.erase(self._store.tombstones(named), positions) if named else 0
 
     def compact(self) -> None:
-        """Leave no byte in a file of the ids whose keys were erased, as `DataKeyStore.compact`."""
+        """Leave no byte of the ids of erased keys in a file, as `DataKeyStore.compact`."""
         self._data_keys.compact()
 
     def _erase(self, fragment_ids: Collection[str], dropped: Collection[str]) -> int:
         made = self._data_keys.existing(fragment_ids)
-        # Most are of somebody who came back, whose old events are retried: these need not have others wait.
+        # Mostly somebody came back, and old events are retried: this case takes no lock.
         unused = sorted(made - self._needed(made, dropped)) if made else []
         return self._data_keys.erase(unused, lambda: self._needed(unused, dropped)) if unused else 0
 
     def _needed(self, fragment_ids: Collection[str], dropped: Collection[str]) -> set[str]:
-        # Dead letters first: from a dead letter changes go to the store, and never back.
+        # Dead letters first: changes go from a dead letter to the store, and never back.
         held = self._named_by_dead_letters(fragment_ids, dropped)
         return held | self._store.read(sorted(fragment_ids)).keys()
 
     def _named_by_dead_letters(
         self, fragment_ids: Collection[str], dropped: Collection[str] = ()
     ) -> set[str]:
-        """Those of which a dead letter holds changes, but for the dead letters `dropped`."""
+        """The fragments whose changes a dead letter beside `dropped` holds."""
         named = self._dead_letters.at([FRAGMENT + each for each in fragment_ids])
         return {where.removeprefix(FRAGMENT) for each, where in named.items() if each not in dropped}

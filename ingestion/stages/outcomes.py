@@ -47,17 +47,17 @@ class SetAside(msgspec.Struct, array_like=True):
 
 
 MAX_REPORTED_DEAD_LETTERS = 100
-"""Of a micro-batch no more are reported one by one."""
+"""The most dead letters of a micro-batch that are named one by one."""
 MAX_REPORTED_CHANGES = 50_000
-"""Of a micro-batch no more schema changes are reported: a source whose keys are made of ids has millions, which would fill
-the driver. What is not reported is reported when an event shows it again."""
+"""The most schema changes that a micro-batch reports: a source whose keys are ids has millions, which would fill the
+driver. A later event reports the others."""
 
 
 class StageReport(BatchCounts, array_like=True, kw_only=True):
-    """What one task reports, or all tasks of a micro-batch once added up, beside their counters.
+    """The report of one task, or of all tasks of a micro-batch once added up: its counters and side outputs.
 
-    `dead` counts dead letters by reason; `set_aside` names some of them. `dead_letters` are those that the driver is to put,
-    since the task could not. `refused` are fragments with a data key of which a tombstone refused an event or a change.
+    `dead` counts dead letters by reason; `set_aside` names some of them. `dead_letters` are left for the driver to put.
+    `refused` are fragments with a data key of which a tombstone refused an event or a change.
     """
 
     dead: dict[str, int] = field(default_factory=dict)
