@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 
+import msgspec
+
 from idgraph.model.backoff import Backoff
+from idgraph.model.counts import BatchCounts
 from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.errors import ConflictError, DamagedStateError, StoreError, UnstorableError
 from idgraph.model.store import NEW, FragmentStore, FragmentWrite, StoredFragment
@@ -24,36 +27,26 @@ LARGEST_STATE = 16 << 20
 would take the memory of whoever commits it, and all that is committed beside it."""
 
 GuardedWrite = Callable[[Mapping[str, FragmentState], Callable[[set[str]], set[str]]], set[str]]
-"""Runs a write of changes of fragments that were erased once, telling it which it must leave out; gives these
-and those the write refused."""
+"""Runs a write of changes of fragments that were erased once, and tells it which fragments it must leave out. Returns
+these and the fragments that the write refused."""
 
 
-@dataclass(slots=True)
-class CommitResult:
-    """`written` are the fragments whose state changed, with their new versions; `failed` those that cannot be
-    written, by id; `erased` those whose change a tombstone refused: they were erased after its events were judged.
-    `conflicts` counts fragments that another writer was faster at, at each attempt, `retries` writes that were made again, for these
-    or because the store was away, which `outages` counts. `bytes` are those of all their states as they are stored."""
+class CommitResult(BatchCounts, kw_only=True):
+    """What became of changes: counters, the new `versions` of the fragments that were written, and `failed` changes that
+    cannot be written, both by fragment id. `stored_bytes` are those of the states of all fragments."""
 
-    written: dict[str, int] = field(default_factory=dict)
-    unchanged: int = 0
-    conflicts: int = 0
-    retries: int = 0
+    versions: dict[str, int] = msgspec.field(default_factory=dict)
+    failed: dict[str, CommitFailure] = msgspec.field(default_factory=dict)
     outages: int = 0
-    bytes: int = 0
-    erased: list[str] = field(default_factory=list)
-    failed: dict[str, CommitFailure] = field(default_factory=dict)
+    stored_bytes: int = 0
 
     def add(self, other: CommitResult) -> None:
         """Add what became of other fragments."""
-        self.written |= other.written
-        self.unchanged += other.unchanged
-        self.conflicts += other.conflicts
-        self.retries += other.retries
-        self.outages += other.outages
-        self.bytes += other.bytes
-        self.erased.extend(other.erased)
+        self.count(other)
+        self.versions |= other.versions
         self.failed |= other.failed
+        self.outages += other.outages
+        self.stored_bytes += other.stored_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +144,7 @@ class Committer:
         writes: list[FragmentWrite] = []
         failed: dict[str, CommitFailure] = {}
         erased_once: dict[str, FragmentState] = {}
-        result.bytes = sum(len(each.state) for each in stored.values())
+        result.stored_bytes = sum(len(each.state) for each in stored.values())
         for fragment_id, change in pending.items():
             present = stored.get(fragment_id)
             joined = _joined(fragment_id, change, present)
@@ -167,7 +160,7 @@ class Committer:
                         FragmentWrite, (fragment_id, version, data, new, change.erasure_epoch, _NO_NAMES)
                     )
                 )
-                result.bytes += len(data) if present is None else len(data) - len(present.state)
+                result.stored_bytes += len(data) if present is None else len(data) - len(present.state)
                 if change.erasure_epoch != NO_EPOCH or fragment_id in tombstoned:
                     erased_once[fragment_id] = change
         if failed:
@@ -178,9 +171,10 @@ class Committer:
         not_written = self._write(writes, erased_once, unstorable)
         for name, reported in unstorable.items():
             result.failed |= _failed({name: pending[name]}, DeadLetterReason.REFUSED_BY_STORE, reported)
-        result.written = {
+        result.versions = {
             write.id: write.expected_version + 1 for write in writes if write.id not in not_written
         }
+        result.written = len(result.versions)
         return result, {name: pending[name] for name in not_written - unstorable.keys()}
 
     def _write(
@@ -214,11 +208,11 @@ class Committer:
     def _write_tombstones(
         self, changes: dict[str, FragmentState], tombstoned: Mapping[str, Tombstone], result: CommitResult
     ) -> None:
-        """Take out the changes whose events were judged by less than what their tombstone forbids now."""
+        """Take out the changes of events that their tombstone forbids by now."""
         for fragment_id, tombstone in tombstoned.items():
             if tombstone.until > changes[fragment_id].erasure_epoch:
                 del changes[fragment_id]
-                result.erased.append(fragment_id)
+                result.erased += 1
                 self._refused(fragment_id)
 
 

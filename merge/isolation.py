@@ -1,15 +1,13 @@
-"""Isolation of bad changes: a change that cannot be read, joined or indexed fails alone."""
+"""Changes that cannot be committed, and what a handler decides about them (`flow.on_failure`)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from enum import StrEnum
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from idgraph.model.dead_letters import DeadLetterReason
-from idgraph.model.errors import DamagedStateError, IdgraphError
-from idgraph.model.index import IndexDocument
-from merge.fragments import FragmentState, join_all
+from merge.fragments import FragmentState
 
 
 class CommitFailure(NamedTuple):
@@ -46,56 +44,3 @@ def set_aside(_: CommitFailure) -> Verdict:
 def stop(_: CommitFailure) -> Verdict:
     """Any failure stops the flow."""
     return Verdict.STOP
-
-
-def read(parts: Sequence[tuple[bytes, int]]) -> tuple[list[FragmentState], list[CommitFailure]]:
-    """The changes of a fragment, given as the bytes of their states with their erasure epochs, and a failure for each
-    that cannot be read. A failure has the bytes; its fragment is not named yet."""
-    states: list[FragmentState] = []
-    unread: list[CommitFailure] = []
-    for data, erasure_epoch in parts:
-        try:
-            state = FragmentState.checked(data)
-        except MemoryError:
-            raise
-        except Exception as error:
-            detail = f"the changes cannot be read: {type(error).__name__}"
-            unread.append(CommitFailure("", DeadLetterReason.MERGE_FAILED, detail, FragmentState(data)))
-            continue
-        state.erasure_epoch = erasure_epoch
-        states.append(state)
-    return states, unread
-
-
-def joined(parts: Sequence[FragmentState]) -> list[FragmentState]:
-    """One state of all parts; where they cannot be joined, the parts."""
-    try:
-        whole = join_all(parts)
-        whole.encode()
-    except MemoryError:
-        raise
-    except Exception:
-        return list(parts)
-    # An erasure that forbids one part forbids the whole: it is later than all events of the whole.
-    whole.erasure_epoch = min(part.erasure_epoch for part in parts)
-    return [whole]
-
-
-class DocumentTaker(Protocol):
-    """What documents are put into: an index, or a version of one that is being made."""
-
-    def put(self, documents: Sequence[IndexDocument]) -> dict[str, str]: ...
-
-
-def put(index: DocumentTaker, documents: Sequence[IndexDocument]) -> dict[str, str]:
-    """`ProfileIndex.put`, past documents that it fails on: those are refused with the type of the error."""
-    try:
-        return index.put(documents)
-    except Exception as error:
-        # A state that is damaged shows when the document made of it is read.
-        if isinstance(error, IdgraphError | MemoryError) and not isinstance(error, DamagedStateError):
-            raise
-        if len(documents) == 1:
-            return {documents[0].id: type(error).__name__}
-    half = len(documents) // 2
-    return put(index, documents[:half]) | put(index, documents[half:])

@@ -18,8 +18,7 @@ from dataclasses import dataclass, field
 from idgraph.jobs.resume_points import ResumePoint
 from idgraph.model.index_versions import IndexVersions
 from idgraph.model.store import ProfileStore, StoredFragment, scan_pages
-from idgraph.projection.documents import IndexPolicy, documents_of
-from merge import isolation
+from idgraph.projection.documents import IndexPolicy, documents_of, put
 
 log = logging.getLogger(__name__)
 
@@ -106,7 +105,7 @@ class Reindexing:
         self, fragments: Sequence[StoredFragment], policy: IndexPolicy, progress: ReindexProgress
     ) -> None:
         found = documents_of(fragments, policy.rules)
-        refused = isolation.put(self._versions, found.documents)
+        refused = put(self._versions, found.documents)
         for name, reason in refused.items():
             log.warning("the index refused %s: %s", name, reason)
         failed = refused.keys() | found.unreadable

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, Protocol
 
 from idgraph.model import canonical
 from idgraph.model.attributes import AttributeMetadata, AttributeStatus, EncryptionLevel, ReconciliationPolicy
-from idgraph.model.errors import DamagedStateError, StoreError
+from idgraph.model.errors import DamagedStateError, IdgraphError, StoreError
 from idgraph.model.index import IndexDocument, IndexRules
 from idgraph.model.snapshots import DiscoveryDefaults, MetadataSnapshot
 from idgraph.model.store import StoredFragment
@@ -93,3 +93,23 @@ def documents_of(fragments: Iterable[StoredFragment], rules: IndexRules) -> Docu
             # Only the type: the message of a stranger's exception may quote a value.
             found.unreadable[fragment.id] = type(error).__name__
     return found
+
+
+class DocumentTaker(Protocol):
+    """What documents are put into: an index, or a version of one that is being made."""
+
+    def put(self, documents: Sequence[IndexDocument]) -> dict[str, str]: ...
+
+
+def put(index: DocumentTaker, documents: Sequence[IndexDocument]) -> dict[str, str]:
+    """`ProfileIndex.put`, past documents that it fails on: those are refused with the type of the error."""
+    try:
+        return index.put(documents)
+    except Exception as error:
+        # A state that is damaged shows when the document made of it is read.
+        if isinstance(error, IdgraphError | MemoryError) and not isinstance(error, DamagedStateError):
+            raise
+        if len(documents) == 1:
+            return {documents[0].id: type(error).__name__}
+    half = len(documents) // 2
+    return put(index, documents[:half]) | put(index, documents[half:])

@@ -20,8 +20,7 @@ from itertools import islice
 from idgraph.model.batch_size import BatchSize
 from idgraph.model.index import IndexRules, ProfileIndex
 from idgraph.model.store import OutboxEntry, ProfileStore
-from idgraph.projection.documents import documents_of
-from merge import isolation
+from idgraph.projection.documents import documents_of, put
 
 log = logging.getLogger(__name__)
 
@@ -132,7 +131,7 @@ class Projection:
         done = Projected()
         if stored:
             documents, done.refused = documents_of(stored.values(), self._rules())
-            done.refused |= isolation.put(self._index, documents)
+            done.refused |= put(self._index, documents)
         self._remember({name: stored[name].version for name in done.refused}, done.refused)
         settled = {name: each.version for name, each in stored.items() if name not in done.refused}
         if len(stored) < len(ids):

@@ -16,13 +16,13 @@ import msgspec
 from idgraph.model.backoff import Backoff
 from idgraph.model.batch_size import BatchSize
 from idgraph.model.counts import BatchCounts
+from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.errors import StoreError
 from idgraph.model.store import ProfileStore
 from ingestion.stages.map_output import EncodedChange
 from ingestion.stages.orphaned_keys import KeyGuard
-from merge import isolation
 from merge.commit import CommitResult, Committer
-from merge.fragments import FragmentState
+from merge.fragments import FragmentState, join_all
 from merge.isolation import CommitFailure
 
 GATHERED_BYTES = 128 << 20
@@ -39,11 +39,7 @@ class CommitOutput(BatchCounts, kw_only=True):
 
     def take(self, result: CommitResult) -> None:
         """Add what became of one read and write of the store."""
-        self.written += len(result.written)
-        self.unchanged += result.unchanged
-        self.conflicts += result.conflicts
-        self.retries += result.retries
-        self.erased += len(result.erased)
+        self.count(result)
         self.isolated += len(result.failed)
         self.failed += result.failed.values()
 
@@ -95,7 +91,7 @@ class CommitStage:
                 result = self.committer.commit(some)
                 output.take(result)
                 outages += result.outages
-                stored += result.bytes
+                stored += result.stored_bytes
             taken = time.perf_counter() - started
             self.size.took(len(ids), taken, outages)
             self.size.weighed(len(ids), stored)
@@ -120,14 +116,14 @@ class CommitStage:
             for fragment_id in self._write_tombstones(several, output):
                 del changes[fragment_id]
             for fragment_id, states in several.items():
-                changes[fragment_id], *others = isolation.joined(states)
+                changes[fragment_id], *others = _joined(states)
                 apart += ({fragment_id: each} for each in others)
         return changes, apart
 
     def _read(
         self, fragment_id: str, parts: Sequence[tuple[bytes, int]], output: CommitOutput
     ) -> list[FragmentState]:
-        states, unread = isolation.read(parts)
+        states, unread = _read(parts)
         if unread:
             if not self.gives_up:
                 # Mapped again they may be whole.
@@ -151,3 +147,36 @@ class CommitStage:
                 gone.append(name)
                 self.refused.add(name)
         return gone
+
+
+def _read(parts: Sequence[tuple[bytes, int]]) -> tuple[list[FragmentState], list[CommitFailure]]:
+    """The changes of a fragment, given as the bytes of their states with their erasure epochs, and a failure for each
+    that cannot be read. A failure has the bytes; its fragment is not named yet."""
+    states: list[FragmentState] = []
+    unread: list[CommitFailure] = []
+    for data, erasure_epoch in parts:
+        try:
+            state = FragmentState.checked(data)
+        except MemoryError:
+            raise
+        except Exception as error:
+            detail = f"the changes cannot be read: {type(error).__name__}"
+            unread.append(CommitFailure("", DeadLetterReason.MERGE_FAILED, detail, FragmentState(data)))
+            continue
+        state.erasure_epoch = erasure_epoch
+        states.append(state)
+    return states, unread
+
+
+def _joined(parts: Sequence[FragmentState]) -> list[FragmentState]:
+    """One state of all parts; where they cannot be joined, the parts."""
+    try:
+        whole = join_all(parts)
+        whole.encode()
+    except MemoryError:
+        raise
+    except Exception:
+        return list(parts)
+    # An erasure that forbids one part forbids the whole: it is later than all events of the whole.
+    whole.erasure_epoch = min(part.erasure_epoch for part in parts)
+    return [whole]

@@ -68,7 +68,7 @@ def test_one_read_and_one_write_when_nobody_interferes() -> None:
     store, pauses = _Racing(lambda *_: None), list[float]()
     result = committer(store, pauses).commit({f"user_id:{n}": state(1, f"user_id:{n}") for n in range(5)})
     assert (len(store.reads), len(store.writes), pauses) == (1, 1, [])
-    assert sorted((name, version) for name, version in result.written.items()) == [
+    assert sorted((name, version) for name, version in result.versions.items()) == [
         (f"user_id:{n}", 1) for n in range(5)
     ]
 
@@ -80,7 +80,7 @@ def test_what_changes_nothing_is_not_written() -> None:
     assert commit({"user_id:1": state(2)}).unchanged == 1
     assert commit({"user_id:1": state(2), "user_id:2": state(1, "user_id:2")}).unchanged == 1
     assert store.writes == [["user_id:1"], ["user_id:2"]]
-    assert commit({}).written == {}
+    assert commit({}).versions == {}
 
 
 def test_only_new_identifiers_are_written() -> None:
@@ -103,14 +103,14 @@ def test_a_conflict_reads_again_and_keeps_both() -> None:
     result = committer(store, pauses).commit({"user_id:1": state(1), "user_id:2": state(1, "user_id:2")})
     assert store.reads == [["user_id:1", "user_id:2"], ["user_id:1"]]
     assert (value(store), value(store, path="other")) == (1, 7)
-    assert result.written == {"user_id:1": 2, "user_id:2": 1}
+    assert result.versions == {"user_id:1": 2, "user_id:2": 1}
     assert (result.conflicts, len(pauses)) == (1, 1)
 
 
 def test_what_another_writer_wrote_already_is_no_write_of_ours() -> None:
     store = _Racing(lambda self, time: self.interfere("user_id:1", 1, "a") if time == 1 else None)
     result = committer(store, []).commit({"user_id:1": state(1)})
-    assert (result.written, result.unchanged, result.conflicts) == ({}, 1, 1)
+    assert (result.versions, result.unchanged, result.conflicts) == ({}, 1, 1)
 
 
 def test_it_gives_up_within_bounds_and_the_others_are_written() -> None:

@@ -62,7 +62,7 @@ def test_what_the_store_refuses_is_found_and_the_rest_is_written(poison: set[int
     result = committer(store, pauses).commit(changes(40))
     assert set(result.failed) == store.refused
     assert {failure.reason for failure in result.failed.values()} <= {DeadLetterReason.REFUSED_BY_STORE}
-    assert result.written.keys() == changes(40).keys() - store.refused
+    assert result.versions.keys() == changes(40).keys() - store.refused
     # To wait would not help, and halving is quick.
     assert pauses == []
     assert len(store.sizes) <= 1 + len(poison) * 12
@@ -86,7 +86,7 @@ def test_a_fragment_that_would_grow_without_end_fails_alone() -> None:
         values = {"a:hot": f"{number:03}" * 300_000, "a:other": f"{number:03}"}
         result = writer.commit({name: change(name, number, value) for name, value in values.items()})
         assert result.failed.keys() <= {"a:hot"}
-        assert "a:other" in result.written
+        assert "a:other" in result.versions
         for failure in result.failed.values():
             assert failure.reason is DeadLetterReason.REFUSED_BY_STORE
             assert "16,777,216 bytes" in failure.detail
@@ -124,7 +124,7 @@ def test_what_was_written_beside_it_is_reported_as_written(poison: set[int], lat
     result = committer(store, []).commit(changes(10))
     assert set(result.failed) == unstorable
     # Reported as written, they are indexed at once; found unchanged, they would wait in the outbox.
-    assert sorted(result.written) == sorted(changes(10).keys() - unstorable)
+    assert sorted(result.versions) == sorted(changes(10).keys() - unstorable)
     assert result.unchanged == 0
     assert result.conflicts == len(late - poison)
 
@@ -140,7 +140,7 @@ def test_the_failure_has_all_that_is_needed_to_try_again() -> None:
 def test_a_store_that_is_away_for_a_while_is_tried_in_smaller_parts() -> None:
     store, pauses = _Store(away=2), list[float]()
     result = committer(store, pauses).commit(changes(8))
-    assert len(result.written) == 8
+    assert result.written == 8
     assert (result.retries, result.outages, len(pauses)) == (2, 2, 2)
     assert sorted(store.sizes) == [2, 2, 4]
 
@@ -167,7 +167,7 @@ def test_a_merge_that_fails_fails_alone(monkeypatch: pytest.MonkeyPatch) -> None
     (failure,) = result.failed.values()
     assert (failure.fragment_id, failure.reason) == ("user_id:2", DeadLetterReason.MERGE_FAILED)
     assert failure.detail == "RecursionError"
-    assert len(result.written) == 3
+    assert result.written == 3
 
 
 def test_want_of_memory_is_no_fault_of_a_fragment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,7 +181,7 @@ def test_want_of_memory_is_no_fault_of_a_fragment(monkeypatch: pytest.MonkeyPatc
         want.setattr("merge.codec.encode", encode)
         with pytest.raises(MemoryError):
             committer(store, []).commit(given_ones)
-    assert len(committer(store, []).commit(changes(4)).written) == 4
+    assert committer(store, []).commit(changes(4)).written == 4
 
 
 class _Hot(MemoryProfileStore):

@@ -90,14 +90,14 @@ def test_the_commit_sets_aside_what_does_not_fit_and_writes_the_rest(store: Dyna
     changes = {"a:1": state("a:1", secrets.token_hex(500_000)), "a:2": state("a:2", "small")}
     result = Committer(store).commit(changes)
     assert result.failed.keys() == {"a:1"}
-    assert [(name, version) for name, version in result.written.items()] == [("a:2", 1)]
+    assert [(name, version) for name, version in result.versions.items()] == [("a:2", 1)]
     assert store.read(["a:1", "a:2"]).keys() == {"a:2"}
     assert result.failed["a:1"].change.encode() == changes["a:1"].encode()
 
 
 def test_a_commit_reads_each_fragment_once_whoever_was_erased(store: DynamoProfileStore) -> None:
     changes = {f"a:{each}": state(f"a:{each}", "x") for each in range(10)}
-    assert len(Committer(store).commit(changes).written) == 10
+    assert Committer(store).commit(changes).written == 10
     store.erase(["a:gone"], 100)
     before = store.consumed().read
     assert Committer(store).commit(changes).unchanged == 10
