@@ -63,6 +63,12 @@ class Progress:
     counts: Counter[str] = field(default_factory=Counter)
     notes: dict[str, list[str]] = field(default_factory=dict)
 
+    def begin_again(self) -> None:
+        """Forget what was done."""
+        self.done, self.resumed = 0, False
+        self.counts.clear()
+        self.notes.clear()
+
     def count(self, name: str, parts: Mapping[str, int] | Sequence[str] | set[str]) -> None:
         """Count by part: how many of each, or one of each."""
         for part, number in Counter(parts).items():

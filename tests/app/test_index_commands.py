@@ -14,9 +14,10 @@ from tantivy import FieldType, Query
 
 from idgraph.app import wiring
 from idgraph.app.flow_runner import _report_of_another_store
-from idgraph.files import exclusive_lock
+from idgraph.app.jobs.index_upkeep import reindexing
 from idgraph.model import queries
 from idgraph.model.index import IndexDocument
+from idgraph.model.jobs import Origin
 from sinks.tantivy.documents import SCHEMA
 from sinks.tantivy.folder import IndexFolder
 from tests.app.conftest import CommandLine
@@ -144,7 +145,7 @@ def test_a_killed_one_goes_on_where_it_was(filled: CommandLine) -> None:
     assert [each["state"] for each in listed(filled)] == ["in use", "being made"]
     assert documents(filled) == whole
     result = filled("reindex", "--json")
-    assert "making index-000002 goes on after " in result.stderr
+    assert "making index-000002 resumes after " in result.stderr
     reported = json.loads(result.stdout)
     assert (reported["resumed"], reported["profiles"], reported["version"]) == (True, whole, "index-000002")
     assert documents(filled) == whole
@@ -156,12 +157,10 @@ def listed(idgraph: CommandLine) -> list[dict[str, object]]:
 
 
 def test_one_at_a_time(filled: CommandLine) -> None:
-    state = filled.settings().directory / "reindex"
-    state.mkdir()
-    with exclusive_lock(state):
+    settings = filled.settings()
+    with reindexing(settings, 10, False, False) as (runner, job), runner.started(job, Origin("ada")) as run:
         result = filled("reindex")
-    assert result.exit_code == 2
-    assert "`idgraph reindex` is running already" in result.stderr
+        assert (result.exit_code, run.id in result.stderr) == (2, True)
     assert filled("reindex").exit_code == 0
 
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
+from typing import NamedTuple
 
 from idgraph.jobs.reconcile import Reconciling
-from idgraph.jobs.reindex import Reindexing
+from idgraph.jobs.reindex import PAGE, Reindex
 from idgraph.jobs.resume_points import ResumePoint
 from idgraph.model.fragments import FragmentChange, Kind, Origin, Register
 from idgraph.model.index import IndexRules, ProfileIndex
 from idgraph.model.index_versions import IndexVersions
+from idgraph.model.jobs import Progress
 from idgraph.model.queries import Query, Scalar, Term
 from idgraph.model.stamps import SpecRef, Stamp
 from idgraph.model.store import NEW, FragmentWrite, OutboxEntry, ProfileStore
@@ -31,6 +33,7 @@ from tests.contracts.implementations import (
     hashed_name,
     reversed_name,
 )
+from tests.jobs.steps import stepped
 from tests.projecting import project, sweep
 from tests.servers.elasticsearch import place_of_index
 from transforms.privacy.record_sealing import DeadLetterSealer
@@ -58,6 +61,21 @@ def write(store: ProfileStore, name: str, value: Scalar, path: str = "x") -> Out
     change = FragmentWrite(name, version, state.encode(), frozenset({name}), tombstoned.until)
     assert store.write([change]) == set()
     return OutboxEntry(name, version + 1)
+
+
+class Rebuilt(NamedTuple):
+    """How far a rebuild is."""
+
+    job: Reindex
+    progress: Progress
+
+    @property
+    def version(self) -> str:
+        return self.job.version
+
+    @property
+    def refused(self) -> list[str]:
+        return self.progress.notes.get("refused", [])
 
 
 @dataclass
@@ -128,8 +146,14 @@ class IndexedStore:
     def ids(self) -> list[str]:
         return self.index.search(Query(), 1000).ids
 
-    def reindexing(self, policy: Callable[[], IndexPolicy] | None = None) -> Reindexing:
-        return Reindexing(self.store, self.versions, policy or (lambda: self.policy), self._point("reindex"))
+    def reindexing(
+        self, page: int = PAGE, again: bool = False, policy: Callable[[], IndexPolicy] | None = None
+    ) -> Generator[Rebuilt, None, None]:
+        """Rebuild page by page; what is closed before its end is resumed by the next."""
+        job = Reindex(self.store, self.versions, policy or (lambda: self.policy), page, again)
+        with closing(stepped(self.folder, job, again)) as steps:
+            for progress in steps:
+                yield Rebuilt(job, progress)
 
     def reconciling(self, repairs: bool = False) -> Reconciling:
         point = self._point("reconcile")

@@ -102,7 +102,7 @@ def test_an_index_that_holds_on_to_what_is_later_is_reported(kept: IndexedStore)
     done = ended(kept.reconciling(repairs=True).run())
     assert done.drift == {"ahead": 1, "missing": 1}
     assert (done.left, done.repaired) == (2, 0)
-    deque(kept.reindexing().run(), maxlen=0)
+    deque(kept.reindexing(), maxlen=0)
     assert ended(kept.reconciling().run()).drift.total() == 0
 
 

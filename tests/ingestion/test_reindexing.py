@@ -10,13 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from idgraph.jobs.reindex import ReindexProgress
 from idgraph.model.batch_size import MOST_BYTES
 from idgraph.model.errors import ProfileIndexError
 from idgraph.model.index import IndexRules
 from idgraph.model.store import FragmentWrite
 from idgraph.projection.documents import IndexPolicies, documents_of, fingerprint
-from tests.ingestion.indexed_stores import KINDS, IndexedStore, allowing, empty_store, indexed_store
+from tests.ingestion.indexed_stores import KINDS, IndexedStore, Rebuilt, allowing, empty_store, indexed_store
 from tests.ingestion.weighed_stores import HEAVY, WeighedStore
 from tests.projecting import sweep
 from tests.retail import attribute, attributes, snapshot
@@ -28,7 +27,7 @@ def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[IndexedStor
         yield kept
 
 
-def ended(job: Iterator[ReindexProgress]) -> ReindexProgress:
+def ended(job: Iterator[Rebuilt]) -> Rebuilt:
     """Run to the end."""
     return deque(job, maxlen=1)[0]
 
@@ -40,8 +39,8 @@ def test_it_has_what_is_stored_and_nothing_that_policy_forbids(kept: IndexedStor
     kept.lose("p:001")
     before = kept.versions.known()[-1].name
     kept.policy = allowing("x")
-    done = ended(kept.reindexing().run(10))
-    assert (done.total, done.looked_at, done.refused, done.replaced) == (25, 25, set(), before)
+    done = ended(kept.reindexing(10))
+    assert (done.progress.total, done.progress.done, done.refused, done.job.replaced) == (25, 25, [], before)
     assert kept.ids() == [f"p:{each:03}" for each in range(25)]
     assert kept.found("hidden", "secret") == []
     assert kept.found("value1") == ["p:001"]
@@ -51,7 +50,7 @@ def test_it_has_what_is_stored_and_nothing_that_policy_forbids(kept: IndexedStor
 
 def test_what_flows_write_and_erase_meanwhile_is_in_it_as_they_left_it(kept: IndexedStore) -> None:
     kept.fill(30)
-    job = kept.reindexing().run(10)
+    job = kept.reindexing(10)
     next(job)
     for number, _ in enumerate(job):
         # Behind the walk, ahead of it, and new.
@@ -81,7 +80,7 @@ def test_what_was_erased_before_does_not_come_with_a_writer_that_is_late(kept: I
     kept.fill(3)
     late = kept.store.read(["p:001"])["p:001"]
     kept.erase("p:001")
-    ended(kept.reindexing().run())
+    ended(kept.reindexing())
     kept.index.put(documents_of([late], kept.policy.rules).documents)
     assert kept.ids() == ["p:000", "p:002"]
 
@@ -94,30 +93,30 @@ def test_a_policy_that_changes_meanwhile_holds_for_all(
         kept.write(f"p:{number:03}", "closing", "y")
     policies = iter([allowing("x", "y")] * 4)
     with caplog.at_level(logging.WARNING):
-        done = ended(kept.reindexing(lambda: next(policies, allowing("x"))).run(10))
+        done = ended(kept.reindexing(10, policy=lambda: next(policies, allowing("x"))))
     assert "what may be indexed has changed" in caplog.text
-    assert (done.looked_at, done.total) == (30, 30)
+    assert (done.progress.done, done.progress.total) == (30, 30)
     assert kept.found("closing", "y") == []
     assert len(kept.found("open")) == 30
 
 
 def test_what_is_cut_short_goes_on_where_it_was(kept: IndexedStore) -> None:
     kept.fill(40)
-    job = kept.reindexing().run(10)
+    job = kept.reindexing(10)
     made = [next(job), next(job), next(job)][-1].version
     job.close()
     kept.flow("p:002", "meanwhile")
     kept.flow("p:035", "meanwhile")
     kept.erase("p:001")
-    again = kept.reindexing().run(10)
+    again = kept.reindexing(10)
     first = next(again)
-    assert (first.version, first.resumed, first.looked_at) == (made, True, 20)
+    assert (first.version, first.progress.resumed, first.progress.done) == (made, True, 20)
     done = ended(again)
-    assert (done.looked_at, done.indexed) in ((39, 19), (39, 20), (40, 20))
+    assert (done.progress.done, done.progress.counts["indexed"]) in ((39, 39), (39, 40), (40, 40))
     assert kept.found("meanwhile") == ["p:002", "p:035"]
     assert kept.ids() == [f"p:{each:03}" for each in range(40) if each != 1]
     # That was that: the next one begins.
-    assert not next(kept.reindexing().run()).resumed
+    assert not next(kept.reindexing()).progress.resumed
 
 
 def test_in_a_file_that_was_lost_meanwhile_it_begins_anew(tmp_path: Path) -> None:
@@ -125,24 +124,24 @@ def test_in_a_file_that_was_lost_meanwhile_it_begins_anew(tmp_path: Path) -> Non
     (embedded,) = (each for each in KINDS if each.in_files)
     with indexed_store(embedded, tmp_path) as kept:
         kept.fill(40)
-        job = kept.reindexing().run(10)
+        job = kept.reindexing(10)
         made = [next(job), next(job), next(job)][-1].version
         job.close()
         kept.lose_all()
-        again = kept.reindexing().run(10)
+        again = kept.reindexing(10)
         first = next(again)
-        assert (first.version, first.resumed) == (made, False)
+        assert (first.version, first.progress.resumed) == (made, False)
         ended(again)
         assert kept.ids() == [f"p:{each:03}" for each in range(40)]
 
 
 def test_begun_anew_it_takes_nothing_from_before(kept: IndexedStore) -> None:
     kept.fill(20)
-    job = kept.reindexing().run(10)
-    assert [next(job), next(job)][-1].looked_at == 10
+    job = kept.reindexing(10)
+    assert [next(job), next(job)][-1].progress.done == 10
     job.close()
-    again = kept.reindexing().run(10, anew=True)
-    assert not next(again).resumed
+    again = kept.reindexing(10, again=True)
+    assert not next(again).progress.resumed
     ended(again)
     assert kept.ids() == [f"p:{each:03}" for each in range(20)]
 
@@ -161,9 +160,9 @@ def test_what_cannot_be_indexed_is_reported_and_holds_nothing(
             | {d.id: "no" for d in documents if d.id == "p:003"}
         ),
     )
-    done = ended(kept.reindexing().run(2))
-    assert done.refused == {"p:002", "p:003"}
-    assert done.named == ["p:002", "p:003"]
+    done = ended(kept.reindexing(2))
+    assert done.refused == ["p:002", "p:003"]
+    assert done.progress.counts["refused"] == 2
     assert kept.ids() == ["p:000", "p:001", "p:004"]
 
 
@@ -171,8 +170,8 @@ def test_an_index_that_is_away_is_an_error_and_it_goes_on_later(
     kept: IndexedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept.fill(20)
-    job = kept.reindexing().run(10)
-    assert [next(job), next(job)][-1].looked_at == 10
+    job = kept.reindexing(10)
+    assert [next(job), next(job)][-1].progress.done == 10
 
     def away(_: object) -> dict[str, str]:
         raise ProfileIndexError("away")
@@ -181,8 +180,8 @@ def test_an_index_that_is_away_is_an_error_and_it_goes_on_later(
         patch.setattr(kept.versions, "put", away)
         with pytest.raises(ProfileIndexError, match="away"):
             next(job)
-    again = kept.reindexing().run(10)
-    assert next(again).looked_at == 10
+    again = kept.reindexing(10)
+    assert next(again).progress.done == 10
     ended(again)
     assert len(kept.ids()) == 20
 
@@ -196,17 +195,17 @@ def test_an_index_that_is_ahead_of_a_restored_store_is_mended(kept: IndexedStore
     restored.fill(3)
     restored.store.settle(restored.store.outbox())
     assert restored.ids() == ["p:000", "p:001"]
-    ended(restored.reindexing().run())
+    ended(restored.reindexing())
     assert restored.ids() == ["p:000", "p:001", "p:002"]
     assert restored.index.versions(["p:001"]) == {"p:001": 1}
 
 
 def test_the_place_on_disk_shows_nothing_of_a_profile(kept: IndexedStore) -> None:
     kept.fill(20)
-    job = kept.reindexing().run(10)
-    assert [next(job), next(job)][-1].looked_at == 10
-    content = (kept.folder / "reindex.json").read_text()
-    assert "p:0" not in content
+    job = kept.reindexing(10)
+    assert [next(job), next(job)][-1].progress.done == 10
+    for file in kept.folder.glob("jobs.db*"):
+        assert b"p:0" not in file.read_bytes()
     job.close()
 
 
@@ -234,6 +233,6 @@ def test_heavy_fragments_are_read_a_few_at_a_time(tmp_path: Path) -> None:
     with indexed_store(KINDS[0], tmp_path) as kept:
         kept.store = store = WeighedStore()
         store.fill(200, HEAVY)
-        done = ended(kept.reindexing().run())
-        assert (done.looked_at, kept.ids()) == (200, list(store.ids()))
+        done = ended(kept.reindexing())
+        assert (done.progress.done, kept.ids()) == (200, list(store.ids()))
     assert 0.9 * MOST_BYTES < max(store.bytes) <= MOST_BYTES

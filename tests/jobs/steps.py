@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from pathlib import Path
 
-from idgraph.jobs.job import PagedJob
-from idgraph.model.jobs import Point, Progress
+from idgraph.jobs.job import JobRunner, PagedJob
+from idgraph.model.jobs import Origin, Point, Progress
+from sinks.keyring.provider import KeyringFile
+from sinks.sqlite.jobs import SqliteJobLog
+from transforms.privacy.record_sealing import DeadLetterSealer
 
 
 def steps(job: PagedJob, point: Point | None = None) -> Iterator[Progress]:
@@ -15,6 +20,19 @@ def steps(job: PagedJob, point: Point | None = None) -> Iterator[Progress]:
     yield progress
     for _ in job.pages(progress, point or {}):
         yield progress
+
+
+def stepped(folder: Path, job: PagedJob, again: bool = False) -> Generator[Progress, None, None]:
+    """The same with the log in a folder: what was closed before its end is resumed by the next."""
+    file = folder / "keyring.json"
+    provider = KeyringFile(file) if file.exists() else KeyringFile.create(file)
+    with closing(SqliteJobLog(folder / "jobs.db", folder / "jobs")) as log:
+        runner = JobRunner(log, DeadLetterSealer(provider))
+        with runner.started(job, Origin("test"), again) as run:
+            yield run.progress
+            for point in job.pages(run.progress, run.point):
+                run.page(point, durable=True)
+                yield run.progress
 
 
 def ended(job: PagedJob) -> Progress:

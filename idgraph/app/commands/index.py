@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from idgraph.app.commands.context import Json, settings_of
+from idgraph.app.commands.context import JobWho, JobWhy, Json, origin_of, settings_of
 from idgraph.app.exits import Exit, error_handler
-from idgraph.app.jobs import progress as progress_view
-from idgraph.app.jobs.progress import LINE_SECONDS
+from idgraph.app.jobs.view import LINE_SECONDS
 from idgraph.app.observation.json_logs import say
 from idgraph.app.terminal.output import counted, escape_control_chars, print_json, print_table
 
 if TYPE_CHECKING:
-    from idgraph.jobs.reindex import ReindexProgress
+    from idgraph.jobs.reindex import Reindex
+    from idgraph.model.jobs import Progress
     from idgraph.projection.stream_following import FollowProgress
 
 Rate = Annotated[
@@ -38,57 +38,52 @@ def reindex(
             help="Keep the replaced version until `idgraph index delete`, an erasure or `idgraph seal`.",
         ),
     ] = False,
+    who: JobWho = "",
+    why: JobWhy = "",
     as_json: Json = False,
 ) -> None:
     """Make the search index again from the store, beside the running flow, and put it in the place of the present one.
 
-    Searches see the present one until then. However it ends, the same command goes on where it stopped. Exit code 1
+    Searches see the present one until then. However it ends, the same command resumes where it stopped. Exit code 1
     if some profiles could not be indexed, which is then reported.
     """
     from idgraph.app.jobs.index_upkeep import reindexing
+    from idgraph.app.jobs.view import run_shown
     from idgraph.jobs.reindex import PAGE
 
     with error_handler():
-        settings = settings_of(context)
-        with reindexing(settings) as work:
-            job = progress_view.paced(
-                work.run(min(PAGE, rate or PAGE), again, keep_old), rate, lambda progress: progress.indexed
-            )
-            done = next(job)
-            begun = f"goes on after {done.looked_at:,}" if done.resumed else "begins"
-            say(f"making {done.version} {begun}: {counted(done.total, 'profile')}")
-            progress_view.show(job, done.total, "profiles")
+        page = min(PAGE, rate or PAGE)
+        with reindexing(settings_of(context), page, again, keep_old) as (runner, job):
+            done = run_shown(runner, job, origin_of(who, why), again, rate)
+        refused, named = done.counts["refused"], done.notes.get("refused", [])
         if as_json:
-            print_json(_described(done, keep_old))
+            print_json(
+                {
+                    "version": job.version,
+                    "replaced": job.replaced,
+                    "deleted": [] if keep_old else [job.replaced],
+                    "profiles": done.done,
+                    "resumed": done.resumed,
+                    "refused": refused,
+                    "fragments": named,
+                }
+            )
         else:
-            _show_report(done, keep_old)
-        if done.refused:
+            _show_report(done, job, keep_old)
+        if refused:
             say(
-                f"{counted(len(done.refused), 'profile')} could not be indexed: {escape_control_chars(', '.join(done.named))}"
-                f"{', …' * (len(done.refused) > len(done.named))}; repair what the log says, then "
-                "`idgraph reconcile --repair`"
+                f"{counted(refused, 'profile')} could not be indexed: {escape_control_chars(', '.join(named))}"
+                f"{', …' * (refused > len(named))}; repair what the log says, then `idgraph reconcile --repair`"
             )
             raise typer.Exit(Exit.FAILED)
 
 
-def _described(done: ReindexProgress, is_kept: bool) -> dict[str, Any]:
-    return {
-        "version": done.version,
-        "replaced": done.replaced,
-        "deleted": [] if is_kept else [done.replaced],
-        "profiles": done.looked_at,
-        "resumed": done.resumed,
-        "refused": len(done.refused),
-        "fragments": done.named,
-    }
-
-
-def _show_report(done: ReindexProgress, is_kept: bool) -> None:
-    print(f"{counted(done.looked_at, 'profile')} indexed; {done.version} is in use")
+def _show_report(done: Progress, job: Reindex, is_kept: bool) -> None:
+    print(f"{counted(done.done, 'profile')} indexed; {job.version} is in use")
     if is_kept:
-        say(f"{done.replaced} is kept: `idgraph index delete {done.replaced}` removes it")
+        say(f"{job.replaced} is kept: `idgraph index delete {job.replaced}` removes it")
     else:
-        print(f"{done.replaced} is deleted")
+        print(f"{job.replaced} is deleted")
 
 
 commands = typer.Typer(no_args_is_help=True, help="The search index.")

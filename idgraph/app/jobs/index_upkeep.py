@@ -13,9 +13,9 @@ from idgraph.app.adapters.key_providers import ensure_keyring, provider_of
 from idgraph.app.adapters.stores import place, worker_config
 from idgraph.files import exclusive_lock, write_atomically
 from idgraph.jobs.reconcile import Reconciling
-from idgraph.jobs.reindex import Reindexing
+from idgraph.jobs.reindex import Reindex
 from idgraph.jobs.resume_points import ResumePoint
-from idgraph.model.errors import AlreadyRunningError, ConfigError, MetadataError
+from idgraph.model.errors import ConfigError, MetadataError
 from idgraph.projection.documents import IndexPolicies
 from idgraph.projection.stream_following import StreamFollowing, StreamPlaces
 from idgraph.snapshot_file import kept_snapshot
@@ -23,6 +23,7 @@ from ingestion.metadata.follower import SnapshotFollower
 
 if TYPE_CHECKING:
     from idgraph.app.settings.document import Settings
+    from idgraph.jobs.job import JobRunner
     from idgraph.model.index_versions import IndexVersions
     from idgraph.model.snapshots import MetadataSnapshot
 
@@ -40,16 +41,16 @@ def opened_versions(settings: Settings) -> Iterator[IndexVersions]:
 
 
 @contextmanager
-def reindexing(settings: Settings) -> Iterator[Reindexing]:
-    """What makes the index again. Raises ConfigError, also when it runs already, MetadataError without a snapshot."""
+def reindexing(settings: Settings, page: int, again: bool, keep: bool) -> Iterator[tuple[JobRunner, Reindex]]:
+    """The job that makes the index again, and its runner. Raises ConfigError, MetadataError without a snapshot."""
     with (
-        _upkeep(settings, "reindex") as (state, policies),
+        _policies(settings, "reindex") as (_, policies),
         opened_versions(settings) as versions,
         wiring.opened(settings) as resources,
+        wiring.job_runner(settings) as runner,
     ):
         wiring.require_own_keyring(settings, resources, notes=False)
-        point = ResumePoint(state / _POINT, resources.sealer, "reindex")
-        yield Reindexing(resources.store, versions, policies, point)
+        yield runner, Reindex(resources.store, versions, policies, page, again, keep)
 
 
 @contextmanager
@@ -82,17 +83,20 @@ def following(settings: Settings) -> Iterator[StreamFollowing]:
 
 @contextmanager
 def _upkeep(settings: Settings, job: str) -> Iterator[tuple[Path, IndexPolicies]]:
+    """The same for what runs once at a time and is no job. Raises ConfigError when it is running already."""
+    with _policies(settings, job) as (state, policies), exclusive_lock(state):
+        yield state, policies
+
+
+@contextmanager
+def _policies(settings: Settings, job: str) -> Iterator[tuple[Path, IndexPolicies]]:
+    """Where a job keeps its snapshot, and what may be indexed at any time."""
     wiring.prepare_directory(settings)
     ensure_keyring(settings)
     state = settings.directory / job
     state.mkdir(mode=0o700, exist_ok=True)
-    try:
-        with exclusive_lock(state), followed_snapshot(settings, state) as newest:
-            yield state, IndexPolicies(newest)
-    except AlreadyRunningError as error:
-        raise ConfigError(
-            f"`idgraph {job}` is {error}; wait for its end, or stop it: it goes on from there"
-        ) from None
+    with followed_snapshot(settings, state) as newest:
+        yield state, IndexPolicies(newest)
 
 
 @contextmanager
