@@ -17,9 +17,8 @@ from typing import Any
 from benchmarks.index import BATCH, PATHS, value_at
 from idgraph.app.servers.stores import elasticsearch
 from idgraph.jobs.job import PagedJob
-from idgraph.jobs.reconcile import Reconciling
+from idgraph.jobs.reconcile import Reconciliation
 from idgraph.jobs.reindex import Reindex
-from idgraph.jobs.resume_points import ResumePoint
 from idgraph.model.errors import ServerUnavailableError
 from idgraph.model.fragments import FragmentChange, Kind, Origin, Register
 from idgraph.model.index import IndexDocument, IndexRules, ProfileIndex
@@ -34,7 +33,6 @@ from sinks.sqlite.profiles import SqliteProfileStore
 from sinks.tantivy.index import TantivyProfileIndex
 from sinks.tantivy.versions import TantivyIndexVersions
 from transforms.privacy.protected_names import TombstoneNames
-from transforms.privacy.record_sealing import DeadLetterSealer
 
 PROFILES = 20_000
 
@@ -57,21 +55,20 @@ def measure(profiles: int = PROFILES) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="idgraph-reindex-") as name:
         folder = Path(name)
         provider = KeyringFile.create(folder / "keyring.json")
-        names, sealer = TombstoneNames(provider), DeadLetterSealer(provider)
+        names = TombstoneNames(provider)
         with closing(SqliteProfileStore(folder / "profiles.db", names)) as store:
             _fill(store, profiles)
             results: dict[str, Any] = {}
             for kind, opened in (("embedded", _embedded), ("elasticsearch", _elasticsearch)):
-                point = ResumePoint(folder / "place.json", sealer, kind)
                 try:
                     with opened(folder, names) as it:
-                        results[kind] = _measured(it, store, point, profiles)
+                        results[kind] = _measured(it, store, profiles)
                 except ServerUnavailableError as error:
                     results[kind] = {"left out": " ".join(str(error).split())}
     return results
 
 
-def _measured(kind: _Kind, store: ProfileStore, point: ResumePoint, profiles: int) -> dict[str, Any]:
+def _measured(kind: _Kind, store: ProfileStore, profiles: int) -> dict[str, Any]:
     pages = [documents_of(page, POLICY.rules).documents for page in scan_pages(store, BATCH)]
     bare = profiles / _seconds(kind.put_bare(pages))
     policy = lambda: POLICY  # noqa: E731 - what is asked for each page
@@ -79,13 +76,13 @@ def _measured(kind: _Kind, store: ProfileStore, point: ResumePoint, profiles: in
     rebuilding = Reindex(store, kind.versions, policy)
     reindexed = profiles / _seconds(lambda: _run(rebuilding))
     cpu = time.process_time() - cpu
-    comparing = Reconciling(store, kind.index, policy, point)
+    comparing = Reconciliation(store, kind.index, policy)
     return {
         "profiles_a_second": round(reindexed),
         "bare_a_second": round(bare),
         "of_bare": round(reindexed / bare, 2),
         "our_cpu_us_a_profile": round(1e6 * cpu / profiles, 1),
-        "reconciled_a_second": round(profiles / _seconds(lambda: list(comparing.run()))),
+        "reconciled_a_second": round(profiles / _seconds(lambda: _run(comparing))),
     }
 
 

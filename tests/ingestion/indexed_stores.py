@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -10,9 +11,8 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
-from idgraph.jobs.reconcile import Reconciling
+from idgraph.jobs.reconcile import Reconciliation
 from idgraph.jobs.reindex import PAGE, Reindex
-from idgraph.jobs.resume_points import ResumePoint
 from idgraph.model.fragments import FragmentChange, Kind, Origin, Register
 from idgraph.model.index import IndexRules, ProfileIndex
 from idgraph.model.index_versions import IndexVersions
@@ -23,7 +23,6 @@ from idgraph.model.store import NEW, FragmentWrite, OutboxEntry, ProfileStore
 from idgraph.model.tombstones import NO_EPOCH, Tombstone
 from idgraph.projection.documents import IndexPolicy
 from merge.fragments import FragmentState
-from sinks.keyring.provider import KeyringFile
 from sinks.memory.profiles import MemoryProfileStore
 from sinks.tantivy.folder import IndexFolder
 from tests.contracts.implementations import (
@@ -36,7 +35,6 @@ from tests.contracts.implementations import (
 from tests.jobs.steps import stepped
 from tests.projecting import project, sweep
 from tests.servers.elasticsearch import place_of_index
-from transforms.privacy.record_sealing import DeadLetterSealer
 
 KINDS = INDEX_VERSIONS
 
@@ -76,6 +74,41 @@ class Rebuilt(NamedTuple):
     @property
     def refused(self) -> list[str]:
         return self.progress.notes.get("refused", [])
+
+
+class Compared(NamedTuple):
+    """How far a comparison is."""
+
+    progress: Progress
+
+    @property
+    def compared(self) -> tuple[int, int]:
+        """Fragments, and documents."""
+        return self.progress.counts["stored"], self.progress.counts["indexed"]
+
+    @property
+    def drift(self) -> Counter[str]:
+        return self.progress.parts("drift")
+
+    @property
+    def named(self) -> dict[str, list[str]]:
+        return self.progress.notes
+
+    @property
+    def left(self) -> int:
+        return self.progress.counts["left"]
+
+    @property
+    def repaired(self) -> int:
+        return self.progress.counts["repaired"]
+
+    @property
+    def waiting(self) -> int:
+        return self.progress.counts["waiting"]
+
+    @property
+    def unreadable(self) -> int:
+        return self.progress.counts["unreadable"]
 
 
 @dataclass
@@ -155,14 +188,14 @@ class IndexedStore:
             for progress in steps:
                 yield Rebuilt(job, progress)
 
-    def reconciling(self, repairs: bool = False) -> Reconciling:
-        point = self._point("reconcile")
-        return Reconciling(self.store, self.index, lambda: self.policy, point, repairs)
-
-    def _point(self, name: str) -> ResumePoint:
-        file = self.folder / "keyring.json"
-        provider = KeyringFile(file) if file.exists() else KeyringFile.create(file)
-        return ResumePoint(self.folder / f"{name}.json", DeadLetterSealer(provider), name)
+    def reconciling(
+        self, page: int = PAGE, repairs: bool = False, again: bool = False
+    ) -> Generator[Compared, None, None]:
+        """Compare page by page; what is closed before its end is resumed by the next."""
+        job = Reconciliation(self.store, self.index, lambda: self.policy, repairs, page)
+        with closing(stepped(self.folder, job, again)) as steps:
+            for progress in steps:
+                yield Compared(progress)
 
 
 @contextmanager

@@ -73,7 +73,7 @@ def test_what_flows_write_and_erase_meanwhile_is_in_it_as_they_left_it(kept: Ind
     assert kept.found("back") == ["p:024"]
     assert len(kept.found("new")) == last + 1
     assert {"p:003", "p:004", "p:023"}.isdisjoint(kept.ids())
-    assert [ended_well.drift.total() for ended_well in kept.reconciling().run()][-1] == 0
+    assert [ended_well.drift.total() for ended_well in kept.reconciling()][-1] == 0
 
 
 def test_what_was_erased_before_does_not_come_with_a_writer_that_is_late(kept: IndexedStore) -> None:

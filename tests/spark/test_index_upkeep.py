@@ -17,6 +17,7 @@ from idgraph.app.jobs.index_upkeep import opened_versions
 from idgraph.app.settings.document import Settings, load
 from idgraph.model.index import IndexDocument
 from idgraph.model.index_versions import VersionState
+from idgraph.model.jobs import JobKind
 from idgraph.model.queries import Query
 from idgraph.model.store import scan_all
 from idgraph.projection.documents import documents_of
@@ -104,6 +105,11 @@ def is_half_made(settings: Settings) -> bool:
         return any(each.state is VersionState.MADE and each.documents for each in versions.known())
 
 
+def is_comparing(settings: Settings) -> bool:
+    with wiring.job_log(settings) as log:
+        return any(each.progress.done and each.state == "running" for each in log.scan(JobKind.RECONCILE))
+
+
 def assert_same(settings: Settings) -> None:
     """The index has the document of each profile and no other."""
     rules = AttributeTree(wiring.snapshot_to_read_by(settings).snapshot).index_rules
@@ -129,10 +135,10 @@ def test_beside_a_flow_and_killed(tmp_path: Path, shop: Shop, kind: str) -> None
         assert reported["refused"] == 0
 
         process = installation.spawn("reconcile", "reconcile", *SLOWLY)
-        killed(process, (settings.directory / "reconcile" / "place.json").exists)
+        killed(process, lambda: is_comparing(settings))
         flow.publish_more("later.")
         compared = installation.command("reconcile", "--json")
-        assert b"comparing goes on after" in compared.stderr
+        assert b"comparing index and store resumes after" in compared.stderr
         assert sum(json.loads(compared.stdout)["drift"].values()) == 0
     assert_same(settings)
 

@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from idgraph.app.commands.context import Json, settings_of
+from idgraph.app.commands.context import JobWho, JobWhy, Json, origin_of, settings_of
 from idgraph.app.exits import Exit, error_handler
-from idgraph.app.jobs import progress as progress_view
 from idgraph.app.observation.json_logs import say
 from idgraph.app.terminal.output import counted, escape_control_chars, print_json, print_table
 
 if TYPE_CHECKING:
-    from idgraph.jobs.reconcile import ReconcileProgress
+    from idgraph.model.jobs import Progress
 
 
 def reconcile(
@@ -30,6 +29,8 @@ def reconcile(
     again: Annotated[
         bool, typer.Option("--again", help="Start from the beginning instead of resuming.")
     ] = False,
+    who: JobWho = "",
+    why: JobWhy = "",
     as_json: Json = False,
 ) -> None:
     """Compare the search index with the store: missing, stale, different or orphaned documents.
@@ -38,67 +39,65 @@ def reconcile(
     --repair something could not be repaired; 0: no drift.
     """
     from idgraph.app.jobs.index_upkeep import reconciling
+    from idgraph.app.jobs.view import run_shown
     from idgraph.jobs.reconcile import PAGE
 
-    with error_handler(), reconciling(settings_of(context), repair) as work:
-        job = progress_view.paced(
-            work.run(min(PAGE, rate or PAGE), again), rate, lambda progress: progress.looked_at
-        )
-        done = next(job)
-        begun = f"goes on after {done.looked_at:,}" if done.resumed else "begins"
-        say(f"comparing {begun}: {done.total:,} profiles and documents")
-        progress_view.show(job, done.total, "compared")
+    with error_handler():
+        page = min(PAGE, rate or PAGE)
+        with reconciling(settings_of(context), repair, page) as (runner, job):
+            done = run_shown(runner, job, origin_of(who, why), again, rate)
         if as_json:
             print_json(_described(done))
         else:
             _show_report(done, repair)
-        if done.left:
+        if done.counts["left"]:
             raise typer.Exit(Exit.DRIFT)
 
 
-def _described(done: ReconcileProgress) -> dict[str, Any]:
+def _described(done: Progress) -> dict[str, Any]:
     from idgraph.jobs.reconcile import Drift
 
+    drift = done.parts("drift")
     return {
-        "profiles": done.stored,
-        "documents": done.indexed,
-        "drift": {str(kind): done.drift[str(kind)] for kind in Drift},
-        "waiting": done.waiting,
-        "unreadable": done.unreadable,
-        "repaired": done.repaired,
-        "left": done.left,
-        "fragments": done.named,
+        "profiles": done.counts["stored"],
+        "documents": done.counts["indexed"],
+        "drift": {str(kind): drift[str(kind)] for kind in Drift},
+        "waiting": done.counts["waiting"],
+        "unreadable": done.counts["unreadable"],
+        "repaired": done.counts["repaired"],
+        "left": done.counts["left"],
+        "fragments": done.notes,
     }
 
 
-def _show_report(done: ReconcileProgress, repair: bool) -> None:
+def _show_report(done: Progress, repair: bool) -> None:
     from idgraph.jobs.reconcile import Drift
 
-    if done.drift.total():
+    drift = done.parts("drift")
+    if drift.total():
         print_table(
             ("drift", "number", "such as"),
             [
-                (kind, f"{number:,}", escape_control_chars(", ".join(done.named.get(kind, ()))))
-                for kind, number in sorted(done.drift.items())
+                (kind, f"{number:,}", escape_control_chars(", ".join(done.notes.get(kind, ()))))
+                for kind, number in sorted(drift.items())
             ],
         )
-    waiting = f", {done.waiting:,} on their way" * bool(done.waiting)
-    reported = (
-        f"{counted(done.stored, 'profile')} and {counted(done.indexed, 'document')} compared{waiting}: "
-    )
-    if not done.drift.total():
+    waiting = f", {done.counts['waiting']:,} on their way" * bool(done.counts["waiting"])
+    profiles, documents = done.counts["stored"], done.counts["indexed"]
+    reported = f"{counted(profiles, 'profile')} and {counted(documents, 'document')} compared{waiting}: "
+    if not drift.total():
         print(f"{reported}no drift")
         return
     print(
-        f"{reported}{done.repaired:,} of {done.drift.total():,} repaired"
+        f"{reported}{done.counts['repaired']:,} of {drift.total():,} repaired"
         if repair
-        else f"{reported}{done.drift.total():,} differ"
+        else f"{reported}{drift.total():,} differ"
     )
-    if done.drift[str(Drift.AHEAD)] or (repair and done.left):
+    if drift[str(Drift.AHEAD)] or (repair and done.counts["left"]):
         say(
             "the index has later versions than the store, as after a restored backup: `idgraph reindex` repairs it"
         )
-    elif done.left:
+    elif done.counts["left"]:
         say("`idgraph reconcile --repair` repairs it")
-    if done.unreadable:
-        say(f"{counted(done.unreadable, 'profile')} cannot be read: their state is damaged")
+    if done.counts["unreadable"]:
+        say(f"{counted(done.counts['unreadable'], 'profile')} cannot be read: their state is damaged")

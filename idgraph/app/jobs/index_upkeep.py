@@ -12,9 +12,8 @@ from idgraph.app.adapters.indexes import open_versions
 from idgraph.app.adapters.key_providers import ensure_keyring, provider_of
 from idgraph.app.adapters.stores import place, worker_config
 from idgraph.files import exclusive_lock, write_atomically
-from idgraph.jobs.reconcile import Reconciling
+from idgraph.jobs.reconcile import Reconciliation
 from idgraph.jobs.reindex import Reindex
-from idgraph.jobs.resume_points import ResumePoint
 from idgraph.model.errors import ConfigError, MetadataError
 from idgraph.projection.documents import IndexPolicies
 from idgraph.projection.stream_following import StreamFollowing, StreamPlaces
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
     from idgraph.jobs.job import JobRunner
     from idgraph.model.index_versions import IndexVersions
     from idgraph.model.snapshots import MetadataSnapshot
-
-_POINT = "place.json"
 
 
 @contextmanager
@@ -54,12 +51,15 @@ def reindexing(settings: Settings, page: int, again: bool, keep: bool) -> Iterat
 
 
 @contextmanager
-def reconciling(settings: Settings, repairs: bool) -> Iterator[Reconciling]:
-    """What compares index and store. Raises as `reindexing` does."""
-    with _upkeep(settings, "reconcile") as (state, policies), wiring.opened(settings) as resources:
+def reconciling(settings: Settings, repairs: bool, page: int) -> Iterator[tuple[JobRunner, Reconciliation]]:
+    """The job that compares index and store, and its runner. Raises as `reindexing` does."""
+    with (
+        _policies(settings, "reconcile") as (_, policies),
+        wiring.opened(settings) as resources,
+        wiring.job_runner(settings) as runner,
+    ):
         wiring.require_own_keyring(settings, resources, notes=False)
-        point = ResumePoint(state / _POINT, resources.sealer, "reconcile")
-        yield Reconciling(resources.store, resources.index, policies, point, repairs)
+        yield runner, Reconciliation(resources.store, resources.index, policies, repairs, page)
 
 
 @contextmanager
