@@ -22,7 +22,7 @@ demo: $(VENV)/.run $(VENV)/.native
 
 # In memory: no Spark, no server, no subprocess.
 check: lint
-	@$(PYTEST) -q -m "not (long or spark or process)" $(addprefix tests/,test_architecture.py ingestion merge model profile_service properties transforms)
+	@$(PYTEST) -q -m "not (long or spark or process)" $(addprefix tests/,test_architecture.py ingestion jobs merge model profile_service properties transforms)
 
 test: lint
 	@$(PYTEST)
