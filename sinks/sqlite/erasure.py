@@ -68,10 +68,11 @@ def cancel(connection: sqlite3.Connection, names: Mapping[bytes, str]) -> int:
     """Let tombstones forbid nothing, by name with the fragment, but of those that are unfinished; gives how many did.
     Their versions stay."""
     query = (
-        "UPDATE tombstones SET until = ?1 WHERE name = ?2 AND until > ?1 "
-        "AND NOT EXISTS (SELECT 1 FROM erasures WHERE fragment = ?3)"
+        "UPDATE tombstones SET until = ? WHERE name = ? AND until > ? "
+        "AND NOT EXISTS (SELECT 1 FROM erasures WHERE fragment = ?)"
     )
-    return connection.executemany(query, [(NO_EPOCH, *each) for each in sorted(names.items())]).rowcount
+    rows = [(NO_EPOCH, name, NO_EPOCH, fragment) for name, fragment in sorted(names.items())]
+    return connection.executemany(query, rows).rowcount
 
 
 def withdraw(

@@ -347,7 +347,7 @@ def test_changes_of_another_snapshot_are_refused() -> None:
     one = MetadataSnapshot(version=1, attributes=(attribute("a"),))
     two = MetadataSnapshot(version=2, attributes=(*one.attributes, attribute("b")))
     other = MetadataSnapshot(version=1, attributes=(attribute("b"),))
-    with pytest.raises(MetadataError, match="no changes of metadata snapshot 1"):
+    with pytest.raises(MetadataError, match="not changes of metadata snapshot 1"):
         changed(one, two).applied_to(other)
     # Nothing is ever deleted, so this is another database, of which only the whole says what is in it.
     assert changes_between(two, "2", one, "1") is None
