@@ -226,19 +226,21 @@ def _value(text: str, declared: DataType | None) -> str | int | float | bool:
     return value if isinstance(value, bool | int | float) else text
 
 
-def warnings(query: Query, types: Mapping[str, DataType], has_values: Callable[[str], bool]) -> Iterator[str]:
+def warnings(
+    query: Query, types: Mapping[str, DataType], found_type: Callable[[str], DataType | None]
+) -> Iterator[str]:
     """What to say of clauses that never match, or mean another thing than they look like. `types` are those of the
-    catalogue; `has_values` reports whether a profile has an attribute that it does not know."""
+    catalogue; `found_type` gives that of the values that profiles have of an attribute which it does not know."""
     for clause in leaves(query):
         if isinstance(clause, FullText):
             yield from _about_words(clause)
         if clause.path is None:
             continue
-        if clause.path not in types:
-            if not has_values(clause.path):
-                yield f"no attribute is called {clause.path}; {nearest(clause.path, types)}"
-        elif problem := _of_another_type(clause, types[clause.path]):
-            yield f"{clause.path} is of type {types[clause.path]}: {problem}"
+        declared = types.get(clause.path) or found_type(clause.path)
+        if declared is None:
+            yield f"no attribute is called {clause.path}; {nearest(clause.path, types)}"
+        elif problem := _of_another_type(clause, declared):
+            yield f"{clause.path} is of type {declared}: {problem}"
         if isinstance(clause, Term) and str(clause.value).endswith("*"):
             yield f'within quotes a star is a star; a beginning is written {clause.path}="…"*'
 

@@ -6,16 +6,28 @@ A profile's id is its fragment's id.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from idgraph.model.attributes import ReconciliationPolicy
+from idgraph.model.attributes import DataType, ReconciliationPolicy
 from idgraph.model.classification import SealedValue
 from idgraph.model.errors import DamagedStateError, KeyProviderError, QueryError, SealError
 from idgraph.model.fragments import Kind, Origin, Register
 from idgraph.model.identifiers import Identifier
 from idgraph.model.index import FacetCount, ProfileIndex
-from idgraph.model.queries import Clause, Exists, Order, Query, Term, rewritten
+from idgraph.model.queries import (
+    AnyOf,
+    Clause,
+    Condition,
+    Exists,
+    Order,
+    Prefix,
+    Query,
+    Range,
+    Term,
+    rewritten,
+)
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.model.store import FragmentStore, StoredFragment, sorted_all
 from merge.fragments import FragmentState
@@ -142,6 +154,16 @@ class ProfileReader:
     def count(self, query: Query) -> int:
         """How many profiles match."""
         return self._index.count(self._rewrite(query))
+
+    def found_type(self, path: str) -> DataType | None:
+        """The type of the values that profiles have of an attribute; `array` where they have several. None without any."""
+        kinds: dict[DataType, Condition] = {
+            DataType.NUMBER: Range(path, lower=-math.inf),
+            DataType.STRING: Prefix(path, ""),
+            DataType.BOOLEAN: AnyOf((Term(path, True), Term(path, False))),
+        }
+        found = [kind for kind, clause in kinds.items() if self._index.count(Query((clause,)))]
+        return found[0] if len(found) == 1 else DataType.ARRAY if found else None
 
     def scan(self, reveal: bool = False) -> Iterator[Profile]:
         """All profiles, sorted by the id that is stored, a page in memory at a time."""

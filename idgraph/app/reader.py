@@ -16,7 +16,7 @@ from idgraph.app.settings.document import DEFAULT_FILE, Settings, load
 from idgraph.model.attributes import DataType
 from idgraph.model.errors import QueryError, StoreError
 from idgraph.model.identifiers import Identifier
-from idgraph.model.queries import Exists, Order, Query
+from idgraph.model.queries import Order, Query
 from profile_service.query_language import parse_query, warnings
 from profile_service.reader import Profile, ProfileReader
 
@@ -197,11 +197,7 @@ class Reader:
 
     def _query(self, words: Sequence[str]) -> Query:
         query = parse_query(words, self._types.get)
-
-        def has_values(path: str) -> bool:
-            return self._resources.index.count(Query((Exists(path),))) > 0
-
-        for reported in warnings(query, self._types, has_values):
+        for reported in warnings(query, self._types, self._current().found_type):
             log.warning("%s", reported)
         return query
 

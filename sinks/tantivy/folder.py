@@ -19,7 +19,7 @@ from typing import NamedTuple, TypeVar
 
 from tantivy import Index, IndexWriter, TextAnalyzerBuilder, Tokenizer
 
-from idgraph.files import WriterLock, write_atomically
+from idgraph.files import OWNER_ONLY, WriterLock, write_atomically
 from idgraph.model.errors import IdgraphError, ProfileIndexError
 from idgraph.model.index_versions import VersionState
 from sinks.index_values import analyzer
@@ -99,6 +99,8 @@ class IndexFolder:
         with self._problems():
             (self.path / folder).mkdir(mode=0o700)
             Index(SCHEMA, path=str(self.path / folder), reuse=False)
+            for file in (self.path / folder).iterdir():
+                file.chmod(OWNER_ONLY)
         return Version(f"{_PREFIX}{number:06d}", state, token_hex(8), folder)
 
     def keep(self, versions: Sequence[Version]) -> None:
@@ -159,6 +161,8 @@ class IndexFolder:
             finally:
                 # Merges in progress come to their end: killed ones would be begun again by each writer.
                 writer.wait_merging_threads()
+                for file in (self.path / version.folder).iterdir():
+                    file.chmod(OWNER_ONLY)
 
     def compact(self, version: Version, copies: Callable[[Index], Iterator[str]]) -> Version:
         """Leave nothing of documents that were replaced or erased: the version in another folder, if there are any.

@@ -1,6 +1,6 @@
 """The embedded profile index: a folder of tantivy's, which several processes share.
 
-See docs/adr/0043-tantivy.md for why, and `sinks.tantivy.documents` for what a document is.
+See docs/adr/0035-tantivy.md for why, and `sinks.tantivy.documents` for what a document is.
 """
 
 from __future__ import annotations

@@ -113,12 +113,70 @@ def test_search_counts_and_pages(filled: CommandLine) -> None:
     more: list[str] = []
     while True:
         result = filled("search", "--json", "--limit", "4", *more)
-        assert f"of {total} profiles" in result.stderr
-        seen += [json.loads(line)["id"] for line in result.stdout.splitlines()]
-        if "--cursor" not in result.stderr:
+        page = [json.loads(line)["id"] for line in result.stdout.splitlines()]
+        summary = json.loads(result.stderr)
+        assert (summary["total"], summary["profiles"], summary["warnings"]) == (total, len(page), [])
+        seen += page
+        if summary["cursor"] is None:
             break
-        more = ["--cursor", result.stderr.rsplit("--cursor ", 1)[1].strip()]
+        more = ["--cursor", summary["cursor"]]
     assert seen == searched(filled)
+    shown = filled("search", "--limit", "4").stderr
+    assert f"4 of {total} profiles; more with --cursor " in shown
+
+
+def test_search_joins_clauses(filled: CommandLine) -> None:
+    everybody = set(searched(filled))
+    having = set(searched(filled, "identity.email=*"))
+    aged = set(searched(filled, "demographics.age>=37"))
+    assert set() < having < everybody
+    assert set(searched(filled, "identity.email=* OR demographics.age>=37")) == having | aged
+    assert set(searched(filled, "NOT", "identity.email=*")) == everybody - having
+    assert set(searched(filled, "(demographics.age>=37", "OR", "NOT", "identity.email=*)")) == aged | (
+        everybody - having
+    )
+    assert searched(filled, "user449*") == searched(filled, "user4493")
+    refused = filled("search", "demographics.age=37 OR")
+    assert (refused.exit_code, "one stands on each side" in refused.stderr) == (2, True)
+
+
+def test_search_is_sorted_by_an_attribute(filled: CommandLine) -> None:
+    def ages(*words: str) -> list[int]:
+        found = filled.json("search", "--json", "--limit", "1000", "demographics.age=*", *words)
+        return [each["attributes"]["demographics"]["age"] for each in found]
+
+    assert ages("--sort", "demographics.age") == sorted(ages())
+    assert ages("--sort", "-demographics.age") == sorted(ages(), reverse=True)
+    first = filled("search", "--json", "--limit", "1", "--sort", "demographics.age")
+    again = ("--cursor", json.loads(first.stderr)["cursor"])
+    (second,) = filled.json("search", "--json", "--limit", "1", "--sort", "demographics.age", *again)
+    assert second["id"] != json.loads(first.stdout)["id"]
+    assert filled("search", *again).exit_code == 2
+    protected = filled("search", "--sort", "identity.email")
+    assert (protected.exit_code, "protected and cannot be sorted by" in protected.stderr) == (2, True)
+
+
+def test_search_counts_profiles_by_value(filled: CommandLine) -> None:
+    (answer,) = filled.json("search", "--json", "--facet", "activity.platform", "--facet", "nothing")
+    platforms = answer["facets"]["activity.platform"]
+    assert platforms
+    for each in platforms:
+        assert each["profiles"] == len(searched(filled, f"activity.platform={each['value']}"))
+    assert answer["facets"]["nothing"] == []
+    assert answer["warnings"] == ["no attribute is called nothing; `idgraph attributes search` finds them"]
+    shown = filled("search", "--facet", "activity.platform", "--limit", "1").stdout
+    assert str(platforms[0]["value"]) in shown
+    protected = filled("search", "--facet", "identity.email")
+    assert (protected.exit_code, "protected" in protected.stderr) == (2, True)
+
+
+def test_a_clause_that_never_matches_is_reported_and_the_exit_code_stays(filled: CommandLine) -> None:
+    result = filled("search", "demographics.age>=sixty OR demographics.age=37")
+    assert result.exit_code == 0
+    assert "warning: " in result.stderr
+    assert "'sixty' is no number" in result.stderr
+    (summary,) = filled.json("search", "--json", "--count", "demographics.age>=sixty")
+    assert (summary["total"], len(summary["warnings"])) == (0, 1)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from idgraph.app.terminal.output import (
     print_table,
 )
 from idgraph.model.errors import QueryError
-from idgraph.model.queries import Exists, Order, Query
+from idgraph.model.queries import Order, Query
 
 if TYPE_CHECKING:
     from profile_service.reader import Profile, ProfileReader
@@ -110,16 +110,12 @@ def search(
         order = None if sort is None else Order(sort.removeprefix("-"), sort.startswith("-"))
         with wiring.opened_to_read(settings) as resources:
             reader = wiring.profile_reader(settings, resources, pinned)
-
-            def has_values(path: str) -> bool:
-                return resources.index.count(Query((Exists(path),))) > 0
-
             total = reader.count(query)
-            said = list(warnings(query, types, has_values))
+            said = list(warnings(query, types, reader.found_type))
             said += [
                 f"no attribute is called {path}; {nearest(path, types)}"
                 for path in (*(facet or ()), *((order.path,) if order else ()))
-                if path not in types and not has_values(path)
+                if path not in types and reader.found_type(path) is None
             ]
             if not total:
                 wiring.require_own_keyring(settings, resources, notes=False)
