@@ -26,7 +26,7 @@ class IndexRules(NamedTuple):
 
 
 class IndexDocument(NamedTuple):
-    """What the index may know of a profile.
+    """The indexed part of a profile.
 
     `version` is the profile's; a lower one never replaces a higher one. `fields` maps attribute path to a
     value or list of values: only indexable attributes, and of sealed ones only the blind-index token.
@@ -53,11 +53,11 @@ class FacetCount(NamedTuple):
 
 
 class Indexed(NamedTuple):
-    """What the index has of a document that it is compared with."""
+    """The indexed state of a compared document."""
 
     version: int
     is_same: bool
-    """Whether its content is exactly the other's."""
+    """Whether both contents are equal."""
 
 
 class ProfileIndex(Protocol):
@@ -67,46 +67,44 @@ class ProfileIndex(Protocol):
     """
 
     def writing(self) -> AbstractContextManager[None]:
-        """Until the block ends nobody else writes to an index that its writers share by files: what the block reads
-        from the store and then puts is not overtaken. The thread that is in it may enter it again, and `put`, `erase`
-        and `compact` enter it by themselves. Where the index decides by versions which write is the later one, other
-        writers go on. Waits for the writer that is in it."""
+        """The writers' lock of an index in files: the block can read the store and put, and no other write comes between.
+
+        The lock is reentrant per thread; `put`, `erase` and `compact` take it themselves. It waits for the current
+        writer. An index that orders writes by version has no lock."""
         ...
 
     def put(self, documents: Sequence[IndexDocument]) -> dict[str, str]:
-        """Index each document, replacing an older version, or the same one, whole; a stale one is a success
-        without effect. (The same: a change of policy indexes a profile again without a new version.)
-        One bad document does not hold the others: gives the reason by id for those not taken.
-        Visible to searches from any process when it returns."""
+        """Index each document. It replaces an older version, or the same one (after a change of policy); a stale document
+        succeeds without effect. Returns the reason by id for refused documents; the others are indexed. Visible to
+        searches of any process when it returns."""
         ...
 
     def versions(self, ids: Sequence[str]) -> dict[str, int]:
-        """The versions of those of these ids that have a document."""
+        """The version of each of these ids with a document."""
         ...
 
     def compare(self, documents: Sequence[IndexDocument]) -> dict[str, Indexed]:
-        """What the index has of those of these documents whose ids have one. A document that `put` would refuse is
-        never the same."""
+        """The indexed state of each of these documents with an indexed id. A document that `put` would refuse is never
+        the same."""
         ...
 
     def erase(self, versions: Mapping[str, int]) -> int:
-        """Remove documents of at most these versions by id, and never take one of them again, whoever was
-        about to put it. Gives how many there were. Searches from any process no longer find them when it
-        returns."""
+        """Remove documents of at most these versions by id, and refuse these versions from then on. Returns the number of
+        removed documents. Searches of any process no longer find them when it returns."""
         ...
 
     def compact(self) -> None:
-        """Leave nothing in a file of documents that were removed or replaced. Slow: may read all there is, and
-        wait for a minute. Raises `ProfileIndexError` when something may be left: to be done again."""
+        """Leave nothing of removed or replaced documents in a file. Slow: it can read the whole index, and wait for a
+        minute. Raises `ProfileIndexError` if something can be left: retry."""
         ...
 
     def search(
         self, query: Query, limit: int = 20, cursor: str | None = None, order: Order | None = None
     ) -> SearchPage:
-        """Matching profiles: by `order`; else, where the query asks for words, by relevance (BM25), the best first; else
-        by id. Full text without a word finds nothing. A cursor goes on after its page with the same query and order. While
-        documents are written, a walk by order or id neither repeats nor misses others; one by relevance may, since
-        relevance changes. Raises QueryError for a cursor that this index did not give out."""
+        """Matching profiles, sorted by `order`; without it, by relevance (BM25) if the query has words, otherwise by id.
+        Full text without a word finds nothing. A cursor continues after its page with the same query and order. During
+        writes, pages by order or id neither repeat nor miss other documents; pages by relevance can. Raises QueryError
+        for a foreign cursor."""
         ...
 
     def facets(self, query: Query, path: str, limit: int = 10) -> list[FacetCount]:
@@ -117,8 +115,8 @@ class ProfileIndex(Protocol):
     def count(self, query: Query) -> int: ...
 
     def identity(self) -> str:
-        """Distinguishes it from every other, also from one that took its place later: a file that was made again after it
-        was lost, a version that was switched to."""
+        """Distinguishes this index from every other, also from its successor: a new file after a loss, or a version after
+        a switch."""
         ...
 
     def close(self) -> None: ...

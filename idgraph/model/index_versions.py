@@ -1,4 +1,4 @@
-"""Making an index again beside the one in use, and putting it in its place.
+"""Building a new version of an index beside the one in use, and switching to it.
 
 One contract suite (`tests/contracts/test_index_versions.py`) runs over every implementation.
 """
@@ -14,7 +14,7 @@ from idgraph.model.tombstones import Tombstone
 
 
 class VersionState(StrEnum):
-    """What a version of an index is."""
+    """State of a version of an index."""
 
     IN_USE = "in use"
     MADE = "being made"
@@ -22,7 +22,7 @@ class VersionState(StrEnum):
 
 
 class IndexVersion(NamedTuple):
-    """One version of an index, and how many documents it has."""
+    """One version of an index, with its number of documents."""
 
     name: str
     state: VersionState
@@ -30,7 +30,7 @@ class IndexVersion(NamedTuple):
 
 
 class Begun(NamedTuple):
-    """A version that is being made. `mark` distinguishes it from every other, also from one that had its name before."""
+    """An unfinished version. `mark` distinguishes it from every other, also from an earlier one of its name."""
 
     name: str
     mark: str
@@ -40,30 +40,29 @@ class IndexVersions(Protocol):
     """The versions of one index. Every method blocks and raises `ProfileIndexError` when the index is away, after
     which it may be called again.
 
-    From `begin` on, `ProfileIndex.put` and `erase` of every process write to the version that is being made as well. So
-    what a store held when `begin` returned, put by `put` here, makes it whole.
+    From `begin` on, `ProfileIndex.put` and `erase` of every process write to the unfinished version too. So it is complete
+    once `put` here has put all fragments that the store had when `begin` returned.
     """
 
     def begin(self, anew: bool = False) -> Begun:
-        """The version that is being made: one that an earlier run left, unless `anew`, else a new one."""
+        """The unfinished version of an earlier run; with `anew`, or without one, a new version."""
         ...
 
     def put(self, documents: Sequence[IndexDocument]) -> dict[str, str]:
-        """As `ProfileIndex.put`, only into the version that is being made; found when it is in use."""
+        """As `ProfileIndex.put`, but only into the unfinished version; searches find it after `switch`."""
         ...
 
     def write_tombstones(self, tombstones: Mapping[bytes, Tombstone]) -> None:
-        """Keep what was erased out of the version that is being made: tombstones by name."""
+        """Keep erased documents out of the unfinished version: tombstones by name."""
         ...
 
     def switch(self, keep: bool = False) -> str:
-        """Put the version that is being made in the place of the one in use, whose name it gives, in one step. The
-        replaced one is deleted. With `keep` it stays until `delete`, or until `ProfileIndex.compact`, which leaves
-        nothing of what was replaced; nothing but erasures is written to it."""
+        """Switch to the unfinished version in one step; returns the name of the replaced version, which is deleted. With
+        `keep` it stays until `delete` or `ProfileIndex.compact`, and only erasures are written to it."""
         ...
 
     def known(self) -> list[IndexVersion]:
-        """All versions, in the order in which they were made."""
+        """All versions, the oldest first."""
         ...
 
     def delete(self, name: str) -> None:

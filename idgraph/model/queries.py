@@ -1,4 +1,4 @@
-"""What a search asks for, independent of the index that answers, and its form in JSON.
+"""Search queries, independent of the index, and their form in JSON.
 
 The JSON form of a condition is an object with one member that names it:
 
@@ -48,8 +48,8 @@ class Range(NamedTuple):
 
 
 class FullText(NamedTuple):
-    """All these words stand in the attribute; without a path: in the indexed text of the whole profile. With
-    `is_prefix` it is enough that a word begins with the last one."""
+    """The attribute contains all these words; without a path, the indexed text of the profile does. With `is_prefix` the
+    last word matches the beginning of a word."""
 
     words: str
     path: str | None = None
@@ -96,8 +96,8 @@ class Query(NamedTuple):
 
 
 class Order(NamedTuple):
-    """By an attribute: booleans, strings by code point, numbers. An array stands at its first value in this order, a
-    profile without the attribute at the end. Equal ones are sorted by id."""
+    """Sort by an attribute: booleans, strings by code point, numbers. An array sorts by its first value in this order; a
+    profile without the attribute comes last. Equal ones are sorted by id."""
 
     path: str
     is_descending: bool = False
@@ -163,7 +163,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
 }
 _OPTIONAL = {Range: ("lower", "upper"), FullText: ("path",)}
 MOST_NESTED = 50
-"""So deep conditions may be nested in JSON."""
+"""Most nested conditions in JSON."""
 
 
 def to_json(query: Query) -> list[Any]:

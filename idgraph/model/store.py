@@ -79,7 +79,7 @@ class FragmentStore(Protocol):
         ...
 
     def find(self, identifier: str) -> list[str]:
-        """Ids of all fragments that carry an identifier (`type:value`), sorted."""
+        """Ids of all fragments with an identifier (`type:value`), sorted."""
         ...
 
     def identifiers(self, fragment_id: str) -> frozenset[str]:
@@ -96,7 +96,7 @@ class FragmentStore(Protocol):
         ...
 
     def count(self) -> int:
-        """How many fragments there are."""
+        """Number of fragments."""
         ...
 
     def close(self) -> None: ...
@@ -131,7 +131,7 @@ class ProfileStore(FragmentStore, Outbox, Tombstones, Withdrawals, StoreMarks, P
 
 
 def scan_pages(store: FragmentStore, size: int = 1000, after: str = "") -> Iterator[list[StoredFragment]]:
-    """All fragments behind the id `after` in the store's own order, in pages of at most `size` that fit into memory."""
+    """All fragments after the id `after` in the store's own order, in pages of at most `size` that fit into memory."""
     bounded = BatchSize(size)
     while page := store.scan(after, bounded.present):
         bounded.weighed(len(page), _bytes(page))
@@ -167,10 +167,10 @@ def sorted_all(store: FragmentStore, page: int = 1000) -> Iterator[StoredFragmen
 
 
 class Shard(NamedTuple):
-    """A part of a stream. A fragment is in one shard at a time: when a shard ends, its children go on with it."""
+    """A part of a stream. A fragment is in one shard at a time; after the end of a shard its children continue."""
 
     parent: str | None
-    """The shard that must be read to its end before; it may have been dropped."""
+    """The shard to read to its end first; it can have expired."""
 
 
 class ShardPage(NamedTuple):
@@ -178,9 +178,9 @@ class ShardPage(NamedTuple):
 
     ids: list[str]
     place: str | None
-    """Of the last change on the page; None where there was none."""
+    """Place of the last change on the page; None if there was none."""
     is_ended: bool
-    """Whether nothing comes behind it any more."""
+    """Whether the shard has no more pages."""
 
 
 class ChangeStream(Protocol):
@@ -188,16 +188,16 @@ class ChangeStream(Protocol):
 
     @property
     def name(self) -> str:
-        """Distinguishes this stream from one that the store had before; places are of no use in another."""
+        """Distinguishes this stream from an earlier one of the store; places are valid in one stream only."""
         ...
 
     def shards(self) -> Mapping[str, Shard]:
-        """All shards that there are, by their ids."""
+        """All shards by id."""
         ...
 
     def read(self, shard: str, after: str | None) -> ShardPage:
-        """The page behind a place, the oldest where that is None. Raises `TrimmedStreamError` when
-        what stood behind it was dropped."""
+        """The page after a place, or the oldest page for None. Raises `TrimmedStreamError` if the entries after the place
+        expired."""
         ...
 
     def close(self) -> None: ...
