@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Rate = Annotated[
     int | None,
-    typer.Option("--rate", min=1, help="At most so many profiles a second. Default: as fast as it goes."),
+    typer.Option("--rate", min=1, help="Most profiles per second. Default: no limit."),
 ]
 
 
@@ -29,7 +29,7 @@ def reindex(
     context: typer.Context,
     rate: Rate = None,
     again: Annotated[
-        bool, typer.Option("--again", help="Begin again, rather than where an earlier run was interrupted.")
+        bool, typer.Option("--again", help="Start from the beginning instead of resuming.")
     ] = False,
     keep_old: Annotated[
         bool,
@@ -42,10 +42,10 @@ def reindex(
     why: JobWhy = "",
     as_json: Json = False,
 ) -> None:
-    """Make the search index again from the store, beside the running flow, and put it in the place of the present one.
+    """Build a new search index from the store, beside the running flow, then switch to it.
 
-    Searches see the present one until then. However it ends, the same command resumes where it stopped. Exit code 1
-    if some profiles could not be indexed, which is then reported.
+    Searches use the old one until then. The same command resumes an interrupted run. Exit code 1: some profiles
+    could not be indexed, as the message says.
     """
     from idgraph.app.jobs.index_upkeep import reindexing
     from idgraph.app.jobs.view import run_shown
@@ -73,7 +73,7 @@ def reindex(
         if refused:
             say(
                 f"{counted(refused, 'profile')} could not be indexed: {escape_control_chars(', '.join(named))}"
-                f"{', …' * (refused > len(named))}; repair what the log says, then `idgraph reconcile --repair`"
+                f"{', …' * (refused > len(named))}; repair the cause in the log, then `idgraph reconcile --repair`"
             )
             raise typer.Exit(Exit.FAILED)
 
@@ -96,17 +96,17 @@ def root() -> None:
 
 @commands.command("create")
 def create(context: typer.Context) -> None:
-    """Make the first index version in Elasticsearch, and the alias for it. Doing it twice is no error."""
+    """Create the first index version in Elasticsearch, and its alias. Repeating it is no error."""
     from idgraph.app.adapters import indexes
 
     with error_handler():
         made = indexes.create(settings_of(context))
-        print(f"created {made}" if made else "the index is there")
+        print(f"created {made}" if made else "the index exists")
 
 
 @commands.command("versions")
 def versions(context: typer.Context, as_json: Json = False) -> None:
-    """List the index's versions: the one in use, one that is being made, those that were replaced."""
+    """List the versions of the index: in use, being made, replaced."""
     from idgraph.app.jobs.index_upkeep import opened_versions
 
     with error_handler(), opened_versions(settings_of(context)) as opened:
@@ -122,9 +122,7 @@ def versions(context: typer.Context, as_json: Json = False) -> None:
 @commands.command("delete")
 def delete(
     context: typer.Context,
-    name: Annotated[
-        str, typer.Argument(help="A version that was replaced, or one whose making is given up.")
-    ],
+    name: Annotated[str, typer.Argument(help="A replaced or unfinished version.")],
 ) -> None:
     """Delete a version that is not in use, for good."""
     from idgraph.app.jobs.index_upkeep import opened_versions
@@ -139,13 +137,13 @@ def follow(
     context: typer.Context,
     until_done: Annotated[
         bool,
-        typer.Option("--until-done", help="End when nothing comes and nothing waits that the index takes."),
+        typer.Option("--until-done", help="Stop when the stream and the outbox are empty."),
     ] = False,
     as_json: Json = False,
 ) -> None:
-    r"""Project by the stream of the DynamoDB table, in place of the flows (`\[index] fed_by = "streams"`).
+    r"""Index from the stream of the DynamoDB table, instead of the flows (`\[index] fed_by = "streams"`).
 
-    Runs until Ctrl-C. However it ends, the next run goes on where it stopped.
+    It runs until Ctrl-C, and the next run continues.
     """
     from idgraph.app.commands.flow import stopping_on_signals
     from idgraph.app.jobs.index_upkeep import following
@@ -188,7 +186,7 @@ class _FollowReporter:
         if self._as_json:
             print_json(
                 {
-                    "told": done.reported,
+                    "reported": done.reported,
                     "indexed": done.indexed,
                     "refused": done.refused,
                     "trimmed": done.trimmed,
