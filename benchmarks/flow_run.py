@@ -11,8 +11,8 @@ from idgraph.app.settings.document import Settings
 
 
 class FlowRun(NamedTuple):
-    """Seconds are wall time, of the whole process and from the first micro-batch on; CPU seconds are by kind of
-    process. `written_bytes` are what the disk was given, logs and temporary files included."""
+    """Seconds are wall time: of the whole process; from the first micro-batch to the last one's end; from there to the end
+    of the process, when all is searchable and Spark has ended. CPU seconds are by kind of process. `written_bytes` are what the disk was given, logs and temporary files included."""
 
     events: int
     fragments_written: int
@@ -20,6 +20,7 @@ class FlowRun(NamedTuple):
     sealed: int
     whole_seconds: float
     streaming_seconds: float
+    searchable_seconds: float
     cpu_seconds: dict[str, float]
     peak: Sample
     written_bytes: int
@@ -49,6 +50,7 @@ def run_until_done(config: Path, events: int) -> FlowRun:
         sealed=sum(batch["protected"] for batch in batches),
         whole_seconds=seconds,
         streaming_seconds=flow.batches[-1][0] - (flow.batches[0][0] - batches[0]["seconds"]),
+        searchable_seconds=seconds - (flow.batches[0][0] - batches[0]["seconds"]),
         cpu_seconds=watch.cpu_seconds(),
         peak=watch.peak,
         written_bytes=watch.written_bytes(),

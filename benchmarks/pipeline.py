@@ -40,6 +40,7 @@ class Pipeline:
         self.compiled = compiled
         self._data_keys = data_keys or tools.data_keys
         self._size = BatchSize(settings.flow.commit_fragments)
+        self._projection = tools.projection(lambda: compiled.attributes.index_rules)
 
     def map(self, records: Iterable[RawRecord | DamagedRecord]) -> list[MapOutput]:
         """One map task."""
@@ -57,6 +58,10 @@ class Pipeline:
     def commit(self, fragments: Iterable[EncodedChange]) -> CommitOutput:
         """One commit task."""
         return CommitStage(self.tools.store, self._size).run(fragments)
+
+    def project(self) -> None:
+        """What the flow's projection does behind it."""
+        self._projection.sweep()
 
 
 def wire(outputs: Iterable[MapOutput]) -> Iterator[EncodedChange]:

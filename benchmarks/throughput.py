@@ -44,6 +44,8 @@ def measure(folder: Path, shops: int) -> dict[str, Any]:
             "whole_process_events_per_second": round(run.events / run.whole_seconds),
             "streaming_seconds": round(run.streaming_seconds, 2),
             "streaming_events_per_second": round(run.events / run.streaming_seconds),
+            "searchable_seconds": round(run.searchable_seconds, 2),
+            "searchable_events_per_second": round(run.events / run.searchable_seconds),
             "first_bar_events_per_second": 40_000,
             "goal_events_per_second": 81_000,
             "spark_carry_events_per_second": round(run.events / carried),
