@@ -92,7 +92,7 @@ def test_without_a_terminal_there_are_lines(
 def test_progress_in_words() -> None:
     progress = Progress(3, "file", 2)
     progress.counts.update({"events": 1200, "dead_letters": 1, "values/a.b": 7, "conflicts": 0})
-    assert line(progress, 200.0) == "2 of 3 files, 1,200 events, 1 dead letters, about 3 min left"
+    assert line(progress, 200.0) == "2 of 3 files, 1,200 events, 1 dead letter, about 3 min left"
     assert [duration(each) for each in (0.4, 40, 300, 12_000)] == ["0 s", "40 s", "5 min", "3 h 20 min"]
 
 

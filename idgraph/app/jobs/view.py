@@ -89,7 +89,7 @@ def line(progress: Progress, seconds_left: float | None = None) -> str:
     total = max(progress.total, progress.done)
     reported = [f"{progress.done:,} of {counted(total, progress.unit)}"]
     reported += [
-        f"{number:,} {name.replace('_', ' ')}"
+        f"{number:,} {name.replace('_', ' ').removesuffix('s' if number == 1 else '')}"
         for name, number in progress.counts.items()
         if number and "/" not in name
     ]
