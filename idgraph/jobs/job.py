@@ -13,11 +13,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from idgraph.model.errors import IdgraphError, JobStoppedError, SealError
 from idgraph.model.jobs import JobKind, JobLog, JobRecord, JobState, Origin, Point, Progress
-from ingestion.stages.dead_letters import PayloadSealer
+
+if TYPE_CHECKING:
+    from ingestion.stages.dead_letters import PayloadSealer
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,6 @@ from idgraph.app.commands.context import JobWho, JobWhy, origin_of, settings_of
 from idgraph.app.exits import Exit, error_handler
 from idgraph.app.terminal.output import counted, escape_control_chars, print_json, print_table
 from idgraph.app.terminal.stdio import confirmed
-from idgraph.jobs.export_file import require_place
 from idgraph.model.errors import ConfigError, QueryError, StoreError
 from idgraph.model.tombstones import NO_EPOCH
 
@@ -145,6 +144,8 @@ def _erase(
         _show_preview(found, led_there, as_json)
         return
     if receipt_file is not None:
+        from idgraph.jobs.export_file import require_place
+
         require_place(receipt_file)
     if not yes:
         for name, because in led_there.items():

@@ -14,7 +14,6 @@ from idgraph.app.commands.context import JobWho, JobWhy, Json, origin_of, settin
 from idgraph.app.exits import Exit, error_handler
 from idgraph.app.observation.json_logs import say
 from idgraph.app.terminal.output import counted, escape_control_chars, print_json, print_table
-from idgraph.jobs.export_file import write_export
 from idgraph.model.errors import ConfigError, MetadataError
 
 if TYPE_CHECKING:
@@ -77,6 +76,8 @@ def seal(
                 job = Reencryption(sealing, pinned.snapshot, resources.store, page=page)
                 done = run_shown(runner, job, origin_of(who, why), rate=rate)
             if list_names is not None:
+                from idgraph.jobs.export_file import write_export
+
                 write_export(list_names, readable)
         if as_json:
             print_json(_described(done, pinned.snapshot.version))
