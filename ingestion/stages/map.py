@@ -103,7 +103,8 @@ class EventMapper:
         spec = self._snapshot.spec_for(source, event_type)
         signs = None if spec is None else self._snapshot.protected_names.signs_in_event_ids(spec.document.id)
         found = None
-        if spec is not None and spec.scope is None and signs is not None:
+        is_harmless = self._snapshot.attributes.sensitive(source) is None
+        if spec is not None and spec.scope is None and signs is not None and is_harmless:
             found = spec.map, spec.ref, signs
         if len(self._routes) < MAX_CACHED_ROUTES:
             self._routes[source, event_type] = found
@@ -114,7 +115,7 @@ class EventMapper:
         `latest` (epoch milliseconds). Raises SchemaRegistryError, and ConfigError for a registry's unreadable secret."""
         stage, spec_ref, leaves = "decode", None, None
         try:
-            event = self._readers[record.source].read(record)
+            event = self._read(record)
             stage = "map"
             spec = self._snapshot.spec_for(event.source, event.type)
             if spec is None:
@@ -172,6 +173,18 @@ class EventMapper:
         if leaves is not None:
             self._snapshot.attributes.take_back(leaves)
         return None
+
+    def _read(self, record: RawRecord) -> Event:
+        event = self._readers[record.source].read(record)
+        # A source's name is stored readable, in stamps and in the catalogue, and may come out of the event.
+        if event.source != record.source:
+            reported = self._snapshot.attributes.sensitive(event.source)
+            if reported is not None:
+                raise EventError(
+                    DeadLetterReason.SENSITIVE_KEY,
+                    f"the envelope's source looks sensitive ({reported.kind}), and names of sources are stored readable",
+                )
+        return event
 
     def is_timed(self, record: RawRecord) -> bool:
         """Whether the ordinals of its source are times."""

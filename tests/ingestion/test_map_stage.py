@@ -557,6 +557,30 @@ def test_a_dead_letter_has_all_errors_of_its_record(tmp_path: Path) -> None:
     assert CANARY not in dead_letter.detail
 
 
+@pytest.mark.parametrize(
+    ("source", "mode", "is_refused"),
+    [
+        (f"{CANARY}@example.com", DetectionMode.SEAL, True),
+        ("+14155552671", DetectionMode.SEAL, True),
+        ("orders", DetectionMode.SEAL, False),
+        (f"{CANARY}@example.com", DetectionMode.OFF, False),
+    ],
+)
+def test_a_source_that_looks_sensitive_is_refused(
+    source: str, mode: DetectionMode, is_refused: bool, tmp_path: Path
+) -> None:
+    """Found by review: with `source = { path = ... }` an address went into stamps and the catalogue."""
+    known = snapshot(specs=[passing(WHOLE, source="*")], defaults=DiscoveryDefaults(detection=mode))
+    pipeline = Pipeline(tmp_path, snapshot=known)
+    of_path = pipeline.sources["orders"].model_copy(update={"source": ValuePlace(path="shop")})
+    pipeline.sources["orders"] = of_path
+    output = pipeline.map(event(1, shop=source), event(2, shop="fine"))
+    assert [each.reason for each in output.dead_letters] == [Reason.SENSITIVE_KEY] * is_refused
+    assert not any(source in each.detail for each in output.dead_letters)
+    seen_from = {where for where, _ in output.changes.values()}
+    assert seen_from == {"fine"} if is_refused else source in seen_from
+
+
 BY_VALUE: list[Any] = [
     {"operation": "shift", "spec": {"*": "&", "name": "seen.@(1,name).at"}},
     {"operation": "shift", "spec": {"*": "&", "name": {"*": {"@(2,mail)": "seen.&1"}}}},

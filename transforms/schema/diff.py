@@ -158,7 +158,7 @@ class AttributeTree(PolicyTree):
 
     def _refuse_sensitive(self, parent: AttributeNode, key: str) -> None:
         # Keys become paths, and paths are never sealed: not in the store, the catalogue, the index, a log.
-        reported = self._sensitive(key)
+        reported = self.sensitive(key)
         if reported is not None:
             raise EventError(
                 DeadLetterReason.SENSITIVE_KEY,

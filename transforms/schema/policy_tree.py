@@ -167,7 +167,7 @@ class PolicyTree:
         shows = False
         for key in paths.split(path):
             node = node.children.get(key) or self._stored_node(node, key)
-            shows = node.is_undecided and (shows or self._sensitive(key) is not None)
+            shows = node.is_undecided and (shows or self.sensitive(key) is not None)
         return shows
 
     def _add(self, parent: AttributeNode, key: str, siblings: dict[str, AttributeNode]) -> AttributeNode:
@@ -194,7 +194,7 @@ class PolicyTree:
             parent.is_kept
             and self._unknown < MAX_CACHED_UNKNOWN
             and _is_within_bounds(node)
-            and self._sensitive(key) is None
+            and self.sensitive(key) is None
         )
         if node.is_kept:
             node.is_unknown = True
@@ -202,7 +202,8 @@ class PolicyTree:
             parent.children[key] = node
         return node
 
-    def _sensitive(self, key: str) -> Proposal | None:
+    def sensitive(self, key: str) -> Proposal | None:
+        """What a name that is stored readable, as a key or a source, seems to be, if values like it are sealed."""
         from transforms.schema.detection import shaped_key
 
         reported = shaped_key(key)
