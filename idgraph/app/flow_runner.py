@@ -91,7 +91,8 @@ def run_flow(
         stack.enter_context(_own_state(settings))
         client = stack.enter_context(closing(wiring.metadata_client(settings)))
         resources = stack.enter_context(_ready(settings))
-        snapshots = stack.enter_context(SnapshotFollower(client, wiring.snapshot_file(settings)))
+        kept, max_age = wiring.snapshot_file(settings), settings.metadata.max_snapshot_age_seconds
+        snapshots = stack.enter_context(SnapshotFollower(client, kept, max_age))
         schema = stack.enter_context(_schema_changes(settings, client))
         projection = stack.enter_context(_projecting(settings, resources, snapshots))
         stream = input_stream(settings)

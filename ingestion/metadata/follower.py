@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Protocol
 
-from idgraph.model.errors import MetadataError, UnauthorizedError
+from idgraph.model.errors import FlowStoppedError, MetadataError, UnauthorizedError
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.projection.outages import Outage
 from idgraph.snapshot_file import PinnedSnapshot, SnapshotFile, kept_snapshot
@@ -42,8 +42,12 @@ class SnapshotFollower:
     start. Use as a context manager.
     """
 
-    def __init__(self, source: SnapshotSource, cache_file: Path) -> None:
+    def __init__(
+        self, source: SnapshotSource, cache_file: Path, max_age_seconds: float | None = None
+    ) -> None:
+        """No micro-batch begins once the service has been silent for `max_age_seconds`; None: however long it is."""
         self._source = source
+        self._max_age = math.inf if max_age_seconds is None else max_age_seconds
         self._cache = SnapshotFile(cache_file)
         self._current: PinnedSnapshot | None = None
         self._answered = -math.inf
@@ -80,6 +84,17 @@ class SnapshotFollower:
         """The newest snapshot. Never blocks."""
         assert self._current is not None  # noqa: S101 - set by __enter__
         return self._current
+
+    def in_force(self) -> PinnedSnapshot:
+        """The newest snapshot, for a micro-batch that begins. Raises FlowStoppedError when it is too old: a policy may
+        have changed since."""
+        if self.age() > self._max_age:
+            raise FlowStoppedError(
+                "the metadata service has not said for more than metadata.max_snapshot_age_seconds "
+                f"({self._max_age:g}) that snapshot {self.current().snapshot.version} is the newest; nothing is lost: "
+                "run again when it is back, or raise the setting"
+            )
+        return self.current()
 
     def age(self) -> float:
         """Seconds since the service last said which snapshot is the newest; infinite if it has not in this run."""

@@ -99,7 +99,7 @@ class MicroBatches:
         """Run micro-batch `number`, named `batch`, to its end. Raises FlowStoppedError for too many dead letters, and the
         error of the last attempt when all failed or `stop` was set."""
         is_again = self._pins.has_begun(batch)
-        pinned = self._pins.pin(batch, self._snapshots.current())
+        pinned = self._pins.pin(batch, self._snapshots.in_force())
         for attempted in range(self._backoff.retries + 1):
             attempt = BatchAttempt(batch, uuid.uuid4().hex, is_again or attempted > 0)
             is_last = attempted == self._backoff.retries

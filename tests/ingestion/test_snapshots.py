@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from idgraph.model.errors import MetadataError, UnauthorizedError
+from idgraph.model.errors import FlowStoppedError, MetadataError, UnauthorizedError
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.snapshot_file import kept_snapshot
 from ingestion.metadata import follower as snapshots
@@ -61,6 +61,21 @@ def test_a_newer_snapshot_comes_without_asking(service: Service, cache: Path) ->
         eventually(lambda: kept_snapshot(cache) == follower.current())
         # What was handed out stays as it was (law 4).
         assert first.snapshot.version < follower.current().snapshot.version
+
+
+def test_a_snapshot_that_is_too_old_begins_no_batch(service: Service, cache: Path) -> None:
+    """Found by review: whoever cut a flow off kept a new protection from it for ever."""
+    with ExitStack() as stack:
+        client = stack.enter_context(client_of(service.url))
+        fresh = stack.enter_context(SnapshotFollower(client, cache, 60.0))
+        assert fresh.in_force() == fresh.current()
+    with ExitStack() as stack:
+        client = stack.enter_context(client_of(nobody()))
+        unbounded = stack.enter_context(SnapshotFollower(client, cache))
+        assert unbounded.in_force() == unbounded.current()
+        bounded = stack.enter_context(SnapshotFollower(client, cache, 60.0))
+        with pytest.raises(FlowStoppedError, match="max_snapshot_age_seconds"):
+            bounded.in_force()
 
 
 def test_what_is_kept_is_its_owners_only(service: Service, cache: Path) -> None:

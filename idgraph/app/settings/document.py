@@ -68,6 +68,12 @@ class MetadataSettings(BaseModel):
         description="SQLAlchemy URL of the service's database; an SQLite path is relative to the configuration file. "
         "Default: metadata.db in `directory`.",
     )
+    max_snapshot_age_seconds: float | None = Field(
+        default=None,
+        ge=60,
+        description="A flow that the service has not answered for so long stops: whoever cuts it off could keep a new "
+        "protection from it. It then does not start without the service either. Default: it goes on with the last snapshot.",
+    )
     max_updates: int = Field(default=500, ge=1, description="Send schema changes when this many wait.")
     schema_update_interval: float = Field(
         default=0.25,
