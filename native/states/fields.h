@@ -14,11 +14,20 @@ static PyObject *number_of(const struct text *value)
 {
     struct reader reader = {value->start, value->start + value->size};
     long long whole;
-    if (take_number(&reader, &whole) && reader.at == reader.end) {
+    if (!take_number(&reader, &whole)) {
+        return NULL;
+    }
+    if (reader.at == reader.end) {
         return PyLong_FromLongLong(whole);
     }
     char digits[SAFE_LITERAL + 1];
-    if (value->size > SAFE_LITERAL || !memchr(value->start, '.', (size_t)value->size)) {
+    if (value->size > SAFE_LITERAL || !take(&reader, '.') || reader.at == reader.end) {
+        return NULL;
+    }
+    while (reader.at < reader.end && *reader.at >= '0' && *reader.at <= '9') {
+        reader.at++;
+    }
+    if (reader.at < reader.end) {
         return NULL;
     }
     memcpy(digits, value->start, (size_t)value->size);
@@ -29,19 +38,25 @@ static PyObject *number_of(const struct text *value)
         PyErr_Clear();
         return NULL;
     }
-    return *end || !isfinite(number) || fabs(number) < 1e-300 ? NULL : PyFloat_FromDouble(number);
+    return end != digits + value->size || !isfinite(number) || fabs(number) < 1e-300 ? NULL : PyFloat_FromDouble(number);
+}
+
+/* Whether this is one text in quotes with nothing escaped in it: `inner` is what is between them. */
+static bool is_plain_text(const struct text *value, struct text *inner)
+{
+    *inner = (struct text){value->start + 1, value->size - 2};
+    return inner->size >= 0 && *value->start == '"' && value->start[value->size - 1] == '"' &&
+           memchr(inner->start, '"', (size_t)inner->size) == NULL && memchr(inner->start, '\\', (size_t)inner->size) == NULL;
 }
 
 /* A value that the index holds as it is: NULL without an exception for others. */
 static PyObject *scalar_of(const struct text *value)
 {
-    char first = value->start[0];
-    if (first == '"') {
-        if (memchr(value->start, '\\', (size_t)value->size) != NULL) {
-            return NULL;
-        }
-        return PyUnicode_DecodeUTF8(value->start + 1, value->size - 2, NULL);
+    struct text inner;
+    if (is_plain_text(value, &inner)) {
+        return PyUnicode_DecodeUTF8(inner.start, inner.size, NULL);
     }
+    char first = value->start[0];
     if (value->size == 4 && !memcmp(value->start, "true", 4)) {
         return Py_NewRef(Py_True);
     }
@@ -54,12 +69,23 @@ static PyObject *scalar_of(const struct text *value)
 /* The token of a sealed value, as idgraph.model.classification says, or None: NULL without an exception for odd ones. */
 static PyObject *token_of(const struct text *value)
 {
-    const char *end = value->start + value->size - 1;
-    if (value->size < 2 || *value->start != '"' || memchr(value->start, '\\', (size_t)value->size) != NULL) {
+    struct text inner;
+    if (!is_plain_text(value, &inner)) {
         return NULL;
     }
-    const char *dot = memchr(value->start, '.', (size_t)value->size);
+    const char *end = inner.start + inner.size;
+    const char *dot = memchr(inner.start, '.', (size_t)inner.size);
     return dot == NULL || dot + 1 == end ? Py_NewRef(Py_None) : PyUnicode_DecodeUTF8(dot + 1, end - dot - 1, NULL);
+}
+
+/* None in place of a value; NULL stays. */
+static PyObject *hidden(PyObject *value)
+{
+    if (value == NULL) {
+        return NULL;
+    }
+    Py_DECREF(value);
+    return Py_NewRef(Py_None);
 }
 
 /* Whom to ask about values, and whether one of them raised. */
@@ -68,9 +94,10 @@ struct asked {
     bool has_raised;
 };
 
-/* What the index may know of a register; None for nothing. */
+/* What the index may know of a register; None for nothing. Also what it may not know is read: it may be damaged. */
 static PyObject *field(const struct entry *entry, PyObject *path, struct asked *asked)
 {
+    bool is_hidden = false;
     if (entry->kind == SEALED) {
         PyObject *token = token_of(&entry->value);
         if (token != NULL || PyErr_Occurred()) {
@@ -81,18 +108,19 @@ static PyObject *field(const struct entry *entry, PyObject *path, struct asked *
         PyObject *answer = PyObject_CallOneArg(asked->is_indexable, path);
         int indexable = answer == NULL ? -1 : PyObject_IsTrue(answer);
         Py_XDECREF(answer);
-        if (indexable <= 0) {
-            asked->has_raised = indexable < 0;
-            return indexable < 0 ? NULL : Py_NewRef(Py_None);
+        if (indexable < 0) {
+            asked->has_raised = true;
+            return NULL;
         }
+        is_hidden = !indexable;
         PyObject *value = scalar_of(&entry->value);
         if (value != NULL || PyErr_Occurred()) {
-            return value;
+            return is_hidden ? hidden(value) : value;
         }
     }
     PyObject *shown = PyObject_CallFunction(asked->odd, "iy#", entry->kind, entry->value.start, entry->value.size);
     asked->has_raised = shown == NULL;
-    return shown;
+    return is_hidden ? hidden(shown) : shown;
 }
 
 /* What is longer is not remembered. */
@@ -143,6 +171,34 @@ static int set_field(PyObject *fields, const struct entry *entry, struct asked *
     return failed ? -1 : 0;
 }
 
+/* Whether no byte of a state says by itself that it is damaged: 1, 0 for a control character or what is not UTF-8, or -1
+ * with an exception. */
+static int is_clean(struct text json)
+{
+    unsigned char all = 0;
+    bool has_control = false;
+    for (Py_ssize_t each = 0; each < json.size; each++) {
+        unsigned char character = (unsigned char)json.start[each];
+        all |= character;
+        has_control |= character < ' ';
+    }
+    if (has_control || all < 128) {
+        return !has_control;
+    }
+    PyObject *text = PyUnicode_DecodeUTF8(json.start, json.size, NULL);
+    if (text == NULL && PyErr_ExceptionMatches(PyExc_UnicodeDecodeError)) {
+        PyErr_Clear();
+        return 0;
+    }
+    Py_XDECREF(text);
+    return text == NULL ? -1 : 1;
+}
+
+static bool is_null(const struct text *value)
+{
+    return value->size == 4 && !memcmp(value->start, "null", 4);
+}
+
 PyDoc_STRVAR(fields_doc, "fields(data, is_indexable, odd): what the index may know of a state, by path; odd(kind, json)\n"
                          "says what stands for a value that is no plain scalar. None for the reference to say.");
 
@@ -151,9 +207,16 @@ static PyObject *fields(PyObject *Py_UNUSED(module), PyObject *const *arguments,
     if (!check_arguments(given, 3) || !are_bytes(arguments, 1)) {
         return NULL;
     }
-    struct state *state = state_of(arguments[0]);
+    int clean = is_clean(json_of(arguments[0], HEADER));
+    struct state *state = clean == 1 ? state_of(arguments[0]) : NULL;
     if (state == NULL) {
         return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+    }
+    for (int each = 0; each < state->registers_size; each++) {
+        if (state->registers[each].kind == DELETED && !is_null(&state->registers[each].value)) {
+            PyMem_Free(state);
+            Py_RETURN_NONE;
+        }
     }
     struct asked asked = {arguments[1], arguments[2], false};
     PyObject *made = PyDict_New();

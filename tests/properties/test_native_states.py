@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -498,3 +498,42 @@ def test_no_byte_is_trusted(mine: list[FragmentChange], data: st.DataObject) -> 
         except (DamagedStateError, *canonical.MalformedJSON, ValueError, TypeError):
             # Of what nobody can have written the reference implementations raise these too; what counts is that it ends.
             pass
+
+
+@settings(max_examples=examples(400), deadline=None)
+@given(several, st.data())
+def test_fields_of_damaged_states_are_the_reference_ones(
+    mine: list[FragmentChange], data: st.DataObject
+) -> None:
+    """Found by review: `"abc".` was a SystemError, and `1.5\\0` and `"abc"5` passed as values."""
+    body = bytearray(codec.body(encoded(mine)))
+    for _ in range(data.draw(st.integers(1, 2))):
+        place = data.draw(st.integers(0, len(body) - 1))
+        character = data.draw(st.sampled_from(b'"\\[]{},:-+019.eE \xff\xc3\0\n\x1fun'))
+        body[place : place + data.draw(st.integers(0, 1))] = [character] * data.draw(st.integers(0, 1))
+    assert_read_alike(codec.framed(bytes(body)))
+
+
+@pytest.mark.parametrize(
+    "value", [b'"abc".', b'"abc"5', b"1.5\0", b"1.", b"01.5", b'"a\nb"', b'"\xff"', b'"a"b"c"', b"tru"]
+)
+@pytest.mark.parametrize("kind", [b"0", b"1", b"2"])
+@pytest.mark.parametrize("path", [b"shown", b"hidden"])
+def test_a_value_that_is_no_json_is_damage(value: bytes, kind: bytes, path: bytes) -> None:
+    body = b'[[[0,1,"s","e","m",1]],{"%s":[0,%s,%s]},[],{"u:1":0}]' % (path, kind, value)
+    assert_read_alike(codec.framed(body))
+    assert fields_of(codec.framed(body)) is None
+
+
+def fields_of(state: bytes) -> Mapping[str, Any] | None:
+    """The fields of a state's bytes, None for damaged ones."""
+    try:
+        checked = FragmentState.checked(state)
+        return dict(document("f", 1, checked, IndexRules({*PATHS_SHOWN, "shown"}.__contains__)).fields)
+    except DamagedStateError:
+        return None
+
+
+def assert_read_alike(state: bytes) -> None:
+    one, other = both(lambda: fields_of(state))
+    assert one == other
