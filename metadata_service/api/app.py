@@ -9,7 +9,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from idgraph.web import problems
+from idgraph.web import api_page, problems
 from idgraph.web.problems import KeepSlashes
 from metadata_service.api import request_metrics
 from metadata_service.api.guard import FREE, Guard
@@ -54,6 +54,7 @@ def create_app(settings: ServiceSettings, compile_spec: CompileSpec = packaged_c
     )
     app.state.service = MetadataService(settings, database, SnapshotCache(database), watch, compile_spec)
     problems.install(app)
+    api_page.install(app)
     for module in ROUTES:
         app.include_router(module.router)
     app.add_middleware(Guard, database=database, max_body_bytes=settings.max_body_bytes)

@@ -10,11 +10,12 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from idgraph.web import api_page
 from idgraph.web.problems import problem
 from metadata_service.storage.database import Database
 from metadata_service.storage.tokens import Role, authenticate
 
-FREE = frozenset({"/health/live", "/health/ready", "/healthz", "/metrics", "/openapi.json"})
+FREE = frozenset({"/health/live", "/health/ready", "/healthz", "/metrics", "/openapi.json", api_page.PATH})
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
 CHALLENGE = 'Bearer realm="idgraph metadata"'
 

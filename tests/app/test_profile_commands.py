@@ -64,7 +64,13 @@ def test_lookup_reveals_on_request(filled: CommandLine) -> None:
 def test_lookup_of_nobody(filled: CommandLine) -> None:
     result = filled("lookup", "user_id:none")
     assert (result.exit_code, result.stdout) == (3, "")
-    assert "no profile has this identifier" in result.stderr
+    assert result.stderr == "no profile has this identifier\n"
+
+
+def test_lookup_of_a_type_that_there_is_not(filled: CommandLine) -> None:
+    result = filled("lookup", "userid:4493")
+    assert result.exit_code == 3
+    assert "no active spec makes the type userid: did you mean user_id?" in result.stderr
 
 
 def test_lookup_of_no_identifier(filled: CommandLine) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import socket
 from datetime import timedelta
 from typing import Any
@@ -11,6 +12,7 @@ import httpx
 import pytest
 from sqlalchemy import select, text
 
+from idgraph.web.api_page import page
 from idgraph.web.refusals import ClashError, RefusedRequestError, UnknownSubjectError
 from metadata_service.api.guard import is_allowed
 from metadata_service.storage.database import Database
@@ -35,7 +37,7 @@ def test_without_a_token_only_health_and_the_description(service: Running) -> No
     described = service.nobody.get("/openapi.json").json()
     assert described["paths"]["/v1/snapshot"]["get"]
     assert described["security"] == [{"token": []}]
-    for path in ("/v1/snapshot", "/v1/specs", "/v1/nothing", "/docs", "/", "/healthz/", "/v1/specs%2Fa"):
+    for path in ("/v1/snapshot", "/v1/specs", "/v1/nothing", "/", "/healthz/", "/v1/specs%2Fa"):
         answer = service.nobody.get(path)
         assert_problem(answer, 401)
         assert answer.headers["WWW-Authenticate"].startswith("Bearer")
@@ -168,3 +170,26 @@ def test_a_database_that_is_away_is_a_503(service: Running) -> None:
     assert_problem(answer, 503)
     assert answer.headers["Retry-After"]
     assert "gone" not in answer.text
+
+
+def test_the_page_of_the_interface_needs_no_token_and_no_other_host(service: Running) -> None:
+    answer = service.nobody.get("/docs")
+    assert answer.status_code == 200
+    assert answer.headers["Content-Type"].startswith("text/html")
+    assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
+    described = service.nobody.get("/openapi.json").json()
+    assert all(f"<code>{path}</code>" in answer.text for path in described["paths"])
+    assert all(f"<code>{name}</code>" in answer.text for name in described["components"]["schemas"])
+    assert not re.search(r"<script|https?://", answer.text)
+    assert "/docs" not in described["paths"]
+
+
+def test_the_page_of_an_interface_shows_what_is_written_as_text() -> None:
+    shown = page(
+        {
+            "info": {"title": "<b>", "version": "1"},
+            "paths": {"/x": {"get": {"description": "<script>alert(1)</script>", "responses": {}}}},
+        }
+    )
+    assert "<script>" not in shown
+    assert "<h1>&lt;b&gt;</h1>" in shown

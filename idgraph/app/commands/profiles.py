@@ -48,7 +48,8 @@ def lookup(
         except ValueError as error:
             raise QueryError(str(error)) from None
         with wiring.opened_to_read(settings) as resources:
-            reader = wiring.profile_reader(settings, resources)
+            pinned = wiring.snapshot_to_read_by(settings)
+            reader = wiring.profile_reader(settings, resources, pinned)
             found = reader.lookup(wanted, reveal)
             if not found:
                 # With another keyring nobody is found, which is no answer.
@@ -56,7 +57,8 @@ def lookup(
         _show(found, as_json)
         _report_exceptions(reader)
         if not found:
-            print("no profile has this identifier", file=sys.stderr)
+            types = {place.type for spec in pinned.snapshot.specs for place in spec.identifiers}
+            print(f"no profile has this identifier{_hint_of_type(wanted.type, types)}", file=sys.stderr)
             raise typer.Exit(Exit.NOT_FOUND)
 
 
@@ -235,6 +237,17 @@ def _report_exceptions(reader: ProfileReader) -> None:
                 file=sys.stderr,
             )
         raise typer.Exit(Exit.FAILED)
+
+
+def _hint_of_type(given: str, known: set[str]) -> str:
+    """What to say of an identifier of a type that no active spec makes."""
+    import difflib
+
+    if given in known or not known:
+        return ""
+    near = difflib.get_close_matches(given, sorted(known), n=1)
+    hint = f"did you mean {near[0]}?" if near else f"they make {', '.join(sorted(known))}"
+    return escape_control_chars(f"; no active spec makes the type {given}: {hint}")
 
 
 def _hints_of_loss(resources: wiring.ReadResources) -> Iterator[str]:
