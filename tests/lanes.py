@@ -65,6 +65,9 @@ LONG = (
 LONG_VARIANTS = ("postgresql",)
 """Parameters: the suite's other variants are played by `make test`."""
 
+SERVED = ("dynamodb", "elasticsearch")
+"""In the names and parameters of tests that start a server."""
+
 SLOW_FIRST = ("e2e/", "spark/")
 """Begun last, these would leave all cores but one idle."""
 
@@ -87,7 +90,11 @@ def mark(item: pytest.Item) -> None:
         item.add_marker("long")
     module = getattr(item, "module", None)
     values = vars(module) if module is not None else {}
-    if values.get("subprocess") is subprocess or any(_starts_processes(value) for value in values.values()):
+    if (
+        values.get("subprocess") is subprocess
+        or any(_starts_processes(value) for value in values.values())
+        or any(each in item.name for each in SERVED)
+    ):
         item.add_marker("process")
     if "given" in values:
         item.add_marker("property")
