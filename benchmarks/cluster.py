@@ -15,14 +15,14 @@ from benchmarks.flow_run import FlowRun, run_until_done
 from benchmarks.product import command, installed
 from benchmarks.workload import SOURCES, clear, events, renamed
 from idgraph.app import wiring
-from idgraph.app.servers.kafka import kafka
-from idgraph.app.servers.spark import spark_cluster
-from idgraph.app.servers.stores import dynamodb, elasticsearch
 from idgraph.app.settings.document import load
 from idgraph.model import canonical
 from idgraph.model.queries import Query
 from sinks.kafka.publisher import KafkaPublisher
 from sinks.kafka.topics import make_topics
+from tests.support.kafka import kafka
+from tests.support.spark import spark_cluster
+from tests.support.stores import dynamodb, elasticsearch
 
 PARTITIONS = 4
 TYPES = {

@@ -15,12 +15,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from idgraph.app.servers.stores import dynamodb
 from idgraph.model.store import NEW, FragmentWrite
 from sinks.dynamodb.client import DynamoClient
 from sinks.dynamodb.connection import TablesLocation
 from sinks.dynamodb.profiles import DynamoProfileStore
 from sinks.dynamodb.schema import FRAGMENTS, create_tables
+from tests.support.stores import dynamodb
 
 T = TypeVar("T")
 

@@ -16,11 +16,11 @@ from benchmarks.product import RunningFlow, installed
 from benchmarks.topics import SteadyPublisher, consumer, consuming_seconds, publish_all
 from benchmarks.workload import SOURCES, clear, events, renamed
 from idgraph.app import wiring
-from idgraph.app.servers.kafka import kafka
 from idgraph.app.settings.document import load
 from idgraph.model.store import ProfileStore
 from sinks.kafka.publisher import KafkaPublisher
 from sinks.kafka.topics import make_topics
+from tests.support.kafka import kafka
 
 PARTITIONS = 2
 EVENTS_PER_SECOND = 1000

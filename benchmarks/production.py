@@ -1,4 +1,4 @@
-"""The production shape as `idgraph dev up` starts it, Kafka, DynamoDB Local, Elasticsearch and the flow: a backlog, a steady
+"""The production shape on one machine, Kafka, DynamoDB Local, Elasticsearch and the flow: a backlog, a steady
 rate, and beside them what each server reaches alone on the same machine with a bare client.
 
 DynamoDB Local, which takes some hundred items a second, is the limit of all of it. The ratios say how much of each
@@ -7,7 +7,6 @@ server's own rate the flow uses; CPU times by process say what an event costs wh
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -25,7 +24,6 @@ from benchmarks.steady_rate import SteadyRate
 from benchmarks.topics import consuming_seconds, publish_all
 from benchmarks.workload import SOURCES, clear, events, renamed
 from idgraph.app import wiring
-from idgraph.app.dev.machine import PARTITIONS, MachineShape, started
 from idgraph.app.settings.document import Settings
 from idgraph.model.events import RawRecord
 from idgraph.model.index import IndexRules
@@ -34,6 +32,7 @@ from idgraph.model.store import scan_pages
 from idgraph.projection.documents import documents_of
 from ingestion.spark.workers import WorkerResources
 from sinks.kafka.topics import make_topics
+from tests.support.machine import PARTITIONS, MachineShape, started
 
 EVENTS = 2_000
 """Of each source of a shop, in the backlog."""
@@ -63,11 +62,11 @@ def measure(folder: Path, shops: int, seconds: float, rate: int) -> dict[str, An
     not, for `seconds` each."""
     clear(folder)
     lines = {source: list(_backlog(source, shops)) for source in SOURCES}
-    with started(folder / "dev", threading.Event()) as shape:
-        settings = shape.dev.settings
+    with started(folder / "dev") as shape:
+        settings = shape.settings
         servers = settings.kafka.bootstrap_servers
         publish_all(servers, lines.items())
-        flow = RunningFlow(shape.dev.config)
+        flow = RunningFlow(shape.config)
         try:
             with ProcessWatch(flow.pid) as watch, wiring.opened(settings) as resources:
                 cpu = _Cpu(shape, watch)

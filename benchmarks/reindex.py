@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.index import BATCH, PATHS, value_at
-from idgraph.app.servers.stores import elasticsearch
 from idgraph.jobs.job import PagedJob
 from idgraph.jobs.reconcile import Reconciliation
 from idgraph.jobs.reindex import Reindex
@@ -32,6 +31,7 @@ from sinks.keyring.provider import KeyringFile
 from sinks.sqlite.profiles import SqliteProfileStore
 from sinks.tantivy.index import TantivyProfileIndex
 from sinks.tantivy.versions import TantivyIndexVersions
+from tests.support.stores import elasticsearch
 from transforms.privacy.protected_names import TombstoneNames
 
 PROFILES = 20_000

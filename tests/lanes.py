@@ -29,8 +29,6 @@ LONG = (
     "docs/test_protection.py",
     "docs/test_quickstart.py",
     "e2e/test_cluster.py",
-    "e2e/test_dev_up.py::test_a_second_one",
-    "e2e/test_dev_up.py::test_ctrl_c",
     "properties/test_elasticsearch_index.py",
     "properties/test_native_collector.py",
     "properties/test_policy_change.py",

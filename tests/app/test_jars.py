@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from idgraph.app.jars import maven
-from idgraph.app.servers.stores import DYNAMODB_LOCAL
+from idgraph.app import java
 from idgraph.model.errors import ConfigError
+from tests.support.stores import DYNAMODB_LOCAL
 
 
 @pytest.fixture
@@ -18,8 +18,8 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     content = {"a.jar": b"one", "b.so": b"two"}
     wanted = {name: hashlib.sha256(each).hexdigest() for name, each in content.items()}
-    monkeypatch.setattr(maven, "_digests", lambda _: wanted)
-    folder = maven.cache_folder() / DYNAMODB_LOCAL.name
+    monkeypatch.setattr(java, "_digests", lambda _: wanted)
+    folder = java.cache_folder() / DYNAMODB_LOCAL.name
     folder.mkdir(parents=True)
     for name, each in content.items():
         (folder / name).write_bytes(each)
@@ -29,11 +29,11 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_folder_that_cannot_be_made_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null/cache")
     with pytest.raises(ConfigError, match="/dev/null/cache/idgraph/servers: cannot be made: Not a directory"):
-        maven.jars(DYNAMODB_LOCAL)
+        java.jars(DYNAMODB_LOCAL)
 
 
 def test_what_is_kept_is_used_as_long_as_it_is_what_it_should_be(kept: Path) -> None:
-    assert maven.jars(DYNAMODB_LOCAL) == kept
+    assert java.jars(DYNAMODB_LOCAL) == kept
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_what_is_kept_is_checked_whenever_it_is_used(
     else:
         (kept / name).write_bytes(content)
     with pytest.raises(ConfigError) as caught:
-        maven.jars(DYNAMODB_LOCAL)
+        java.jars(DYNAMODB_LOCAL)
     assert str(caught.value) == f"{kept}: {reported}; remove the folder to fetch it again"
 
 
@@ -60,5 +60,5 @@ def test_without_java_nothing_is_fetched(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
     with pytest.raises(ConfigError, match="JAVA_HOME is /nowhere"):
-        maven.jars(DYNAMODB_LOCAL)
-    assert not (maven.cache_folder() / DYNAMODB_LOCAL.name).exists()
+        java.jars(DYNAMODB_LOCAL)
+    assert not (java.cache_folder() / DYNAMODB_LOCAL.name).exists()

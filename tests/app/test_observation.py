@@ -22,11 +22,11 @@ import pytest
 from idgraph.app.observation import json_logs
 from idgraph.app.observation.flow_observation import OUTBOX_COUNTED, observed
 from idgraph.app.observation.http_server import Page, serving, verdict
-from idgraph.app.servers.processes import free_port
 from idgraph.app.settings.document import load
 from idgraph.model.errors import ConfigError, SourceUnavailableError, StoreError
 from ingestion.stages.outcomes import MAX_REPORTED_DEAD_LETTERS, BatchReport, SetAside, StageReport
 from tests.installation import until
+from tests.support.processes import free_port
 
 prometheus_client = pytest.importorskip(
     "prometheus_client", reason="prometheus_client is not installed: pip install -e .[metrics]"

@@ -1,7 +1,8 @@
-"""Servers for tests and development: there is one for as long as it is needed, or the reason why not."""
+"""The launchers of servers: a server lives as long as its context, or there is a reason why not."""
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import subprocess
@@ -10,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from idgraph.app.servers import kafka
-from idgraph.app.servers.processes import free_port, listens, running
-from idgraph.app.servers.stores import dynamodb
 from idgraph.model.errors import ServerUnavailableError
 from tests.installation import until
+from tests.support import kafka
+from tests.support.processes import free_port, listens, running
+from tests.support.stores import dynamodb
 
+ROOT = Path(__file__).resolve().parents[2]
 SERVE = (
     "import http.server, sys; http.server.HTTPServer(('127.0.0.1', int(sys.argv[1])), None).serve_forever()"
 )
@@ -57,11 +59,13 @@ def test_a_server_ends_with_who_started_it_however_that_ends(tmp_path: Path) -> 
     port = free_port()
     starter = (
         "import os, pathlib, signal, sys\n"
-        "from idgraph.app.servers.processes import listens, running\n"
+        "from tests.support.processes import listens, running\n"
         f"with running('it', [sys.executable, '-c', {SERVE!r}, '{port}'], pathlib.Path('log'), lambda: listens({port})):\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
-    died = subprocess.run([sys.executable, "-c", starter], cwd=tmp_path, check=False)
+    died = subprocess.run(
+        [sys.executable, "-c", starter], cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}, check=False
+    )
     assert died.returncode == -signal.SIGKILL
     until(lambda: not listens(port), 20, "the server's end")
 

@@ -16,8 +16,6 @@ from typing import Any, Protocol
 
 from idgraph.app import wiring
 from idgraph.app.flow_offsets import partition_states
-from idgraph.app.servers.processes import free_port, listens
-from idgraph.app.servers.stores import dynamodb, elasticsearch
 from idgraph.app.settings.document import load
 from idgraph.model import canonical
 from idgraph.model.queries import Query
@@ -27,6 +25,8 @@ from tests.installation import PROGRAM, Installation, Shop, retail, until
 from tests.servers.faulty_proxy import Answer, Fault, faulty_proxy, passed_on
 from tests.servers.kafka import Kafka, running_kafka
 from tests.spark.conftest import declare, declare_counters
+from tests.support.processes import free_port, listens
+from tests.support.stores import dynamodb, elasticsearch
 from tests.undisturbed import take
 
 PORTION = {"segment": 60, "amplitude": 40, "orders": 20}

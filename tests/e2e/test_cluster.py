@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 
 from idgraph.app.package import write_archive
-from idgraph.app.servers.spark import SparkCluster, spark_cluster
 from sinks.http.metadata import MetadataClient
 from tests.e2e.faults import at_a_write, purchases
 from tests.installation import Installation, Shop, descendants, retail, until
@@ -25,6 +24,7 @@ from tests.servers.elasticsearch import require_elasticsearch
 from tests.servers.faulty_proxy import Fault, faulty_proxy
 from tests.servers.kafka import Kafka, running_kafka
 from tests.spark.conftest import declare_counters, serving_shop
+from tests.support.spark import SparkCluster, spark_cluster
 from tests.undisturbed import take
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]

@@ -8,8 +8,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from idgraph.app.servers.stores import dynamodb
 from tests.servers.requirement import required, started
+from tests.support.stores import dynamodb
 
 if TYPE_CHECKING:
     from sinks.dynamodb.connection import TablesLocation

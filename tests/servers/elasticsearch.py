@@ -9,8 +9,8 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from idgraph.app.servers.stores import elasticsearch
 from tests.servers.requirement import required, started
+from tests.support.stores import elasticsearch
 
 if TYPE_CHECKING:
     from sinks.elasticsearch.client import IndexLocation

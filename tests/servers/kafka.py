@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from idgraph.app.servers.kafka import Broker, kafka
 from tests.servers.requirement import required
+from tests.support.kafka import Broker, kafka
 
 
 class Kafka:

@@ -15,8 +15,8 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from idgraph.app.servers.processes import free_port
 from tests.servers.requirement import required
+from tests.support.processes import free_port
 
 if TYPE_CHECKING:
     from sinks.kms.envelope import KmsKey

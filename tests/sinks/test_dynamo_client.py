@@ -16,7 +16,6 @@ pytest.importorskip("boto3", reason="boto3 is not installed: pip install -e .[dy
 
 from botocore.exceptions import ClientError, ReadTimeoutError
 
-from idgraph.app.servers.processes import free_port
 from idgraph.model.errors import StoreError
 from idgraph.model.store import NEW, FragmentWrite
 from idgraph.model.tombstones import FragmentSummary
@@ -39,6 +38,7 @@ from tests.servers.faulty_proxy import (
     lost_answer,
     throttled,
 )
+from tests.support.processes import free_port
 from transforms.privacy.keys import WrappedKey
 
 

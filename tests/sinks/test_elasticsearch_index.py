@@ -19,8 +19,6 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from idgraph.app.servers.processes import free_port
-from idgraph.app.servers.stores import elasticsearch
 from idgraph.model.errors import ConfigError, ProfileIndexError
 from idgraph.model.fragments import Kind, Register
 from idgraph.model.index import IndexDocument, IndexRules
@@ -47,6 +45,8 @@ from tests.servers.faulty_proxy import (
     half_an_answer,
     lost_answer,
 )
+from tests.support.processes import free_port
+from tests.support.stores import elasticsearch
 
 Proxied = tuple[IndexLocation, deque[Fault]]
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from idgraph.app.servers.processes import free_port
 from idgraph.model.errors import ConfigError
 from sinks.http.decryptor import DecryptionService, HttpDecryptor
 from tests.servers.decryption_service import (
@@ -26,6 +25,7 @@ from tests.servers.decryption_service import (
     half,
     status,
 )
+from tests.support.processes import free_port
 
 CANARY = b'{"name": "Canary Holly"}'
 PLACE = "file:orders/a b\u00e9.jsonl#7"

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from idgraph.app.servers.processes import free_port
 from idgraph.model.errors import PublishError
+from tests.support.processes import free_port
 
 pytest.importorskip("confluent_kafka", reason="confluent_kafka is not installed: pip install -e .[kafka]")
 

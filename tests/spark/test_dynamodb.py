@@ -17,7 +17,7 @@ from tests.servers.dynamodb import require_dynamodb
 from tests.spark.conftest import FIRST, publish_first
 from transforms.schema.diff import AttributeTree
 
-# A flow into DynamoDB is played by tests/e2e/test_dev_up.py and test_cluster.py too.
+# A flow into DynamoDB is played by tests/e2e/test_production.py and test_cluster.py too.
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(600)]
 
 

@@ -12,12 +12,12 @@ from urllib.request import urlopen
 
 import pytest
 
-from idgraph.app.servers.processes import free_port
 from idgraph.model.errors import FlowStoppedError, SourceUnavailableError
 from tests.installation import Installation, Shop, kill_tree, retail, until
 from tests.servers.kafka import Kafka, running_kafka
 from tests.servers.schema_registry import schema_registry
 from tests.spark.conftest import FIRST
+from tests.support.processes import free_port
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 

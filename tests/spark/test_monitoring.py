@@ -10,9 +10,9 @@ from urllib.request import urlopen
 
 import pytest
 
-from idgraph.app.servers.processes import free_port
 from tests.canaries import seen
 from tests.installation import Installation, Shop, retail, until
+from tests.support.processes import free_port
 
 pytest.importorskip(
     "prometheus_client", reason="prometheus_client is not installed: pip install -e .[metrics]"

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from idgraph.app.jars.maven import Artifact, JarSet, jars
+from idgraph.app.java import Artifact, JarSet, jars
 
 if TYPE_CHECKING:
     from idgraph.app.settings.document import Settings

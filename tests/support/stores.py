@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from idgraph.app.jars.maven import Artifact, JarSet
-from idgraph.app.servers.processes import free_port, listening
-from idgraph.app.servers.requirements import java_and_jars
+from idgraph.app.java import Artifact, JarSet
+from tests.support.processes import free_port, java_and_jars, listening
 
+_HERE = Path(__file__).parent
 DYNAMODB_LOCAL = JarSet(
-    "DynamoDBLocal-3.1.0", (Artifact("software.amazon.dynamodb", "DynamoDBLocal", "3.1.0"),)
+    "DynamoDBLocal-3.1.0", (Artifact("software.amazon.dynamodb", "DynamoDBLocal", "3.1.0"),), _HERE
 )
 _MAIN = "software.amazon.dynamodb.services.local.main.ServerRunner"
 
@@ -44,12 +44,14 @@ def dynamodb(folder: Path, persistent: bool = False, port: int = 0) -> Iterator[
 
 
 _VERSION = "8.19.21"
-NODE = JarSet(f"elasticsearch-{_VERSION}", (Artifact("org.elasticsearch", "elasticsearch", _VERSION),))
+NODE = JarSet(f"elasticsearch-{_VERSION}", (Artifact("org.elasticsearch", "elasticsearch", _VERSION),), _HERE)
 # Apart from the others: a module that is on the class path as well is refused.
 TRANSPORT = JarSet(
-    f"transport-netty4-{_VERSION}", (Artifact("org.elasticsearch.plugin", "transport-netty4", _VERSION),)
+    f"transport-netty4-{_VERSION}",
+    (Artifact("org.elasticsearch.plugin", "transport-netty4", _VERSION),),
+    _HERE,
 )
-_LAUNCHER = Path(__file__).with_name("ElasticsearchNode.java")
+_LAUNCHER = _HERE / "ElasticsearchNode.java"
 
 
 class RunningNode(NamedTuple):

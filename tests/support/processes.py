@@ -1,4 +1,4 @@
-"""Java servers as child processes: started, waited for, and stopped with whoever started them."""
+"""Java servers as child processes: they start, become ready, and end with the process that started them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
-from idgraph.model.errors import ServerUnavailableError
+from idgraph.app.java import JarSet, jars, require_java
+from idgraph.model.errors import ConfigError, ServerUnavailableError
 
 START_SECONDS = 120
 STOP_SECONDS = 20
@@ -39,7 +40,7 @@ def running(
     with log.open("ab") as output:
         begin = output.tell()
         # A session of its own: Ctrl-C is for who started it, who then stops it in order.
-        server = subprocess.Popen(  # noqa: S603 - our own words
+        server = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -88,7 +89,7 @@ def listens(port: int) -> bool:
 @contextmanager
 def _leash(server: subprocess.Popen[bytes]) -> Iterator[None]:
     """Ends the server when this process is killed, which can stop nothing any more."""
-    leash = subprocess.Popen(  # noqa: S603 - our own words
+    leash = subprocess.Popen(
         ["/bin/sh", "-c", _LEASH, "leash", str(server.pid)], stdin=subprocess.PIPE, start_new_session=True
     )
     try:
@@ -108,3 +109,11 @@ def _await(
             said = log.read_bytes()[begin:].decode(errors="replace").strip().splitlines()[-3:]
             raise ServerUnavailableError(f"{name} did not start; it said: {' / '.join(said) or 'nothing'}")
         time.sleep(0.05)
+
+
+def java_and_jars(*wanted: JarSet) -> tuple[str, list[Path]]:
+    """The program `java`, and the folder of each set. Raises ServerUnavailableError with what to do about it."""
+    try:
+        return require_java(), [jars(each) for each in wanted]
+    except ConfigError as error:
+        raise ServerUnavailableError(str(error)) from None

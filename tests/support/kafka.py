@@ -11,10 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from idgraph.app.jars.maven import Artifact, JarSet
-from idgraph.app.servers.processes import free_port, listening
-from idgraph.app.servers.requirements import java_and_jars
+from idgraph.app.java import Artifact, JarSet
 from idgraph.model.errors import ServerUnavailableError
+from tests.support.processes import free_port, java_and_jars, listening
 
 KAFKA = JarSet(
     "kafka-4.1.0",
@@ -22,6 +21,7 @@ KAFKA = JarSet(
         Artifact("org.apache.kafka", "kafka_2.13", "4.1.0"),
         Artifact("org.slf4j", "slf4j-simple", "1.7.36"),
     ),
+    Path(__file__).parent,
 )
 _MAIN = "kafka.Kafka"
 _STORAGE_TOOL = "kafka.tools.StorageTool"
@@ -75,7 +75,7 @@ def _cluster_id() -> str:
 
 def _format(tool: list[str], properties: Path) -> None:
     cluster = _cluster_id()
-    done = subprocess.run(  # noqa: S603 - our own words
+    done = subprocess.run(
         [*tool, "format", "--standalone", "-t", cluster, "-c", str(properties)],
         capture_output=True,
         text=True,

@@ -1,5 +1,5 @@
-"""Kafka, DynamoDB Local, Elasticsearch, the metadata service and the flow by one command, `idgraph dev up`: what comes
-out is what the embedded defaults give, byte for byte."""
+"""Kafka, DynamoDB Local, Elasticsearch, the metadata service and a flow: what comes out is what the embedded defaults give,
+byte for byte."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ from pathlib import Path
 import pytest
 
 from idgraph.app import wiring
-from idgraph.app.dev import machine as dev
 from idgraph.app.settings.document import load
-from idgraph.model.errors import ConfigError
 from idgraph.model.index import ProfileIndex
 from idgraph.model.queries import Query
-from tests.e2e.production_shape import ProductionShape, alive, interrupt, kill
-from tests.installation import Installation, descendants, profiles_by, retail, until
+from tests.e2e.production_shape import STOP_SECONDS, ProductionShape
+from tests.installation import Installation, profiles_by, retail, until
 from tests.properties.test_indexes import all_pages
 from tests.retail_queries import QUERIES
-from tests.servers.requirement import REQUIRED
+from tests.servers.requirement import required
+from tests.support.machine import started
 from tests.undisturbed import take
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -29,46 +28,47 @@ FIRST = {"segment": 250, "amplitude": 150, "orders": 100}
 KEYS = {"segment": "userId", "amplitude": "user_id", "orders": "customer.email"}
 PATIENCE = 240
 LATER = 20
-"""Orders that come when all was started again."""
+"""Orders that come when the flow was started again."""
 
 
 class Started:
-    """The production shape, and the process that has it up by now."""
+    """The production shape, and the process that has its flow by now."""
 
     def __init__(self, shape: ProductionShape) -> None:
         self.shape = shape
         self.process = shape.start()
-        self.exported: list[bytes] = []
-        """By who was up before."""
 
-    def again(self) -> None:
-        self.process = self.shape.start()
+    def stop(self) -> None:
+        """As its users stop it; asserts that it ends well."""
+        self.process.terminate()
+        assert self.process.wait(STOP_SECONDS) == 0, self.shape.errors.read_bytes()
 
 
 @pytest.fixture(scope="module")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
-    import os
-
-    try:
-        dev.require_parts()
-    except ConfigError as error:
-        if os.environ.get(REQUIRED):
-            raise
-        pytest.skip(" ".join(str(error).split()))
-    started = Started(ProductionShape(tmp_path_factory.mktemp("up") / "dev"))
+    with (
+        required("boto3", "idgraph[dynamodb]"),
+        required("elasticsearch", "idgraph[elasticsearch]"),
+        required("confluent_kafka", "idgraph[kafka]"),
+    ):
+        machine = started(tmp_path_factory.mktemp("up") / "machine")
+        shape = machine.__enter__()
+    one = Started(ProductionShape(shape))
     try:
         for source, events in FIRST.items():
-            publish(started.shape, source, retail(source)[:events])
+            publish(one.shape, source, retail(source)[:events])
         until(
-            lambda: started.shape.taken() >= sum(FIRST.values()) or started.process.poll() is not None,
+            lambda: one.shape.taken() >= sum(FIRST.values()) or one.process.poll() is not None,
             PATIENCE,
             "all events",
         )
-        assert started.process.poll() is None, started.shape.said()
-        yield started
+        assert one.process.poll() is None, one.shape.errors.read_bytes()
+        yield one
     finally:
-        if started.process.poll() is None:
-            interrupt(started.process)
+        if one.process.poll() is None:
+            one.process.terminate()
+            one.process.wait(STOP_SECONDS)
+        machine.__exit__(None, None, None)
 
 
 @pytest.fixture(scope="module")
@@ -107,11 +107,11 @@ def test_end_to_end(up: Started, embedded: Installation) -> None:
     found = answers(shape.config)
     assert found == answers(embedded.config)
     assert sum(bool(ids) for ids, _ in found) >= 6, "the queries ask for what is there"
-    state = shape.settings().directory
+    state = shape.settings.directory
     assert not [
         file.name for name in ("profiles", "data-keys", "index") for file in state.glob(f"{name}.db*")
     ]
-    assert b"all tables exist" in shape.command("store", "create").stdout
+    assert b"all tables are there" in shape.command("store", "create").stdout
     lags = [json.loads(line) for line in shape.command("flows", "--json").stdout.splitlines()]
     assert len(lags) == 2 * len(FIRST)
     assert {each["lag"] for each in lags} == {0}
@@ -140,42 +140,13 @@ def test_an_erased_person_is_in_neither(up: Started) -> None:
     assert page["id"] == json.loads(second)["id"]
 
 
-def test_a_second_one_in_the_same_folder_is_refused(up: Started) -> None:
-    second = ProductionShape(up.shape.folder)
-    second.output, second.errors = (file.with_suffix(".second") for file in (second.output, second.errors))
-    assert second.start(wait=False).wait(60) == 2
-    assert b"give another --directory" in second.said()
-    assert up.process.poll() is None
-
-
-def test_ctrl_c_leaves_no_process(up: Started) -> None:
-    up.exported = exported(up.shape.command("export"))
-    below = descendants(up.process.pid)
-    assert len(below) > 5, "servers, the JVM, workers"
-    assert interrupt(up.process) == 0, up.shape.said()
-    # The JVM writes its archive of classes when it ends, and nobody waits for it.
-    until(lambda: alive(below) == [], PATIENCE, "the end of what it had started")
-    assert up.shape.processes() == []
-
-
 @pytest.mark.long
-def test_the_next_up_goes_on(up: Started) -> None:
+def test_a_flow_that_starts_again_continues(up: Started) -> None:
     shape = up.shape
-    if up.process.poll() is None:
-        up.exported = exported(shape.command("export"))
-        assert interrupt(up.process) == 0, shape.said()
-    up.again()
-    assert exported(shape.command("export")) == up.exported
+    before = exported(shape.command("export"))
+    up.stop()
+    up.process = shape.start()
     publish(shape, "orders", retail("orders")[FIRST["orders"] :][:LATER])
     until(lambda: shape.taken() >= LATER or up.process.poll() is not None, PATIENCE, "the orders")
     assert shape.taken() == LATER, "and none of those that were taken"
-    assert len(exported(shape.command("export"))) > len(up.exported)
-
-
-@pytest.mark.long
-def test_killed_it_leaves_no_process_either(up: Started) -> None:
-    below = descendants(up.process.pid)
-    assert len(below) > 5, "servers, the JVM, workers"
-    kill(up.process)
-    until(lambda: alive(below) == [], 60, "the end of its servers")
-    assert up.shape.processes() == []
+    assert len(exported(shape.command("export"))) > len(before)

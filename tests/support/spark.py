@@ -12,9 +12,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-from idgraph.app.servers.processes import free_port, listening, running
-from idgraph.app.servers.requirements import java_and_jars
 from idgraph.model.errors import ServerUnavailableError
+from tests.support.processes import free_port, java_and_jars, listening, running
 
 _MASTER = "org.apache.spark.deploy.master.Master"
 _WORKER = "org.apache.spark.deploy.worker.Worker"

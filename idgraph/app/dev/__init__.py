@@ -1,1 +1,0 @@
-"""`idgraph dev`: the production shape on one machine."""
