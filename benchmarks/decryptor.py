@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from idgraph.app.adapters.payloads import open_decryptor
+from idgraph.app.adapters.inputs import open_decryptor
 from idgraph.model.events import RawRecord
 from idgraph.model.sources import DecryptorConfig, FileSource
 from ingestion.stages.decrypt import Decryption, Decryptors

@@ -7,7 +7,6 @@
  */
 #include "states/event_joining.h"
 #include "states/fields.h"
-#include "states/identifiers.h"
 
 static PyMethodDef methods[] = {
     {"join", (PyCFunction)(void (*)(void))join, METH_FASTCALL, join_doc},

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from idgraph.app import wiring
-from idgraph.app.adapters.input_streams import needed_jars
+from idgraph.app.adapters.inputs import needed_jars
 from idgraph.app.settings.document import load
 from idgraph.model import canonical
 from tests.shared_java import shared_java

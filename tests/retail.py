@@ -34,7 +34,7 @@ from ingestion.stages.map_stage import MapStage
 from ingestion.stages.orphaned_keys import KeyGuard, OrphanedKeys
 from merge.fragments import FragmentState
 from profile_service.reader import ProfileReader
-from sinks.keyring.envelope import BARE, Envelope
+from sinks.keyring.content import BARE, Envelope
 from sinks.keyring.provider import KeyringFile
 from sinks.memory.data_keys import MemoryDataKeys
 from sinks.memory.index import MemoryProfileIndex

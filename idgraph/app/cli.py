@@ -15,7 +15,7 @@ import typer
 
 from idgraph.app.exits import error_handler
 from idgraph.app.observation.json_logs import BATCHES, JsonFormatter
-from idgraph.app.terminal.stdio import open_closed_streams
+from idgraph.app.terminal import open_closed_streams
 
 EPILOG = (
     "Exit codes: 0 done, 1 failed, 2 wrong command line or configuration, or an unreadable file, 3 not found, "
@@ -49,7 +49,6 @@ COMMANDS = {
     "store": "store:commands",
     "index": "index:commands",
     "serve": "services:commands",
-    "dev": "dev:commands",
 }
 """By name, in the order of the help: the module in `idgraph.app.commands` and the function, or the commands of a group."""
 

@@ -13,7 +13,7 @@ from enum import IntEnum
 import typer
 
 from idgraph.app.observation.json_logs import say
-from idgraph.app.terminal.output import escape_control_chars
+from idgraph.app.terminal import escape_control_chars
 from idgraph.model.errors import (
     ConfigError,
     FlowStoppedError,

@@ -28,7 +28,7 @@ def partition_states(settings: Settings) -> list[PartitionState]:
     if not kafka_sources(settings.sources_by_name()):
         raise ConfigError("the flow's sources are files; offsets and lag are those of topics in Kafka")
     try:
-        from sinks.kafka.ends import ends
+        from sinks.kafka.topics import ends
     except ModuleNotFoundError:
         from idgraph.app.package import install_command
 

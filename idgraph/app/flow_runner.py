@@ -11,9 +11,8 @@ from functools import partial
 from pathlib import Path
 
 from idgraph.app import wiring
-from idgraph.app.adapters.input_streams import input_stream, needed_jars
+from idgraph.app.adapters.inputs import input_stream, needed_jars, require_formats
 from idgraph.app.adapters.key_providers import ensure_keyring
-from idgraph.app.adapters.payloads import require_formats
 from idgraph.app.java import class_archives, require_java
 from idgraph.app.observation.flow_observation import observed
 from idgraph.app.settings.document import Settings
@@ -27,9 +26,8 @@ from idgraph.model.spark import is_local
 from idgraph.projection.documents import IndexPolicies
 from idgraph.projection.runner import ProjectionRunner
 from ingestion.metadata.follower import SnapshotFollower
-from ingestion.metadata.schema_buffer import SchemaBuffer
+from ingestion.metadata.schema_buffer import SchemaBuffer, SchemaSender
 from ingestion.metadata.schema_journal import SchemaJournal
-from ingestion.metadata.schema_sender import SchemaSender
 from ingestion.sources.files.taken import folder_of, path_below
 from ingestion.sources.stream import InputStream, Intake
 from ingestion.spark import checkpoints

@@ -54,8 +54,7 @@ def prepare_directory(settings: Settings) -> None:
 
 def worker_plan(settings: Settings) -> WorkerPlan:
     """What Spark workers need to know: places, never keys or tokens."""
-    from idgraph.app.adapters.input_streams import ranges_config
-    from idgraph.app.adapters.payloads import decryptors_config, formats_config
+    from idgraph.app.adapters.inputs import decryptors_config, formats_config, ranges_config
     from idgraph.model.spark import is_local
     from ingestion.spark.workers import WorkerPlan
 
@@ -79,8 +78,7 @@ def worker_plan(settings: Settings) -> WorkerPlan:
 
 def open_resources(settings: str) -> WorkerResources:
     """Open the adapters; runs in workers as well as in commands."""
-    from idgraph.app.adapters.input_streams import open_ranges
-    from idgraph.app.adapters.payloads import open_decryptors, open_formats
+    from idgraph.app.adapters.inputs import open_decryptors, open_formats, open_ranges
     from ingestion.spark.workers import WorkerResources
     from sinks.sqlite.dead_letters import SqliteDeadLetters
     from transforms.privacy.blind_index import BlindIndex

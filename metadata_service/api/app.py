@@ -11,26 +11,24 @@ from fastapi.openapi.utils import get_openapi
 
 from idgraph.web import api_page, problems
 from idgraph.web.problems import KeepSlashes
-from metadata_service.api import request_metrics
-from metadata_service.api.guard import FREE, Guard
-from metadata_service.api.routes import (
-    attributes,
-    changes,
-    defaults,
-    health,
-    levels,
-    policy_changes,
-    schema,
-    snapshot,
-    specs,
-)
-from metadata_service.api.service import MetadataService, ServiceSettings
-from metadata_service.api.watch import RevisionWatch
+from metadata_service.api.middleware import FREE, Guard, install_metrics
+from metadata_service.api.routes import attributes, pipeline, policies, specs
+from metadata_service.api.service import MetadataService, RevisionWatch, ServiceSettings
 from metadata_service.specs.rules import CompileSpec, packaged_compiler
 from metadata_service.storage.database import open_database
 from metadata_service.storage.snapshots import SnapshotCache
 
-ROUTES = (attributes, changes, defaults, health, levels, policy_changes, schema, snapshot, specs)
+ROUTERS = (
+    attributes.router,
+    policies.requests,
+    policies.defaults_router,
+    policies.levels_router,
+    policies.log,
+    pipeline.router,
+    pipeline.schema,
+    pipeline.health,
+    specs.router,
+)
 
 
 def create_app(settings: ServiceSettings, compile_spec: CompileSpec = packaged_compiler) -> FastAPI:
@@ -55,11 +53,11 @@ def create_app(settings: ServiceSettings, compile_spec: CompileSpec = packaged_c
     app.state.service = MetadataService(settings, database, SnapshotCache(database), watch, compile_spec)
     problems.install(app)
     api_page.install(app)
-    for module in ROUTES:
-        app.include_router(module.router)
+    for router in ROUTERS:
+        app.include_router(router)
     app.add_middleware(Guard, database=database, max_body_bytes=settings.max_body_bytes)
     app.add_middleware(KeepSlashes)
-    request_metrics.install(app)
+    install_metrics(app)
     return app
 
 

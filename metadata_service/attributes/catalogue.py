@@ -19,8 +19,7 @@ from idgraph.model.attributes import (
 from idgraph.web.cursors import Page, PageRequest
 from idgraph.web.refusals import RefusedRequestError, UnknownSubjectError
 from metadata_service.api.records import AttributeVersionRecord, provenance
-from metadata_service.attributes.protection import classification_levels
-from metadata_service.attributes.rules import check_attribute
+from metadata_service.attributes.rules import check_attribute, classification_levels
 from metadata_service.storage.edits import Edit
 from metadata_service.storage.tables import AttributeRow, AttributeVersionRow, SnapshotRow
 

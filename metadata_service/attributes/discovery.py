@@ -27,8 +27,7 @@ from metadata_service.attributes.catalogue import (
     get_attribute,
     write_versions,
 )
-from metadata_service.attributes.protection import classification_levels, discovery_defaults
-from metadata_service.attributes.rules import path_problem
+from metadata_service.attributes.rules import classification_levels, discovery_defaults, path_problem
 from metadata_service.storage.database import revision_in
 from metadata_service.storage.edits import Action, Edit
 from transforms.schema.attribute_nodes import policy_of

@@ -1,36 +1,107 @@
-"""Edits that weaken protection: asked for by one person, approved or refused by another.
+"""Edits that weaken protection: one person requests each, another approves or refuses it.
 
-The request changes nothing that pipelines see. It is approved against what it was asked for: what somebody changed
-since, or what opens more by now than the request reported, must be asked for again.
+An edit weakens protection if an attribute of the catalogue is less protected after it, inherited protection included.
+Nothing is stored of other attributes. Protection by a detector's proposal alone counts as none, since no person
+decided on it.
+
+A request changes nothing that pipelines see. It is approved against the state at the request: after another edit of
+the same subject, or if it would open more by now, it must be requested again.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Literal, cast
 
 from pydantic import BaseModel
 from sqlalchemy import Select, select
 from sqlalchemy.orm import Session, aliased
 
+from idgraph.model import paths
 from idgraph.model.attributes import AttributeDefinition, AttributeMetadata
-from idgraph.model.classification import ClassificationLevels
-from idgraph.model.snapshots import DiscoveryDefaults
+from idgraph.model.classification import Classification, ClassificationLevels, EncryptionLevel
+from idgraph.model.snapshots import DetectionMode, DiscoveryDefaults, MetadataSnapshot
 from idgraph.web.conditional import etag_of
 from idgraph.web.cursors import Page, PageRequest
 from idgraph.web.refusals import ClashError, SamePersonError, UnknownSubjectError
 from metadata_service.api.records import PolicyChangeRecord, Provenance, provenance
-from metadata_service.attributes.catalogue import carry_out, plan_attribute
-from metadata_service.attributes.protection import (
+from metadata_service.attributes.catalogue import (
+    PlannedAttribute,
+    carry_out,
+    find_attributes,
+    find_within,
+    knows_any,
+    plan_attribute,
+)
+from metadata_service.attributes.rules import (
     classification_levels,
     discovery_defaults,
     save_classification_levels,
     save_discovery_defaults,
 )
-from metadata_service.attributes.weakening import opened_by_attribute
 from metadata_service.storage.edits import Edit, Kind
 from metadata_service.storage.tables import PolicyChangeRow, PolicyDecisionRow, SnapshotRow
+from transforms.schema.diff import AttributeTree
+
+
+def opened_by_attribute(session: Session, planned: PlannedAttribute) -> list[str]:
+    """What an attribute's edit opens, each as `path: from to`; empty if nothing."""
+    path = planned.after.path
+    above = list(find_attributes(session, paths.ancestors(path)))
+    below = list(find_within(session, path))
+    around = [_decided(each) for each in (*above, *below)]
+    before = [_decided(planned.before)] if planned.before is not None else []
+    defaults = discovery_defaults(session)
+    old, new = _tree([*around, *before], defaults), _tree([*around, planned.after], defaults)
+    known = sorted(each.path for each in (*around, *before))
+    found = ((each, old.policy(each).encryption, new.policy(each).encryption) for each in known)
+    return [_reported(each, was, becomes) for each, was, becomes in found if _is_weaker(becomes, was)]
+
+
+def opened_by_defaults(session: Session, after: DiscoveryDefaults) -> list[str]:
+    """What other discovery defaults open."""
+    before = discovery_defaults(session)
+    opened: list[str] = []
+    if _is_weaker(after.encryption, before.encryption):
+        opened.append(_reported("attributes that nobody declared", before.encryption, after.encryption))
+    if before.detection is DetectionMode.SEAL and after.detection is not DetectionMode.SEAL:
+        opened.append(f"detection: {before.detection} to {after.detection}")
+    opened += [
+        f"keys made of values below {allowed}: refused to allowed"
+        for allowed in after.value_keys
+        if not any(paths.is_within(allowed, known) for known in before.value_keys)
+    ]
+    return opened if opened and knows_any(session) else []
+
+
+def opened_by_levels(session: Session, after: ClassificationLevels) -> list[str]:
+    """What other classification levels open."""
+    before = classification_levels(session)
+    found = ((each, before.policy(each).encryption, after.policy(each).encryption) for each in Classification)
+    opened = [
+        _reported(f"level {each}", was, becomes) for each, was, becomes in found if _is_weaker(becomes, was)
+    ]
+    return opened if opened and knows_any(session) else []
+
+
+def _is_weaker(one: EncryptionLevel, other: EncryptionLevel) -> bool:
+    return one.strictness < other.strictness
+
+
+def _reported(what: str, was: EncryptionLevel, becomes: EncryptionLevel) -> str:
+    return f"{what}: {was} to {becomes}"
+
+
+def _decided(attribute: AttributeMetadata) -> AttributeMetadata:
+    if not attribute.sealed_for_review:
+        return attribute
+    return attribute.model_copy(update={"encryption": EncryptionLevel.NONE})
+
+
+def _tree(attributes: Iterable[AttributeMetadata], defaults: DiscoveryDefaults) -> AttributeTree:
+    return AttributeTree(MetadataSnapshot(version=0, attributes=tuple(attributes), defaults=defaults))
+
 
 Status = Literal["pending", "approved", "refused"]
 

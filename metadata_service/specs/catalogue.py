@@ -1,16 +1,22 @@
-"""Mapping specs as they are stored: immutable versions by name, at most one of them active."""
+"""Mapping specs as they are stored, and their edits: a new version, activation, retirement.
+
+Versions are immutable; at most one version of a name is active. Compiling a spec may take seconds, and there is one
+writer at a time: specs are checked before an edit begins.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session
 
 from idgraph.model.specs import SpecDefinition, SpecDocument, SpecStatus
 from idgraph.web.cursors import Page, PageRequest
-from idgraph.web.refusals import UnknownSubjectError
+from idgraph.web.refusals import ClashError, RefusedRequestError, UnknownSubjectError
 from metadata_service.api.records import SpecRecord, SpecVersionRecord, provenance
+from metadata_service.specs.rules import CompileSpec, check_spec
+from metadata_service.storage.edits import Edit
 from metadata_service.storage.tables import SnapshotRow, SpecRow, SpecVersionRow
 
 
@@ -119,3 +125,116 @@ def _document(row: SpecVersionRow, edit: SnapshotRow) -> SpecDocument:
     return SpecDocument(
         **dict(stored) | {"status": SpecStatus(row.status), "version": row.version, "created": edit.at}
     )
+
+
+Precondition = Callable[[SpecRecord | None], None]
+"""Sees the spec as it is and raises to stop the change."""
+
+
+def check_new(definition: SpecDefinition, compile_spec: CompileSpec) -> None:
+    """To be called before the edit that puts it. Raises SpecError, RefusedError."""
+    if definition.status is SpecStatus.RETIRED:
+        raise RefusedRequestError(
+            "a new version is a draft or active", "/status", "retire it by POST .../status"
+        )
+    check_spec(definition, compile_spec)
+
+
+def put_spec(edit: Edit, definition: SpecDefinition, precondition: Precondition) -> bool:
+    """Store a new version of what `check_new` let pass, and activate it if its status says so; whether the name
+    is new.
+
+    The same definition again makes no new version. Raises ClashError.
+    """
+    known = find_spec(edit.session, definition.name)
+    precondition(known)
+    stated = definition.model_dump_json(exclude={"status"})
+    version = known.latest_version if known else 0
+    if known is None or stated != known.document.model_dump_json(exclude={"status", "version", "created"}):
+        version += 1
+        _store(edit, definition.name, version, stated)
+    if definition.status is SpecStatus.ACTIVE and (known is None or known.active_version != version):
+        _activate(edit, definition.name, version)
+    return known is None
+
+
+def stored_version(session: Session, name: str, version: int | None) -> SpecDocument:
+    """The version (the latest, if none is named) that is to be checked before it is activated.
+
+    Raises UnknownSubjectError.
+    """
+    chosen = get_spec(session, name).latest_version if version is None else version
+    return get_spec_version(session, name, chosen).document
+
+
+def activate_spec(
+    edit: Edit, name: str, version: int | None, checked: int, precondition: Precondition
+) -> None:
+    """Let a version (the latest, if none is named) map events, instead of the one that did. `checked` is the one
+    that compiled: a stored version never changes.
+
+    Raises UnknownSubjectError; ClashError if another spec maps exactly the same source and event type, or if
+    a later version was saved meanwhile.
+    """
+    known = get_spec(edit.session, name)
+    precondition(known)
+    if version is None and known.latest_version != checked:
+        raise ClashError(f"a new version of {name} was saved meanwhile; activate again")
+    if known.active_version != checked:
+        _activate(edit, name, checked)
+
+
+def retire_spec(edit: Edit, name: str, version: int | None, precondition: Precondition) -> None:
+    """Retire a version (the active one, if none is named). Raises UnknownSubjectError, ClashError."""
+    known = get_spec(edit.session, name)
+    precondition(known)
+    chosen = known.active_version if version is None else version
+    if chosen is None:
+        raise ClashError(f"{name} has no active version to retire")
+    if get_spec_version(edit.session, name, chosen).document.status is not SpecStatus.RETIRED:
+        _retire(edit, name, chosen)
+
+
+def _store(edit: Edit, name: str, version: int, document: str) -> None:
+    edit.session.add(
+        SpecVersionRow(
+            name=name,
+            version=version,
+            status=SpecStatus.DRAFT,
+            snapshot_version=edit.version,
+            document=document,
+        )
+    )
+    edit.session.flush()
+    row = edit.session.get(SpecRow, name)
+    if row is None:
+        edit.session.add(SpecRow(name=name, latest_version=version))
+    else:
+        row.latest_version = version
+    edit.record("spec", name, version, "saved")
+    edit.session.flush()
+
+
+def _activate(edit: Edit, name: str, version: int) -> None:
+    document = get_spec_version(edit.session, name, version).document
+    rival = find_rival(edit.session, document)
+    if rival is not None:
+        raise ClashError(f"spec {rival} is active for the same source and event type; retire it first")
+    row = edit.session.get_one(SpecRow, name)
+    if row.active_version is not None:
+        _retire(edit, name, row.active_version)
+    edit.session.get_one(SpecVersionRow, (name, version)).status = SpecStatus.ACTIVE
+    row.active_version = version
+    row.active_source = document.source
+    row.active_event_type = document.event_type
+    edit.record("spec", name, version, "activated")
+    edit.session.flush()
+
+
+def _retire(edit: Edit, name: str, version: int) -> None:
+    edit.session.get_one(SpecVersionRow, (name, version)).status = SpecStatus.RETIRED
+    row = edit.session.get_one(SpecRow, name)
+    if row.active_version == version:
+        row.active_version = row.active_source = row.active_event_type = None
+    edit.record("spec", name, version, "retired")
+    edit.session.flush()

@@ -11,7 +11,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from idgraph.web.refusals import GoneError
-from metadata_service.attributes.protection import classification_levels, discovery_defaults
+from metadata_service.attributes.rules import classification_levels, discovery_defaults
 from metadata_service.specs.catalogue import active_specs, count_active_specs
 from metadata_service.storage.database import Database, Revision, has_revision, revision_in
 from metadata_service.storage.tables import AttributeRow, AttributeVersionRow, ChangeRow

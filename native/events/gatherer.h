@@ -2,7 +2,7 @@
  * one event, step by step; a record at which a step fails, or finds what is not of the common form, is the reference's. */
 #pragma once
 
-#include "values.h"
+#include "reader.h"
 
 enum { RECORD_TYPE, DECRYPTED_TYPE, ORIGIN_TYPE, LEAVES_TYPE, MAPPED_EVENT_TYPE, AWAY_TYPE, TYPES };
 enum { OF_TYPES, READERS, ROUTES, FIND_ROUTE, PROTECT, LEAVES, TAKE_BACK, TIMED, GATHERER_PARTS };

@@ -1,7 +1,7 @@
 /* transforms.spec.mapping.MappingSpec._map: an event becomes a mapped one. */
 #pragma once
 
-#include "values.h"
+#include "reader.h"
 
 enum { ID_PLACE, ORDINAL_PLACE, PLACES, TRANSFORM, PRIORITY, MAPPED_TYPE, STAMP_TYPE, IDENTIFIER_TYPE,
        READ_MAPPED_ORDINAL, MAPPER_REFERENCE, MAPPER_PARTS };

@@ -1,10 +1,8 @@
 /* The run loop: one case an instruction. */
 #pragma once
 
-#include "cursors.h"
-#include "exceptions.h"
-#include "instructions.h"
 #include "values.h"
+#include "program.h"
 
 #define R(at) (registers[pc[at]])
 #define V(at) (*((pc[at] >= 0 ? registers : constants) + (pc[at] ^ (pc[at] >> 31))))

@@ -1,7 +1,6 @@
 /* Reading a program out of Python's objects, and refusing what is none. */
 #pragma once
 
-#include "instructions.h"
 #include "program.h"
 
 typedef struct {

@@ -1,4 +1,4 @@
-"""What a keyring file holds, and how it is written.
+"""The content of a keyring file, and the envelopes around its secrets.
 
 JSON, mode 0600:
 
@@ -8,32 +8,102 @@ JSON, mode 0600:
               {"version": 2, "status": "current", "created": RFC 3339, "key": BASE64}],   64 bytes each
      "checksum": HEX}                     SHA-256 over the canonical JSON of all the rest
 
-"format" says what its secrets are wrapped in (`sinks.keyring.envelope`): these are bare. In an
-"idgraph-kms-keyring" each is the ciphertext that AWS KMS gave for it, and there is an "id" that they are bound to
-(`sinks.kms.envelope`).
+"format" names the envelope of its secrets: in this one they are bare. In an "idgraph-kms-keyring" each is the
+ciphertext that AWS KMS returned for it, and there is an "id" that they are bound to (`sinks.kms`).
 
-The last key is the only `current` one: it wraps. `previous` and `retiring` ones only unwrap. Of a `retired`
-one no secret is left; it stays listed so that its number is never retried. The checksum finds a damaged
-file before anything is wrapped under a damaged key. Format 1 knew no `retiring` and `retired` and is read.
+The last key is the only `current` one: it wraps. `previous` and `retiring` ones only unwrap. A `retired` one has no
+secret; it stays listed so that its number is never used again. The checksum detects a damaged file before a damaged
+key wraps anything.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 import secrets
 from binascii import a2b_base64, b2a_base64
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 from idgraph.model import canonical
-from sinks.keyring.envelope import ROOT, Envelope, SecretName, key_name
-from transforms.privacy.keys import KeyStatus, KeyVersion, NotPicklable
+from transforms.privacy.keys import KeyStatus, KeyVersion, NotPicklable, Secret
+
+SECRET_BYTES = 64
+
+
+ROOT = "root"
+
+
+def key_name(version: int) -> str:
+    """What a key-encryption key is called among the secrets of its keyring."""
+    return f"key-{version}"
+
+
+class SecretName(NamedTuple):
+    """Which secret of which keyring: the keyring's id, and `root` or `key-VERSION`."""
+
+    keyring: str
+    secret: str
+
+
+class Envelope(Protocol):
+    """Makes and opens secrets of 64 bytes. An envelope around the bytes themselves is none: see `BareSecrets`.
+
+    All methods block and raise KeyServiceError when what opens envelopes is away or refuses, KeyProviderError for
+    a secret that was altered or stands under another name. Safe for several threads.
+    """
+
+    format: str
+    """What a keyring file says it is whose secrets are in such envelopes."""
+    has_id: bool
+    """Whether such a keyring has an id that its secrets are bound to."""
+    stored_bytes: int | None
+    """How long a stored secret is, where that is always the same."""
+    keep_seconds: float
+    keep_uses: float
+    """How long, and for how many data keys, an opened secret may be used before it is opened again."""
+
+    def new(self, name: SecretName) -> bytes:
+        """A new random secret, as it is stored."""
+        ...
+
+    def seal(self, secret: Secret, name: SecretName) -> bytes:
+        """A secret that there is, as it is stored."""
+        ...
+
+    def open(self, stored: bytes, name: SecretName) -> Secret:
+        """What `new` made or `seal` was given, under the same name."""
+        ...
+
+
+class BareSecrets:
+    """Secrets stored as they are: the file itself must stay secret."""
+
+    format = "idgraph-keyring"
+    has_id = False
+    stored_bytes: int | None = SECRET_BYTES
+    keep_seconds = math.inf
+    keep_uses = math.inf
+
+    def new(self, name: SecretName) -> bytes:  # noqa: ARG002
+        """Of the operating system's generator."""
+        return secrets.token_bytes(SECRET_BYTES)
+
+    def seal(self, secret: Secret, name: SecretName) -> bytes:  # noqa: ARG002
+        """The bytes themselves."""
+        return secret.reveal()
+
+    def open(self, stored: bytes, name: SecretName) -> Secret:  # noqa: ARG002
+        """The bytes themselves."""
+        return Secret(stored)
+
+
+BARE = BareSecrets()
+
 
 FORMAT_VERSION = 2
 FORMATS = {"idgraph-keyring": "file", "idgraph-kms-keyring": "kms"}
 """Formats by what `kind` of `[keys]` is called that reads them."""
-
-_READ_VERSIONS = (1, FORMAT_VERSION)
 
 
 class KeyEncryptionKey(NotPicklable):
@@ -139,8 +209,8 @@ def parse(content: bytes, envelope: Envelope) -> Keyring | str:
         return "it is no idgraph keyring"
     if document["format"] != envelope.format:
         return f'it is one for `kind = "{FORMATS[document["format"]]}"` in [keys]'
-    if document.get("version") not in _READ_VERSIONS:
-        return f"its format version is not {FORMAT_VERSION} or older"
+    if document.get("version") != FORMAT_VERSION:
+        return f"its format version is not {FORMAT_VERSION}"
     checksum = document.pop("checksum", None)
     if checksum != _checksum(document):
         return "its checksum does not match: restore it from a backup"

@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 from idgraph.files import file_lock, sync_folder
 from idgraph.model.errors import KeyProviderError
-from sinks.keyring.content import Keyring, parse, render
-from sinks.keyring.envelope import BARE, Envelope
+from sinks.keyring.content import BARE, Envelope, Keyring, parse, render
 
 MAX_BYTES = 1 << 20
 

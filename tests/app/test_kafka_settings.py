@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from idgraph.app.adapters.input_streams import _opened_ranges
-from idgraph.app.adapters.payloads import formats_config, open_formats, require_formats
+from idgraph.app.adapters.inputs import _opened_ranges, formats_config, open_formats, require_formats
 from idgraph.app.settings.document import Settings, load
 from idgraph.app.wiring import worker_plan
 from idgraph.model.errors import ConfigError

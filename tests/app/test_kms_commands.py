@@ -83,7 +83,7 @@ def test_what_cannot_be_used_is_refused_with_its_place(tmp_path: Path, text: str
 
 def test_what_is_missing_is_named(idgraph: CommandLine, kms: Kms, monkeypatch: pytest.MonkeyPatch) -> None:
     in_kms(idgraph, kms)
-    monkeypatch.delitem(sys.modules, "sinks.kms.envelope", raising=False)
+    monkeypatch.delitem(sys.modules, "sinks.kms", raising=False)
     monkeypatch.setitem(sys.modules, "boto3", None)
     monkeypatch.delitem(sys.modules, "sinks.aws_connection", raising=False)
     result = idgraph("keys", "init")

@@ -20,8 +20,7 @@ from urllib.request import urlopen
 import pytest
 
 from idgraph.app.observation import json_logs
-from idgraph.app.observation.flow_observation import OUTBOX_COUNTED, observed
-from idgraph.app.observation.http_server import Page, serving, verdict
+from idgraph.app.observation.flow_observation import OUTBOX_COUNTED, Page, observed, serving, verdict
 from idgraph.app.settings.document import load
 from idgraph.model.errors import ConfigError, SourceUnavailableError, StoreError
 from ingestion.stages.outcomes import MAX_REPORTED_DEAD_LETTERS, BatchReport, SetAside, StageReport

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from idgraph.app.commands.flow import described, print_batch
-from idgraph.app.terminal.output import counted
+from idgraph.app.terminal import counted
 from ingestion.stages.outcomes import BatchReport, StageReport
 
 

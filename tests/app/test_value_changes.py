@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from idgraph.app.tracing.view import changes, leaves, masked
+from idgraph.app.tracing import changes, leaves, masked
 
 
 def test_changes_leaf_by_leaf() -> None:

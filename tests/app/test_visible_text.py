@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from idgraph.app import wiring
-from idgraph.app.terminal.output import escape_control_chars, visible_lines
+from idgraph.app.terminal import escape_control_chars, visible_lines
 from idgraph.files import write_atomically
 from idgraph.model import canonical, paths
 from idgraph.model.attributes import DataType

@@ -18,7 +18,7 @@ from tests.transforms.key_canary import shown
 from transforms.privacy.keys import RotatingKeyProvider, Secret
 
 if TYPE_CHECKING:
-    from sinks.kms.envelope import KmsKey
+    from sinks.kms import KmsKey
 
 DATA_KEY = bytes(range(64))
 Opener = Callable[[], RotatingKeyProvider]
@@ -31,7 +31,7 @@ def _keyring_file(directory: Path) -> Opener:
 
 def _in_kms(directory: Path) -> Opener:
     kms = running_kms()
-    from sinks.kms.envelope import KmsEnvelope
+    from sinks.kms import KmsEnvelope
 
     # One for all: another keyring under the same KMS key must not open its keys either.
     key = _kms_key(kms)

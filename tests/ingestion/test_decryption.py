@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from idgraph.app.adapters.payloads import open_decryptor
+from idgraph.app.adapters.inputs import open_decryptor
 from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.errors import DecryptionError
 from idgraph.model.events import RawRecord

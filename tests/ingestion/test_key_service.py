@@ -18,7 +18,7 @@ from tests.servers.kms import Kms, running_kms
 from transforms.privacy.sealing import DataKeys
 
 if TYPE_CHECKING:
-    from sinks.kms.envelope import KmsEnvelope
+    from sinks.kms import KmsEnvelope
 
 PLAIN = {"user_id": "1", "time": 1, "insert_id": "i", "event_type": "View", "platform": "iOS"}
 CANARY = "Canary-Holly"
@@ -36,7 +36,7 @@ class Disabling:
         self.kms, self.key = kms, kms.new_key()
 
     def envelope(self) -> KmsEnvelope:
-        from sinks.kms.envelope import KmsEnvelope
+        from sinks.kms import KmsEnvelope
 
         return KmsEnvelope(self.key, keep_uses=1, retry_seconds=0.2)
 
@@ -49,7 +49,7 @@ class Disabling:
 
 @pytest.fixture
 def disabling(kms: Kms, monkeypatch: pytest.MonkeyPatch) -> Disabling:
-    monkeypatch.setattr("sinks.keyring.secrets.REFUSED_SECONDS", 0.0)
+    monkeypatch.setattr("sinks.keyring.provider.REFUSED_SECONDS", 0.0)
     return Disabling(kms)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from idgraph.app.adapters.payloads import open_decryptor
+from idgraph.app.adapters.inputs import open_decryptor
 from idgraph.jobs.erase.dead_letter_search import DeadLetterSearch, FoundDeadLetter, names
 from idgraph.model.dead_letters import FRAGMENT, DeadLetter, DeadLetterReason
 from idgraph.model.errors import DecryptionError

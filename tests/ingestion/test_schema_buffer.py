@@ -16,9 +16,8 @@ from idgraph.model.errors import MetadataError, RefusedError, StoreError
 from idgraph.model.schema_changes import RefusedSchemaChange, SchemaChange, SchemaUpdates
 from idgraph.snapshot_file import PinnedSnapshot
 from ingestion.metadata import schema_buffer
-from ingestion.metadata.schema_buffer import SchemaBuffer
+from ingestion.metadata.schema_buffer import SchemaBuffer, SchemaSender
 from ingestion.metadata.schema_journal import SchemaJournal
-from ingestion.metadata.schema_sender import SchemaSender
 from tests.ingestion.conftest import Service, client_of
 from tests.ingestion.patience import eventually
 from tests.retail import snapshot

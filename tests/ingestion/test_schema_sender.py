@@ -13,7 +13,7 @@ import pytest
 from idgraph.model.attributes import DataType
 from idgraph.model.errors import MetadataError, NotFoundError, RefusedError, StoreError
 from idgraph.model.schema_changes import RefusedSchemaChange, SchemaChange
-from ingestion.metadata.schema_sender import SchemaSender
+from ingestion.metadata.schema_buffer import SchemaSender
 from metadata_service.api.app import create_app
 from metadata_service.api.server import serving
 from metadata_service.api.service import ServiceSettings

@@ -12,7 +12,7 @@ import httpx
 from sqlalchemy import text
 
 from idgraph.model.snapshots import MetadataSnapshot
-from metadata_service.api.watch import RevisionWatch
+from metadata_service.api.service import RevisionWatch
 from metadata_service.attributes.discovery import apply_schema_changes
 from metadata_service.storage.database import Database, open_database
 from metadata_service.storage.snapshots import SnapshotCache

@@ -19,7 +19,7 @@ from tests.servers.requirement import required
 from tests.support.processes import free_port
 
 if TYPE_CHECKING:
-    from sinks.kms.envelope import KmsKey
+    from sinks.kms import KmsKey
 
 REGION = "eu-central-1"
 
@@ -67,7 +67,7 @@ class Kms:
         return self._thread is not None and self._thread.is_alive()
 
     def new_key(self) -> KmsKey:
-        from sinks.kms.envelope import KmsKey
+        from sinks.kms import KmsKey
 
         return KmsKey(self.admin().create_key()["KeyMetadata"]["Arn"], REGION, self.url)
 

@@ -11,12 +11,12 @@ from tests.support.processes import free_port
 
 pytest.importorskip("confluent_kafka", reason="confluent_kafka is not installed: pip install -e .[kafka]")
 
-from sinks.kafka import ends as kafka_ends
 from sinks.kafka import publisher as kafka_publisher
+from sinks.kafka import topics as kafka_ends
 
 
 def test_ends_are_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kafka_ends, "SECONDS", 0.2)
+    monkeypatch.setattr(kafka_ends, "ANSWER_SECONDS", 0.2)
     partitions = [("orders", number) for number in range(20)]
     started = time.monotonic()
     found = kafka_ends.ends(f"127.0.0.1:{free_port()}", {}, partitions)

@@ -64,12 +64,12 @@ class Partition:
 
 @pytest.fixture(autouse=True)
 def is_impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sinks.kafka.ranges.SILENT_SECONDS", 0.2)
+    monkeypatch.setattr("sinks.kafka.topics.SILENT_SECONDS", 0.2)
 
 
 def read(partition: Partition, until: int, seconds: float = 0.0) -> list[int]:
     """The offsets that are given to one who takes so long for each."""
-    from sinks.kafka.ranges import _until
+    from sinks.kafka.topics import _until
 
     given = []
     for record in _until(partition, until, "topic a, partition 0"):

@@ -13,7 +13,7 @@ import pytest
 
 from idgraph.model.errors import KeyProviderError, KeyServiceError
 from sinks.keyring import content as keyring_content
-from sinks.keyring import secrets as keyring_secrets
+from sinks.keyring import provider as keyring_secrets
 from sinks.keyring.provider import KeyringFile
 from sinks.memory.data_keys import MemoryDataKeys
 from tests.servers.faulty_proxy import Answer, broken, cut, faulty_proxy, half_an_answer
@@ -23,7 +23,7 @@ from transforms.privacy.keys import Secret
 from transforms.privacy.sealing import DataKeys, SealingKey
 
 if TYPE_CHECKING:
-    from sinks.kms.envelope import KmsKey
+    from sinks.kms import KmsKey
 
 DATA_KEY = bytes(range(64))
 
@@ -46,7 +46,7 @@ def path(tmp_path: Path, key: KmsKey) -> Path:
 
 
 def opened(path: Path, key: KmsKey, create: bool = False, **limits: float) -> KeyringFile:
-    from sinks.kms.envelope import KmsEnvelope
+    from sinks.kms import KmsEnvelope
 
     envelope = KmsEnvelope(key, **{"retry_seconds": 5.0, **limits})
     return KeyringFile.create(path, envelope) if create else KeyringFile(path, envelope=envelope)
@@ -66,7 +66,7 @@ def test_the_file_holds_no_key(path: Path, key: KmsKey) -> None:
 
 
 def test_kms_is_asked_once_until_a_limit_is_reached(kms: Kms, path: Path, key: KmsKey) -> None:
-    from sinks.kms.envelope import KmsEnvelope
+    from sinks.kms import KmsEnvelope
 
     clock = [0.0]
     provider = KeyringFile(path, lambda: clock[0], KmsEnvelope(key, keep_seconds=60, keep_uses=5))
@@ -112,7 +112,7 @@ def test_threads_ask_once(kms: Kms, path: Path, key: KmsKey) -> None:
 
 
 def test_a_disabled_key_is_used_no_longer_than_its_limit(kms: Kms, tmp_path: Path) -> None:
-    from sinks.kms.envelope import KmsEnvelope
+    from sinks.kms import KmsEnvelope
 
     key, clock = kms.new_key(), [0.0]
     provider = KeyringFile.create(tmp_path / "keyring.json", KmsEnvelope(key))
@@ -218,7 +218,7 @@ def _write(path: Path, document: dict[str, object]) -> None:
 
 
 def test_a_bare_keyring_is_taken_over(tmp_path: Path, key: KmsKey) -> None:
-    from sinks.kms.envelope import KmsEnvelope
+    from sinks.kms import KmsEnvelope
 
     bare = KeyringFile.create(tmp_path / "bare.json")
     bare.begin_rotation(after=1)

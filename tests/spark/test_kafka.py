@@ -111,9 +111,9 @@ def test_driver_and_broker_killed(tmp_path: Path, shop: Shop, kafka: Kafka, firs
 
 
 def test_ranges_of_offsets_are_read_as_they_are(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
-    from sinks.kafka.ranges import KafkaRanges
+    from sinks.kafka.topics import KafkaRanges
 
-    monkeypatch.setattr("sinks.kafka.ranges.SILENT_SECONDS", 3.0)
+    monkeypatch.setattr("sinks.kafka.topics.SILENT_SECONDS", 3.0)
     any_time = {"message.timestamp.after.max.ms": str(2**63 - 1)}
     kafka.create("ranges", "empty", config=any_time)
     kafka.produce("ranges", b"a", None, b"c", key=b"\xff", headers=[("h", b"\xfe")], timestamp=2**60)

@@ -13,7 +13,7 @@ from idgraph.model.errors import ConfigError
 
 if TYPE_CHECKING:
     from idgraph.app.settings.document import Settings
-    from sinks.keyring.envelope import Envelope
+    from sinks.keyring.content import Envelope
     from sinks.keyring.provider import KeyringFile
 
 
@@ -60,11 +60,11 @@ def ensure_keyring(settings: Settings) -> None:
 def _envelope(config: dict[str, Any]) -> Envelope:
     keys = config["keys"]
     if keys["kind"] == "file":
-        from sinks.keyring.envelope import BARE
+        from sinks.keyring.content import BARE
 
         return BARE
     try:
-        from sinks.kms.envelope import KmsEnvelope, KmsKey
+        from sinks.kms import KmsEnvelope, KmsKey
     except ModuleNotFoundError:
         from idgraph.app.package import install_command
 

@@ -14,7 +14,7 @@ import typer
 from idgraph.app import wiring
 from idgraph.app.commands.context import Json, Why, settings_of
 from idgraph.app.exits import Exit, error_handler
-from idgraph.app.terminal.output import (
+from idgraph.app.terminal import (
     counted,
     escape_control_chars,
     print_listing,

@@ -14,7 +14,7 @@ from idgraph.app.commands.context import JobWho, JobWhy, Json, origin_of, settin
 from idgraph.app.commands.flow import Reporter, described, stopping_on_signals
 from idgraph.app.exits import Exit, error_handler
 from idgraph.app.observation.json_logs import log_batch, say
-from idgraph.app.terminal.output import print_json
+from idgraph.app.terminal import print_json
 from idgraph.model.errors import JobStoppedError
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from idgraph.app import wiring
 from idgraph.app.adapters.key_providers import ensure_keyring
 from idgraph.app.commands.context import JobWho, JobWhy, origin_of, settings_of
 from idgraph.app.exits import Exit, error_handler
-from idgraph.app.terminal.output import (
+from idgraph.app.terminal import (
     escape_control_chars,
     print_json,
     print_table,
@@ -259,7 +259,7 @@ def _record(dead_letter: DeadLetter, resources: WorkerResources) -> str:
 
 
 def _send(settings: Settings, changes: list[SchemaChange]) -> None:
-    from ingestion.metadata.schema_sender import SchemaSender
+    from ingestion.metadata.schema_buffer import SchemaSender
 
     try:
         with wiring.metadata_client(settings) as client:

@@ -14,8 +14,7 @@ from idgraph.app import wiring
 from idgraph.app.adapters.key_providers import ensure_keyring
 from idgraph.app.commands.context import JobWho, JobWhy, origin_of, settings_of
 from idgraph.app.exits import Exit, error_handler
-from idgraph.app.terminal.output import counted, escape_control_chars, print_json, print_table
-from idgraph.app.terminal.stdio import confirmed
+from idgraph.app.terminal import confirmed, counted, escape_control_chars, print_json, print_table
 from idgraph.model.errors import ConfigError, QueryError, StoreError
 from idgraph.model.tombstones import NO_EPOCH
 

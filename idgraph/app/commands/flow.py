@@ -18,7 +18,7 @@ import typer
 from idgraph.app.commands.context import settings_of
 from idgraph.app.exits import error_handler
 from idgraph.app.observation.json_logs import log_batch, say
-from idgraph.app.terminal.output import counted, print_json
+from idgraph.app.terminal import counted, print_json
 from idgraph.model.counts import COUNTERS
 from idgraph.model.errors import AlreadyRunningError, ConfigError, FlowInterruptedError, PublishError
 

@@ -8,7 +8,7 @@ import typer
 
 from idgraph.app.commands.context import Json, settings_of
 from idgraph.app.exits import error_handler
-from idgraph.app.terminal.output import print_json, print_table
+from idgraph.app.terminal import print_json, print_table
 from idgraph.model.errors import SourceUnavailableError
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from idgraph.app.commands.context import JobWho, JobWhy, Json, origin_of, settin
 from idgraph.app.exits import Exit, error_handler
 from idgraph.app.jobs.view import LINE_SECONDS
 from idgraph.app.observation.json_logs import say
-from idgraph.app.terminal.output import counted, escape_control_chars, print_json, print_table
+from idgraph.app.terminal import counted, escape_control_chars, print_json, print_table
 
 if TYPE_CHECKING:
     from idgraph.jobs.reindex import Reindex

@@ -11,7 +11,7 @@ import typer
 from idgraph.app import wiring
 from idgraph.app.commands.context import Json, settings_of
 from idgraph.app.exits import Exit, error_handler
-from idgraph.app.terminal.output import escape_control_chars, print_json, print_table, report_cut
+from idgraph.app.terminal import escape_control_chars, print_json, print_table, report_cut
 from idgraph.model.jobs import JobKind
 
 if TYPE_CHECKING:

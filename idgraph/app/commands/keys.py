@@ -12,8 +12,7 @@ from idgraph.app import wiring
 from idgraph.app.adapters.key_providers import create_keyring, ensure_keyring
 from idgraph.app.commands.context import JobWho, JobWhy, Json, origin_of, settings_of
 from idgraph.app.exits import Exit, error_handler
-from idgraph.app.terminal.output import counted, print_json, print_table
-from idgraph.app.terminal.stdio import confirmed
+from idgraph.app.terminal import confirmed, counted, print_json, print_table
 
 if TYPE_CHECKING:
     from transforms.privacy.keys import KeyVersion

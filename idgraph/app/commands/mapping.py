@@ -11,12 +11,12 @@ import typer
 
 from idgraph.app.commands.context import settings_of
 from idgraph.app.exits import Exit, error_handler
-from idgraph.app.terminal.output import escape_control_chars, json_writer, print_json, report_warnings
+from idgraph.app.terminal import escape_control_chars, json_writer, print_json, report_warnings
 from idgraph.model import canonical
 from idgraph.model.errors import ConfigError, TransformError
 
 if TYPE_CHECKING:
-    from idgraph.app.documents.json_files import Problem
+    from idgraph.app.documents.problems import Problem
     from idgraph.app.documents.reading import SpecOperations
     from idgraph.app.payload_lines import PayloadLine
 
@@ -93,7 +93,7 @@ def _traced(
     spec: SpecOperations, lines: Iterable[PayloadLine], reveal: bool, as_json: bool
 ) -> Iterator[bool]:
     """Show the steps of each line; yields whether it failed."""
-    from idgraph.app.tracing.view import TraceView
+    from idgraph.app.tracing import TraceView
     from transforms.spec.compiler import compile_trace
 
     write = json_writer()
@@ -138,7 +138,7 @@ def check(
     Exit code 1: a file has mistakes; 2: a file cannot be read. Warnings do not change the exit code. The source of a
     spec is compared with the configured sources, if all their events have known source names.
     """
-    from idgraph.app.documents.json_files import DocumentError
+    from idgraph.app.documents.problems import DocumentError
     from idgraph.app.documents.reading import check_document
 
     with error_handler():

@@ -13,7 +13,7 @@ from idgraph.app import wiring
 from idgraph.app.adapters.key_providers import ensure_keyring
 from idgraph.app.commands.context import JobWho, JobWhy, origin_of, settings_of
 from idgraph.app.exits import Exit, error_handler
-from idgraph.app.terminal.output import (
+from idgraph.app.terminal import (
     console,
     counted,
     escape_control_chars,
@@ -257,7 +257,7 @@ def _hints_of_loss(resources: wiring.ReadResources) -> Iterator[str]:
 
 
 def _show(profiles: list[Profile], as_json: bool) -> None:
-    from idgraph.app.terminal.profile_tree import profile_tree
+    from idgraph.app.profile_tree import profile_tree
 
     for profile in profiles:
         if as_json:

@@ -9,7 +9,7 @@ import typer
 from idgraph.app.commands.context import JobWho, JobWhy, Json, origin_of, settings_of
 from idgraph.app.exits import Exit, error_handler
 from idgraph.app.observation.json_logs import say
-from idgraph.app.terminal.output import counted, escape_control_chars, print_json, print_table
+from idgraph.app.terminal import counted, escape_control_chars, print_json, print_table
 
 if TYPE_CHECKING:
     from idgraph.model.jobs import Progress

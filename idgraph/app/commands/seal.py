@@ -13,7 +13,7 @@ from idgraph.app.adapters.key_providers import ensure_keyring
 from idgraph.app.commands.context import JobWho, JobWhy, Json, origin_of, settings_of
 from idgraph.app.exits import Exit, error_handler
 from idgraph.app.observation.json_logs import say
-from idgraph.app.terminal.output import counted, escape_control_chars, print_json, print_table
+from idgraph.app.terminal import counted, escape_control_chars, print_json, print_table
 from idgraph.model.errors import ConfigError, MetadataError
 
 if TYPE_CHECKING:

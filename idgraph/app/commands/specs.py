@@ -12,7 +12,7 @@ import typer
 from idgraph.app import wiring
 from idgraph.app.commands.context import Json, Why, settings_of
 from idgraph.app.exits import Exit, error_handler
-from idgraph.app.terminal.output import escape_control_chars, print_listing, report_warnings, visible_lines
+from idgraph.app.terminal import escape_control_chars, print_listing, report_warnings, visible_lines
 from idgraph.model.errors import SpecError
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import typer
 from idgraph.app import wiring
 from idgraph.app.commands.context import Json, settings_of
 from idgraph.app.exits import error_handler
-from idgraph.app.terminal.output import print_json, print_table
+from idgraph.app.terminal import print_json, print_table
 
 if TYPE_CHECKING:
     from metadata_service.storage.database import Database

@@ -17,10 +17,10 @@ from idgraph.app.demo.example import Example
 from idgraph.app.documents.reading import read_attributes, read_definition
 from idgraph.app.java import require_java
 from idgraph.app.metadata_server import serving_here
+from idgraph.app.profile_tree import profile_tree
 from idgraph.app.publish import publish_lines
 from idgraph.app.settings.document import Settings, load
-from idgraph.app.terminal.output import console, counted
-from idgraph.app.terminal.profile_tree import profile_tree
+from idgraph.app.terminal import console, counted
 from idgraph.model import canonical
 from idgraph.model.errors import IdgraphError
 from idgraph.model.identifiers import Identifier

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from idgraph.app.documents.json_files import DocumentError, JsonFile, Problem
-from idgraph.app.documents.model_problems import model_problems
+from idgraph.app.documents.problems import DocumentError, JsonFile, Problem, model_problems
 from idgraph.model.attributes import AttributeDefinition
 from idgraph.model.classification import ClassificationLevels
 from idgraph.model.errors import SpecError

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from idgraph.app.observation.json_logs import is_on, say
-from idgraph.app.terminal.output import counted
+from idgraph.app.terminal import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,13 +20,12 @@ from idgraph.web.conditional import IfNoneMatch, Precondition, json_answer
 from idgraph.web.cursors import Page
 from idgraph.web.refusals import BadQueryError, RefusedRequestError
 from metadata_service.api.records import AttributeVersionRecord
-from metadata_service.api.routes.policy_changes import ASKED, asked
+from metadata_service.api.routes.policies import ASKED, asked
 from metadata_service.api.service import Actor, Paging, Reason, Service
 from metadata_service.attributes import catalogue as attributes
 from metadata_service.attributes.catalogue import AttributeFilter, PlannedAttribute
 from metadata_service.attributes.discovery import Verdict, decided
-from metadata_service.attributes.policy_changes import request_change
-from metadata_service.attributes.weakening import opened_by_attribute
+from metadata_service.attributes.policy_changes import opened_by_attribute, request_change
 from metadata_service.storage.edits import Edit
 
 router = APIRouter(prefix="/v1/attributes", tags=["attributes"])

@@ -13,8 +13,8 @@ from idgraph.web.cursors import Page
 from idgraph.web.refusals import RefusedRequestError
 from metadata_service.api.records import SpecCheck, SpecRecord, SpecVersionRecord
 from metadata_service.api.service import Actor, Paging, Reason, Service
+from metadata_service.specs import catalogue as spec_edits
 from metadata_service.specs import catalogue as specs
-from metadata_service.specs import edits as spec_edits
 from metadata_service.specs.rules import check_spec
 
 router = APIRouter(prefix="/v1/specs", tags=["specs"])

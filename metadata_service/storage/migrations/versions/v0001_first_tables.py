@@ -22,6 +22,9 @@ APPEND_ONLY = {
     "changes": "",
     "attribute_versions": "",
     "discovery_defaults": "",
+    "classification_levels": "",
+    "policy_changes": "",
+    "policy_decisions": "",
     "spec_versions": " OF name, version, snapshot_version, document",
 }
 """Tables whose rows are never deleted, with the columns that never change (all, if none are named)."""
@@ -41,7 +44,7 @@ def upgrade() -> None:
         "changes",
         sa.Column("id", COUNTER, autoincrement=True, nullable=False),
         _snapshot("changes"),
-        sa.Column("kind", sa.String(20), nullable=False),
+        sa.Column("kind", sa.String(40), nullable=False),
         sa.Column("subject", ORDERED, nullable=False),
         sa.Column("subject_version", sa.Integer),
         sa.Column("action", sa.String(20), nullable=False),
@@ -51,12 +54,14 @@ def upgrade() -> None:
     op.create_index("ix_changes_kind_subject", "changes", ["kind", "subject"])
     _attributes()
     _specs()
-    op.create_table(
-        "discovery_defaults",
-        _snapshot("discovery_defaults"),
-        sa.Column("document", sa.Text, nullable=False),
-        sa.PrimaryKeyConstraint("snapshot_version", name="pk_discovery_defaults"),
-    )
+    for table in ("discovery_defaults", "classification_levels"):
+        op.create_table(
+            table,
+            _snapshot(table),
+            sa.Column("document", sa.Text, nullable=False),
+            sa.PrimaryKeyConstraint("snapshot_version", name=f"pk_{table}"),
+        )
+    _policy_changes()
     op.create_table(
         "tokens",
         sa.Column("id", COUNTER, autoincrement=True, nullable=False),
@@ -141,6 +146,35 @@ def _specs() -> None:
             name="fk_specs_name_latest_version",
         ),
     )
+
+
+def _policy_changes() -> None:
+    op.create_table(
+        "policy_changes",
+        sa.Column("id", COUNTER, autoincrement=True, nullable=False),
+        _snapshot("policy_changes"),
+        sa.Column("kind", sa.String(40), nullable=False),
+        sa.Column("subject", ORDERED, nullable=False),
+        sa.Column("base", sa.String(40), nullable=False),
+        sa.Column("document", sa.Text, nullable=False),
+        sa.Column("weakens", sa.Text, nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_policy_changes"),
+    )
+    op.create_table(
+        "policy_decisions",
+        sa.Column(
+            "change_id",
+            COUNTER,
+            sa.ForeignKey("policy_changes.id", name="fk_policy_decisions_change_id"),
+            autoincrement=False,
+            nullable=False,
+        ),
+        _snapshot("policy_decisions"),
+        sa.Column("decision", sa.String(20), nullable=False),
+        sa.PrimaryKeyConstraint("change_id", name="pk_policy_decisions"),
+    )
+    for table in ("policy_changes", "policy_decisions"):
+        op.create_index(f"ix_{table}_snapshot_version", table, ["snapshot_version"])
 
 
 def _refuse_rewriting() -> None:

@@ -1,7 +1,8 @@
-"""Writing for people and for scripts."""
+"""Output for people and for scripts; standard streams that the caller has closed (`>&-`)."""
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
     from rich.console import Console
 
-    from idgraph.app.documents.json_files import Problem
+    from idgraph.app.documents.problems import Problem
+
 
 _STEERING = (
     r"\x00-\x1f\x7f-\x9f"  # C0, delete and C1: colours, titles, the cursor, new lines
@@ -108,3 +110,33 @@ def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     for row in rows:
         table.add_row(*(Text(escape_control_chars(cell)) for cell in row))
     console().print(table)
+
+
+def confirmed(prompt: str) -> bool:
+    """Ask on standard error; anything but yes, and no answer at all, is no. Raises KeyboardInterrupt, which
+    typer's own prompt would turn into a refusal (and into another exit code)."""
+    print(f"{prompt} [y/N]: ", end="", file=sys.stderr, flush=True)
+    try:
+        return sys.stdin.readline().strip().lower() in ("y", "yes")
+    except KeyboardInterrupt:
+        print(file=sys.stderr)
+        raise
+
+
+_MODES = {"stdin": "r", "stdout": "w", "stderr": "w"}
+"""By name, in the order of their descriptors."""
+
+
+def open_closed_streams() -> None:
+    """What is closed becomes /dev/null, before another file gets its descriptor: messages would go to standard output, or
+    into a database."""
+    for number, (name, mode) in enumerate(_MODES.items()):
+        if getattr(sys, name) is not None:
+            continue
+        opened = os.open(os.devnull, os.O_RDWR)
+        if opened != number:
+            os.dup2(opened, number)
+            os.close(opened)
+        # Spark's processes have them too.
+        os.set_inheritable(number, True)
+        setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115 - it stays open

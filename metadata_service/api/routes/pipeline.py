@@ -1,16 +1,20 @@
-"""The metadata snapshot that pipelines follow."""
+"""What pipelines and probes call: the metadata snapshot, schema changes found in events, health."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
+from idgraph.model.schema_changes import SchemaChange
 from idgraph.model.snapshot_changes import SnapshotChanges
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.web.conditional import IfNoneMatch, is_listed
-from metadata_service.api.service import Service
+from metadata_service.api.records import SchemaAnswer
+from metadata_service.api.service import Actor, Service
+from metadata_service.attributes.discovery import MAX_CHANGES, apply_schema_changes
 from metadata_service.storage.database import Revision
 from metadata_service.storage.snapshots import ServedSnapshot, changes_since
 
@@ -63,3 +67,49 @@ def _answer(served: ServedSnapshot) -> Response:
 
 def _headers(revision: Revision) -> dict[str, str]:
     return {"ETag": revision.etag, "Cache-Control": "private, no-cache"}
+
+
+schema = APIRouter(prefix="/v1/schema", tags=["schema"])
+
+
+class SchemaPatch(BaseModel):
+    """Entries are read one by one, so that a bad one does not stop the others."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "properties": {
+                "changes": {
+                    "type": "array",
+                    "maxItems": MAX_CHANGES,
+                    "items": SchemaChange.model_json_schema(),
+                }
+            }
+        },
+    )
+
+    changes: list[Any] = Field(max_length=MAX_CHANGES)
+
+
+@schema.patch("")
+def patch(body: SchemaPatch, service: Service, actor: Actor) -> SchemaAnswer:
+    """Make unknown paths known and record types that contradict. Sending a change again has no effect."""
+    with service.database.write(actor, "found in events") as edit:
+        return apply_schema_changes(edit, body.changes)
+
+
+health = APIRouter(tags=["health"])
+
+
+@health.get("/health/live")
+def live() -> dict[str, str]:
+    """Needs no token. The process answers."""
+    return {"status": "ok"}
+
+
+@health.get("/health/ready")
+@health.get("/healthz")
+def ready(service: Service) -> dict[str, str]:
+    """Needs no token. 503 when the database does not answer."""
+    service.database.revision()
+    return {"status": "ok"}

@@ -15,7 +15,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from idgraph.model.errors import KeyProviderError, KeyServiceError
 from sinks.aws_connection import Retry, client
-from sinks.keyring.envelope import SECRET_BYTES, SecretName
+from sinks.keyring.content import SECRET_BYTES, SecretName
 from transforms.privacy.keys import Secret
 
 _THREADS = 4

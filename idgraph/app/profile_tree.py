@@ -7,7 +7,7 @@ from typing import Any
 from rich.text import Text
 from rich.tree import Tree
 
-from idgraph.app.terminal.output import escape_control_chars
+from idgraph.app.terminal import escape_control_chars
 from idgraph.model import canonical, paths
 from idgraph.model.attributes import ReconciliationPolicy
 from merge.resolution import Shown

@@ -1,1 +1,0 @@
-"""What commands print and ask."""

@@ -1,1 +1,0 @@
-"""`idgraph map --trace`: what each operation of a spec does to a payload."""

@@ -1,0 +1,159 @@
+"""What protects groups of attributes, edits that weaken protection with a second person's decision, and the change log."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Query, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from idgraph.model.classification import ClassificationLevels
+from idgraph.model.snapshots import DiscoveryDefaults
+from idgraph.web.conditional import IfNoneMatch, Precondition, json_answer
+from idgraph.web.cursors import Page
+from metadata_service.api.records import ChangeRecord, PolicyChangeRecord
+from metadata_service.api.service import Actor, Paging, Reason, Service
+from metadata_service.attributes import policy_changes
+from metadata_service.attributes.policy_changes import (
+    Status,
+    opened_by_defaults,
+    opened_by_levels,
+    request_change,
+)
+from metadata_service.attributes.rules import (
+    check_classification_levels,
+    classification_levels,
+    discovery_defaults,
+    plan_discovery_defaults,
+    save_classification_levels,
+    save_discovery_defaults,
+)
+from metadata_service.storage.edits import Kind, list_changes
+
+requests = APIRouter(prefix="/v1/policy-changes", tags=["policy changes"])
+
+Number = Annotated[int, Path(ge=1, lt=2**31)]
+
+ASKED: dict[int | str, dict[str, Any]] = {
+    202: {"model": PolicyChangeRecord, "description": "It weakens protection and waits for a second person."}
+}
+"""What an edit is answered with that a second person must approve."""
+
+
+def asked(change: PolicyChangeRecord) -> Response:
+    """The answer to it."""
+    headers = {"Location": f"{requests.prefix}/{change.id}"}
+    return Response(change.model_dump_json(), 202, headers, media_type="application/json")
+
+
+class Decision(BaseModel):
+    """Why it is approved or refused; kept with it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    reason: str = Field(default="", max_length=1000)
+
+
+@requests.get("")
+def list_(service: Service, paging: Paging, status: Status | None = None) -> Page[PolicyChangeRecord]:
+    """What was asked for, by whom, and what was decided; the newest first."""
+    with service.database.read() as session:
+        return policy_changes.list_policy_changes(session, paging, status)
+
+
+@requests.get("/{number}")
+def get(number: Number, service: Service) -> PolicyChangeRecord:
+    """One of them."""
+    with service.database.read() as session:
+        return policy_changes.get_policy_change(session, number)
+
+
+@requests.post("/{number}/approve", responses={409: {"description": "The same person, or out of date."}})
+def approve(number: Number, decision: Decision, service: Service, actor: Actor) -> PolicyChangeRecord:
+    """Carry it out. Another person than the one who asked for it does this."""
+    with service.database.write(actor, decision.reason) as edit:
+        return policy_changes.approve(edit, number)
+
+
+@requests.post("/{number}/refuse")
+def refuse(number: Number, decision: Decision, service: Service, actor: Actor) -> PolicyChangeRecord:
+    """Let it be. Who asked for it may take it back so."""
+    with service.database.write(actor, decision.reason) as edit:
+        return policy_changes.refuse(edit, number)
+
+
+defaults_router = APIRouter(prefix="/v1/discovery-defaults", tags=["discovery defaults"])
+
+
+@defaults_router.get("", response_model=DiscoveryDefaults)
+def get_defaults(service: Service, if_none_match: IfNoneMatch = None) -> Response:
+    """What holds for an attribute that nobody declared."""
+    with service.database.read() as session:
+        defaults = discovery_defaults(session)
+    return json_answer(defaults.model_dump_json(), if_none_match)
+
+
+@defaults_router.put("", response_model=DiscoveryDefaults, responses=ASKED)
+def put_defaults(
+    defaults: DiscoveryDefaults,
+    service: Service,
+    actor: Actor,
+    precondition: Precondition,
+    reason: Reason = "",
+) -> Response:
+    """Change them, for attributes discovered from now on. What weakens protection is kept until a second person
+    approves it, and answered with 202."""
+    with service.database.write(actor, reason) as edit:
+        planned = plan_discovery_defaults(edit.session, defaults, precondition)
+        weakens = opened_by_defaults(edit.session, planned)
+        if weakens:
+            known = discovery_defaults(edit.session)
+            return asked(request_change(edit, "discovery_defaults", "", known, planned, weakens))
+        save_discovery_defaults(edit, planned)
+    return json_answer(planned.model_dump_json())
+
+
+levels_router = APIRouter(prefix="/v1/classification-levels", tags=["classification levels"])
+
+
+@levels_router.get("", response_model=ClassificationLevels)
+def get_levels(service: Service, if_none_match: IfNoneMatch = None) -> Response:
+    """What each level means where an attribute says nothing else."""
+    with service.database.read() as session:
+        levels = classification_levels(session)
+    return json_answer(levels.model_dump_json(), if_none_match)
+
+
+@levels_router.put("", response_model=ClassificationLevels, responses=ASKED)
+def put_levels(
+    levels: ClassificationLevels,
+    service: Service,
+    actor: Actor,
+    precondition: Precondition,
+    reason: Reason = "",
+) -> Response:
+    """Change them, for attributes that are saved and values that are found sensitive from now on. What weakens
+    protection is kept until a second person approves it, and answered with 202."""
+    with service.database.write(actor, reason) as edit:
+        check_classification_levels(edit.session, levels, precondition)
+        weakens = opened_by_levels(edit.session, levels)
+        if weakens:
+            known = classification_levels(edit.session)
+            return asked(request_change(edit, "classification_levels", "", known, levels, weakens))
+        save_classification_levels(edit, levels)
+    return json_answer(levels.model_dump_json())
+
+
+log = APIRouter(prefix="/v1/changes", tags=["changes"])
+
+
+@log.get("")
+def list_log(
+    service: Service,
+    paging: Paging,
+    kind: Kind | None = None,
+    subject: Annotated[str | None, Query(max_length=1024, description="Spec name or attribute path.")] = None,
+) -> Page[ChangeRecord]:
+    """Who changed what, when and why; the newest first."""
+    with service.database.read() as session:
+        return list_changes(session, paging, kind, subject)

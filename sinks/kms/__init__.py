@@ -1,1 +1,0 @@
-"""Keys wrapped by AWS KMS."""
