@@ -16,6 +16,7 @@ from ingestion.spark.worker_process import BatchOrder
 from ingestion.stages.dead_letters import BatchAttempt
 from ingestion.stages.outcomes import StageReport
 from tests.installation import Installation
+from transforms.schema.diff import AttributeTree
 
 
 def take(installation: Installation, lines: Mapping[str, Iterable[bytes]]) -> StageReport:
@@ -29,4 +30,7 @@ def take(installation: Installation, lines: Mapping[str, Iterable[bytes]]) -> St
     order = BatchOrder(BatchAttempt("undisturbed/0", "1"), snapshot, is_last=True)
     task = quick_task(wiring.worker_plan(settings), order)
     files = pa.record_batch([pa.array(paths)], names=["path"])
-    return decode_reports(body for rows in task([files]) for body in rows.column(1).to_pylist())
+    report = decode_reports(body for rows in task([files]) for body in rows.column(1).to_pylist())
+    with wiring.opened(settings) as resources:
+        resources.projection(lambda: AttributeTree(pinned.snapshot).index_rules).sweep()
+    return report

@@ -24,7 +24,7 @@ from idgraph.projection.documents import documents_of, put
 
 log = logging.getLogger(__name__)
 
-AT_ONCE = 2000
+AT_ONCE = 10_000
 """Light fragments that are projected at once; of heavy ones fewer, see `BatchSize`."""
 
 FIRST_RETRY_SECONDS = 1.0

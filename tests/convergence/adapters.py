@@ -68,5 +68,7 @@ def dynamodb(folder: Path) -> Adapters:
     from sinks.dynamodb.profiles import DynamoProfileStore
 
     index, names = folder / "index", TombstoneNames(provider())
-    at = (place if index.exists() else emptied_place)(Path(_kept_folder().name))
+    opened = folder / "opened"
+    at = (place if opened.exists() else emptied_place)(Path(_kept_folder().name))
+    opened.touch()
     return Adapters(DynamoProfileStore(at, names), TantivyProfileIndex(index, names), DynamoDataKeys(at))

@@ -111,7 +111,7 @@ def test_end_to_end(up: Started, embedded: Installation) -> None:
     assert not [
         file.name for name in ("profiles", "data-keys", "index") for file in state.glob(f"{name}.db*")
     ]
-    assert b"all tables are there" in shape.command("store", "create").stdout
+    assert b"all tables exist" in shape.command("store", "create").stdout
     lags = [json.loads(line) for line in shape.command("flows", "--json").stdout.splitlines()]
     assert len(lags) == 2 * len(FIRST)
     assert {each["lag"] for each in lags} == {0}

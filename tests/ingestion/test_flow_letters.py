@@ -119,7 +119,7 @@ class Driver:
             FlowConfig(batch_retries=retries), {}, "", cast(Any, None), dead_letters_by_driver=True
         )
         pinned = PinnedSnapshot("etag", snapshot())
-        follower = type("Follower", (), {"current": lambda _: pinned})()
+        follower = type("Follower", (), {"in_force": lambda _: pinned})()
         self.reported: list[BatchReport] = []
         self.job, self.stream = Job(), Stream()
         self.pipeline = pipeline = Pipeline(folder, now=lambda: NOW + 60 * 86_400)

@@ -134,7 +134,8 @@ def test_no_identifier_stands_in_a_key_and_none_is_left_after_an_erasure(
 ) -> None:
     store.write([FragmentWrite("id:canary", NEW, b"canary" * 9, frozenset({"id:canary", "mail:canary"}))])
     assert "canary" not in str(list(client.query("scan", LINKS)))
-    store.erase(["id:canary"], 100)
+    (erased,) = store.erase(["id:canary"], 100)
+    store.settle([OutboxEntry("id:canary", erased.version)])
     store.finish(["id:canary"])
     assert "canary" not in str([*client.query("scan", FRAGMENTS), *client.query("scan", LINKS)])
 

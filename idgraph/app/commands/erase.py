@@ -227,9 +227,8 @@ def _show(counts: Erased, as_json: bool, to_people: bool = False) -> None:
 
 
 def _led_there(found: FragmentSummary, asked: dict[str, str]) -> str:
-    """The identifiers of the command line that a fragment has."""
-    names = found.identifiers | {found.fragment_id}
-    carried = sorted({text for name, text in asked.items() if name in names})
+    """The identifiers of the command line that a fragment has, as they are stored: protected ones as keyed hashes."""
+    carried = sorted(asked.keys() & (found.identifiers | {found.fragment_id}))
     return ", ".join(carried) or "its id, or an erasure that was interrupted"
 
 
