@@ -1,0 +1,70 @@
+"""Identity events as people write them: what a simulation of the rules takes in place of a source's records."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Annotated, Literal, Self
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
+
+from idgraph.model.identity_rules import IdentityRules, NamespaceName, Strength
+
+Text = Annotated[str, Field(min_length=1, max_length=2048)]
+Named = tuple[NamespaceName, Annotated[str, Field(max_length=2048)]]
+"""A namespace and a value, not normalised."""
+
+
+class IdentityEvent(BaseModel):
+    """What one event shows. (source, id) identifies it: a second delivery is the same event.
+
+    `links` are the pairs that are evidence, every pair where it is absent. `retracts` names, in place of `ids`, an event
+    of the same source that is taken back: it has never been.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    id: Text
+    t: AwareDatetime
+    source: Text
+    ids: tuple[Named, ...] = ()
+    links: tuple[tuple[Named, Named], ...] | None = None
+    strength: Strength | None = None
+    retracts: Text | None = None
+
+    @model_validator(mode="after")
+    def _shows_or_retracts(self) -> Self:
+        if self.retracts is not None and (self.ids or self.links):
+            raise ValueError("an event that retracts another shows no identifiers")
+        if self.retracts is None and not self.ids:
+            raise ValueError("give `ids`, or `retracts`")
+        return self
+
+
+class PinDocument(BaseModel):
+    """A person's decision on two identifiers."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    pair: tuple[Named, Named]
+    decision: Literal["always", "never", "none"]
+    t: AwareDatetime
+    who: str = ""
+    why: str = ""
+
+
+class Simulated(BaseModel):
+    """Rules, events and pins in one document, as the acceptance cases have them; whatever else it holds is ignored."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    rules: IdentityRules
+    events: tuple[IdentityEvent, ...]
+    pins: tuple[PinDocument, ...] = ()
+
+
+_EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
+
+
+def epoch_ms(moment: datetime) -> int:
+    """Epoch milliseconds, rounded down."""
+    return (moment - _EPOCH) // timedelta(milliseconds=1)

@@ -1,0 +1,176 @@
+"""Identity rules: which identifiers may belong to one person. A document of the metadata service, versioned like a spec."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from idgraph.model.specs import IDENTIFIER_TYPE_PATTERN
+
+NamespaceName = Annotated[str, Field(pattern=IDENTIFIER_TYPE_PATTERN)]
+Count = Annotated[int, Field(ge=1, le=1_000_000_000)]
+Strength = Annotated[float, Field(ge=0, le=1_000_000)]
+
+LAST_PRIORITY = 1_000_000
+"""The priority of a namespace that has no rules."""
+
+DAY_MS = 86_400_000
+
+
+class Normalisation(StrEnum):
+    """The one form in which values of a namespace are compared, hashed and stored. Each drops outer blanks."""
+
+    EXACT = "exact"
+    LOWER = "lower"
+    EMAIL = "email"
+    """Lower case; of `Name <address>` the address."""
+    EMAIL_PLUS = "email_plus"
+    """As `email`, and the `+tag` of the local part is dropped."""
+    PHONE = "phone"
+    """E.164. A number without `+` or `00` belongs to `country`."""
+    DIGITS = "digits"
+    """Everything but the digits is dropped."""
+    ZERO_PADDED = "zero_padded"
+    """The leading zeros of a number are dropped; one digit stays."""
+
+
+class Owner(StrEnum):
+    """Who owns an identifier that several persons claim."""
+
+    FIRST = "first"
+    LATEST = "latest"
+    NONE = "none"
+
+
+class NamespaceRules(BaseModel):
+    """What holds for the identifiers of one namespace."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    priority: int = Field(default=LAST_PRIORITY, ge=1, le=LAST_PRIORITY, description="1 is the highest.")
+    unique: bool = Field(default=False, description="At most one for each person; the same as `max` 1.")
+    max: Count | None = Field(default=None, description="At most so many for each person.")
+    moves: Owner | None = Field(default=None, description="Another word for `owner`.")
+    owner: Owner = Field(default=Owner.FIRST, description="Who owns one that several persons claim.")
+    normalise: Normalisation = Normalisation.EXACT
+    country: str = Field(default="1", pattern=r"^[1-9][0-9]{0,2}$", description="Calling code for `phone`.")
+    hub_limit: Count | None = Field(default=None, description="In place of the rules' own.")
+    connects: dict[NamespaceName, Count] = Field(
+        default={}, description="How many of another namespace one identifier of this one may join."
+    )
+
+    @model_validator(mode="after")
+    def _agree(self) -> Self:
+        if self.unique and self.max not in (None, 1):
+            raise ValueError("`unique` and a `max` above 1 contradict each other")
+        if self.moves is not None and "owner" in self.model_fields_set:
+            raise ValueError("give `owner` or `moves`, not both")
+        return self
+
+    @property
+    def largest(self) -> int | None:
+        """How many a person may have; None if that is not limited."""
+        return 1 if self.unique else self.max
+
+    @property
+    def owned_by(self) -> Owner:
+        """The owner in force."""
+        return self.owner if self.moves is None else self.moves
+
+
+class BlockedValue(BaseModel):
+    """A value, or a regular expression that is searched for: what matches is no identifier. Compared with the value
+    without outer blanks and with the normalised one."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    namespace: NamespaceName | None = Field(default=None, description="Absent: every namespace.")
+    value: str | None = Field(default=None, max_length=2048)
+    pattern: str | None = Field(default=None, max_length=500)
+
+    @field_validator("pattern")
+    @classmethod
+    def _compiles(cls, pattern: str | None) -> str | None:
+        if pattern is not None:
+            try:
+                re.compile(pattern)
+            except (re.error, RecursionError, OverflowError) as error:
+                raise ValueError(f"not a regular expression: {error}") from None
+        return pattern
+
+    @model_validator(mode="after")
+    def _says_one(self) -> Self:
+        if (self.value is None) == (self.pattern is None):
+            raise ValueError("give either `value` or `pattern`")
+        return self
+
+
+class Limit(BaseModel):
+    """At most `max` identifiers of some namespaces for each person: in all, or first seen within any half-open window."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    namespace: NamespaceName | None = None
+    namespaces: tuple[NamespaceName, ...] = ()
+    max: Count
+    window_days: float | None = Field(default=None, gt=0, le=36_500)
+
+    @model_validator(mode="after")
+    def _names_some(self) -> Self:
+        if (self.namespace is None) == (not self.namespaces):
+            raise ValueError("give either `namespace` or `namespaces`")
+        return self
+
+    @property
+    def of(self) -> tuple[str, ...]:
+        """The namespaces that are counted together."""
+        return self.namespaces if self.namespace is None else (self.namespace,)
+
+
+class IdentityRules(BaseModel):
+    """All rules. Without any, every link joins."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    namespaces: dict[NamespaceName, NamespaceRules] = {}
+    blocked: tuple[BlockedValue, ...] = ()
+    limits: tuple[Limit, ...] = ()
+    hub_limit: Count | None = Field(
+        default=None, description="An identifier with more distinct neighbours joins nothing."
+    )
+    strength: dict[str, Strength] = Field(default={}, description="By source; 1 where it is not named.")
+    least_strength: Strength = Field(default=0, description="Weaker evidence suggests, and does not join.")
+    size_limit: Count | None = Field(
+        default=None,
+        description="While a person has more identifiers, its weakest links stop joining.",
+    )
+
+    def namespace(self, name: str) -> NamespaceRules:
+        """The rules of a namespace, also of one that is not named."""
+        return self.namespaces.get(name, _UNNAMED)
+
+
+_UNNAMED = NamespaceRules()
+
+_EMPTY_WORDS = r"^(?:null|none|nil|nan|n/?a|undefined|unknown|anonymous|test|-1|true|false)$"
+
+SHOP_RULES: dict[str, Any] = {
+    "namespaces": {
+        "user_id": {"unique": True, "priority": 1, "normalise": "zero_padded", "hub_limit": 1_000_000},
+        "customer_id": {"unique": True, "priority": 1, "normalise": "zero_padded", "hub_limit": 1_000_000},
+        "email": {"max": 5, "priority": 2, "normalise": "email"},
+        "phone": {"max": 5, "priority": 3, "normalise": "phone"},
+        "device_id": {"priority": 8, "moves": "latest"},
+        "anonymous_id": {"priority": 9, "moves": "latest"},
+    },
+    "blocked": [
+        {"pattern": f"(?i){_EMPTY_WORDS}"},
+        {"pattern": r"^[0\-]*$"},
+        {"namespace": "email", "pattern": r"(?i)^(?:test|noreply|no-reply|none|null|anonymous)@"},
+    ],
+    "hub_limit": 50,
+}
+"""The rules of an installation that has decided nothing: right for a shop."""

@@ -1,0 +1,1 @@
+"""Persons out of identifiers: evidence, rules, and the pure function that partitions a component."""

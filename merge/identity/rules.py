@@ -1,0 +1,185 @@
+"""Identity rules, made ready: normalising and blocking identifiers, limits by namespace."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import NamedTuple
+
+from idgraph.model.identifiers import HASHED_PREFIX, Identifier
+from idgraph.model.identity_rules import DAY_MS, IdentityRules, NamespaceRules, Normalisation, Owner
+from merge.identity.evidence import Class, Link, Moment
+
+_NOT_DIGITS = re.compile(r"[^0-9]")
+_ADDRESS = re.compile(r"<([^<>@\s]+@[^<>\s]+)>\s*$")
+_NANP_DIGITS = 10
+_NUMBER = re.compile(r"0+(?=[0-9])")
+
+
+def normalise(value: str, rules: NamespaceRules) -> str:
+    """The form of a value in which it is compared, hashed and stored; empty where nothing is left of it.
+
+    Idempotent: `normalise(normalise(v)) == normalise(v)`. Used for events, look-up, search, erasure and pins alike.
+    """
+    value = value.strip()
+    match rules.normalise:
+        case Normalisation.EXACT:
+            return value
+        case Normalisation.LOWER:
+            return value.lower()
+        case Normalisation.EMAIL | Normalisation.EMAIL_PLUS:
+            return _email(value, rules.normalise is Normalisation.EMAIL_PLUS)
+        case Normalisation.PHONE:
+            return _phone(value, rules.country)
+        case Normalisation.DIGITS:
+            return _NOT_DIGITS.sub("", value)
+        case Normalisation.ZERO_PADDED:
+            return _NUMBER.sub("", value, count=1) if value.isascii() and value.isdigit() else value
+
+
+def _email(value: str, drops_tag: bool) -> str:
+    named = _ADDRESS.search(value)
+    value = (named[1] if named else value).lower()
+    local, at, domain = value.rpartition("@")
+    return f"{local.partition('+')[0] or local}@{domain}" if drops_tag and at else value
+
+
+def _phone(value: str, country: str) -> str:
+    digits = _NOT_DIGITS.sub("", value)
+    if not digits:
+        return ""
+    if value.startswith("+"):
+        return f"+{digits}"
+    if digits.startswith("00"):
+        return f"+{digits[2:]}" if digits[2:] else ""
+    national = digits.lstrip("0")
+    if country == "1" and len(national) == _NANP_DIGITS + 1 and national[0] == "1":
+        # North America's prefix for long distance is its calling code.
+        national = national[1:]
+    return f"+{country}{national}" if national else ""
+
+
+class CountLimit(NamedTuple):
+    """At most `most` identifiers of some namespaces in one person; within `window_ms` where that is given."""
+
+    rule: str
+    most: int
+    window_ms: int | None
+    priority: int
+
+
+class Order(NamedTuple):
+    """The place of a link in the total order in which links are tried; the smallest first."""
+
+    weakness: float
+    moves: bool
+    recency: int
+    better: int
+    worse: int
+    moment: Moment
+    low: Identifier
+    high: Identifier
+
+
+class Rules:
+    """Compiled identity rules. Pure; safe for several threads."""
+
+    def __init__(self, document: IdentityRules | None = None) -> None:
+        self.document = document or IdentityRules()
+        self._blocked = [
+            (each.namespace, each.value, re.compile(each.pattern) if each.pattern is not None else None)
+            for each in self.document.blocked
+        ]
+        self.limits: list[CountLimit] = []
+        self._limits_of: dict[str, list[int]] = {}
+        self._make_limits()
+        self._unique = frozenset(
+            name for name, rules in self.document.namespaces.items() if rules.largest == 1
+        )
+        self.identifier = lru_cache(65_536)(self._identifier)
+
+    def _make_limits(self) -> None:
+        for name, rules in self.document.namespaces.items():
+            if rules.largest is not None:
+                self._add_limit((name,), rules.largest, None)
+        for limit in self.document.limits:
+            window = None if limit.window_days is None else round(limit.window_days * DAY_MS)
+            self._add_limit(limit.of, limit.max, window)
+
+    def _add_limit(self, names: tuple[str, ...], most: int, window_ms: int | None) -> None:
+        kind = "max" if window_ms is None else "window"
+        priority = min(self.document.namespace(name).priority for name in names)
+        for name in names:
+            self._limits_of.setdefault(name, []).append(len(self.limits))
+        self.limits.append(CountLimit(f"{kind}:{'+'.join(names)}", most, window_ms, priority))
+
+    def limits_of(self, namespace: str) -> list[int]:
+        """Places in `limits` of those that count a namespace."""
+        return self._limits_of.get(namespace, [])
+
+    def _identifier(self, namespace: str, value: str) -> Identifier | None:
+        """An identifier as events bring it, normalised; None where it is empty or blocked."""
+        rules = self.document.namespace(namespace)
+        stripped, normal = value.strip(), normalise(value, rules)
+        if not normal or any(self._is_blocked(namespace, each) for each in {stripped, normal}):
+            return None
+        return Identifier(namespace, normal)
+
+    def _is_blocked(self, namespace: str, value: str) -> bool:
+        return any(
+            (name is None or name == namespace)
+            and (value == blocked if pattern is None else pattern.search(value) is not None)
+            for name, blocked, pattern in self._blocked
+        )
+
+    def hub_limit(self, namespace: str) -> int | None:
+        """How many distinct neighbours an identifier may have; None if that is not limited."""
+        own = self.document.namespace(namespace).hub_limit
+        return self.document.hub_limit if own is None else own
+
+    def connects(self, namespace: str, other: str) -> int | None:
+        """How many identifiers of `other` one of `namespace` may join; None if that is not limited."""
+        return self.document.namespace(namespace).connects.get(other)
+
+    def belongs_to_nobody(self, namespace: str) -> bool:
+        """Whether an identifier that several persons claim joins none of them."""
+        return self.document.namespace(namespace).owned_by is Owner.NONE
+
+    def order(self, link: Link) -> Order | None:
+        """When the link's turn is; None where all its evidence contradicts itself."""
+        counted = [each for each in link.classes.items() if not self._contradicts(each[0], link)]
+        if not counted:
+            return None
+        low, high = link.pair
+        first, second = self.document.namespace(low.type), self.document.namespace(high.type)
+        moves = Owner.LATEST in (first.owned_by, second.owned_by)
+        oldest = min(span.oldest for _, span in counted)
+        newest = max(span.newest for _, span in counted)
+        return Order(
+            weakness=-max(self.strength(kind) for kind, _ in counted),
+            moves=moves,
+            recency=-newest.ordinal if moves else 0,
+            better=min(first.priority, second.priority),
+            worse=max(first.priority, second.priority),
+            moment=newest if moves else oldest,
+            low=low,
+            high=high,
+        )
+
+    def strength(self, kind: Class) -> float:
+        """How strong sightings of a class are."""
+        return self.document.strength.get(kind.source, 1.0) if kind.strength is None else kind.strength
+
+    def _contradicts(self, kind: Class, link: Link) -> bool:
+        """Whether the events carried two values of a namespace of this pair that a person has one value of."""
+        return any(each.type in kind.repeated and each.type in self._unique for each in link.pair)
+
+    def is_hashed(self, identifier: Identifier) -> bool:
+        """Whether only the keyed hash of its value is known."""
+        return identifier.value.startswith(HASHED_PREFIX)
+
+    def identifiers(self, named: Iterable[tuple[str, str]]) -> tuple[Identifier, ...]:
+        """Normalised, without blocked ones and repetitions, in the order given."""
+        found = (self.identifier(name, value) for name, value in named)
+        return tuple(dict.fromkeys(each for each in found if each is not None))

@@ -1,0 +1,149 @@
+"""What holds for every resolution, whatever the evidence, pins and rules."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from idgraph.model.identity_rules import IdentityRules
+from merge.identity.evidence import Pair
+from merge.identity.resolve import Decision, Resolution
+from merge.identity.rules import Rules, normalise
+from tests.lanes import examples
+from tests.merge.identity.cases import run
+
+NAMESPACES = ("user", "email", "device", "phone")
+IDENTIFIERS = st.tuples(st.sampled_from(NAMESPACES), st.sampled_from("abcdef")).map(list)
+TIMES = st.integers(0, 30).map(lambda day: f"2026-03-{day + 1:02d}T09:00:00Z")
+EVENTS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "t": TIMES,
+            "source": st.sampled_from(("web", "crm")),
+            "ids": st.lists(IDENTIFIERS, min_size=1, max_size=4),
+        }
+    ),
+    max_size=12,
+).map(lambda events: [{**each, "id": f"e{place}"} for place, each in enumerate(events)])
+RULES = st.fixed_dictionaries(
+    {
+        "namespaces": st.fixed_dictionaries(
+            {
+                "user": st.sampled_from(({"unique": True, "priority": 1}, {"max": 2}, {})),
+                "email": st.sampled_from(({"max": 2, "priority": 2}, {"connects": {"user": 1}}, {})),
+                "device": st.sampled_from(({"moves": "latest"}, {"owner": "none"}, {})),
+            }
+        )
+    },
+    optional={
+        "hub_limit": st.integers(2, 6),
+        "size_limit": st.integers(2, 6),
+        "strength": st.just({"crm": 3}),
+        "least_strength": st.just(2),
+        "limits": st.just([{"namespaces": ["device", "phone"], "max": 2, "window_days": 7}]),
+    },
+)
+PINS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "pair": st.lists(IDENTIFIERS, min_size=2, max_size=2, unique_by=tuple),
+            "decision": st.sampled_from(("always", "never", "none")),
+            "t": TIMES,
+            "who": st.just("ann"),
+        }
+    ),
+    max_size=4,
+)
+
+
+def case(rules: dict[str, Any], events: list[dict[str, Any]], pins: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"rules": rules, "events": events, "pins": pins}
+
+
+@settings(max_examples=examples(400))
+@given(RULES, EVENTS, PINS, st.randoms(use_true_random=False))
+def test_order_and_duplication_make_no_difference(rules: Any, events: Any, pins: Any, shuffled: Any) -> None:
+    once = run(case(rules, events, pins))
+    again, other = events * 2, list(pins)
+    shuffled.shuffle(again)
+    shuffled.shuffle(other)
+    assert run(case(rules, again, other)) == once
+
+
+@settings(max_examples=examples(400))
+@given(RULES, EVENTS, PINS, st.data())
+def test_a_retracted_event_has_never_been(rules: Any, events: Any, pins: Any, data: st.DataObject) -> None:
+    gone = data.draw(st.sets(st.sampled_from([each["id"] for each in events]))) if events else set()
+    taken_back = [
+        {"id": f"r-{each['id']}", "t": each["t"], "source": each["source"], "retracts": each["id"]}
+        for each in events
+        if each["id"] in gone
+    ]
+    left = [each for each in events if each["id"] not in gone]
+    assert run(case(rules, taken_back + events, pins)) == run(case(rules, left, pins))
+
+
+@settings(max_examples=examples(400))
+@given(RULES, EVENTS, PINS)
+def test_accepted_pairs_span_the_persons(rules: Any, events: Any, pins: Any) -> None:
+    resolution = run(case(rules, events, pins))
+    owner = {each: place for place, part in enumerate(resolution.partition) for each in part}
+    assert len(owner) == sum(map(len, resolution.partition))
+    assert all(owner[pair.low] == owner[pair.high] for pair in resolution.accepted)
+    assert len(resolution.accepted) == len(owner) - len(resolution.partition)
+    assert all(owner[each.pair.low] != owner[each.pair.high] for each in resolution.violations)
+
+
+@settings(max_examples=examples(400))
+@given(RULES, EVENTS, PINS)
+def test_limits_and_never_pins_hold(rules: Any, events: Any, pins: Any) -> None:
+    never = [{**each, "decision": "never"} for each in pins]
+    resolution = run(case(rules, events, never))
+    owner = {each: place for place, part in enumerate(resolution.partition) for each in part}
+    for pin in never:
+        pair = Pair.of(*(Rules().identifiers([tuple(each)])[0] for each in pin["pair"]))
+        assert pair.low not in owner or owner.get(pair.low) != owner.get(pair.high)
+    document = IdentityRules.model_validate(rules)
+    for part in resolution.partition:
+        for name, count in Counter(each.type for each in part).items():
+            largest = document.namespace(name).largest
+            assert largest is None or count <= largest
+        assert document.size_limit is None or len(part) <= document.size_limit
+
+
+def test_an_always_pin_exceeds_a_limit_and_no_more() -> None:
+    rules = {"namespaces": {"user": {"unique": True}}}
+    events = [
+        {"id": f"e{each}", "t": "2026-03-02T09:00:00Z", "source": "web", "ids": [["user", each]]}
+        for each in "abc"
+    ]
+    linked = {
+        "id": "e9",
+        "t": "2026-03-03T09:00:00Z",
+        "source": "web",
+        "ids": [["user", "b"], ["email", "x"]],
+    }
+    claimed = {**linked, "id": "e10", "t": "2026-03-04T09:00:00Z", "ids": [["user", "c"], ["email", "x"]]}
+    pin = {
+        "pair": [["user", "a"], ["user", "b"]],
+        "decision": Decision.ALWAYS,
+        "t": "2026-03-04T09:00:00Z",
+        "who": "ann",
+    }
+    resolution: Resolution = run(case(rules, [*events, linked, claimed], [pin]))
+    assert [[each.value for each in part] for part in resolution.partition] == [["x", "a", "b"], ["c"]]
+    assert [each.rule for each in resolution.violations] == ["max:user"]
+
+
+@settings(max_examples=examples(300))
+@given(
+    st.text(max_size=30),
+    st.sampled_from(("exact", "lower", "email", "email_plus", "phone", "digits", "zero_padded")),
+)
+def test_normalising_twice_is_normalising_once(value: str, form: str) -> None:
+    rules = IdentityRules.model_validate({"namespaces": {"n": {"normalise": form}}}).namespace("n")
+    once = normalise(value, rules)
+    assert normalise(once, rules) == once
