@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,6 +29,7 @@ from sinks.tantivy.documents import ANALYZER, SCHEMA
 _FILE = "versions.json"
 _PREFIX = "index-"
 _HEAP_BYTES = 64 << 20
+LOCK_SECONDS = 5.0
 LAYOUT = 1
 """Of documents and keys: a folder of another one must be made again."""
 
@@ -151,7 +153,7 @@ class IndexFolder:
         """A writer whose documents are there, and durable, when the block ends. Only while `writing`."""
         index = self.open(version)
         with self._problems():
-            writer = index.writer(_HEAP_BYTES, 1)
+            writer = _writer(index)
             try:
                 yield writer
                 writer.commit()
@@ -234,6 +236,21 @@ class IndexFolder:
             f"index {self.path}: cannot be read or written ({type(error).__name__}); look for space and permissions; "
             "if the index is damaged, `idgraph reindex` makes it again"
         )
+
+
+def _writer(index: Index) -> IndexWriter:
+    """Raises ValueError. A process that was killed may hold tantivy's own lock for a moment longer than ours, and leaves
+    files of a commit that never was, whose names the next commit would take."""
+    ends = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            writer = index.writer(_HEAP_BYTES, 1)
+            writer.garbage_collect_files()
+            return writer
+        except ValueError as error:
+            if "LockBusy" not in str(error) or time.monotonic() > ends:
+                raise
+            time.sleep(0.01)
 
 
 def _prepared(index: Index) -> Index:

@@ -79,6 +79,8 @@ class RunningFlow:
 
 
 EDIT_SECONDS = 60
+SEARCHABLE_SECONDS = 60
+"""How long the summary waits for the projection, which follows the flow."""
 
 
 def run_demo(name: str, directory: Path, stop: threading.Event) -> None:
@@ -185,6 +187,9 @@ class Demo:
         counts = flow.counts
         discovered = sum(1 for _ in client.search_attributes(status="discovered"))
         with wiring.opened(self._settings) as resources:
+            ends = time.monotonic() + SEARCHABLE_SECONDS
+            while resources.store.outbox(1) and time.monotonic() < ends:
+                time.sleep(0.1)
             profiles = resources.store.count()
             indexed = resources.index.count(Query())
         dead = ", ".join(f"{reason} {count}" for reason, count in sorted(counts.dead.items())) or "none"
