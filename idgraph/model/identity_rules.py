@@ -54,7 +54,9 @@ class NamespaceRules(BaseModel):
     unique: bool = Field(default=False, description="At most one for each person; the same as `max` 1.")
     max: Count | None = Field(default=None, description="At most so many for each person.")
     moves: Owner | None = Field(default=None, description="Another word for `owner`.")
-    owner: Owner = Field(default=Owner.FIRST, description="Who owns one that several persons claim.")
+    owner: Owner | None = Field(
+        default=None, description="Who owns one that several persons claim. Default: `first`."
+    )
     normalise: Normalisation = Normalisation.EXACT
     country: str = Field(default="1", pattern=r"^[1-9][0-9]{0,2}$", description="Calling code for `phone`.")
     hub_limit: Count | None = Field(default=None, description="In place of the rules' own.")
@@ -66,7 +68,7 @@ class NamespaceRules(BaseModel):
     def _agree(self) -> Self:
         if self.unique and self.max not in (None, 1):
             raise ValueError("`unique` and a `max` above 1 contradict each other")
-        if self.moves is not None and "owner" in self.model_fields_set:
+        if self.moves is not None and self.owner is not None:
             raise ValueError("give `owner` or `moves`, not both")
         return self
 
@@ -78,7 +80,7 @@ class NamespaceRules(BaseModel):
     @property
     def owned_by(self) -> Owner:
         """The owner in force."""
-        return self.owner if self.moves is None else self.moves
+        return self.owner or self.moves or Owner.FIRST
 
 
 class BlockedValue(BaseModel):
@@ -174,3 +176,6 @@ SHOP_RULES: dict[str, Any] = {
     "hub_limit": 50,
 }
 """The rules of an installation that has decided nothing: right for a shop."""
+
+DEFAULT_RULES = IdentityRules.model_validate(SHOP_RULES)
+"""The same, as a document."""

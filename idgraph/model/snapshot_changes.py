@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from idgraph.model.attributes import AttributeMetadata
 from idgraph.model.classification import ClassificationLevels
 from idgraph.model.errors import MetadataError
+from idgraph.model.identity_rules import IdentityRules
 from idgraph.model.snapshots import DiscoveryDefaults, MetadataSnapshot
 from idgraph.model.specs import SpecDocument
 
@@ -39,6 +40,10 @@ class SnapshotChanges(BaseModel):
     )
     defaults: DiscoveryDefaults = DiscoveryDefaults()
     levels: ClassificationLevels = ClassificationLevels()
+    identity_rules: IdentityRules | None = Field(
+        default=None, exclude_if=lambda rules: rules is None, description="Absent where they are the same."
+    )
+    identity_rules_version: int = Field(default=0, ge=0)
     active_specs: int = Field(ge=0, description="Number of active specs afterwards.")
     known_attributes: int = Field(ge=0, description="Number of attributes afterwards.")
 
@@ -52,7 +57,11 @@ class SnapshotChanges(BaseModel):
         it; the caller compares the ETag `since`."""
         specs = self._specs_of(snapshot) if self.has_specs else snapshot.specs
         attributes = _merged(snapshot.attributes, self.attributes)
-        if len(specs) != self.active_specs or len(attributes) != self.known_attributes:
+        rules = snapshot.identity_rules if self.identity_rules is None else self.identity_rules
+        has_rules = self.identity_rules is not None or (
+            snapshot.identity_rules_version == self.identity_rules_version
+        )
+        if len(specs) != self.active_specs or len(attributes) != self.known_attributes or not has_rules:
             raise MetadataError(f"these are not changes of metadata snapshot {snapshot.version}")
         return snapshot.model_copy(
             update={
@@ -61,6 +70,8 @@ class SnapshotChanges(BaseModel):
                 "attributes": attributes,
                 "defaults": self.defaults,
                 "levels": self.levels,
+                "identity_rules": rules,
+                "identity_rules_version": self.identity_rules_version,
             }
         )
 
@@ -75,7 +86,9 @@ def joined(followed: Sequence[SnapshotChanges]) -> SnapshotChanges:
     specs: dict[str, SpecDocument] = {}
     attributes: dict[str, AttributeMetadata] = {}
     retired: set[str] = set()
+    rules: IdentityRules | None = None
     for each in followed:
+        rules = rules if each.identity_rules is None else each.identity_rules
         for name in each.retired:
             specs.pop(name, None)
         specs |= {spec.name: spec for spec in each.specs}
@@ -87,6 +100,7 @@ def joined(followed: Sequence[SnapshotChanges]) -> SnapshotChanges:
             "specs": tuple(specs[name] for name in sorted(specs)),
             "retired": tuple(sorted(retired)),
             "attributes": tuple(attributes[path] for path in sorted(attributes)),
+            "identity_rules": rules,
         }
     )
 
@@ -106,6 +120,8 @@ def changes_between(
         attributes=tuple(_changed(known.attributes, newer.attributes)),
         defaults=newer.defaults,
         levels=newer.levels,
+        identity_rules=None if _has_rules_of(known, newer) else newer.identity_rules,
+        identity_rules_version=newer.identity_rules_version,
         active_specs=len(newer.specs),
         known_attributes=len(newer.attributes),
     )
@@ -115,6 +131,13 @@ def changes_between(
         return None
     # Identical objects, nearly all, are not compared.
     return changes if made == newer else None
+
+
+def _has_rules_of(known: MetadataSnapshot, newer: MetadataSnapshot) -> bool:
+    return (known.identity_rules_version, known.identity_rules) == (
+        newer.identity_rules_version,
+        newer.identity_rules,
+    )
 
 
 def _changed(

@@ -1,4 +1,4 @@
-"""The metadata snapshot: specs and attributes of a pipeline at one version number."""
+"""The metadata snapshot: specs, attributes and identity rules of a pipeline at one version number."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from idgraph.model import paths
 from idgraph.model.attributes import AttributeMetadata, AttributeStatus
 from idgraph.model.classification import Classification, ClassificationLevels, EncryptionLevel
+from idgraph.model.identity_rules import DEFAULT_RULES, IdentityRules
 from idgraph.model.specs import SpecDocument
 
 
@@ -43,7 +44,7 @@ class DiscoveryDefaults(BaseModel):
 
 
 class MetadataSnapshot(BaseModel):
-    """All active specs and all attribute metadata at one version."""
+    """All active specs, all attribute metadata and the identity rules at one version."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -52,6 +53,12 @@ class MetadataSnapshot(BaseModel):
     attributes: tuple[AttributeMetadata, ...] = ()
     defaults: DiscoveryDefaults = DiscoveryDefaults()
     levels: ClassificationLevels = ClassificationLevels()
+    identity_rules: IdentityRules = Field(
+        default_factory=lambda: DEFAULT_RULES,
+        exclude_if=lambda rules: bool(rules == DEFAULT_RULES),
+        description="Left out where nobody changed the default rules.",
+    )
+    identity_rules_version: int = Field(default=0, ge=0, description="0: nobody changed the default rules.")
 
     def spec_for(self, source: str, event_type: str) -> SpecDocument | None:
         """The active spec that maps events of this source and type.

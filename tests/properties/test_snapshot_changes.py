@@ -23,6 +23,7 @@ from idgraph.model.attributes import (
 )
 from idgraph.model.errors import EventError, MetadataError
 from idgraph.model.identifiers import Identifier
+from idgraph.model.identity_rules import DEFAULT_RULES, IdentityRules
 from idgraph.model.snapshot_changes import SnapshotChanges, changes_between, joined
 from idgraph.model.snapshots import DetectionMode, DiscoveryDefaults, MetadataSnapshot
 from idgraph.model.specs import IdentifierPlace, SpecDocument
@@ -83,9 +84,10 @@ defaults = st.builds(
 
 @st.composite
 def edits(draw: st.DrawFn) -> list[MetadataSnapshot]:
-    """Snapshots that follow one another: an edit of a few attributes, specs or the defaults each."""
+    """Snapshots that follow one another: an edit of a few attributes, specs, the rules or the defaults each."""
     by_path: dict[str, AttributeMetadata] = {}
     by_name: dict[str, SpecDocument] = {}
+    rules, edited = DEFAULT_RULES, 0
     followed = [MetadataSnapshot(version=0, defaults=draw(defaults))]
     for version in range(1, draw(st.integers(2, 8))):
         for each in draw(st.lists(attributes, max_size=3)):
@@ -94,12 +96,17 @@ def edits(draw: st.DrawFn) -> list[MetadataSnapshot]:
             for one in draw(st.lists(specs, max_size=2)):
                 by_name[one.name] = one
             by_name.pop(draw(st.sampled_from("xyz")), None)
+        if draw(st.integers(0, 3)) == 0:
+            hub_limit = draw(st.sampled_from([None, 7, 50]))
+            rules, edited = IdentityRules(hub_limit=hub_limit) if hub_limit else DEFAULT_RULES, edited + 1
         followed.append(
             MetadataSnapshot(
                 version=version,
                 specs=tuple(by_name[name] for name in sorted(by_name)),
                 attributes=tuple(by_path[path] for path in sorted(by_path)),
                 defaults=draw(defaults) if draw(st.integers(0, 5)) == 0 else followed[-1].defaults,
+                identity_rules=rules,
+                identity_rules_version=edited,
             )
         )
     return followed
