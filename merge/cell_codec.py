@@ -5,9 +5,6 @@
 
 where an entry is `[maker, ordinal, event id, kind, value]`, a maker a place in `makers`, and entries are sorted
 by origin, those of one origin by kind and canonical bytes. Equal cells give equal bytes.
-
-Where a cell has many entries there is `[null | ..., [], [], runs]`, and the entries are in blocks behind the JSON
-(`merge.packed`), those of all cells in the order of paths and policies.
 """
 
 from __future__ import annotations
@@ -22,7 +19,6 @@ from idgraph.model.attributes import ReconciliationPolicy
 from idgraph.model.fragments import Kind, Origin, Register
 from idgraph.model.stamps import SpecRef, Stamp
 from merge.cells import Cell
-from merge.packed import LARGE, Bytes, Packed, Run
 from merge.policies import POLICIES, Policy
 
 Maker = tuple[int, str, str, int]
@@ -37,20 +33,16 @@ class CellWire(msgspec.Struct, array_like=True):
     floor: Event | None
     best: list[Entry]
     entries: list[Entry]
-    runs: list[Run] = []
 
 
 Cells = dict[str, dict[str, CellWire]]
 
 
-def encode(cells: Mapping[str, Mapping[ReconciliationPolicy, Cell]]) -> tuple[bytes, list[Bytes]]:
-    """Canonical bytes of the makers and, behind a comma, of normalised cells; and of the blocks of large ones."""
+def encode(cells: Mapping[str, Mapping[ReconciliationPolicy, Cell]]) -> bytes:
+    """Canonical bytes of the makers and, behind a comma, of normalised cells."""
     found = [cell for by_policy in cells.values() for cell in by_policy.values()]
-    for cell in found:
-        _pack(cell)
-    makers = sorted({_maker(origin) for cell in found for origin in _reported_origins(cell)})
+    makers = sorted({_maker(origin) for cell in found for origin in cell.origins()})
     place = {maker: number for number, maker in enumerate(makers)}
-    blocks: list[Bytes] = []
 
     def event(origin: Origin) -> Event:
         stamp = origin[0]
@@ -61,61 +53,32 @@ def encode(cells: Mapping[str, Mapping[ReconciliationPolicy, Cell]]) -> tuple[by
 
     def cell_wire(cell: Cell) -> list[Any]:
         floor = event(cell.floor) if cell.floor is not None else None
-        if cell.packed is not None:
-            runs, data = cell.packed.encode()
-            blocks.extend(data)
-            return [floor, [], [], runs]
         return [floor, wire(cell.policy, cell.best.values()), wire(cell.policy, cell.entries.values())]
 
     body = {
         path: {policy.value: cell_wire(cells[path][policy]) for policy in sorted(cells[path])}
         for path in sorted(cells)
     }
-    return b"%s,%s" % (canonical.encode(makers), canonical.encode(body)), blocks
+    return b"%s,%s" % (canonical.encode(makers), canonical.encode(body))
 
 
-def _pack(cell: Cell) -> None:
-    """Have equal cells kept in the same way."""
-    if not cell.policy.is_packed:
-        return
-    if cell.size < LARGE:
-        cell.unpack()
-    elif cell.packed is None:
-        cell.packed = Packed.of(cell.policy, cell.entries.values())
-
-
-def _reported_origins(cell: Cell) -> Iterable[Origin]:
-    if cell.packed is None:
-        return cell.origins()
-    return () if cell.floor is None else (cell.floor,)
-
-
-def decode(
-    makers: list[Maker], cells: Cells, blocks: memoryview
-) -> dict[str, dict[ReconciliationPolicy, Cell]]:
+def decode(makers: list[Maker], cells: Cells) -> dict[str, dict[ReconciliationPolicy, Cell]]:
     """Raises LookupError or ValueError for what `encode` did not write."""
-    rest = blocks
-    decoded: dict[str, dict[ReconciliationPolicy, Cell]] = {}
-    for path, by_policy in cells.items():
-        for policy, wire in by_policy.items():
-            cell = _cell(makers, policy, wire)
-            if wire.runs:
-                cell.packed, taken = Packed.parse(cell.policy, wire.runs, rest)
-                rest = rest[taken:]
-            decoded.setdefault(path, {})[ReconciliationPolicy(policy)] = cell
-    if rest:
-        raise ValueError("there is something behind the blocks")
-    return decoded
-
-
-def _cell(makers: list[Maker], policy: str, wire: CellWire) -> Cell:
     shared = [(priority, source, SpecRef(name, version)) for priority, source, name, version in makers]
+    return {
+        path: {
+            ReconciliationPolicy(policy): _cell(shared, policy, wire) for policy, wire in by_policy.items()
+        }
+        for path, by_policy in cells.items()
+    }
+
+
+def _cell(shared: list[_Shared], policy: str, wire: CellWire) -> Cell:
     cell = Cell(POLICIES[ReconciliationPolicy(policy)])
     cell.floor = _origin(shared, *wire.floor) if wire.floor is not None else None
-    cell.keep(
-        (_register(shared, entry) for entry in wire.entries),
-        (_register(shared, entry) for entry in wire.best),
-    )
+    entries = (_register(shared, entry) for entry in wire.entries)
+    cell.entries = {(entry[0][0][2], cell.policy.key(entry)): entry for entry in entries}
+    cell.keep((), (_register(shared, entry) for entry in wire.best))
     return cell
 
 

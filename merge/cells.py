@@ -23,11 +23,7 @@ from typing import NamedTuple
 
 from idgraph.model.fragments import Kind, Origin, Register
 from idgraph.model.stamps import Stamp
-from merge.packed import Packed
 from merge.policies.policy import Kept, Policy, later
-
-_FEW = 8
-"""A cell is joined in its bytes to one of so many times as many entries."""
 
 
 class Removals(NamedTuple):
@@ -50,33 +46,15 @@ class Removals(NamedTuple):
 class Cell:
     """What one policy keeps at one path. Mutable while it is joined; call `normalise` before it is read."""
 
-    __slots__ = ("_entries", "best", "floor", "packed", "policy")
+    __slots__ = ("best", "entries", "floor", "policy")
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
-        self._entries: dict[tuple[str, Hashable], Register] = {}
-        self.packed: Packed | None = None
-        """The entries of a large cell, until all of them are asked for."""
+        self.entries: dict[tuple[str, Hashable], Register] = {}
+        """By source and key."""
         self.best: dict[str, Register] = {}
         self.floor: Origin | None = None
         """Of the latest null; entries that are not later are gone."""
-
-    @property
-    def entries(self) -> dict[tuple[str, Hashable], Register]:
-        """By source and key."""
-        self.unpack()
-        return self._entries
-
-    @entries.setter
-    def entries(self, entries: dict[tuple[str, Hashable], Register]) -> None:
-        self._entries, self.packed = entries, None
-
-    def unpack(self) -> None:
-        """Have all entries at hand."""
-        if self.packed is not None:
-            key = self.policy.key
-            self._entries = {(entry[0][0][2], key(entry)): entry for entry in self.packed}
-            self.packed = None
 
     def write(self, register: Register, entries: Iterable[Register] | None = None) -> None:
         """Join in what one event wrote at the path; `entries` where the register does not report them."""
@@ -95,10 +73,8 @@ class Cell:
     def join(self, other: Cell) -> bool:
         """Join in another cell of the same policy; gives whether that changed anything."""
         changed = self._raise_floor(other.floor)
-        # Many would be looked for one by one in blocks of which all are read in the end.
-        add = self._add if self.packed is None or _FEW * other.size > len(self.packed) else self.packed.add
         for entry in other.entries.values():
-            changed |= add(entry)
+            changed |= self._add(entry)
         for entry in other.best.values():
             changed |= self._add_best(entry)
         return changed
@@ -132,9 +108,6 @@ class Cell:
             # Forgotten, as it is where the whole cell went before something came that is later than both.
             self.floor = None
         floor = above if self.floor is None else self.floor
-        if self.packed is not None:
-            self._normalise_packed(self.packed, floor, snapshots)
-            return self.keeps_anything
         if floor is not None or snapshots:
             self._keep(lambda entry: not removals.take(entry, floor))
             for source, best in self.best.items():
@@ -144,22 +117,10 @@ class Cell:
             self._drop_the_oldest()
         return self.keeps_anything
 
-    def _normalise_packed(self, packed: Packed, floor: Origin | None, snapshots: Mapping[str, Stamp]) -> None:
-        if floor is not None:
-            packed.drop(lambda origin: origin <= floor)
-        for source, newest in snapshots.items():
-            packed.drop(lambda origin, newest=newest: origin[0] < newest, source)  # type: ignore[misc]
-        packed.keep_newest(self.policy.bound)
-
-    @property
-    def size(self) -> int:
-        """How many entries there are."""
-        return len(self._entries if self.packed is None else self.packed)
-
     @property
     def keeps_anything(self) -> bool:
         """Whether it is more than an empty one."""
-        return bool(self.floor or self.size or self.best)
+        return bool(self.floor or self.entries or self.best)
 
     def _keep(self, stays: Callable[[Register], bool]) -> None:
         if not all(map(stays, self.entries.values())):
@@ -181,7 +142,7 @@ class Cell:
 
     def is_complete(self, removals: Removals) -> bool:
         """Whether the bound dropped no counting entry, as far as known."""
-        if not self.policy.null_deletes or self.size < self.policy.bound:
+        if not self.policy.null_deletes or len(self.entries) < self.policy.bound:
             return True
         of_each = Counter(source for source, _ in self.entries)
         full = [source for source, count in of_each.items() if count >= self.policy.bound]

@@ -13,15 +13,12 @@ and behind it, in format 2, the cells (`merge.cell_codec`):
 
     [..., makers, cells]
 
-Format 0x03 is that of a state with large cells: behind the checksum stands the length of the JSON, 4 bytes, and
-behind the JSON the blocks of these cells (`merge.packed`);
-
 where `origin` is a place in `origins`: the values of one event share one. Equal states give equal bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 from zlib import crc32
@@ -39,9 +36,7 @@ from merge.cells import Cell
 
 FORMAT = b"\x01"
 WITH_CELLS = b"\x02"
-WITH_BLOCKS = b"\x03"
 _HEADER = 5
-_LENGTH = 4
 
 _Origin = tuple[int, int, str, str, str, int]
 
@@ -74,17 +69,11 @@ def encode(parts: Parts) -> bytes:
     body = _native_body(parts) or _body(parts)
     if not parts.cells:
         return framed(body)
-    cells, blocks = cell_codec.encode(parts.cells)
-    whole = b"%s,%s]" % (body[:-1], cells)
-    if not blocks:
-        return framed(whole, WITH_CELLS)
-    pieces = (len(whole).to_bytes(_LENGTH, "big"), whole, *blocks)
-    return b"".join((WITH_BLOCKS, _checksum(pieces, WITH_BLOCKS), *pieces))
+    return framed(b"%s,%s]" % (body[:-1], cell_codec.encode(parts.cells)), WITH_CELLS)
 
 
 def framed(body: bytes, form: bytes = FORMAT) -> bytes:
     """The bytes of a state whose JSON this is."""
-    # For nearly every fragment of a chunk: not worth the calls of `_checksum`.
     return b"".join((form, crc32(body, crc32(form)).to_bytes(_HEADER - 1, "big"), body))
 
 
@@ -133,15 +122,8 @@ def _markers(parts: Parts) -> list[tuple[str, str, Stamp]]:
     return sorted((source, scope, stamp) for (source, scope), stamp in parts.markers.items())
 
 
-_CHECKSUMS = {form: crc32(form) for form in (FORMAT, WITH_CELLS, WITH_BLOCKS)}
+_CHECKSUMS = {form: crc32(form) for form in (FORMAT, WITH_CELLS)}
 """Of each format's byte alone."""
-
-
-def _checksum(parts: Iterable[bytes | memoryview], form: bytes) -> bytes:
-    checksum = crc32(form)
-    for part in parts:
-        checksum = crc32(part, checksum)
-    return checksum.to_bytes(_HEADER - len(form), "big")
 
 
 def check(data: bytes) -> None:
@@ -161,25 +143,15 @@ def decode(data: bytes) -> Parts:
     check(data)
     parts = Parts()
     try:
-        json, blocks = _parts(data)
-        wire = _decoder.decode(json)
+        wire = _decoder.decode(body(data))
         origins, parts.registers = _read(wire) if native.loops is None else _read_natively(wire, native.loops)
         parts.markers = {(source, scope): Stamp(*stamp) for source, scope, stamp in wire.markers}
         parts.identifiers = {identifier: origins[origin] for identifier, origin in wire.identifiers.items()}
         if wire.cells:
-            parts.cells = cell_codec.decode(wire.makers, wire.cells, blocks)
+            parts.cells = cell_codec.decode(wire.makers, wire.cells)
     except (*canonical.MalformedJSON, LookupError, ValueError) as error:
         raise DamagedStateError(f"a fragment's stored state is damaged: {type(error).__name__}") from None
     return parts
-
-
-def _parts(data: bytes) -> tuple[bytes, memoryview]:
-    """The JSON, and what stands behind it."""
-    if data[:1] != WITH_BLOCKS:
-        return body(data), memoryview(b"")
-    start = _HEADER + _LENGTH
-    end = start + int.from_bytes(data[_HEADER:start], "big")
-    return data[start:end], memoryview(data)[end:]
 
 
 def _read(wire: _Wire) -> tuple[list[Origin], dict[str, Register]]:
@@ -204,7 +176,7 @@ def _read_natively(wire: _Wire, loops: native.Loops) -> tuple[list[Origin], dict
 def _foreign(data: bytes) -> StoreError:
     # A later format is reported by its own checksum, so that a flipped bit is not taken for one.
     if crc32(data[_HEADER:], crc32(data[:1])).to_bytes(4, "big") == data[1:_HEADER]:
-        return StoreError(f"fragment state of format {data[0]}; this idgraph reads up to {WITH_BLOCKS[0]}")
+        return StoreError(f"fragment state of format {data[0]}; this idgraph reads up to {WITH_CELLS[0]}")
     return DamagedStateError("a fragment's stored state is damaged: its checksum does not fit")
 
 

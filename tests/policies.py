@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from decimal import Decimal
 from typing import Any
 
-import pytest
 from hypothesis import strategies as st
 
 from idgraph.model import canonical
@@ -73,16 +72,6 @@ def small_bounds(bound: int = 3) -> Iterator[None]:
         yield
     finally:
         POLICIES.update(usual)
-
-
-@contextmanager
-def small_blocks() -> Iterator[None]:
-    """Cells of two entries are kept in blocks of two, and joined there to whatever comes."""
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("merge.cell_codec.LARGE", 2)
-        patched.setattr("merge.packed._MEAN_ENTRIES", 2)
-        patched.setattr("merge.cells._FEW", 0)
-        yield
 
 
 def fold(batches: Sequence[Sequence[FragmentChange]]) -> FragmentState:

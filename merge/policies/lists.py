@@ -17,7 +17,6 @@ class Append(Policy):
     events stay, as many as the bound says."""
 
     BOUND = 1000
-    is_packed = True
 
     def entries(self, register: Register) -> Sequence[Register]:
         return () if register.kind is Kind.DELETED else (register,)
@@ -43,7 +42,6 @@ class Union(Policy):
     """
 
     BOUND = 1000
-    is_packed = True
     shares_origins = True
 
     def entries(self, register: Register) -> Sequence[Register]:
@@ -55,12 +53,6 @@ class Union(Policy):
         if entry.kind is Kind.SEALED:
             return SealedValue.parse(entry.value).token or entry.value
         return canonical.encode(entry.value)
-
-    def lookup_key(self, entry: Register) -> bytes:
-        if entry.kind is Kind.SEALED:
-            return (SealedValue.parse(entry.value).token or entry.value).encode()
-        # Behind its kind, at the end of its entry.
-        return b",%d,%s]" % (entry.kind, canonical.encode(entry.value))
 
     def chosen(self, kept: Kept) -> list[Register]:
         elements: dict[Hashable, Register] = {}

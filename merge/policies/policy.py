@@ -47,8 +47,6 @@ class Policy(ABC):
     """Whether the best entry of each source is kept beyond the bound."""
     shares_origins: ClassVar[bool] = False
     """Whether one written value may make several entries."""
-    is_packed: ClassVar[bool] = False
-    """Whether many entries are kept in blocks: where all of them show, and none is kept as the best."""
     keeps_values: ClassVar[bool] = True
     """Whether entries hold anything of the values that were written."""
     null_deletes: ClassVar[bool] = True
@@ -66,10 +64,6 @@ class Policy(ABC):
         from one version to the next, does not make another event of it."""
         stamp: Stamp = entry[0][0]
         return stamp[1:]
-
-    def lookup_key(self, entry: Register) -> bytes | None:  # noqa: ARG002 - for others
-        """What stands in the bytes of each entry with this one's key; None where the key is the event."""
-        return None
 
     def better(self, one: Register, other: Register) -> bool:
         """Whether `one` is to show rather than `other`; a total order. Only asked where `keeps_best`."""

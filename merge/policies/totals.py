@@ -17,7 +17,6 @@ class Count(Policy):
     """Keeps the stamps of events and nothing of their values. Of each source it counts up to the bound."""
 
     BOUND = 10_000
-    is_packed = True
     keeps_values = False
 
     def entries(self, register: Register) -> Sequence[Register]:
@@ -39,7 +38,6 @@ class Sum(Policy):
     events than the bound the newest of each source are summed. What is no number adds nothing."""
 
     BOUND = 10_000
-    is_packed = True
 
     def entries(self, register: Register) -> Sequence[Register]:
         return (register,) if is_plain(register) and type(register.value) in NUMBERS else ()

@@ -38,7 +38,7 @@ from tests.convergence.ledger import Ledger, Pair
 from tests.convergence.sites import Site
 from tests.convergence.ways import Way, small_chunks
 from tests.folders import in_memory
-from tests.policies import small_blocks, small_bounds
+from tests.policies import small_bounds
 from tests.retail import raw
 from transforms.spec.mapping import CompiledSnapshot
 
@@ -78,7 +78,6 @@ class World(RuleBasedStateMachine):
         self.ended = ExitStack()
         self.folder = Path(self.ended.enter_context(in_memory()))
         self.ended.enter_context(small_bounds(3))
-        self.ended.enter_context(small_blocks())
         self.ended.enter_context(small_chunks())
         self.pool: list[RawRecord] = []
         self.said: dict[tuple[Any, ...], dict[str, Any]] = {}

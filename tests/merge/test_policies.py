@@ -348,6 +348,5 @@ def test_damaged_cells_are_an_error_of_ours(cells: Any) -> None:
     from idgraph.model.errors import DamagedStateError
 
     body = canonical.encode([[], {}, [], {}, [[0, "s", "m", 1]], cells])
-    data = codec.WITH_CELLS + codec._checksum((body,), codec.WITH_CELLS) + body
     with pytest.raises(DamagedStateError):
-        FragmentState.decode(data)
+        FragmentState.decode(codec.framed(body, codec.WITH_CELLS))

@@ -4,7 +4,6 @@ semilattice, the state is bounded, the winner stays, and policies may change whi
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import nullcontext
 
 import pytest
 from hypothesis import given, settings
@@ -26,7 +25,6 @@ from tests.policies import (
     changes,
     fold,
     profile,
-    small_blocks,
     small_bounds,
     sources,
     split,
@@ -38,13 +36,12 @@ some = settings(max_examples=examples(40), deadline=None)
 
 @pytest.fixture(
     autouse=True,
-    params=[(3, False), (3, True), (1000, True)],
-    ids=["bound 3", "bound 3, in blocks", "no bound, in blocks"],
+    params=[3, 1000],
+    ids=["bound 3", "no bound"],
     scope="module",
 )
 def bounds(request: pytest.FixtureRequest) -> Iterator[None]:
-    bound, in_blocks = request.param
-    with small_bounds(bound), small_blocks() if in_blocks else nullcontext():
+    with small_bounds(request.param):
         yield
 
 
