@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Annotated, Any, Self
 
@@ -18,6 +19,12 @@ LAST_PRIORITY = 1_000_000
 """The priority of a namespace that has no rules."""
 
 DAY_MS = 86_400_000
+
+SEARCHED_CHARACTERS = 512
+"""A pattern sees so many characters of a value."""
+
+_MOST_STEPS = 16 * SEARCHED_CHARACTERS**2
+"""The most ways in which a pattern may be tried on a value, by a bound that its own text gives."""
 
 
 class Normalisation(StrEnum):
@@ -99,8 +106,14 @@ class BlockedValue(BaseModel):
         if pattern is not None:
             try:
                 re.compile(pattern)
+                steps = _steps(pattern)
             except (re.error, RecursionError, OverflowError) as error:
                 raise ValueError(f"not a regular expression: {error}") from None
+            if steps > _MOST_STEPS:
+                raise ValueError(
+                    "the pattern can take too long on some values: begin it with `^`, "
+                    "and repeat characters only, not groups that repeat or choose"
+                )
         return pattern
 
     @model_validator(mode="after")
@@ -137,9 +150,9 @@ class IdentityRules(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    namespaces: dict[NamespaceName, NamespaceRules] = {}
-    blocked: tuple[BlockedValue, ...] = ()
-    limits: tuple[Limit, ...] = ()
+    namespaces: dict[NamespaceName, NamespaceRules] = Field(default={}, max_length=200)
+    blocked: tuple[BlockedValue, ...] = Field(default=(), max_length=1000)
+    limits: tuple[Limit, ...] = Field(default=(), max_length=100)
     hub_limit: Count | None = Field(
         default=None, description="An identifier with more distinct neighbours joins nothing."
     )
@@ -156,6 +169,52 @@ class IdentityRules(BaseModel):
 
 
 _UNNAMED = NamespaceRules()
+
+
+def _steps(pattern: str) -> int:
+    """A bound of the ways in which Python's engine, which goes back in the text, tries a pattern on a value.
+
+    Each repetition multiplies by how often it can match; a repetition of something that itself has ways multiplies each
+    time. Without `^` it is tried at each character.
+    """
+    parsed = _PARSER.parse(pattern)
+    begins = len(parsed) > 0 and parsed[0] == (_PARSER.AT, _PARSER.AT_BEGINNING)
+    is_tried_once = begins and not parsed.state.flags & re.MULTILINE
+    return _ways(parsed) * (1 if is_tried_once else SEARCHED_CHARACTERS)
+
+
+def _ways(parsed: Iterable[tuple[Any, Any]]) -> int:
+    ways = 1
+    for operation, detail in parsed:
+        if operation in _REPETITIONS:
+            least, most, inner = detail
+            most = min(int(most), SEARCHED_CHARACTERS)
+            each = _ways(inner)
+            ways *= most - min(least, most) + 1 if each == 1 else min(each**most * 2, _TOO_MANY)
+        elif operation is _PARSER.BRANCH:
+            ways *= _ways_of_choice(detail[1])
+        elif operation is _PARSER.SUBPATTERN:
+            ways *= _ways(detail[3])
+        elif operation is _PARSER.ATOMIC_GROUP:
+            ways *= _ways(detail)
+        elif operation in (_PARSER.ASSERT, _PARSER.ASSERT_NOT):
+            ways *= _ways(detail[1])
+        elif operation in (_PARSER.GROUPREF, _PARSER.GROUPREF_EXISTS):
+            raise re.error("references to groups are not supported")
+        ways = min(ways, _TOO_MANY)
+    return ways
+
+
+def _ways_of_choice(choices: list[Any]) -> int:
+    """Of alternatives that begin with different letters one at most can go on."""
+    first = {chr(each[0][1]).casefold() for each in choices if len(each) and each[0][0] is _PARSER.LITERAL}
+    ways = [_ways(each) for each in choices]
+    return max(ways) if len(first) == len(choices) else sum(ways)
+
+
+_PARSER: Any = getattr(re, "_parser")  # noqa: B009 - the standard library's, which types do not know
+_REPETITIONS = frozenset({_PARSER.MAX_REPEAT, _PARSER.MIN_REPEAT, _PARSER.POSSESSIVE_REPEAT})
+_TOO_MANY = _MOST_STEPS + 1
 
 _EMPTY_WORDS = r"^(?:null|none|nil|nan|n/?a|undefined|unknown|anonymous|test|-1|true|false)$"
 

@@ -8,7 +8,14 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from idgraph.model.identifiers import HASHED_PREFIX, Identifier
-from idgraph.model.identity_rules import DAY_MS, IdentityRules, NamespaceRules, Normalisation, Owner
+from idgraph.model.identity_rules import (
+    DAY_MS,
+    SEARCHED_CHARACTERS,
+    IdentityRules,
+    NamespaceRules,
+    Normalisation,
+    Owner,
+)
 from merge.identity.evidence import Class, Link, Moment
 
 _NOT_DIGITS = re.compile(r"[^0-9]")
@@ -129,7 +136,11 @@ class Rules:
     def _is_blocked(self, namespace: str, value: str) -> bool:
         return any(
             (name is None or name == namespace)
-            and (value == blocked if pattern is None else pattern.search(value) is not None)
+            and (
+                value == blocked
+                if pattern is None
+                else pattern.search(value, 0, SEARCHED_CHARACTERS) is not None
+            )
             for name, blocked, pattern in self._blocked
         )
 

@@ -12,7 +12,7 @@ from fastapi.openapi.utils import get_openapi
 from idgraph.web import api_page, problems
 from idgraph.web.problems import KeepSlashes
 from metadata_service.api.middleware import FREE, Guard, install_metrics
-from metadata_service.api.routes import attributes, pipeline, policies, specs
+from metadata_service.api.routes import attributes, identity_rules, pipeline, policies, specs
 from metadata_service.api.service import MetadataService, RevisionWatch, ServiceSettings
 from metadata_service.specs.rules import CompileSpec, packaged_compiler
 from metadata_service.storage.database import open_database
@@ -20,6 +20,7 @@ from metadata_service.storage.snapshots import SnapshotCache
 
 ROUTERS = (
     attributes.router,
+    identity_rules.router,
     policies.requests,
     policies.defaults_router,
     policies.levels_router,

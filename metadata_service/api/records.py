@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from idgraph.model.attributes import AttributeMetadata
+from idgraph.model.identity_rules import IdentityRules
 from idgraph.model.specs import SpecDocument
 from metadata_service.storage.tables import SnapshotRow
 
@@ -37,6 +38,23 @@ def provenance(edit: SnapshotRow) -> dict[str, Any]:
 
 class SpecVersionRecord(Provenance):
     document: SpecDocument
+
+
+class RulesRecord(BaseModel):
+    """The identity rules in force."""
+
+    version: int = Field(description="0: the default rules, which nobody changed.")
+    document: IdentityRules
+
+    @property
+    def stated(self) -> str:
+        """As JSON, without what their author left out."""
+        return self.model_dump_json(exclude_unset=True)
+
+
+class RulesVersionRecord(Provenance):
+    version: int
+    document: IdentityRules
 
 
 class AttributeVersionRecord(Provenance):

@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 
 from idgraph.web.refusals import GoneError
 from metadata_service.attributes.rules import classification_levels, discovery_defaults
+from metadata_service.identity_rules import stated_rules
 from metadata_service.specs.catalogue import active_specs, count_active_specs
 from metadata_service.storage.database import Database, Revision, has_revision, revision_in
 from metadata_service.storage.tables import AttributeRow, AttributeVersionRow, ChangeRow
@@ -65,12 +66,13 @@ class SnapshotCache:
             self._documents[path] = document.encode()
 
     def _body(self, session: Session, revision: Revision) -> bytes:
-        return b'{"version":%d,"specs":[%b],"attributes":[%b],"defaults":%b,"levels":%b}' % (
+        return b'{"version":%d,"specs":[%b],"attributes":[%b],"defaults":%b,"levels":%b%b}' % (
             revision.version,
             b",".join(spec.model_dump_json().encode() for spec in active_specs(session)),
             b",".join([self._documents[path] for path in self._paths]),
             discovery_defaults(session).model_dump_json().encode(),
             classification_levels(session).model_dump_json().encode(),
+            _rules(session, since=0),
         )
 
     def _forget(self) -> None:
@@ -107,7 +109,7 @@ def _body(session: Session, known: Revision, newest: Revision) -> bytes:
     retired = sorted(specs.difference(spec.name for spec in active))
     return (
         b'{"since":%b,"etag":%b,"version":%d,"specs":[%b],"retired":%b,"attributes":[%b],'
-        b'"defaults":%b,"levels":%b,"active_specs":%d,"known_attributes":%d}'
+        b'"defaults":%b,"levels":%b,"active_specs":%d,"known_attributes":%d%b}'
         % (
             json.dumps(known.etag).encode(),
             json.dumps(newest.etag).encode(),
@@ -119,8 +121,16 @@ def _body(session: Session, known: Revision, newest: Revision) -> bytes:
             classification_levels(session).model_dump_json().encode(),
             count_active_specs(session),
             session.scalar(select(func.count()).select_from(AttributeRow)) or 0,
+            _rules(session, known.version),
         )
     )
+
+
+def _rules(session: Session, since: int) -> bytes:
+    """The members of identity rules, of the default ones none."""
+    version, document = stated_rules(session, since)
+    stated = b"" if document is None else b',"identity_rules":%b' % document.encode()
+    return b',"identity_rules_version":%d%b' % (version, stated) if version else b""
 
 
 def _attributes(session: Session, since: int) -> list[bytes]:

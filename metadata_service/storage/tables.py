@@ -143,6 +143,16 @@ class SpecRow(Base):
     active_event_type: Mapped[str | None] = mapped_column(Text)
 
 
+class IdentityRulesRow(Base):
+    """One version of the identity rules; the newest holds. `document` is `IdentityRules` as their author stated them."""
+
+    __tablename__ = "identity_rules"
+
+    version: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    snapshot_version: Mapped[int] = mapped_column(ForeignKey("snapshots.version"), index=True)
+    document: Mapped[str] = mapped_column(Text)
+
+
 class DefaultsRow(Base):
     """One version of the discovery defaults; the newest holds."""
 

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from idgraph.model.attributes import AttributeDefinition, AttributeMetadata
 from idgraph.model.errors import MetadataError
+from idgraph.model.identity_rules import IdentityRules
 from idgraph.model.schema_changes import RefusedSchemaChange, SchemaChange
 from idgraph.model.snapshot_changes import SnapshotChanges
 from idgraph.model.snapshots import DiscoveryDefaults, MetadataSnapshot
@@ -41,6 +42,13 @@ class SpecVersion(BaseModel):
 
 class SpecCheck(BaseModel):
     warnings: list[str]
+
+
+class RulesSummary(BaseModel):
+    """Identity rules: version 0 are the default ones."""
+
+    version: int
+    document: IdentityRules
 
 
 class RefusedChange(BaseModel):
@@ -205,6 +213,15 @@ class MetadataClient:
         RefusedError when the service does not take the decision."""
         place = f"/v1/policy-changes/{number}/{'approve' if is_approved else 'refuse'}"
         return self._http.get_model(PolicyChange, "POST", place, json={"reason": reason})
+
+    def get_rules(self, version: int | None = None) -> RulesSummary:
+        """The identity rules in force, or a version of them. Raises NotFoundError."""
+        path = "/v1/identity-rules" + ("" if version is None else f"/versions/{version}")
+        return self._http.get_model(RulesSummary, "GET", path)
+
+    def put_rules(self, rules: IdentityRules, reason: str = "") -> RulesSummary:
+        """Put other identity rules in force; the same again makes no new version. Raises RefusedError."""
+        return self._put(RulesSummary, "/v1/identity-rules", _stated(rules, IdentityRules), reason)
 
     def get_defaults(self) -> DiscoveryDefaults:
         """The discovery defaults in force."""

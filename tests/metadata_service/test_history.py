@@ -88,6 +88,7 @@ def test_sqlite_is_set_up_for_several_processes(tmp_path: Path) -> None:
         "changes",
         "attribute_versions",
         "spec_versions",
+        "identity_rules",
         "discovery_defaults",
         "classification_levels",
         "policy_changes",
@@ -98,6 +99,7 @@ def test_history_cannot_be_rewritten(database: Database, table: str) -> None:
     declare(database, "a")
     with database.engine.begin() as connection:
         connection.execute(text("INSERT INTO spec_versions VALUES ('s', 1, 'draft', 1, '{}')"))
+        connection.execute(text("INSERT INTO identity_rules VALUES (1, 1, '{}')"))
         connection.execute(text("INSERT INTO discovery_defaults VALUES (1, '{}')"))
         connection.execute(text("INSERT INTO classification_levels VALUES (1, '{}')"))
         connection.execute(text("INSERT INTO policy_changes VALUES (1, 1, 'attribute', 'a', '', '{}', '[]')"))

@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
+from idgraph.model.identity_rules import SHOP_RULES
 from idgraph.model.snapshot_changes import SnapshotChanges
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.web.refusals import GoneError
@@ -46,11 +47,13 @@ def test_with_what_changed_each_earlier_snapshot_is_the_newest(
         ),
         lambda: admin.put("/v1/specs/payroll", json=spec | {"priority": 3, "status": "active"}),
         lambda: admin.post("/v1/specs/draft/status", json={"status": "active"}),
+        lambda: admin.put("/v1/identity-rules", json={"hub_limit": 9}),
         lambda: discover(service.database, "a", "z"),
         lambda: admin.post("/v1/specs/payroll/status", json={"status": "active", "version": 1}),
         lambda: admin.put(
             "/v1/discovery-defaults", json={"classification": "restricted", "encryption": "protected"}
         ),
+        lambda: admin.put("/v1/identity-rules", json=SHOP_RULES),
         lambda: admin.post("/v1/specs/payroll/status", json={"status": "retired"}),
     ]
     seen = [read(service.reader)]

@@ -21,6 +21,7 @@ APPEND_ONLY = {
     "snapshots": "",
     "changes": "",
     "attribute_versions": "",
+    "identity_rules": "",
     "discovery_defaults": "",
     "classification_levels": "",
     "policy_changes": "",
@@ -54,6 +55,14 @@ def upgrade() -> None:
     op.create_index("ix_changes_kind_subject", "changes", ["kind", "subject"])
     _attributes()
     _specs()
+    op.create_table(
+        "identity_rules",
+        sa.Column("version", sa.Integer, autoincrement=False, nullable=False),
+        _snapshot("identity_rules"),
+        sa.Column("document", sa.Text, nullable=False),
+        sa.PrimaryKeyConstraint("version", name="pk_identity_rules"),
+    )
+    op.create_index("ix_identity_rules_snapshot_version", "identity_rules", ["snapshot_version"])
     for table in ("discovery_defaults", "classification_levels"):
         op.create_table(
             table,

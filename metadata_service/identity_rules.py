@@ -1,0 +1,118 @@
+"""Identity rules as they are stored: one document, a new version for each edit, checked before it is saved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from idgraph.model.errors import SpecError
+from idgraph.model.identity_rules import DEFAULT_RULES, IdentityRules
+from idgraph.web.cursors import Page, PageRequest
+from idgraph.web.refusals import RefusedRequestError, UnknownSubjectError
+from metadata_service.api.records import RulesRecord, RulesVersionRecord, provenance
+from metadata_service.storage.edits import Edit
+from metadata_service.storage.tables import IdentityRulesRow, SnapshotRow
+
+
+def find_problems(rules: IdentityRules) -> list[SpecError]:
+    """What each rule by itself cannot show to be wrong, each with its JSON pointer."""
+    return [*_unknown_namespaces(rules), *_never_applied(rules)]
+
+
+def check_rules(rules: IdentityRules) -> None:
+    """Raises RefusedRequestError, with the place, for the first of these problems."""
+    for problem in find_problems(rules):
+        raise RefusedRequestError(problem.message, problem.pointer, problem.hint)
+
+
+def _unknown_namespaces(rules: IdentityRules) -> Iterator[SpecError]:
+    named: list[tuple[str, str | None]] = []
+    for number, blocked in enumerate(rules.blocked):
+        named.append((f"/blocked/{number}/namespace", blocked.namespace))
+    for number, limit in enumerate(rules.limits):
+        named.append((f"/limits/{number}/namespace", limit.namespace))
+        named += [(f"/limits/{number}/namespaces/{at}", name) for at, name in enumerate(limit.namespaces)]
+    for name, namespace in rules.namespaces.items():
+        named += [(f"/namespaces/{name}/connects/{other}", other) for other in namespace.connects]
+    for pointer, meant in named:
+        if meant is not None and meant not in rules.namespaces:
+            hint = f'add `"{meant}": {{}}` to `namespaces` if it is one'
+            yield SpecError("this namespace has no entry in `namespaces`", pointer, hint)
+
+
+def _never_applied(rules: IdentityRules) -> Iterator[SpecError]:
+    for number, blocked in enumerate(rules.blocked):
+        if blocked.value is not None and blocked.value != blocked.value.strip():
+            message = "values are compared without outer blanks, so this one never matches"
+            yield SpecError(message, f"/blocked/{number}/value")
+    for number, limit in enumerate(rules.limits):
+        if len(set(limit.namespaces)) < len(limit.namespaces):
+            yield SpecError("a namespace is named twice", f"/limits/{number}/namespaces")
+
+
+def newest_rules(session: Session) -> RulesRecord:
+    """Those in force; version 0 are the default rules, which hold until somebody changes them."""
+    row = _newest(session)
+    return RulesRecord(version=0, document=DEFAULT_RULES) if row is None else _record(row)
+
+
+def stated_rules(session: Session, since: int) -> tuple[int, str | None]:
+    """The version in force, and its text if it was saved after the snapshot `since`."""
+    row = _newest(session)
+    if row is None:
+        return 0, None
+    return row.version, row.document if row.snapshot_version > since else None
+
+
+def rules_version(session: Session, version: int) -> RulesVersionRecord:
+    """Raises UnknownSubjectError."""
+    for record in _versions(session, version + 1, 1):
+        if record.version == version:
+            return record
+    raise UnknownSubjectError(f"there is no version {version} of the identity rules")
+
+
+def rules_versions(session: Session, wanted: PageRequest) -> Page[RulesVersionRecord]:
+    """All versions that were saved, the newest first."""
+    found = _versions(session, wanted.after(int), wanted.one_more)
+    return wanted.page(found, lambda record: record.version)
+
+
+def save_rules(edit: Edit, rules: IdentityRules, precondition: Callable[[str], None]) -> RulesRecord:
+    """Put rules in force that `check_rules` let pass; the same again makes no new version."""
+    known = newest_rules(edit.session)
+    precondition(known.stated)
+    if rules == known.document:
+        return known
+    row = IdentityRulesRow(
+        version=known.version + 1,
+        snapshot_version=edit.version,
+        document=rules.model_dump_json(exclude_unset=True),
+    )
+    edit.session.add(row)
+    edit.record("identity_rules", "", row.version, "saved")
+    edit.session.flush()
+    return _record(row)
+
+
+def _newest(session: Session) -> IdentityRulesRow | None:
+    return session.scalar(select(IdentityRulesRow).order_by(IdentityRulesRow.version.desc()).limit(1))
+
+
+def _record(row: IdentityRulesRow) -> RulesRecord:
+    return RulesRecord(version=row.version, document=IdentityRules.model_validate_json(row.document))
+
+
+def _versions(session: Session, before: int | None, limit: int) -> Iterator[RulesVersionRecord]:
+    query = (
+        select(IdentityRulesRow, SnapshotRow)
+        .join(SnapshotRow, SnapshotRow.version == IdentityRulesRow.snapshot_version)
+        .order_by(IdentityRulesRow.version.desc())
+        .limit(limit)
+    )
+    if before is not None:
+        query = query.where(IdentityRulesRow.version < before)
+    for row, edit in session.execute(query):
+        yield RulesVersionRecord(**dict(_record(row)), **provenance(edit))
