@@ -16,13 +16,13 @@ from collections.abc import Callable, Iterator
 
 from idgraph.jobs.job import JobRunner, Pace, PagedJob, Plan, Run
 from idgraph.jobs.reencrypt.stored_sealing import PAGE, StoredSealing
-from idgraph.model import canonical
+from idgraph.model import canonical, paths
 from idgraph.model.attributes import AttributeMetadata, AttributeStatus
 from idgraph.model.classification import Classification, EncryptionLevel
 from idgraph.model.errors import AlreadyRunningError, IdgraphError, JobStoppedError
 from idgraph.model.jobs import JobKind, JobState, Origin, Point, Progress
 from idgraph.model.snapshot_changes import changes_between
-from idgraph.model.snapshots import DiscoveryDefaults, MetadataSnapshot
+from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.model.store import ProfileStore
 from idgraph.snapshot_file import PinnedSnapshot
 from ingestion.spark.workers import WorkerResources
@@ -245,7 +245,7 @@ def protection_of(snapshot: MetadataSnapshot) -> str:
         sorted(
             (each.path, str(each.encryption), str(each.status), str(each.data_type))
             for each in snapshot.attributes
-            if not _is_as_undeclared(each, defaults)
+            if not _is_as_undeclared(each, snapshot)
         ),
         [str(defaults.encryption), str(defaults.detection)],
         [str(levels.policy(each).encryption) for each in Classification],
@@ -266,10 +266,17 @@ def protect_alike(known: MetadataSnapshot, newer: MetadataSnapshot) -> bool:
     ):
         return False
     before = filter(None, (known.attribute(each.path) for each in changes.attributes))
-    return all(_is_as_undeclared(each, newer.defaults) for each in (*changes.attributes, *before))
+    return all(_is_as_undeclared(each, newer) for each in (*changes.attributes, *before))
 
 
-def _is_as_undeclared(each: AttributeMetadata, defaults: DiscoveryDefaults) -> bool:
+def _is_as_undeclared(each: AttributeMetadata, snapshot: MetadataSnapshot) -> bool:
+    """Whether a discovered attribute has the protection that its values had before it was discovered."""
     # Most of what events show: to look through all profiles for each would never end.
-    is_open = each.encryption is EncryptionLevel.NONE and defaults.encryption is EncryptionLevel.NONE
-    return is_open and each.status is AttributeStatus.DISCOVERED
+    if each.status is not AttributeStatus.DISCOVERED or each.encryption is not snapshot.defaults.encryption:
+        return False
+    if each.encryption is not EncryptionLevel.PROTECTED:
+        # The token of a searchable value depends on the declared type.
+        return each.encryption is EncryptionLevel.NONE
+    # A protected path also protects a declared path above it.
+    above = filter(None, map(snapshot.attribute, paths.ancestors(each.path)))
+    return all(known.encryption is EncryptionLevel.PROTECTED for known in above)
